@@ -1,0 +1,65 @@
+# Two commands matter: `make demo` and `make test`. Both set up what they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ENGINE := target/release/plimsoll-engine
+RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+.PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine bench clean
+
+demo: setup
+	$(BIN)/plimsoll run examples/quickstart.yaml --out results
+
+test: setup system check-python check-rust test-rust test-python
+
+test-long: setup system
+	$(BIN)/pytest -m long tests
+
+test-rust:
+	cargo test --release --workspace --locked
+
+test-python: setup
+	$(BIN)/pytest -m "not long" tests
+
+# Everything that a reviewer would otherwise have to say.
+check: setup check-python check-rust
+
+check-python: setup
+	$(BIN)/ruff format --check python tests bench
+	$(BIN)/ruff check python tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check-rust:
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets --locked -- -D warnings
+
+format: setup
+	$(BIN)/ruff format python tests bench
+	$(BIN)/ruff check --fix python tests bench
+	cargo fmt --all
+
+setup: $(VENV)/installed engine
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Plimsoll needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+engine: $(ENGINE)
+
+$(ENGINE): $(RUST)
+	@command -v cargo >/dev/null || { echo "Plimsoll's engine is built with Rust: install it with rustup (https://rustup.rs) and try again"; exit 1; }
+	cargo build --release --locked -p plimsoll-engine
+	touch $@
+
+# Debian packages that tests drive: where apt-get may not be used, those tests are skipped and say so.
+system:
+	@scripts/system-packages
+
+bench: setup
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) target results

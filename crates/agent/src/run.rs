@@ -1,0 +1,306 @@
+//! One run: testers, recorder and monitor wired together.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plimsoll_clock::{Clock, SystemClock};
+use plimsoll_drive::{Drive, DriveEvent, Share, Sink, lanes_for};
+use plimsoll_link::{Prepare, ToController, Writer};
+use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction};
+use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorThread};
+use plimsoll_record::segment::Origin;
+use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, SecondMerger};
+
+/// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90 MB at most.
+const QUEUE: usize = 512;
+/// Events between lanes and us; a lane sends a few per second.
+const EVENTS: usize = 4096;
+
+/// A lane's sink, as the drive wants it.
+struct Lane(LaneSink);
+
+impl Sink for Lane {
+    fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize {
+        self.0.deliver(batch)
+    }
+
+    fn metrics(&mut self, rows: &mut Vec<MetricRow>) -> usize {
+        self.0.metrics(rows)
+    }
+}
+
+/// A run that is ready, or goes on.
+pub(crate) struct Run {
+    drive: Arc<Drive>,
+    clock: Arc<dyn Clock>,
+    origin: Origin,
+    prepare: Prepare,
+    /// Handed to the thread that closes the books, at Go or at a Stop before it.
+    parts: Option<(Recorder, Receiver<DriveEvent>, usize)>,
+    closing: Option<JoinHandle<()>>,
+}
+
+impl Run {
+    /// Checks everything and starts recorder and lanes, which wait.
+    ///
+    /// # Errors
+    /// A text for people.
+    pub(crate) fn prepare(prepare: Prepare) -> Result<Self, String> {
+        let spec = &prepare.spec;
+        spec.check().map_err(|error| error.to_string())?;
+        let name = prepare
+            .agents
+            .get(usize::from(prepare.index))
+            .ok_or("the run has no agent of this index")?
+            .clone();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let codes = Codes::default();
+        let lanes = lanes_for(spec);
+        let config = RecorderConfig {
+            directory: prepare.spool.clone(),
+            agent: name,
+            run: spec.run.clone(),
+            experiment: spec.experiment.clone(),
+            names: names(spec, &prepare.agents),
+            codes: codes.clone(),
+            keep: spec.keep,
+            lanes,
+            queue: QUEUE,
+        };
+        let origin = config.origin();
+        let (recorder, sinks) = Recorder::start(config).map_err(|error| error.to_string())?;
+        let sinks = sinks
+            .into_iter()
+            .map(|sink| Box::new(Lane(sink)) as Box<dyn Sink>)
+            .collect();
+        let (sender, events) = mpsc::sync_channel(EVENTS);
+        let share = Share {
+            agent: prepare.index,
+            agents: prepare.agents.len() as u16,
+        };
+        match Drive::prepare(
+            Arc::new(spec.clone()),
+            share,
+            lanes,
+            clock.clone(),
+            codes,
+            sinks,
+            sender,
+        ) {
+            Ok(drive) => Ok(Self {
+                drive: Arc::new(drive),
+                clock,
+                origin,
+                prepare,
+                parts: Some((recorder, events, lanes)),
+                closing: None,
+            }),
+            Err(error) => {
+                recorder.finish();
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Begins at `t0_raw_ns`; the end is said through `writer`.
+    pub(crate) fn go(&mut self, t0_raw_ns: i64, writer: &Writer) {
+        let Some((recorder, events, lanes)) = self.parts.take() else {
+            return;
+        };
+        self.drive.go(t0_raw_ns);
+        let monitor = self.monitor(t0_raw_ns, writer);
+        self.close(recorder, events, lanes, monitor, writer);
+    }
+
+    /// No new starts. Before Go this ends the run at once, with empty books.
+    pub(crate) fn stop(&mut self, writer: &Writer) {
+        self.drive.stop();
+        if let Some((recorder, events, lanes)) = self.parts.take() {
+            self.close(recorder, events, lanes, Ok(None), writer);
+        }
+    }
+
+    /// Waits for the books to be closed.
+    pub(crate) fn join(self) {
+        if let Some(closing) = self.closing {
+            let _ = closing.join();
+        }
+    }
+
+    /// Nobody listens any more: ends what can be ended within `patience`, so that the segments are closed.
+    pub(crate) fn abandon(mut self, patience: Duration) {
+        self.drive.stop();
+        drop(self.parts.take());
+        let Some(closing) = self.closing.take() else {
+            return;
+        };
+        let since = Instant::now();
+        while !closing.is_finished() && since.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if !closing.is_finished() {
+            // Waiting for the lanes could take as long as the drain: the process ends without them.
+            std::mem::forget(self.drive);
+        }
+    }
+
+    fn monitor(&self, t0_raw_ns: i64, writer: &Writer) -> Result<Option<MonitorThread>, String> {
+        let config = MonitorConfig {
+            directory: self.prepare.spool.clone(),
+            origin: self.origin.clone(),
+            watch: self.prepare.spec.watch.clone(),
+            t0_raw_ns,
+        };
+        let drive = Arc::downgrade(&self.drive);
+        let spun = move || drive.upgrade().map_or(0, |drive| drive.spun_ns());
+        let writer = writer.clone();
+        let gone = move |raw_ns: i64, name: &str| {
+            let text = format!("the process of service \"{name}\" has ended");
+            let _ = writer.send(&ToController::Note {
+                t_ns: raw_ns - t0_raw_ns,
+                kind: "service-gone".into(),
+                text,
+            });
+        };
+        MonitorThread::start(config, self.clock.clone(), spun, gone)
+            .map(Some)
+            .map_err(|error| format!("the monitor could not be started: {error}"))
+    }
+
+    /// Starts the thread that passes on what the lanes say, and closes the books when all have ended.
+    fn close(
+        &mut self,
+        recorder: Recorder,
+        events: Receiver<DriveEvent>,
+        lanes: usize,
+        monitor: Result<Option<MonitorThread>, String>,
+        writer: &Writer,
+    ) {
+        let drive = self.drive.clone();
+        let sending = writer.clone();
+        let work = move || {
+            let lanes = listen(&events, lanes, &sending);
+            drop(drive);
+            let recording = recorder.finish();
+            let (monitor, unmonitored) = match monitor {
+                Ok(monitor) => (monitor.map(MonitorThread::finish).unwrap_or_default(), None),
+                Err(why) => (MonitorBooks::default(), Some(why)),
+            };
+            let mut books = AgentBooks {
+                counters: lanes.counters,
+                in_flight: lanes.in_flight,
+                segments: recording.segments,
+                damage: lanes.damage,
+                monitor_cpu_ns: monitor.cpu_ns,
+            };
+            if books.counters.lost_records > 0 {
+                let lost = books.counters.lost_records;
+                books.damage.push(format!(
+                    "the recorder had no room for {lost} records: the disk or the core is too slow"
+                ));
+            }
+            books.counters.lost_records += recording.discarded;
+            books.segments.extend(monitor.segments);
+            books.damage.extend(
+                recording
+                    .damage
+                    .into_iter()
+                    .chain(unmonitored)
+                    .chain(monitor.damage),
+            );
+            let _ = sending.send(&ToController::Finished {
+                books,
+                window_ns: lanes.window_ns,
+            });
+        };
+        match std::thread::Builder::new().name("books".into()).spawn(work) {
+            Ok(thread) => self.closing = Some(thread),
+            Err(error) => {
+                let damage = vec![format!("no thread for the books: {error}")];
+                let books = AgentBooks {
+                    damage,
+                    ..AgentBooks::default()
+                };
+                let _ = writer.send(&ToController::Finished { books, window_ns: 0 });
+            }
+        }
+    }
+}
+
+/// What the lanes said in sum.
+struct Lanes {
+    counters: Counters,
+    in_flight: u64,
+    window_ns: i64,
+    damage: Vec<String>,
+}
+
+/// Passes on seconds and notes until every lane has said its last word.
+fn listen(events: &Receiver<DriveEvent>, lanes: usize, writer: &Writer) -> Lanes {
+    let mut sum = Lanes {
+        counters: Counters::default(),
+        in_flight: 0,
+        window_ns: 0,
+        damage: Vec::new(),
+    };
+    let mut merger = SecondMerger::new(lanes);
+    let mut living = lanes;
+    while living > 0 {
+        match events.recv_timeout(Duration::from_secs(1)) {
+            Ok(DriveEvent::Second { lane, report }) => {
+                if let Err(error) = merger.add(lane, &report) {
+                    sum.damage
+                        .push(format!("second {} of lane {lane}: {error}", report.second));
+                }
+            }
+            Ok(DriveEvent::Note { t_ns, kind, text }) => {
+                let _ = writer.send(&ToController::Note {
+                    t_ns,
+                    kind: kind.into(),
+                    text,
+                });
+            }
+            Ok(DriveEvent::LaneEnded {
+                lane,
+                counters,
+                in_flight,
+                window_ns,
+            }) => {
+                sum.counters.add(&counters);
+                sum.in_flight += in_flight;
+                sum.window_ns = sum.window_ns.max(window_ns);
+                merger.end(lane);
+                living -= 1;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                sum.damage
+                    .push(format!("{living} lanes broke off: please report this"));
+                (0..lanes).for_each(|lane| merger.end(lane));
+                living = 0;
+            }
+        }
+        while let Some((report, _)) = merger.take() {
+            let _ = writer.send(&ToController::Second(report));
+        }
+    }
+    sum
+}
+
+/// Texts behind the numbers of transactions, as [`plimsoll_model::Transaction`] defines the indices.
+fn names(spec: &RunSpec, agents: &[String]) -> Names {
+    let workloads = spec.workloads.iter();
+    Names {
+        agents: agents.to_vec(),
+        workloads: workloads.clone().map(|workload| workload.name.clone()).collect(),
+        operations: workloads
+            .clone()
+            .flat_map(|w| w.operations.iter().map(|o| o.name.clone()))
+            .collect(),
+        endpoints: workloads
+            .flat_map(|w| w.endpoints.iter().map(|e| e.name.clone()))
+            .collect(),
+    }
+}

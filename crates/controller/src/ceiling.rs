@@ -1,0 +1,119 @@
+//! Rules that stop a run: a reading above its bound for so many seconds in a row.
+
+use plimsoll_model::{Ceiling, Counters, Reading};
+use plimsoll_record::Times;
+
+/// Watches all rules of a run.
+#[derive(Debug)]
+pub(crate) struct CeilingWatch {
+    rules: Vec<(Ceiling, u32)>,
+}
+
+impl CeilingWatch {
+    pub(crate) fn new(rules: &[Ceiling]) -> Self {
+        Self {
+            rules: rules.iter().map(|rule| (rule.clone(), 0)).collect(),
+        }
+    }
+
+    /// Takes one second of all agents; gives the reason to stop, if there is one. A second that says nothing of a
+    /// reading (nothing ended, nothing succeeded) breaks its row.
+    pub(crate) fn second(&mut self, counters: &Counters, times: &Times) -> Option<String> {
+        let mut reason = None;
+        for (rule, held) in &mut self.rules {
+            match reading(rule.reading, counters, times) {
+                Some(value) if value > rule.above => {
+                    *held += 1;
+                    if *held >= rule.for_seconds.max(1) && reason.is_none() {
+                        let seconds = if *held == 1 {
+                            "1 second".into()
+                        } else {
+                            format!("{held} seconds")
+                        };
+                        reason = Some(format!(
+                            "{} held for {seconds}: {value:.4} is above {}",
+                            rule.text, rule.above
+                        ));
+                    }
+                }
+                _ => *held = 0,
+            }
+        }
+        reason
+    }
+}
+
+fn reading(reading: Reading, counters: &Counters, times: &Times) -> Option<f64> {
+    let quantile = |q: f64| times.quantile_ns(q).map(|ns| ns as f64 / 1e9);
+    let ended = counters.succeeded + counters.failed;
+    match reading {
+        Reading::ErrorRate => (ended > 0).then(|| counters.failed as f64 / ended as f64),
+        Reading::ResponseP50 => quantile(0.50),
+        Reading::ResponseP95 => quantile(0.95),
+        Reading::ResponseP99 => quantile(0.99),
+        Reading::Throughput => Some(counters.succeeded as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(reading: Reading, above: f64, for_seconds: u32) -> CeilingWatch {
+        CeilingWatch::new(&[Ceiling {
+            reading,
+            above,
+            for_seconds,
+            text: "errors: rate>10%".into(),
+        }])
+    }
+
+    fn counters(succeeded: u64, failed: u64) -> Counters {
+        Counters {
+            succeeded,
+            failed,
+            ..Counters::default()
+        }
+    }
+
+    #[test]
+    fn a_rule_holds_only_in_a_row() {
+        let mut watch = watch(Reading::ErrorRate, 0.1, 3);
+        let none = Times::default();
+        let rows = [(8, 2), (8, 2), (10, 0), (8, 2), (8, 2), (0, 0), (0, 9), (5, 5)];
+        for (succeeded, failed) in rows {
+            assert_eq!(watch.second(&counters(succeeded, failed), &none), None);
+        }
+        let reason = watch.second(&counters(1, 1), &none).unwrap();
+        assert!(
+            reason.contains("rate>10%") && reason.contains("3 seconds"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn times_are_read_in_seconds() {
+        let mut times = Times::default();
+        (0..100).for_each(|_| times.record(2_000_000_000));
+        assert!(
+            watch(Reading::ResponseP99, 1.9, 1)
+                .second(&counters(100, 0), &times)
+                .is_some()
+        );
+        assert!(
+            watch(Reading::ResponseP99, 2.1, 1)
+                .second(&counters(100, 0), &times)
+                .is_none()
+        );
+        assert!(
+            watch(Reading::ResponseP50, 0.0, 1)
+                .second(&counters(0, 0), &Times::default())
+                .is_none()
+        );
+        assert!(
+            watch(Reading::Throughput, 99.0, 1)
+                .second(&counters(100, 0), &times)
+                .is_some()
+        );
+    }
+}

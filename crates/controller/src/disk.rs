@@ -1,0 +1,87 @@
+//! What is left of a run whose controller did not live to close it.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_model::{AgentBooks, Keep, format};
+use plimsoll_record::{RecordError, Start, convert, write_json};
+
+use crate::live;
+use crate::summary::{AgentSummary, Summary};
+
+/// Why a directory cannot be converted.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// Reading or writing failed; what was there is still there.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The summary is of another version, or no summary at all.
+    #[error("{path}: {what}")]
+    Summary {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Converts the segments in the directory of a run and computes its summary anew. Gives none when there are no segments
+/// and nothing is to be done. Can be repeated, and killed, at any time.
+///
+/// # Errors
+/// [`ConvertError`].
+pub fn convert_directory(run: &Path) -> Result<Option<Summary>, ConvertError> {
+    let segments = run.join("segments");
+    if !segments.exists() && run.join("summary.json").exists() {
+        return Ok(None);
+    }
+    let start = Start::read(&segments)?;
+    let mut summary = match read(&run.join("summary.json"))? {
+        Some(summary) => summary,
+        None => interrupted(run, &start),
+    };
+    let merged = convert(run, &start)?;
+    summary.settle(&merged);
+    write_json(&run.join("summary.json"), &summary)?;
+    merged.clean_up();
+    Ok(Some(summary))
+}
+
+fn read(path: &Path) -> Result<Option<Summary>, ConvertError> {
+    let Ok(text) = std::fs::read(path) else {
+        return Ok(None);
+    };
+    let wrong = |what: String| ConvertError::Summary {
+        path: path.to_owned(),
+        what,
+    };
+    let summary: Summary = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    if !format::readable(format::SUMMARY, &summary.format) {
+        return Err(wrong(format!(
+            "format \"{}\" is not readable by this engine ({})",
+            summary.format,
+            format::SUMMARY
+        )));
+    }
+    Ok(Some(summary))
+}
+
+fn interrupted(run: &Path, start: &Start) -> Summary {
+    let mut agents: Vec<AgentSummary> = start
+        .agents
+        .iter()
+        .map(|agent| AgentSummary {
+            name: agent.name.clone(),
+            t0_raw_ns: agent.t0_raw_ns,
+            lost: true,
+            window_ns: None,
+            books: AgentBooks::default(),
+        })
+        .collect();
+    if let (Keep::Summaries, Some(first)) = (start.keep, agents.first_mut()) {
+        first.books.counters = live::sum(run);
+    }
+    let mut summary = Summary::new(start, agents);
+    summary.status = "interrupted".into();
+    summary.reason = "the engine did not live to close the books".into();
+    summary
+}

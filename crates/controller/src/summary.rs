@@ -1,0 +1,266 @@
+//! `summary.json`: the books of a run, held against the rows that are on disk.
+
+use plimsoll_model::{AgentBooks, Counters, Finished, Keep, format};
+use plimsoll_record::merge::{SegmentFound, TableWritten};
+use plimsoll_record::{Merged, Start, Tally};
+use serde::{Deserialize, Serialize};
+
+/// The whole document.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`format::SUMMARY`].
+    pub format: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the run.
+    pub run: String,
+    /// done, stopped, ceiling, agent-lost, service-gone, interrupted
+    pub status: String,
+    /// Why, for people; empty when it is done.
+    pub reason: String,
+    /// Zero of the run, ns since the epoch.
+    pub t0_unix_ns: i64,
+    /// End of the warm-up, ns from the start of the run.
+    pub warmup_end_ns: u64,
+    /// End of the measured window, ns from the start of the run.
+    pub measured_end_ns: i64,
+    /// What of the transactions stays on disk.
+    pub keep: Keep,
+    /// Over all agents.
+    pub counters: Counters,
+    /// Cancelled at the end of the drain.
+    pub in_flight: u64,
+    /// started = succeeded + failed + `in_flight`, and every one of them is on disk (with `keep: summaries`: in the books).
+    pub balanced: bool,
+    /// What went wrong with the recording.
+    pub damage: Vec<String>,
+    /// Each agent's own books.
+    pub agents: Vec<AgentSummary>,
+    /// What the rows on disk add up to; none when no transactions are kept.
+    pub rows: Option<Tally>,
+    /// Parquet files written.
+    pub tables: Vec<TableWritten>,
+    /// The segments that they hold.
+    pub segments: Vec<SegmentFound>,
+}
+
+/// One agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentSummary {
+    /// Its name.
+    pub name: String,
+    /// Zero of the run on its raw clock, ns.
+    pub t0_raw_ns: i64,
+    /// It did not live to close its books: they are what its rows on disk say.
+    pub lost: bool,
+    /// End of its measured window, ns from the start of the run; none when it did not say.
+    pub window_ns: Option<i64>,
+    /// Its books.
+    pub books: AgentBooks,
+}
+
+impl Summary {
+    /// Books that are still open: nothing is said of the disk yet.
+    pub(crate) fn new(start: &Start, agents: Vec<AgentSummary>) -> Self {
+        Self {
+            format: format::SUMMARY.to_owned(),
+            experiment: start.experiment.clone(),
+            run: start.run.clone(),
+            status: "done".into(),
+            reason: String::new(),
+            t0_unix_ns: start.t0_unix_ns,
+            warmup_end_ns: start.warmup_ns,
+            measured_end_ns: 0,
+            keep: start.keep,
+            counters: Counters::default(),
+            in_flight: 0,
+            balanced: false,
+            damage: agents
+                .iter()
+                .flat_map(|agent| agent.books.damage.clone())
+                .collect(),
+            agents,
+            rows: None,
+            tables: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
+
+    /// Closes the books with what is on disk. May be repeated: everything is computed anew.
+    pub(crate) fn settle(&mut self, merged: &Merged) {
+        self.rows = (self.keep == Keep::All).then(|| merged.tally());
+        self.tables.clone_from(&merged.tables);
+        self.segments.clone_from(&merged.segments);
+        for text in &merged.damage {
+            if !self.damage.contains(text) {
+                self.damage.push(text.clone());
+            }
+        }
+        for agent in self
+            .agents
+            .iter_mut()
+            .filter(|agent| agent.lost && self.keep == Keep::All)
+        {
+            let tally = merged.tallies.get(&agent.name).copied().unwrap_or_default();
+            agent.books.counters = tally.counters;
+            agent.books.in_flight = tally.in_flight;
+        }
+        self.add_up();
+    }
+
+    /// Sums the agents, and says whether everything is there.
+    pub(crate) fn add_up(&mut self) {
+        self.counters = Counters::default();
+        self.in_flight = 0;
+        for agent in &self.agents {
+            self.counters.add(&agent.books.counters);
+            self.in_flight += agent.books.in_flight;
+        }
+        let last_row = self.rows.map_or(0, |rows| rows.last_end_ns);
+        self.measured_end_ns = self
+            .agents
+            .iter()
+            .filter_map(|agent| agent.window_ns)
+            .max()
+            .unwrap_or(last_row);
+        let counters = &self.counters;
+        let closed = counters.started == counters.succeeded + counters.failed + self.in_flight;
+        let kept = match (self.keep, self.rows) {
+            (Keep::Summaries, _) => true,
+            (Keep::All, None) => false,
+            (Keep::All, Some(rows)) => {
+                let of_rows = (
+                    rows.counters.started,
+                    rows.counters.succeeded,
+                    rows.counters.failed,
+                    rows.in_flight,
+                );
+                of_rows
+                    == (
+                        counters.started,
+                        counters.succeeded,
+                        counters.failed,
+                        self.in_flight,
+                    )
+            }
+        };
+        self.balanced =
+            closed && kept && counters.lost_records == 0 && !self.agents.iter().any(|agent| agent.lost);
+        let missing = counters
+            .started
+            .saturating_sub(self.rows.map_or(counters.started, |rows| rows.counters.started));
+        if self.keep == Keep::All && missing > 0 && self.rows.is_some() {
+            let text = format!("{missing} of {} transactions are not on disk", counters.started);
+            if !self.damage.contains(&text) {
+                self.damage.push(text);
+            }
+        }
+    }
+
+    /// What the lab is told.
+    pub(crate) fn finished(&self) -> Finished {
+        Finished {
+            status: self.status.clone(),
+            reason: self.reason.clone(),
+            counters: self.counters,
+            in_flight: self.in_flight,
+            balanced: self.balanced,
+            damage: self.damage.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_record::AgentStart;
+
+    use super::*;
+
+    fn summary(keep: Keep, started: u64, succeeded: u64, failed: u64, in_flight: u64) -> Summary {
+        let start = Start {
+            format: format::START.into(),
+            experiment: "e".into(),
+            run: "0001".into(),
+            t0_unix_ns: 0,
+            warmup_ns: 0,
+            duration_ns: None,
+            keep,
+            agents: vec![AgentStart {
+                name: "local".into(),
+                t0_raw_ns: 7,
+            }],
+        };
+        let counters = Counters {
+            started,
+            succeeded,
+            failed,
+            ..Counters::default()
+        };
+        let books = AgentBooks {
+            counters,
+            in_flight,
+            ..AgentBooks::default()
+        };
+        let agent = AgentSummary {
+            name: "local".into(),
+            t0_raw_ns: 7,
+            lost: false,
+            window_ns: Some(5),
+            books,
+        };
+        Summary::new(&start, vec![agent])
+    }
+
+    fn merged(started: u64, succeeded: u64, failed: u64, in_flight: u64) -> Merged {
+        let counters = Counters {
+            started,
+            succeeded,
+            failed,
+            ..Counters::default()
+        };
+        let mut merged = Merged::default();
+        merged.tallies.insert(
+            "local".into(),
+            Tally {
+                counters,
+                in_flight,
+                last_end_ns: 99,
+            },
+        );
+        merged
+    }
+
+    #[test]
+    fn balanced_is_checked_against_the_rows() {
+        let cases = [
+            ((10, 7, 2, 1), (10, 7, 2, 1), true),
+            ((10, 7, 2, 0), (10, 7, 2, 1), false), // one is nowhere
+            ((10, 7, 2, 1), (9, 6, 2, 1), false),  // one is not on disk
+            ((10, 7, 2, 1), (10, 6, 3, 1), false), // the disk tells another story
+        ];
+        for ((a, b, c, d), (e, f, g, h), expected) in cases {
+            let mut summary = summary(Keep::All, a, b, c, d);
+            summary.settle(&merged(e, f, g, h));
+            assert_eq!(summary.balanced, expected, "{:?}", summary.damage);
+            assert_eq!(summary.measured_end_ns, 5);
+        }
+    }
+
+    #[test]
+    fn summaries_only_balance_by_the_books() {
+        let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
+        summary.settle(&Merged::default());
+        assert!(summary.balanced);
+        assert_eq!(summary.rows, None);
+    }
+
+    #[test]
+    fn a_lost_agent_has_the_books_of_its_rows() {
+        let mut summary = summary(Keep::All, 100, 100, 0, 0);
+        summary.agents[0].lost = true;
+        summary.agents[0].window_ns = None;
+        summary.settle(&merged(80, 80, 0, 0));
+        assert_eq!((summary.counters.started, summary.balanced), (80, false));
+        assert_eq!(summary.measured_end_ns, 99);
+    }
+}

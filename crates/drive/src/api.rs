@@ -1,0 +1,105 @@
+//! What the agent gives and gets.
+
+use plimsoll_model::{Counters, MetricRow, SecondReport, SpecError, Transaction};
+
+/// Where a lane's transactions go. Neither method may wait.
+pub trait Sink: Send {
+    /// Takes a full batch and leaves an empty one (recycled) in its place; gives the number of transactions it had no
+    /// room for.
+    fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize;
+
+    /// Likewise for named metrics; gives the number of rows it had no room for.
+    fn metrics(&mut self, rows: &mut Vec<MetricRow>) -> usize;
+}
+
+/// This agent's part of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Index of this agent.
+    pub agent: u16,
+    /// Number of agents, at least 1.
+    pub agents: u16,
+}
+
+/// What happens while a drive goes on.
+#[derive(Debug, Clone)]
+pub enum DriveEvent {
+    /// One second of one lane; the agent merges the lanes. A lane gives every second of the run once, in order, from
+    /// its start to the end of its drain; a lane that has ended gives no more.
+    Second {
+        /// Index of the lane.
+        lane: usize,
+        /// What happened in it.
+        report: SecondReport,
+    },
+    /// Something worth a line: `tester-stopped`, `not-started`, `lane-failed`, `stuck`, `driver`.
+    Note {
+        /// Run time, ns.
+        t_ns: i64,
+        /// A word of the list above.
+        kind: &'static str,
+        /// For people.
+        text: String,
+    },
+    /// Last word of a lane; everything it recorded was delivered before.
+    LaneEnded {
+        /// Index of the lane.
+        lane: usize,
+        /// Its books: `started == succeeded + failed + in_flight`.
+        counters: Counters,
+        /// Transactions cancelled at the end of the drain.
+        in_flight: u64,
+        /// Run time (ns) at which its measured window ended; what ended later has phase `drain`.
+        window_ns: i64,
+    },
+}
+
+/// Why a run cannot be driven.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The run document contradicts itself.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A driver that does not exist.
+    #[error("workload {workload}: there is no driver \"{driver}\"; there are {known}")]
+    UnknownDriver {
+        /// Name of the workload.
+        workload: String,
+        /// What was asked for.
+        driver: String,
+        /// The list.
+        known: String,
+    },
+    /// Something that the driver cannot work with.
+    #[error("workload {workload}, driver {driver}: {what}")]
+    Driver {
+        /// Name of the workload.
+        workload: String,
+        /// Its driver.
+        driver: String,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// More than the engine carries.
+    #[error("{0}")]
+    TooMany(String),
+    /// The system refuses a resource.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+}
+
+/// One driver, for the registry, error messages and docs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DriverInfo {
+    /// Name in experiment files.
+    pub name: &'static str,
+    /// Whether each of its testers is a thread.
+    pub blocking: bool,
+    /// One line of help.
+    pub help: &'static str,
+}

@@ -1,0 +1,399 @@
+//! The books of one lane: every transaction is entered when it starts and when it ends, handed to the sink in batches, and
+//! summed up second by second.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use plimsoll_model::{Code, Counters, MetricRow, NOT_HAPPENED, Outcome, Phase, SecondReport, Transaction};
+
+use crate::api::{DriveEvent, Sink};
+use crate::driver::Attempt;
+use crate::plan::Population;
+
+/// Transactions of one batch: about 130 kB, so that a batch stays in the second-level cache.
+pub const BATCH: usize = 1024;
+const SECOND: i64 = 1_000_000_000;
+/// Longest response time that the histogram holds; longer ones count as this.
+const LONGEST_NS: u64 = 24 * 3_600 * SECOND as u64;
+/// Notes of drivers that a lane passes on.
+const MOST_NOTES: u32 = 20;
+/// Events kept while the receiver does not keep up.
+const MOST_BACKLOG: usize = 10_000;
+
+/// Where the parts of a run begin, raw ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// The run's zero.
+    pub t0: i64,
+    /// End of the warm-up.
+    pub warm: i64,
+    /// End of the measured window: moved back by a stop.
+    pub over: i64,
+}
+
+impl Parts {
+    fn phase(&self, end: i64) -> Phase {
+        if end >= self.over {
+            Phase::Drain
+        } else if end < self.warm {
+            Phase::WarmUp
+        } else {
+            Phase::Measured
+        }
+    }
+}
+
+/// One tester of the lane, for the count of the active.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Its population.
+    pub population: Arc<Population>,
+    /// Its number within the testers, or within the slots, of the population.
+    pub number: u32,
+    /// Whether it is a slot of an open load.
+    pub slot: bool,
+    /// Taken out, or done with its share.
+    pub gone: bool,
+}
+
+/// Everything but the stamps and results of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    /// See `Transaction`.
+    pub scheduled: i64,
+    /// See `Transaction`.
+    pub tester: u32,
+    /// See `Transaction`.
+    pub workload: u16,
+    /// See `Transaction`.
+    pub stage: u16,
+    /// See `Transaction`.
+    pub operation: u16,
+    /// See `Transaction`.
+    pub endpoint: u16,
+}
+
+/// Books of a lane.
+pub struct Books {
+    lane: usize,
+    agent: u16,
+    parts: Parts,
+    sink: Box<dyn Sink>,
+    events: SyncSender<DriveEvent>,
+    backlog: VecDeque<DriveEvent>,
+    batch: Vec<Transaction>,
+    metrics: Vec<MetricRow>,
+    members: Vec<Member>,
+    total: Counters,
+    in_flight: u64,
+    in_progress: u32,
+    second: u32,
+    /// End of the current second, raw ns.
+    second_end: i64,
+    counters: Counters,
+    histogram: Histogram<u32>,
+    notes: u32,
+    closed: bool,
+}
+
+impl Books {
+    /// Books that wait for [`Self::begin`].
+    pub fn new(
+        lane: usize,
+        agent: u16,
+        members: Vec<Member>,
+        sink: Box<dyn Sink>,
+        events: SyncSender<DriveEvent>,
+    ) -> Self {
+        #[allow(
+            clippy::expect_used,
+            reason = "the bounds are constants that the library accepts"
+        )]
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid");
+        Self {
+            lane,
+            agent,
+            parts: Parts {
+                t0: 0,
+                warm: 0,
+                over: i64::MAX,
+            },
+            sink,
+            events,
+            backlog: VecDeque::new(),
+            batch: Vec::with_capacity(BATCH),
+            metrics: Vec::new(),
+            members,
+            total: Counters::default(),
+            in_flight: 0,
+            in_progress: 0,
+            second: 0,
+            second_end: i64::MAX,
+            counters: Counters::default(),
+            histogram,
+            notes: 0,
+            closed: false,
+        }
+    }
+
+    /// The run begins: sets where its parts are.
+    pub fn begin(&mut self, parts: Parts) {
+        self.parts = parts;
+        self.second_end = parts.t0 + SECOND;
+    }
+
+    /// The measured window ends at `at` (raw, ns) if it has not ended before.
+    pub fn over_at(&mut self, at: i64) {
+        self.parts.over = self.parts.over.min(at);
+    }
+
+    /// A transaction starts.
+    pub fn started(&mut self, now: i64) {
+        self.roll(now);
+        self.counters.started += 1;
+        self.in_progress += 1;
+    }
+
+    /// A transaction has ended, or was cancelled.
+    pub fn ended(&mut self, header: &Header, attempt: &Attempt) {
+        if self.closed {
+            return;
+        }
+        self.roll(attempt.end);
+        self.in_progress -= 1;
+        self.counters.wire += attempt.sent + attempt.received;
+        match attempt.outcome {
+            Outcome::Ok => {
+                self.counters.succeeded += 1;
+                self.counters.items += attempt.items;
+                self.counters.payload += attempt.payload;
+                self.histogram
+                    .saturating_record((attempt.end - header.scheduled).max(1) as u64);
+            }
+            Outcome::Cancelled => self.in_flight += 1,
+            Outcome::Wrong | Outcome::Error | Outcome::Timeout | Outcome::Refused => {
+                self.counters.failed += 1
+            }
+        }
+        let cancelled = attempt.outcome == Outcome::Cancelled;
+        let transaction = Transaction {
+            scheduled: header.scheduled,
+            start: attempt.start,
+            connected: attempt.connected,
+            first_byte: attempt.first_byte,
+            end: attempt.end,
+            items: attempt.items,
+            payload: attempt.payload,
+            sent: attempt.sent,
+            received: attempt.received,
+            session: attempt.session,
+            tester: header.tester,
+            agent: self.agent,
+            workload: header.workload,
+            stage: header.stage,
+            operation: header.operation,
+            endpoint: header.endpoint,
+            code: attempt.code,
+            attempt: attempt.attempt,
+            outcome: attempt.outcome,
+            cache: attempt.cache,
+            phase: if cancelled {
+                Phase::Drain
+            } else {
+                self.parts.phase(attempt.end)
+            },
+        };
+        self.batch.push(transaction);
+        if self.batch.len() >= BATCH {
+            self.deliver();
+        }
+        if !attempt.metrics.is_empty() {
+            self.enter_metrics(header.tester, attempt);
+        }
+    }
+
+    fn enter_metrics(&mut self, tester: u32, attempt: &Attempt) {
+        let row = |&(metric, value): &(Code, f64)| MetricRow {
+            agent: self.agent,
+            tester,
+            start: attempt.start,
+            metric,
+            value,
+        };
+        self.metrics.extend(attempt.metrics.iter().map(row));
+        if self.metrics.len() >= BATCH {
+            self.counters.lost_records += self.sink.metrics(&mut self.metrics) as u64;
+            self.metrics.clear();
+        }
+    }
+
+    /// Arrivals that are not started.
+    pub fn dropped(&mut self, count: u64) {
+        self.counters.dropped += count;
+    }
+
+    /// Slots that have passed.
+    pub fn missed(&mut self, count: u64) {
+        self.counters.missed += count;
+    }
+
+    /// A member is active no more.
+    pub fn gone(&mut self, member: usize) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.gone = true;
+        }
+    }
+
+    /// Passes on what a person should read, at `now` (raw, ns).
+    pub fn note(&mut self, now: i64, kind: &'static str, text: String) {
+        let event = DriveEvent::Note {
+            t_ns: now - self.parts.t0,
+            kind,
+            text,
+        };
+        self.send(event);
+    }
+
+    /// Passes on what a driver has to say, the first few times.
+    pub fn driver_note(&mut self, now: i64, text: String) {
+        self.notes += 1;
+        if self.notes <= MOST_NOTES {
+            self.note(now, "driver", text);
+        }
+    }
+
+    /// Closes all seconds that have ended before `now` (raw, ns).
+    #[inline]
+    pub fn roll(&mut self, now: i64) {
+        if now >= self.second_end {
+            self.close_seconds(now);
+        }
+    }
+
+    #[cold]
+    fn close_seconds(&mut self, now: i64) {
+        while now >= self.second_end {
+            self.close_second();
+        }
+    }
+
+    fn close_second(&mut self) {
+        self.deliver();
+        let at_ns = (self.second_end - 1 - self.parts.t0) as u64;
+        let over = self.second_end > self.parts.over;
+        let active = if over {
+            0
+        } else {
+            self.members.iter().filter(|member| member.active(at_ns)).count()
+        };
+        self.total.add(&self.counters);
+        let report = SecondReport {
+            second: self.second,
+            counters: std::mem::take(&mut self.counters),
+            active: active as u32,
+            in_progress: self.in_progress,
+            response: encode(&self.histogram),
+        };
+        if !self.histogram.is_empty() {
+            self.histogram.reset();
+        }
+        self.second += 1;
+        self.second_end += SECOND;
+        self.send(DriveEvent::Second {
+            lane: self.lane,
+            report,
+        });
+    }
+
+    /// Hands over what is there.
+    fn deliver(&mut self) {
+        if !self.batch.is_empty() {
+            self.counters.lost_records += self.sink.deliver(&mut self.batch) as u64;
+            // A sink that gives back something else than an empty batch must not make us record twice.
+            self.batch.clear();
+            self.batch.reserve(BATCH);
+        }
+        if !self.metrics.is_empty() {
+            self.counters.lost_records += self.sink.metrics(&mut self.metrics) as u64;
+            self.metrics.clear();
+        }
+    }
+
+    fn send(&mut self, event: DriveEvent) {
+        if self.backlog.len() < MOST_BACKLOG {
+            self.backlog.push_back(event);
+        }
+        while let Some(event) = self.backlog.pop_front() {
+            match self.events.try_send(event) {
+                Ok(()) => {}
+                Err(TrySendError::Full(event)) => {
+                    self.backlog.push_front(event);
+                    return;
+                }
+                Err(TrySendError::Disconnected(_)) => self.backlog.clear(),
+            }
+        }
+    }
+
+    /// Ends the books at `now` (raw, ns): the last, partial second, and the totals. Waits for the receiver, as the load is
+    /// over. What is entered later is ignored.
+    pub fn close(&mut self, now: i64) {
+        self.roll(now);
+        // Only a fault leaves any here. The books still balance, and the missing rows give the fault away.
+        self.in_flight += u64::from(std::mem::take(&mut self.in_progress));
+        self.close_second();
+        self.closed = true;
+        let ended = DriveEvent::LaneEnded {
+            lane: self.lane,
+            counters: self.total,
+            in_flight: self.in_flight,
+            window_ns: self.parts.over.min(now) - self.parts.t0,
+        };
+        self.backlog.push_back(ended);
+        for event in self.backlog.drain(..) {
+            if self.events.send(event).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+impl Member {
+    fn active(&self, at_ns: u64) -> bool {
+        if self.gone {
+            return false;
+        }
+        if self.slot {
+            self.population
+                .curve
+                .as_ref()
+                .is_some_and(|curve| curve.covers(at_ns))
+        } else {
+            self.population
+                .presence
+                .as_ref()
+                .is_some_and(|presence| presence.active(self.number, at_ns))
+        }
+    }
+}
+
+fn encode(histogram: &Histogram<u32>) -> String {
+    let mut bytes = Vec::new();
+    if histogram.is_empty() || V2Serializer::new().serialize(histogram, &mut bytes).is_err() {
+        return String::new();
+    }
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// A cancelled transaction has no end; its entry is made at `now`.
+pub fn cancel(attempt: &mut Attempt) {
+    attempt.end = NOT_HAPPENED;
+    attempt.outcome = Outcome::Cancelled;
+    attempt.code = Code::NONE;
+    attempt.items = 0;
+    attempt.payload = 0;
+}

@@ -1,0 +1,248 @@
+//! What a tester does next, apart from doing it: the part that tasks and threads share. No clock, no I/O.
+
+use std::sync::Arc;
+
+use plimsoll_model::{Choose, OnError, Order, Outcome};
+use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, rng, uniform};
+
+use crate::books::Header;
+use crate::driver::Request;
+use crate::plan::Population;
+
+/// A place in the load: one closed tester or one slot.
+#[derive(Debug, Clone)]
+pub struct Seat {
+    /// Its population.
+    pub population: Arc<Population>,
+    /// Its number within the closed testers, or within the slots.
+    pub number: u32,
+    /// Whether it is a slot.
+    pub slot: bool,
+    /// Its place in the lane's list of members.
+    pub member: usize,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Transactions after which it is done; none: no bound.
+    pub quota: Option<u64>,
+}
+
+impl Seat {
+    /// Its number over all workloads and agents.
+    pub fn tester(&self) -> u32 {
+        let slots_after = if self.slot { self.population.closed() } else { 0 };
+        self.population.first_tester + slots_after + self.number
+    }
+}
+
+/// A planned start of a closed tester, ns of run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Scheduled start.
+    pub at_ns: u64,
+    /// Stage.
+    pub stage: u16,
+    /// Slots missed before it.
+    pub missed: u64,
+}
+
+/// The turns of a closed tester.
+pub struct Turns {
+    population: Arc<Population>,
+    number: u32,
+    slots: Option<Slots>,
+    slot: u64,
+    think: Think,
+}
+
+impl Turns {
+    /// Of a seat that is no slot.
+    pub fn new(seat: &Seat) -> Self {
+        let population = Arc::clone(&seat.population);
+        let slots = population
+            .every
+            .map(|(every_ns, late)| Slots::new(seat.number, population.closed(), every_ns, late));
+        let think = Think::new(
+            population.think,
+            seat.seed,
+            population.workload.into(),
+            seat.number.into(),
+        );
+        Self {
+            population,
+            number: seat.number,
+            slots,
+            slot: 0,
+            think,
+        }
+    }
+
+    /// The first; none if there is none.
+    pub fn first(&mut self) -> Option<Turn> {
+        if let Some(slots) = &self.slots {
+            return Some(Turn {
+                at_ns: slots.first().scheduled_ns,
+                stage: 0,
+                missed: 0,
+            });
+        }
+        self.present(0)
+    }
+
+    /// The one after a transaction that ended at `end_ns`; where the driver worked on after the end (`Attempt::freed`: a
+    /// verification), when that was done. Counted from the end itself, the tester's own work would show as lateness.
+    pub fn after(&mut self, end_ns: u64) -> Option<Turn> {
+        if let Some(slots) = &self.slots {
+            let next = slots.after(self.slot, end_ns);
+            self.slot = next.slot;
+            return Some(Turn {
+                at_ns: next.scheduled_ns,
+                stage: 0,
+                missed: next.missed,
+            });
+        }
+        let think_ns = self.think.draw();
+        self.present(end_ns.saturating_add(think_ns))
+    }
+
+    fn present(&self, earliest_ns: u64) -> Option<Turn> {
+        let (at_ns, stage) = self
+            .population
+            .presence
+            .as_ref()?
+            .next(self.number, earliest_ns)?;
+        Some(Turn {
+            at_ns,
+            stage,
+            missed: 0,
+        })
+    }
+}
+
+/// What follows from how a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on after a pause of so many ns.
+    Go(u64),
+    /// The tester is taken out, after so many failures in a row.
+    TakeOut(u32),
+    /// It has done its share.
+    Done,
+}
+
+/// Chooses operation, endpoint and values of one tester, and judges its failures.
+pub struct Conduct {
+    population: Arc<Population>,
+    tester: u32,
+    /// Per operation, the values that its texts use.
+    used: Arc<Vec<Vec<usize>>>,
+    mix: MixState,
+    draws: Draws,
+    endpoints: Rng,
+    endpoint: usize,
+    operation: usize,
+    /// Transactions begun.
+    begun: u64,
+    quota: Option<u64>,
+    failures: u32,
+}
+
+impl Conduct {
+    /// Of a seat.
+    pub fn new(seat: &Seat, used: Arc<Vec<Vec<usize>>>) -> Self {
+        let population = Arc::clone(&seat.population);
+        let (tester, workload) = (seat.tester(), u64::from(population.workload));
+        let of_workload = u64::from(tester - population.first_tester);
+        let mut endpoints = rng(seat.seed, Stream::Endpoints, workload, of_workload);
+        let count = population.endpoints.len().max(1) as u64;
+        let endpoint = match population.order {
+            Order::RoundRobin => of_workload % count,
+            Order::Random => uniform(&mut endpoints, count),
+        };
+        Self {
+            tester,
+            used,
+            mix: Mix::start(seat.seed, workload, of_workload),
+            draws: population.values.start(seat.seed, workload, of_workload),
+            endpoints,
+            endpoint: endpoint as usize,
+            operation: 0,
+            begun: 0,
+            quota: seat.quota,
+            failures: 0,
+            population,
+        }
+    }
+
+    /// Chooses the next request; gives what the record says of it.
+    pub fn choose(&mut self, scheduled: i64, stage: u16) -> Header {
+        let population = &self.population;
+        self.operation = population.mix.next(&mut self.mix);
+        let count = population.endpoints.len();
+        if count > 1 && population.choose == Choose::PerRequest && self.begun > 0 {
+            self.endpoint = match population.order {
+                Order::RoundRobin => (self.endpoint + 1) % count,
+                Order::Random => uniform(&mut self.endpoints, count as u64) as usize,
+            };
+        }
+        let used = &self.used[self.operation];
+        if !used.is_empty() {
+            population.values.draw(used, &mut self.draws);
+        }
+        self.begun += 1;
+        Header {
+            scheduled,
+            tester: self.tester,
+            workload: population.workload,
+            stage,
+            operation: population.first_operation + self.operation as u16,
+            endpoint: population.first_endpoint + self.endpoint as u16,
+        }
+    }
+
+    /// The request chosen last.
+    pub fn request(&self) -> Request<'_> {
+        Request {
+            operation: self.operation,
+            endpoint: self.endpoint,
+            fill: Fill {
+                tester: self.tester,
+                n: self.begun.saturating_sub(1),
+                endpoint: &self.population.endpoints[self.endpoint].url,
+                values: &self.population.values,
+                drawn: self.draws.last(),
+            },
+        }
+    }
+
+    /// Judges the end of a transaction.
+    pub fn judge(&mut self, outcome: Outcome) -> Verdict {
+        if outcome == Outcome::Ok {
+            self.failures = 0;
+        } else {
+            self.failures = self.failures.saturating_add(1);
+        }
+        if let OnError::StopTester { after } = self.population.on_error
+            && self.failures >= after.max(1)
+        {
+            return Verdict::TakeOut(self.failures);
+        }
+        if self.quota.is_some_and(|quota| self.begun >= quota) {
+            return Verdict::Done;
+        }
+        match self.population.on_error {
+            OnError::Backoff { first_ns, max_ns } if self.failures > 0 => {
+                let doubled = first_ns.saturating_mul(1 << (self.failures - 1).min(62));
+                Verdict::Go(doubled.min(max_ns))
+            }
+            _ => Verdict::Go(0),
+        }
+    }
+
+    /// For the note about a tester that is taken out.
+    pub fn taken_out(&self, failures: u32) -> String {
+        format!(
+            "tester {} of workload {} is taken out after {failures} failures in a row",
+            self.tester, self.population.name
+        )
+    }
+}

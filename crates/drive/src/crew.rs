@@ -1,0 +1,447 @@
+//! Blocking testers: a thread each, with one lane to keep their books, their time and their end.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use plimsoll_clock::Clock;
+use plimsoll_model::{Codes, Outcome, RunSpec, WhenFull};
+use plimsoll_schedule::{Arrival, ArrivalStream};
+
+use crate::books::{Books, Header, cancel};
+use crate::conduct::{Conduct, Seat, Turns, Verdict};
+use crate::control::{Control, parts};
+use crate::driver::{Attempt, BlockingDriver, BlockingTester};
+use crate::lane::{TimeoutCodes, not_started};
+
+/// Most blocking testers of one process.
+pub const MOST: u32 = 4096;
+const SECOND: i64 = 1_000_000_000;
+/// How long a thread may take to give up once it is told to; a call that is stuck in the kernel for longer is left behind.
+const GRACE_NS: i64 = 2 * SECOND;
+const STACK: usize = 1 << 20;
+
+/// When a blocking operation must end.
+#[derive(Clone, Copy)]
+pub struct Limit<'a> {
+    clock: &'a dyn Clock,
+    /// Raw, ns.
+    deadline: i64,
+    cancelled: &'a AtomicBool,
+    pub(crate) cancel_fd: RawFd,
+    timeouts: TimeoutCodes,
+}
+
+/// Why a blocking operation must end now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Its time is up.
+    Timeout,
+    /// The run gives up on it.
+    Cancelled,
+}
+
+impl Limit<'_> {
+    /// Time left, ns; 0 if none.
+    pub fn left_ns(&self) -> u64 {
+        (self.deadline - self.clock.raw_ns()).max(0) as u64
+    }
+
+    /// Whether the operation must end now, and why.
+    pub fn due(&self) -> Option<Due> {
+        if self.cancelled.load(Ordering::SeqCst) {
+            Some(Due::Cancelled)
+        } else if self.clock.raw_ns() >= self.deadline {
+            Some(Due::Timeout)
+        } else {
+            None
+        }
+    }
+
+    /// Finishes `attempt` for this reason.
+    pub fn finish(&self, attempt: &mut Attempt, due: Due) {
+        match due {
+            Due::Timeout => attempt.finish(Outcome::Timeout, self.timeouts.of(attempt.waiting)),
+            Due::Cancelled => attempt.outcome = Outcome::Cancelled,
+        }
+    }
+}
+
+/// A prepared blocking driver, with its type forgotten.
+pub trait Squad: Send + Sync {
+    /// Works as one tester on the current thread until its part of the run has ended.
+    fn work(&self, crew: &Arc<Crew>, seat: Seat);
+}
+
+/// A prepared blocking driver.
+pub struct BlockingSquad<D> {
+    /// The driver.
+    pub driver: Arc<D>,
+    /// Per operation, the values that its texts use.
+    pub used: Arc<Vec<Vec<usize>>>,
+}
+
+impl<D: BlockingDriver> Squad for BlockingSquad<D> {
+    fn work(&self, crew: &Arc<Crew>, seat: Seat) {
+        let mut worker = Worker {
+            conduct: Conduct::new(&seat, Arc::clone(&self.used)),
+            attempt: Attempt::new(Arc::clone(&crew.clock), crew.codes.clone()),
+            tester: self.driver.tester(seat.tester()),
+            timeout_ns: i64::try_from(seat.population.timeout_ns).unwrap_or(i64::MAX),
+            crew: Arc::clone(crew),
+            seat,
+        };
+        let Some(t0) = crew.control.wait_for_go() else {
+            return;
+        };
+        crew.begin(t0);
+        if worker.seat.slot {
+            worker.serve();
+        } else {
+            worker.take_turns();
+        }
+    }
+}
+
+/// What the threads of a crew share.
+pub struct Crew {
+    spec: Arc<RunSpec>,
+    control: Arc<Control>,
+    clock: Arc<dyn Clock>,
+    codes: Codes,
+    timeouts: TimeoutCodes,
+    books: Mutex<Books>,
+    t0: AtomicI64,
+    over_at: AtomicI64,
+    cancelled: AtomicBool,
+    cancel: OwnedFd,
+    /// Per workload.
+    arrivals: Vec<Mutex<Option<ArrivalStream>>>,
+    /// Per member, its transaction in progress. Whoever takes it out enters it in the books: the tester, or the lane when
+    /// the tester does not come back.
+    progress: Vec<Mutex<Option<(Header, i64)>>>,
+    alive: AtomicUsize,
+    leader: Mutex<Option<Thread>>,
+}
+
+/// What a crew is made from.
+pub struct CrewSetup {
+    /// The run.
+    pub spec: Arc<RunSpec>,
+    /// Shared by the lanes.
+    pub control: Arc<Control>,
+    /// Stamps.
+    pub clock: Arc<dyn Clock>,
+    /// Dictionary.
+    pub codes: Codes,
+    /// The crew's books.
+    pub books: Books,
+    /// Per workload, the agent's part of the arrivals.
+    pub arrivals: Vec<Option<ArrivalStream>>,
+    /// Number of testers.
+    pub members: usize,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Crew {
+    /// A crew without threads yet.
+    pub fn new(setup: CrewSetup) -> std::io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            spec: setup.spec,
+            control: setup.control,
+            clock: setup.clock,
+            timeouts: TimeoutCodes::new(&setup.codes),
+            codes: setup.codes,
+            books: Mutex::new(setup.books),
+            t0: AtomicI64::new(i64::MIN),
+            over_at: AtomicI64::new(i64::MAX),
+            cancelled: AtomicBool::new(false),
+            cancel: crate::reactor::event_fd()?,
+            arrivals: setup.arrivals.into_iter().map(Mutex::new).collect(),
+            progress: (0..setup.members).map(|_| Mutex::new(None)).collect(),
+            alive: AtomicUsize::new(0),
+            leader: Mutex::new(None),
+        }))
+    }
+
+    /// Starts the thread of one tester. `prelude` runs first on it.
+    pub fn hire(
+        self: &Arc<Self>,
+        seat: Seat,
+        squad: Arc<dyn Squad>,
+        prelude: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Thread> {
+        let crew = Arc::clone(self);
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        let thread = std::thread::Builder::new()
+            .name(format!("tester-{}", seat.tester()))
+            .stack_size(STACK)
+            .spawn(move || {
+                prelude();
+                let worked = std::panic::catch_unwind(AssertUnwindSafe(|| squad.work(&crew, seat)));
+                if worked.is_err() {
+                    let text =
+                        "a tester has failed: this is a fault of Plimsoll, please report it".to_owned();
+                    locked(&crew.books).note(crew.clock.raw_ns(), "lane-failed", text);
+                }
+                crew.alive.fetch_sub(1, Ordering::SeqCst);
+                if let Some(leader) = locked(&crew.leader).as_ref() {
+                    leader.unpark();
+                }
+            });
+        match thread {
+            Ok(thread) => Ok(thread.thread().clone()),
+            Err(error) => {
+                self.alive.fetch_sub(1, Ordering::SeqCst);
+                Err(error)
+            }
+        }
+    }
+
+    /// Leads the crew to the end of the run, on the current thread.
+    pub fn lead(&self, threads: &[Thread]) {
+        *locked(&self.leader) = Some(std::thread::current());
+        let Some(t0) = self.control.wait_for_go() else {
+            locked(&self.books).close(self.clock.raw_ns());
+            return;
+        };
+        self.begin(t0);
+        let drain_ns = i64::try_from(self.spec.drain_ns).unwrap_or(i64::MAX);
+        let mut over = false;
+        let mut tick = t0 + SECOND;
+        while self.alive.load(Ordering::SeqCst) > 0 {
+            let now = self.clock.raw_ns();
+            if now >= tick {
+                locked(&self.books).roll(now);
+                tick += SECOND;
+                continue;
+            }
+            self.over_at
+                .fetch_min(self.control.stopped_at(), Ordering::SeqCst);
+            let over_at = self.over_at.load(Ordering::SeqCst);
+            let give_up = over_at.saturating_add(drain_ns);
+            if !over && (now >= over_at || self.control.exhausted()) {
+                over = true;
+                locked(&self.books).over_at(over_at);
+                threads.iter().for_each(Thread::unpark);
+            }
+            if now >= give_up && !self.cancelled.load(Ordering::SeqCst) {
+                self.cancel(threads);
+            }
+            if now >= give_up.saturating_add(GRACE_NS) {
+                break;
+            }
+            let next = [tick, over_at, give_up, give_up.saturating_add(GRACE_NS)]
+                .into_iter()
+                .filter(|&at| at > now)
+                .min()
+                .unwrap_or(tick);
+            std::thread::park_timeout(Duration::from_nanos((next - now) as u64));
+        }
+        self.close();
+    }
+
+    /// The run begins at `t0`: whoever comes first tells the books.
+    fn begin(&self, t0: i64) {
+        let mut books = locked(&self.books);
+        if self.t0.swap(t0, Ordering::SeqCst) != t0 {
+            let parts = parts(&self.spec, t0);
+            self.over_at.store(parts.over, Ordering::SeqCst);
+            books.begin(parts);
+        }
+    }
+
+    fn cancel(&self, threads: &[Thread]) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: the descriptor is open as long as `self`, the buffer holds the eight bytes.
+        unsafe { libc::write(self.cancel.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        threads.iter().for_each(Thread::unpark);
+    }
+
+    /// Enters those who did not come back, and what was not started.
+    fn close(&self) {
+        let now = self.clock.raw_ns();
+        let mut stuck = 0;
+        for progress in &self.progress {
+            if let Some((header, start)) = locked(progress).take() {
+                let mut attempt = Attempt::new(Arc::clone(&self.clock), self.codes.clone());
+                attempt.start = start;
+                cancel(&mut attempt);
+                locked(&self.books).ended(&header, &attempt);
+                stuck += 1;
+            }
+        }
+        let mut books = locked(&self.books);
+        if stuck > 0 {
+            let text = format!("{stuck} testers did not come back from a call that could not be interrupted");
+            books.note(now, "stuck", text);
+        }
+        let over_at = self.over_at.load(Ordering::SeqCst);
+        if now >= over_at {
+            for arrivals in &self.arrivals {
+                let left = locked(arrivals)
+                    .as_mut()
+                    .map_or(0, |stream| stream.skip_before(self.run_time(over_at)));
+                not_started(&mut books, now, left);
+            }
+        }
+        books.close(now);
+    }
+
+    fn is_over(&self) -> bool {
+        self.control.exhausted()
+            || self.control.stopped()
+            || self.clock.raw_ns() >= self.over_at.load(Ordering::SeqCst)
+    }
+
+    fn run_time(&self, raw: i64) -> u64 {
+        (raw - self.t0.load(Ordering::SeqCst)).max(0) as u64
+    }
+
+    fn raw(&self, run_ns: u64) -> i64 {
+        self.t0
+            .load(Ordering::SeqCst)
+            .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
+    }
+
+    /// Sleeps until `at` (raw, ns); false if the run has ended before.
+    fn sleep_until(&self, at: i64) -> bool {
+        loop {
+            if self.is_over() {
+                return false;
+            }
+            let left = at - self.clock.raw_ns();
+            if left <= 0 {
+                return true;
+            }
+            // Unparked when the run is over. The thread's timer slack is off, so that this wakes within microseconds.
+            std::thread::park_timeout(Duration::from_nanos(left as u64));
+        }
+    }
+}
+
+/// One tester at work.
+struct Worker<T> {
+    crew: Arc<Crew>,
+    seat: Seat,
+    conduct: Conduct,
+    attempt: Attempt,
+    tester: T,
+    timeout_ns: i64,
+}
+
+impl<T: BlockingTester> Worker<T> {
+    fn take_turns(&mut self) {
+        let mut turns = Turns::new(&self.seat);
+        let mut next = turns.first();
+        while let Some(turn) = next {
+            let at = self.crew.raw(turn.at_ns);
+            if !self.crew.sleep_until(at) || !self.crew.control.take() {
+                return;
+            }
+            if turn.missed > 0 {
+                locked(&self.crew.books).missed(turn.missed);
+            }
+            let Some((free, pause_ns)) = self.perform(at, turn.stage) else {
+                return;
+            };
+            next = turns.after(self.crew.run_time(free).saturating_add(pause_ns));
+        }
+    }
+
+    fn serve(&mut self) {
+        let mut free_since = 0;
+        while let Some(arrival) = self.next_arrival(free_since) {
+            let at = self.crew.raw(arrival.at_ns);
+            if !self.crew.sleep_until(at) {
+                if at
+                    < self
+                        .crew
+                        .over_at
+                        .load(Ordering::SeqCst)
+                        .min(self.crew.control.stopped_at())
+                    && !self.crew.control.exhausted()
+                {
+                    not_started(&mut locked(&self.crew.books), self.crew.clock.raw_ns(), 1);
+                }
+                return;
+            }
+            if !self.crew.control.take() {
+                return;
+            }
+            let Some((free, pause_ns)) = self.perform(at, arrival.stage) else {
+                return;
+            };
+            free_since = self.crew.run_time(free);
+            if pause_ns > 0 {
+                self.crew
+                    .sleep_until(free.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX)));
+                free_since = self.crew.run_time(self.crew.clock.raw_ns());
+            }
+        }
+    }
+
+    fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
+        if self.crew.is_over() {
+            return None;
+        }
+        let population = &self.seat.population;
+        let mut arrivals = locked(&self.crew.arrivals[usize::from(population.workload)]);
+        let arrivals = arrivals.as_mut()?;
+        if population.when_full == WhenFull::Drop {
+            let dropped = arrivals.skip_before(free_since);
+            if dropped > 0 {
+                locked(&self.crew.books).dropped(dropped);
+            }
+        }
+        arrivals.next()
+    }
+
+    fn perform(&mut self, scheduled: i64, stage: u16) -> Option<(i64, u64)> {
+        let header = self.conduct.choose(scheduled, stage);
+        let start = self.attempt.reset();
+        *locked(&self.crew.progress[self.seat.member]) = Some((header, start));
+        locked(&self.crew.books).started(start);
+        let limit = Limit {
+            clock: &*self.crew.clock,
+            deadline: start.saturating_add(self.timeout_ns),
+            cancelled: &self.crew.cancelled,
+            cancel_fd: self.crew.cancel.as_raw_fd(),
+            timeouts: self.crew.timeouts,
+        };
+        self.tester
+            .operate(&self.conduct.request(), &mut self.attempt, &limit);
+        locked(&self.crew.progress[self.seat.member]).take()?;
+        let (end, outcome) = (self.attempt.end, self.attempt.outcome);
+        let free = self.attempt.free_at();
+        let mut books = locked(&self.crew.books);
+        if let Some(text) = self.attempt.note.take() {
+            books.driver_note(end.max(start), text);
+        }
+        if outcome == Outcome::Cancelled {
+            cancel(&mut self.attempt);
+            books.ended(&header, &self.attempt);
+            return None;
+        }
+        books.ended(&header, &self.attempt);
+        match self.conduct.judge(outcome) {
+            Verdict::Go(pause_ns) => Some((free, pause_ns)),
+            Verdict::TakeOut(failures) => {
+                books.gone(self.seat.member);
+                books.note(end, "tester-stopped", self.conduct.taken_out(failures));
+                None
+            }
+            Verdict::Done => {
+                books.gone(self.seat.member);
+                None
+            }
+        }
+    }
+}

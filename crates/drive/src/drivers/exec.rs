@@ -1,0 +1,526 @@
+//! `exec`: runs any executable: once per transaction, or as a long-lived program that makes one transaction for each line
+//! on its standard input.
+//!
+//! Stamps: start before the program is spawned (long-lived: before the request is written to it); connected when a program
+//! newly started runs; first byte at its first output; end when it has ended (long-lived: when its report was read).
+//! Payload and items: as the program reports them, or as `bytes` says. Wire bytes are not seen from here: 0.
+//! Session (long-lived): number of the program, as it is started anew when it dies.
+//!
+//! Codes: `exit N`, `signal N`, or what the program reports; `not found`, `not executable`; `no report` and `no byte count`
+//! (wrong); time-outs say what was waited for. A time-out ends the whole process group.
+//!
+//! Metrics: `cpu_s`, `max_rss_bytes` (once per transaction only), `program_s`: the time that the program measured itself, or
+//! `program_s (estimated)`: the whole time minus the measured cost of starting and reaping a program that does nothing;
+//! and what it reports.
+//!
+//! A report is a JSON object on a line of its own: `{"bytes": 0, "items": 0, "ok": true, "code": "", "start_ns": 0,
+//! "end_ns": 0, "metrics": {"name": 0.0}}`, every key optional. Once per transaction the last one counts.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use plimsoll_model::{Code, Codes, Outcome};
+use plimsoll_schedule::Template;
+use regex::bytes::Regex;
+use serde::Deserialize;
+
+use crate::crew::Limit;
+use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
+use crate::program::{Ended, Program, Seen};
+
+/// Most metrics of one report that are taken.
+const MOST_METRICS: usize = 64;
+/// Programs started to measure what starting one costs.
+const TRIALS: usize = 11;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    PerTransaction,
+    LongLived,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    mode: Mode,
+    env: BTreeMap<String, String>,
+    cwd: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestSettings {
+    command: Vec<String>,
+    stdin: Option<String>,
+    bytes: BytesSettings,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum BytesSettings {
+    None,
+    Fixed { bytes: u64 },
+    Regex { pattern: String },
+    Json,
+}
+
+enum Bytes {
+    None,
+    Fixed(u64),
+    Regex(Regex),
+    Json,
+}
+
+/// What a program says of a transaction.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Report {
+    bytes: u64,
+    items: u64,
+    ok: Option<bool>,
+    code: String,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    metrics: BTreeMap<String, f64>,
+}
+
+struct Operation {
+    command: Vec<Template>,
+    stdin: Option<Template>,
+    bytes: Bytes,
+}
+
+/// The driver.
+pub struct Exec {
+    mode: Mode,
+    env: Vec<(String, Template)>,
+    cwd: Option<PathBuf>,
+    operations: Vec<Operation>,
+    names: Names,
+    /// What starting and reaping a program costs, s; none: not known.
+    spawn_s: Option<f64>,
+}
+
+/// Names of metrics.
+#[derive(Debug, Clone, Copy)]
+struct Names {
+    cpu: Code,
+    rss: Code,
+    exact: Code,
+    estimated: Code,
+}
+
+impl Names {
+    fn new(codes: &Codes) -> Self {
+        Self {
+            cpu: codes.number("cpu_s"),
+            rss: codes.number("max_rss_bytes"),
+            exact: codes.number("program_s"),
+            estimated: codes.number("program_s (estimated)"),
+        }
+    }
+}
+
+impl BlockingDriver for Exec {
+    type Tester = Tester;
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+        let settings: Settings = setup.settings()?;
+        if let Some(directory) = settings.cwd.as_ref().filter(|directory| !directory.is_dir()) {
+            return Err(format!("cwd: {} is no directory", directory.display()));
+        }
+        let mut env = Vec::new();
+        for (name, text) in &settings.env {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(format!("env: \"{name}\" is no name of a variable"));
+            }
+            env.push((name.clone(), setup.common_template(text)));
+        }
+        let operations = (0..setup.requests.len())
+            .map(|index| operation(setup, index, settings.mode))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            mode: settings.mode,
+            env,
+            cwd: settings.cwd,
+            operations,
+            names: Names::new(setup.codes),
+            spawn_s: spawn_cost(),
+        })
+    }
+
+    fn tester(self: &Arc<Self>, _: u32) -> Tester {
+        Tester {
+            programs: self.operations.iter().map(|_| None).collect(),
+            driver: Arc::clone(self),
+            sessions: 0,
+        }
+    }
+}
+
+fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, String> {
+    let request: RequestSettings = setup.request(index)?;
+    if request.command.is_empty() {
+        return Err("command: there is none".to_owned());
+    }
+    let bytes = match request.bytes {
+        BytesSettings::None => Bytes::None,
+        BytesSettings::Fixed { bytes } => Bytes::Fixed(bytes),
+        BytesSettings::Json => Bytes::Json,
+        BytesSettings::Regex { pattern } => {
+            let regex = Regex::new(&pattern).map_err(|error| format!("bytes: {error}"))?;
+            if regex.captures_len() < 2 {
+                return Err(format!(
+                    "bytes: the pattern {pattern} has no group (...) around the number"
+                ));
+            }
+            Bytes::Regex(regex)
+        }
+    };
+    if mode == Mode::LongLived && request.stdin.is_some() {
+        return Err("stdin: a long-lived program gets its requests there; leave it out".to_owned());
+    }
+    if mode == Mode::LongLived && matches!(bytes, Bytes::Regex(_)) {
+        return Err(
+            "bytes: a long-lived program reports by JSON lines; use json or a fixed number".to_owned(),
+        );
+    }
+    Ok(Operation {
+        command: request
+            .command
+            .iter()
+            .map(|text| setup.template(index, text))
+            .collect(),
+        stdin: request.stdin.map(|text| setup.template(index, &text)),
+        bytes,
+    })
+}
+
+/// What starting a program that does nothing and reaping it takes, s: the median of a few. Measured once per process.
+fn spawn_cost() -> Option<f64> {
+    static COST: OnceLock<Option<f64>> = OnceLock::new();
+    *COST.get_or_init(|| {
+        let program = ["/bin/true", "/usr/bin/true"]
+            .into_iter()
+            .find(|path| std::path::Path::new(path).exists())?;
+        let mut times = Vec::new();
+        for _ in 0..TRIALS {
+            let from = Instant::now();
+            let mut command = Command::new(program);
+            let mut child = Program::start(&mut command).ok()?;
+            child.write(&[], true);
+            child.reap();
+            times.push(from.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        times.get(TRIALS / 2).copied()
+    })
+}
+
+/// A tester: its long-lived programs, one per operation.
+pub struct Tester {
+    driver: Arc<Exec>,
+    programs: Vec<Option<(Program, u32)>>,
+    sessions: u32,
+}
+
+impl Drop for Tester {
+    fn drop(&mut self) {
+        for (program, _) in self.programs.iter_mut().flatten() {
+            program.close();
+        }
+    }
+}
+
+impl BlockingTester for Tester {
+    fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
+        match self.driver.mode {
+            Mode::PerTransaction => once(&self.driver, request, attempt, limit),
+            Mode::LongLived => self.ask(request, attempt, limit),
+        }
+    }
+}
+
+impl Exec {
+    fn start(&self, request: &Request<'_>, attempt: &mut Attempt) -> Option<Program> {
+        let filled = |template: &Template| {
+            let mut text = Vec::new();
+            template.fill(&request.fill, &mut text);
+            OsString::from_vec(text)
+        };
+        let mut words = self.operations[request.operation].command.iter().map(filled);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        command.env("PLIMSOLL_TESTER", request.fill.tester.to_string());
+        command.env("PLIMSOLL_N", request.fill.n.to_string());
+        command.env("PLIMSOLL_ENDPOINT", request.fill.endpoint);
+        for (name, template) in &self.env {
+            command.env(name, filled(template));
+        }
+        if let Some(directory) = &self.cwd {
+            command.current_dir(directory);
+        }
+        attempt.waiting = Waiting::Connect;
+        attempt.begin();
+        match Program::start(&mut command) {
+            Ok(program) => {
+                attempt.connected = attempt.now();
+                attempt.waiting = Waiting::FirstByte;
+                Some(program)
+            }
+            Err(error) => {
+                let code = match error.kind() {
+                    std::io::ErrorKind::NotFound => "not found",
+                    std::io::ErrorKind::PermissionDenied => "not executable",
+                    _ => "cannot start",
+                };
+                attempt.finish_text(Outcome::Error, code);
+                let name = command.get_program().to_string_lossy().into_owned();
+                attempt.note = Some(format!("the program {name} cannot be started: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Takes over what a program reports; false if it says that it failed.
+    fn take(&self, report: &Report, operation: &Operation, attempt: &mut Attempt) -> bool {
+        attempt.payload = if let Bytes::Fixed(bytes) = operation.bytes {
+            bytes
+        } else {
+            report.bytes
+        };
+        attempt.items = report.items;
+        for (name, &value) in report.metrics.iter().take(MOST_METRICS) {
+            let name = attempt.code_of(name);
+            attempt.metrics.push((name, value));
+        }
+        if let (Some(start), Some(end)) = (report.start_ns, report.end_ns)
+            && end >= start
+        {
+            attempt
+                .metrics
+                .push((self.names.exact, (end - start) as f64 * 1e-9));
+        }
+        report.ok != Some(false)
+    }
+
+    fn estimate(&self, attempt: &mut Attempt) {
+        if let Some(spawn_s) = self.spawn_s
+            && !attempt.metrics.iter().any(|(name, _)| *name == self.names.exact)
+        {
+            let whole_s = (attempt.end - attempt.start) as f64 * 1e-9;
+            attempt
+                .metrics
+                .push((self.names.estimated, (whole_s - spawn_s).max(0.0)));
+        }
+    }
+}
+
+/// The last line of an output that is a JSON object.
+fn last_report(output: &[u8]) -> Option<Report> {
+    output
+        .rsplit(|&byte| byte == b'\n')
+        .filter_map(parse_report)
+        .next()
+}
+
+fn parse_report(line: &[u8]) -> Option<Report> {
+    let line = line.trim_ascii();
+    line.starts_with(b"{")
+        .then(|| serde_json::from_slice(line).ok())?
+}
+
+fn last_lines(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text
+        .lines()
+        .rev()
+        .filter(|line| !line.trim().is_empty())
+        .take(3)
+        .collect();
+    let lines: Vec<String> = lines
+        .into_iter()
+        .rev()
+        .map(|line| line.chars().take(300).collect())
+        .collect();
+    lines.join(" / ")
+}
+
+/// One program for one transaction.
+fn once(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
+    let Some(mut program) = driver.start(request, attempt) else {
+        return;
+    };
+    let operation = &driver.operations[request.operation];
+    let mut input = Vec::new();
+    if let Some(stdin) = &operation.stdin {
+        stdin.fill(&request.fill, &mut input);
+    }
+    program.write(&input, true);
+    loop {
+        let seen = program.watch(limit);
+        note_first_byte(&program, attempt);
+        match seen {
+            Seen::Moved => {}
+            Seen::Ended => break,
+            Seen::Due(due) => {
+                limit.finish(attempt, due);
+                program.end();
+                return;
+            }
+        }
+    }
+    attempt.end = attempt.now();
+    let ended = program.reap();
+    program.pull();
+    note_first_byte(&program, attempt);
+    judge(driver, operation, &program, &ended, attempt);
+}
+
+fn note_first_byte(program: &Program, attempt: &mut Attempt) {
+    if program.out.total > 0 && attempt.waiting == Waiting::FirstByte {
+        attempt.first_byte = attempt.now();
+        attempt.waiting = Waiting::Body;
+    }
+}
+
+fn judge(driver: &Exec, operation: &Operation, program: &Program, ended: &Ended, attempt: &mut Attempt) {
+    // Output that was still in the pipe when the program ended came before its end.
+    attempt.first_byte = attempt.first_byte.min(attempt.end);
+    attempt.metrics.push((driver.names.cpu, ended.cpu_s));
+    attempt.metrics.push((driver.names.rss, ended.max_rss as f64));
+    let mut missing = None;
+    let mut said = None;
+    match &operation.bytes {
+        Bytes::None => {}
+        Bytes::Fixed(bytes) => attempt.payload = *bytes,
+        Bytes::Regex(regex) => match last_number(regex, program.out.bytes()) {
+            Some(bytes) => attempt.payload = bytes,
+            None => missing = Some("no byte count"),
+        },
+        Bytes::Json => match last_report(program.out.bytes()) {
+            Some(report) => {
+                let ok = driver.take(&report, operation, attempt);
+                said = (!ok).then_some(report.code);
+            }
+            None => missing = Some("no report"),
+        },
+    }
+    driver.estimate(attempt);
+    let code = |text: &str, attempt: &Attempt| attempt.code_of(text);
+    if !ended.good() {
+        let word = said
+            .filter(|said| !said.is_empty())
+            .unwrap_or_else(|| ended.word());
+        let number = code(&word, attempt);
+        attempt.conclude(Outcome::Error, number);
+        attempt.note = Some(format!(
+            "a program has failed ({}): {}",
+            ended.word(),
+            last_lines(program.err.bytes())
+        ));
+    } else if let Some(said) = said {
+        let number = code(if said.is_empty() { "failed" } else { &said }, attempt);
+        attempt.conclude(Outcome::Error, number);
+    } else if let Some(missing) = missing {
+        let number = code(missing, attempt);
+        attempt.conclude(Outcome::Wrong, number);
+    } else {
+        if !matches!(operation.bytes, Bytes::Json) {
+            attempt.items = 1;
+        }
+        attempt.conclude(Outcome::Ok, Code::NONE);
+    }
+}
+
+/// The number in the last match: programs that show their progress print the whole at the end.
+fn last_number(regex: &Regex, output: &[u8]) -> Option<u64> {
+    let found = regex.captures_iter(output).last()?;
+    std::str::from_utf8(found.get(1)?.as_bytes())
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+impl Tester {
+    /// One transaction of a long-lived program.
+    fn ask(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
+        let driver = Arc::clone(&self.driver);
+        let which = request.operation;
+        let (mut program, session) = if let Some(running) = self.programs[which].take() {
+            attempt.begin();
+            running
+        } else {
+            let Some(program) = driver.start(request, attempt) else {
+                return;
+            };
+            self.sessions += 1;
+            (program, self.sessions)
+        };
+        attempt.session = session;
+        attempt.waiting = Waiting::FirstByte;
+        // What it printed since its last report is not the answer to this.
+        program.pull();
+        while program.out.take_line().is_some() {}
+        let fill = &request.fill;
+        let mut line =
+            serde_json::json!({"n": fill.n, "tester": fill.tester, "endpoint": fill.endpoint}).to_string();
+        line.push('\n');
+        program.write(line.as_bytes(), false);
+        loop {
+            if let Some(report) = next_report(&mut program) {
+                attempt.end = attempt.now();
+                attempt.first_byte = attempt.end;
+                let ok = driver.take(&report, &driver.operations[which], attempt);
+                let word = if ok || !report.code.is_empty() {
+                    report.code.as_str()
+                } else {
+                    "failed"
+                };
+                let code = attempt.code_of(word);
+                attempt.conclude(if ok { Outcome::Ok } else { Outcome::Error }, code);
+                self.programs[which] = Some((program, session));
+                return;
+            }
+            match program.watch(limit) {
+                Seen::Moved => {}
+                Seen::Ended => {
+                    program.pull();
+                    if memchr::memchr(b'\n', program.out.bytes()).is_some() {
+                        // Its last report first; that it has ended shows at the next transaction.
+                        continue;
+                    }
+                    let ended = program.reap();
+                    attempt.finish_text(Outcome::Error, &ended.word());
+                    let text = last_lines(program.err.bytes());
+                    attempt.note = Some(format!(
+                        "a long-lived program has ended ({}): {text}",
+                        ended.word()
+                    ));
+                    return;
+                }
+                Seen::Due(due) => {
+                    limit.finish(attempt, due);
+                    program.end();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn next_report(program: &mut Program) -> Option<Report> {
+    while let Some(line) = program.out.take_line() {
+        if let Some(report) = parse_report(&line) {
+            return Some(report);
+        }
+    }
+    None
+}

@@ -1,0 +1,552 @@
+//! `http`: HTTP/1.1 and HTTPS requests, on a kept connection or one per request, straight or through a forward proxy.
+//!
+//! Stamps: start before the first system call (connect, or write on a kept connection); connected when a new connection is
+//! ready to carry the request (with TLS: after the handshake; through a tunnel: after it); first byte and end right after
+//! the reads that brought them. Wire bytes: heads and bodies of both directions (of TLS the plain side). Payload: the body
+//! without transfer coding, as it came (not decompressed). Items: 1 for each good answer.
+//!
+//! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `bad response`, `tls ...`,
+//! `proxy STATUS`; time-outs say what was waited for. Outcome `wrong` is an answer whose status or body is not expected.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use plimsoll_model::{Code, Codes, Endpoint, Outcome};
+use plimsoll_schedule::{Fill, Template};
+use regex::bytes::Regex;
+use serde::Deserialize;
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
+use crate::http1::connection::{Connections, Exchange, Route};
+use crate::http1::tls::{self, TlsSettings};
+use crate::net::Host;
+use crate::reactor::Io;
+
+/// How long a token is used before its file is looked at again.
+const TOKEN_AGE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Connection {
+    Kept,
+    PerRequest,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    connection: Connection,
+    tls: Option<TlsSettings>,
+    token_file: Option<PathBuf>,
+    proxies: Vec<String>,
+    keep_body: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestSettings {
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    body_file: Option<PathBuf>,
+    expect: Expect,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expect {
+    status: Vec<u16>,
+    contains: Option<String>,
+    regex: Option<String>,
+}
+
+/// The driver.
+pub struct Http {
+    targets: Vec<Target>,
+    operations: Vec<Operation>,
+    keep: bool,
+    token: Option<Token>,
+    statuses: Statuses,
+    unexpected: Code,
+}
+
+/// An endpoint.
+pub(super) struct Target {
+    /// Value of the header Host.
+    pub(super) authority: String,
+    /// `http://host:port` where a proxy must be told it, else nothing.
+    pub(super) origin: String,
+    /// Path (and query) of the endpoint's URL; empty if it has none.
+    pub(super) base: String,
+    /// One way, or one per proxy.
+    pub(super) routes: Vec<Route>,
+}
+
+struct Operation {
+    method: String,
+    path: Template,
+    headers: Vec<(String, Template)>,
+    body: Body,
+    status: Vec<u16>,
+    contains: Option<memchr::memmem::Finder<'static>>,
+    regex: Option<Regex>,
+    keep_body: bool,
+    /// Per endpoint: the whole request, if it is always the same.
+    ready: Vec<Option<Vec<u8>>>,
+}
+
+enum Body {
+    None,
+    Text(Template),
+    Bytes(Vec<u8>),
+}
+
+impl AsyncDriver for Http {
+    type Tester = Tester;
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+        let settings: Settings = setup.settings()?;
+        let proxies = settings
+            .proxies
+            .iter()
+            .map(|url| proxy(url))
+            .collect::<Result<Vec<_>, _>>()?;
+        let secure = setup
+            .endpoints
+            .iter()
+            .any(|endpoint| endpoint.url.starts_with("https:"));
+        let connector = match (secure, &settings.tls) {
+            (false, None) => None,
+            (_, tls) => Some(TlsConnector::from(tls::client(tls.as_ref())?)),
+        };
+        let target = |endpoint| target(endpoint, &proxies, connector.as_ref());
+        let targets = setup
+            .endpoints
+            .iter()
+            .map(target)
+            .collect::<Result<Vec<_>, _>>()?;
+        let operations = (0..setup.requests.len())
+            .map(|index| operation(setup, index, settings.keep_body))
+            .collect::<Result<Vec<_>, _>>()?;
+        let token = settings.token_file.map(Token::open).transpose()?;
+        let mut http = Self {
+            targets,
+            operations,
+            keep: settings.connection == Connection::Kept,
+            token,
+            statuses: Statuses::new(setup.codes),
+            unexpected: setup.codes.number("unexpected body"),
+        };
+        http.render_constants(setup);
+        Ok(http)
+    }
+
+    fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
+        let routes = self.targets.first().map_or(1, |target| target.routes.len());
+        Tester {
+            connections: Connections::new(io, self.targets.len()),
+            route: number as usize % routes.max(1),
+            driver: Arc::clone(self),
+            request: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+}
+
+fn parse_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("{text} is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("{text}: expected http:// or https://"));
+    }
+    if url.host_str().is_none() {
+        return Err(format!("{text}: there is no host"));
+    }
+    Ok(url)
+}
+
+fn resolve(url: &Url) -> Result<Host, String> {
+    Host::resolve(
+        url.host_str().unwrap_or_default(),
+        url.port_or_known_default().unwrap_or(80),
+    )
+}
+
+pub(super) fn proxy(text: &str) -> Result<Arc<Host>, String> {
+    let url = parse_url(text).map_err(|error| format!("proxies: {error}"))?;
+    if url.scheme() != "http" {
+        return Err(format!("proxies: {text}: a proxy is spoken to over http://"));
+    }
+    resolve(&url)
+        .map(Arc::new)
+        .map_err(|error| format!("proxies: {error}"))
+}
+
+pub(super) fn target(
+    endpoint: &Endpoint,
+    proxies: &[Arc<Host>],
+    connector: Option<&TlsConnector>,
+) -> Result<Target, String> {
+    let url = parse_url(&endpoint.url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?;
+    let host = url.host_str().unwrap_or_default().to_owned();
+    let port = url.port_or_known_default().unwrap_or(80);
+    let authority = url
+        .port()
+        .map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    let secure = url.scheme() == "https";
+    let tls = match connector.filter(|_| secure) {
+        Some(connector) => {
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            Some((connector.clone(), tls::server_name(bare)?))
+        }
+        None => None,
+    };
+    let tunnel = (secure && !proxies.is_empty())
+        .then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes());
+    let ways = if proxies.is_empty() {
+        vec![Arc::new(
+            resolve(&url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
+        )]
+    } else {
+        proxies.to_vec()
+    };
+    let routes = ways
+        .into_iter()
+        .map(|host| Route {
+            host,
+            tunnel: tunnel.clone(),
+            tls: tls.clone(),
+        })
+        .collect();
+    // "/" alone is what a URL without a path has; an operation's own path comes in its place.
+    let base = if url.path() == "/" { "" } else { url.path() };
+    let base = url
+        .query()
+        .map_or_else(|| base.to_owned(), |query| format!("{}?{query}", url.path()));
+    let origin = if secure || proxies.is_empty() {
+        String::new()
+    } else {
+        format!("http://{authority}")
+    };
+    Ok(Target {
+        authority,
+        origin,
+        base,
+        routes,
+    })
+}
+
+fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operation, String> {
+    let request: RequestSettings = setup.request(index)?;
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_token = |text: &str| !text.is_empty() && text.bytes().all(token);
+    if !is_token(&request.method) {
+        return Err(format!("method: \"{}\" is no HTTP method", request.method));
+    }
+    let mut headers = Vec::new();
+    for (name, text) in &request.headers {
+        if !is_token(name) || text.contains(['\r', '\n', '\0']) {
+            return Err(format!("headers: \"{name}\" is no valid header"));
+        }
+        headers.push((name.clone(), setup.template(index, text)));
+    }
+    let body = match (request.body, request.body_file) {
+        (None, None) => Body::None,
+        (Some(text), None) => Body::Text(setup.template(index, &text)),
+        (None, Some(file)) => {
+            let bytes = std::fs::read(&file);
+            Body::Bytes(bytes.map_err(|error| format!("body_file: cannot read {}: {error}", file.display()))?)
+        }
+        (Some(_), Some(_)) => return Err("give either body or body_file".to_owned()),
+    };
+    let regex = request.expect.regex.as_deref().map(Regex::new).transpose();
+    let regex = regex.map_err(|error| format!("expect.regex: {error}"))?;
+    let contains = request
+        .expect
+        .contains
+        .map(|text| memchr::memmem::Finder::new(text.as_bytes()).into_owned());
+    Ok(Operation {
+        method: request.method,
+        path: setup.template(index, &request.path),
+        headers,
+        body,
+        status: request.expect.status,
+        keep_body: keep_body || contains.is_some() || regex.is_some(),
+        contains,
+        regex,
+        ready: vec![None; setup.endpoints.len()],
+    })
+}
+
+impl Operation {
+    fn constant(&self) -> bool {
+        self.path.constant().is_some()
+            && self.headers.iter().all(|(_, text)| text.constant().is_some())
+            && !matches!(&self.body, Body::Text(text) if text.constant().is_none())
+    }
+
+    fn has_header(&self, name: &str) -> bool {
+        self.headers
+            .iter()
+            .any(|(given, _)| given.eq_ignore_ascii_case(name))
+    }
+
+    fn expects(&self, status: u16) -> bool {
+        if self.status.is_empty() {
+            (200..400).contains(&status)
+        } else {
+            self.status.contains(&status)
+        }
+    }
+
+    fn expects_body(&self, body: &[u8]) -> bool {
+        self.contains
+            .as_ref()
+            .is_none_or(|text| text.find(body).is_some())
+            && self.regex.as_ref().is_none_or(|regex| regex.is_match(body))
+    }
+}
+
+impl Http {
+    fn render_constants(&mut self, setup: &Setup<'_>) {
+        if self.token.is_some() {
+            return;
+        }
+        let fill = Fill {
+            tester: 0,
+            n: 0,
+            endpoint: "",
+            values: setup.values,
+            drawn: &[],
+        };
+        for index in 0..self.operations.len() {
+            if self.operations[index].constant() {
+                let ready = self
+                    .targets
+                    .iter()
+                    .map(|target| {
+                        let mut out = Vec::new();
+                        self.render(&self.operations[index], target, &fill, &mut out);
+                        Some(out)
+                    })
+                    .collect();
+                self.operations[index].ready = ready;
+            }
+        }
+    }
+
+    /// Appends the whole request to `out`.
+    fn render(&self, operation: &Operation, target: &Target, fill: &Fill<'_>, out: &mut Vec<u8>) {
+        let mut text = Vec::new();
+        operation.path.fill(fill, &mut text);
+        out.extend_from_slice(operation.method.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(target.origin.as_bytes());
+        let base = target.base.as_str();
+        let base = if text.starts_with(b"/") {
+            base.strip_suffix('/').unwrap_or(base)
+        } else {
+            base
+        };
+        if base.is_empty() && !text.starts_with(b"/") {
+            out.push(b'/');
+        }
+        out.extend_from_slice(base.as_bytes());
+        for &byte in &text {
+            push_escaped(out, byte);
+        }
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        let mut header = |name: &str, value: &[u8]| {
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            // A value from a list may hold a line end, which would begin another header.
+            out.extend(value.iter().map(|&byte| {
+                if matches!(byte, b'\r' | b'\n' | 0) {
+                    b' '
+                } else {
+                    byte
+                }
+            }));
+            out.extend_from_slice(b"\r\n");
+        };
+        for (name, value) in [
+            ("Host", target.authority.as_str()),
+            ("User-Agent", concat!("plimsoll/", env!("CARGO_PKG_VERSION"))),
+            ("Accept", "*/*"),
+        ] {
+            if !operation.has_header(name) {
+                header(name, value.as_bytes());
+            }
+        }
+        if !self.keep && !operation.has_header("Connection") {
+            header("Connection", b"close");
+        }
+        for (name, value) in &operation.headers {
+            text.clear();
+            value.fill(fill, &mut text);
+            header(name, &text);
+        }
+        if let Some(token) = &self.token {
+            header("Authorization", &token.header());
+        }
+        text.clear();
+        match &operation.body {
+            Body::None => {}
+            Body::Text(template) => template.fill(fill, &mut text),
+            Body::Bytes(bytes) => text.extend_from_slice(bytes),
+        }
+        let has_body = !matches!(operation.body, Body::None);
+        if has_body || matches!(operation.method.as_str(), "POST" | "PUT" | "PATCH") {
+            header("Content-Length", text.len().to_string().as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&text);
+    }
+}
+
+/// Bytes that would break the request line are escaped; `%` is not, so that a path may be written escaped.
+fn push_escaped(out: &mut Vec<u8>, byte: u8) {
+    if byte <= b' ' || byte >= 0x7f {
+        out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+    } else {
+        out.push(byte);
+    }
+}
+
+/// A bearer token in a file, read again when the file changes: tokens of grids live for minutes.
+struct Token {
+    file: PathBuf,
+    state: Mutex<TokenState>,
+}
+
+struct TokenState {
+    looked: Instant,
+    modified: Option<SystemTime>,
+    header: Arc<[u8]>,
+}
+
+impl Token {
+    fn open(file: PathBuf) -> Result<Self, String> {
+        let (modified, header) = Self::read(&file)
+            .map_err(|error| format!("token_file: cannot read {}: {error}", file.display()))?;
+        Ok(Self {
+            state: Mutex::new(TokenState {
+                looked: Instant::now(),
+                modified,
+                header,
+            }),
+            file,
+        })
+    }
+
+    fn read(file: &PathBuf) -> std::io::Result<(Option<SystemTime>, Arc<[u8]>)> {
+        let modified = std::fs::metadata(file)?.modified().ok();
+        let token = std::fs::read_to_string(file)?;
+        Ok((modified, format!("Bearer {}", token.trim()).into_bytes().into()))
+    }
+
+    /// Value of the header. A file that cannot be read any more leaves the last token in use: the service will say no.
+    fn header(&self) -> Arc<[u8]> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.looked.elapsed() >= TOKEN_AGE {
+            state.looked = Instant::now();
+            let modified = std::fs::metadata(&self.file)
+                .and_then(|data| data.modified())
+                .ok();
+            if modified != state.modified
+                && let Ok((modified, header)) = Self::read(&self.file)
+            {
+                (state.modified, state.header) = (modified, header);
+            }
+        }
+        Arc::clone(&state.header)
+    }
+}
+
+/// Codes of statuses, looked up once each.
+pub(super) struct Statuses {
+    codes: Codes,
+    /// Number of the code plus one; 0: not looked up yet.
+    known: Vec<AtomicU32>,
+}
+
+impl Statuses {
+    pub(super) fn new(codes: &Codes) -> Self {
+        Self {
+            codes: codes.clone(),
+            known: (0..1000).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn code(&self, status: u16) -> Code {
+        let Some(known) = self.known.get(usize::from(status)) else {
+            return self.codes.number("bad status");
+        };
+        match known.load(Ordering::Relaxed) {
+            0 => {
+                let code = self.codes.number(&status.to_string());
+                known.store(u32::from(code.0) + 1, Ordering::Relaxed);
+                code
+            }
+            number => Code((number - 1) as u16),
+        }
+    }
+}
+
+/// A tester: its connections and buffers.
+pub struct Tester {
+    driver: Arc<Http>,
+    connections: Connections,
+    route: usize,
+    request: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl AsyncTester for Tester {
+    async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
+        let driver = &*self.driver;
+        let operation = &driver.operations[request.operation];
+        let target = &driver.targets[request.endpoint];
+        let bytes = if let Some(ready) = &operation.ready[request.endpoint] {
+            ready
+        } else {
+            self.request.clear();
+            driver.render(operation, target, &request.fill, &mut self.request);
+            attempt.begin();
+            &self.request
+        };
+        self.body.clear();
+        let exchange = Exchange {
+            route: &target.routes[self.route],
+            way: request.endpoint,
+            request: bytes,
+            head_only: operation.method == "HEAD",
+            keep: driver.keep,
+            body: operation.keep_body.then_some(&mut self.body),
+        };
+        match self.connections.exchange(exchange, attempt).await {
+            Ok(answer) => {
+                attempt.payload = answer.body;
+                attempt.cache = answer.cache;
+                let code = driver.statuses.code(answer.status);
+                if !operation.expects(answer.status) {
+                    attempt.conclude(Outcome::Wrong, code);
+                } else if operation.keep_body && !operation.expects_body(&self.body) {
+                    attempt.conclude(Outcome::Wrong, driver.unexpected);
+                } else {
+                    attempt.items = 1;
+                    attempt.conclude(Outcome::Ok, code);
+                }
+            }
+            Err(failure) => attempt.fail(&failure),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.connections.close();
+    }
+}

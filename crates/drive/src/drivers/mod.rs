@@ -1,0 +1,8 @@
+//! The drivers, one file each.
+
+pub mod exec;
+pub mod frontier;
+pub mod http;
+pub mod null;
+pub mod sql;
+pub mod tcp;

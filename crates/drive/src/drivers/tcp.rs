@@ -1,0 +1,249 @@
+//! `tcp`: sends a text and reads so many bytes, a line, or to the end. For simple protocols, and to measure the tool
+//! itself against the smallest of servers.
+//!
+//! Stamps: start before the first system call; connected on a new connection; first byte and end right after the reads
+//! that brought them. Payload: the bytes of the answer (a line without its end). Wire bytes: the bytes sent and read.
+//! Items: 1 for each good answer.
+//!
+//! Codes: none when it went well; `too many bytes` (wrong: more came than was asked for); `line too long`, `refused`,
+//! `unreachable`, `reset`, `closed early`; time-outs say what was waited for.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_model::{Code, Outcome};
+use plimsoll_schedule::Template;
+use serde::Deserialize;
+use url::Url;
+
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
+use crate::failure::Failure;
+use crate::net::{Host, Stream};
+use crate::reactor::Io;
+
+const BUFFER: usize = 64 * 1024;
+/// Longest line, bytes.
+const LONGEST_LINE: u64 = 16 * 1024 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Connection {
+    Kept,
+    PerRequest,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    connection: Connection,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestSettings {
+    send: String,
+    expect: Expect,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum Expect {
+    Bytes { count: u64 },
+    Line,
+    Close,
+}
+
+/// The driver.
+pub struct Tcp {
+    hosts: Vec<Host>,
+    operations: Vec<(Template, Expect)>,
+    keep: bool,
+}
+
+impl AsyncDriver for Tcp {
+    type Tester = Tester;
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+        let settings: Settings = setup.settings()?;
+        let mut hosts = Vec::new();
+        for endpoint in setup.endpoints {
+            let url = Url::parse(&endpoint.url).ok().filter(|url| url.scheme() == "tcp");
+            let place = url.as_ref().and_then(|url| Some((url.host_str()?, url.port()?)));
+            let (host, port) = place.ok_or_else(|| {
+                format!(
+                    "endpoint {}: expected tcp://HOST:PORT, found {}",
+                    endpoint.name, endpoint.url
+                )
+            })?;
+            hosts.push(
+                Host::resolve(host, port).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
+            );
+        }
+        let mut operations = Vec::new();
+        for index in 0..setup.requests.len() {
+            let request: RequestSettings = setup.request(index)?;
+            operations.push((setup.template(index, &request.send), request.expect));
+        }
+        Ok(Self {
+            hosts,
+            operations,
+            keep: settings.connection == Connection::Kept,
+        })
+    }
+
+    fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
+        Tester {
+            kept: self.hosts.iter().map(|_| None).collect(),
+            driver: Arc::clone(self),
+            io: Rc::clone(io),
+            sessions: 0,
+            request: Vec::new(),
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+        }
+    }
+}
+
+/// A tester: its connections, one per endpoint.
+pub struct Tester {
+    driver: Arc<Tcp>,
+    io: Io,
+    kept: Vec<Option<(Stream, u32)>>,
+    sessions: u32,
+    request: Vec<u8>,
+    buffer: Box<[u8]>,
+}
+
+impl AsyncTester for Tester {
+    async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
+        let driver = Arc::clone(&self.driver);
+        let (template, expect) = &driver.operations[request.operation];
+        self.request.clear();
+        template.fill(&request.fill, &mut self.request);
+        attempt.begin();
+        match self
+            .exchange(
+                &driver.hosts[request.endpoint],
+                request.endpoint,
+                *expect,
+                attempt,
+            )
+            .await
+        {
+            Ok(outcome) => {
+                let code = if outcome == Outcome::Ok {
+                    Code::NONE
+                } else {
+                    attempt.code_of("too many bytes")
+                };
+                attempt.items = u64::from(outcome == Outcome::Ok);
+                attempt.conclude(outcome, code);
+            }
+            Err(failure) => attempt.fail(&failure),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.kept.fill_with(|| None);
+    }
+}
+
+impl Tester {
+    /// A kept connection that turns out to be closed is replaced, once.
+    async fn exchange(
+        &mut self,
+        host: &Host,
+        endpoint: usize,
+        expect: Expect,
+        attempt: &mut Attempt,
+    ) -> Result<Outcome, Failure> {
+        let mut kept = self.kept[endpoint].take().filter(|(stream, _)| !stream.closed());
+        loop {
+            let reused = kept.is_some();
+            let (mut stream, session) = match kept.take() {
+                Some(kept) => kept,
+                None => {
+                    attempt.waiting = Waiting::Connect;
+                    let stream = host
+                        .connect(&self.io)
+                        .await
+                        .map_err(|error| Failure::connecting(&error))?;
+                    attempt.connected = attempt.now();
+                    self.sessions += 1;
+                    (stream, self.sessions)
+                }
+            };
+            attempt.session = if self.driver.keep { session } else { 0 };
+            attempt.waiting = Waiting::FirstByte;
+            let result = round_trip(&mut stream, &self.request, &mut self.buffer, expect, attempt).await;
+            let untouched = attempt.received == 0;
+            match result {
+                Ok(outcome) => {
+                    if self.driver.keep && outcome == Outcome::Ok && !matches!(expect, Expect::Close) {
+                        self.kept[endpoint] = Some((stream, session));
+                    }
+                    return Ok(outcome);
+                }
+                Err(_) if reused && untouched => attempt.attempt = 1,
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+}
+
+async fn round_trip(
+    stream: &mut Stream,
+    request: &[u8],
+    buffer: &mut [u8],
+    expect: Expect,
+    attempt: &mut Attempt,
+) -> Result<Outcome, Failure> {
+    let talking = |error: std::io::Error| Failure::talking(&error);
+    let mut sent = 0;
+    while sent < request.len() {
+        let count = poll_fn(|_| stream.poll_send(&request[sent..]))
+            .await
+            .map_err(talking)?;
+        sent += count;
+        attempt.sent += count as u64;
+    }
+    if matches!(expect, Expect::Bytes { count: 0 }) {
+        attempt.end = attempt.now();
+        return Ok(Outcome::Ok);
+    }
+    let mut length = 0_u64;
+    loop {
+        let count = poll_fn(|_| stream.poll_recv(buffer)).await.map_err(talking)?;
+        if count == 0 {
+            return match expect {
+                Expect::Close => {
+                    attempt.end = attempt.now();
+                    attempt.payload = length;
+                    Ok(Outcome::Ok)
+                }
+                Expect::Bytes { .. } | Expect::Line => Err(Failure::closed_early()),
+            };
+        }
+        attempt.read(count);
+        length += count as u64;
+        let whole = match expect {
+            Expect::Close => None,
+            Expect::Bytes { count } => (length >= count).then_some((count, count)),
+            Expect::Line => memchr::memchr(b'\n', &buffer[..count]).map(|at| {
+                let line = length - count as u64 + at as u64;
+                (line, line + 1)
+            }),
+        };
+        if let Some((payload, end)) = whole {
+            attempt.payload = payload;
+            return Ok(if length == end {
+                Outcome::Ok
+            } else {
+                Outcome::Wrong
+            });
+        }
+        if matches!(expect, Expect::Line) && length > LONGEST_LINE {
+            return Err(Failure::error("line too long"));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How exchanges break, in the few words of the column `code`.
+
+use std::borrow::Cow;
+use std::io;
+
+use plimsoll_model::Outcome;
+
+/// A transaction that did not come to an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Error or refused.
+    pub outcome: Outcome,
+    /// A few words.
+    pub code: Cow<'static, str>,
+}
+
+impl Failure {
+    /// The exchange broke.
+    pub fn error(code: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            outcome: Outcome::Error,
+            code: code.into(),
+        }
+    }
+
+    /// The peer closed before its answer was complete.
+    pub fn closed_early() -> Self {
+        Self::error("closed early")
+    }
+
+    /// An error while connecting.
+    pub fn connecting(error: &io::Error) -> Self {
+        let refused = |code| Self {
+            outcome: Outcome::Refused,
+            code: Cow::Borrowed(code),
+        };
+        match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) => refused("refused"),
+            Some(libc::EHOSTUNREACH | libc::ENETUNREACH) => refused("unreachable"),
+            Some(libc::ETIMEDOUT) => refused("no answer to connect"),
+            Some(libc::EADDRNOTAVAIL) => Self::error("no free local port"),
+            Some(libc::EMFILE | libc::ENFILE) => Self::error("too many open files"),
+            _ => Self::talking(error),
+        }
+    }
+
+    /// An error on a connection.
+    pub fn talking(error: &io::Error) -> Self {
+        if let Some(tls) = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        {
+            return Self::error(format!("tls {tls}"));
+        }
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::error("reset"),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Self::closed_early(),
+            io::ErrorKind::InvalidData => Self::error(format!("tls {error}")),
+            io::ErrorKind::TimedOut => Self::error("connection timed out"),
+            _ => Self::error(
+                error
+                    .raw_os_error()
+                    .map_or_else(|| error.to_string(), |number| format!("errno {number}")),
+            ),
+        }
+    }
+}

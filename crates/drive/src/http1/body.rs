@@ -1,0 +1,143 @@
+//! Chunked bodies: bytes in, data out, whatever the cuts between reads.
+
+use super::head::Bad;
+
+/// Longest line of a chunk's size with its extensions, and longest trailer, bytes.
+const LONGEST_LINE: u32 = 16 * 1024;
+
+/// A decoder of the chunked coding (RFC 9112, section 7.1). Data goes to the caller, extensions and trailers nowhere.
+#[derive(Debug, Default)]
+pub struct Chunked {
+    state: State,
+    left: u64,
+    line: u32,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    SizeStart,
+    Size,
+    Extension,
+    SizeEnd,
+    Data,
+    DataEnd,
+    TrailerStart,
+    Trailer,
+    Done,
+}
+
+impl Chunked {
+    /// Takes what belongs to the body from the front of `bytes`; data goes to `data`. Gives the bytes taken; all of them
+    /// unless [`Self::done`].
+    pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Bad> {
+        let mut at = 0;
+        while at < bytes.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let take = usize::try_from(self.left)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len() - at);
+                data(&bytes[at..at + take]);
+                at += take;
+                self.left -= take as u64;
+                if self.left == 0 {
+                    self.state = State::DataEnd;
+                }
+            } else {
+                self.step(bytes[at])?;
+                at += 1;
+            }
+        }
+        Ok(at)
+    }
+
+    /// Whether the body is complete.
+    pub fn done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), Bad> {
+        self.line += 1;
+        if self.line > LONGEST_LINE {
+            return Err(Bad);
+        }
+        self.state = match (self.state, byte) {
+            (State::SizeStart | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                if self.left >> 60 != 0 {
+                    return Err(Bad);
+                }
+                self.left = self.left << 4 | u64::from((byte as char).to_digit(16).ok_or(Bad)?);
+                State::Size
+            }
+            (State::Size, b';' | b' ' | b'\t') => State::Extension,
+            (State::Size | State::Extension, b'\r') => State::SizeEnd,
+            (State::Size | State::Extension | State::SizeEnd, b'\n') => {
+                self.line = 0;
+                if self.left == 0 {
+                    State::TrailerStart
+                } else {
+                    State::Data
+                }
+            }
+            (State::Extension, _) => State::Extension,
+            (State::DataEnd, b'\r') => State::DataEnd,
+            (State::DataEnd, b'\n') => {
+                self.line = 0;
+                State::SizeStart
+            }
+            (State::TrailerStart, b'\r') => State::TrailerStart,
+            (State::TrailerStart, b'\n') => State::Done,
+            (State::Trailer, b'\n') => State::TrailerStart,
+            (State::TrailerStart | State::Trailer, _) => State::Trailer,
+            _ => return Err(Bad),
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), Bad> {
+        let (mut chunked, mut out, mut taken) = (Chunked::default(), Vec::new(), 0);
+        for piece in pieces {
+            taken += chunked.feed(piece, |data| out.extend_from_slice(data))?;
+        }
+        Ok((out, taken, chunked.done()))
+    }
+
+    #[test]
+    fn any_cut_gives_the_same() {
+        let whole = b"4;x=y\r\nWiki\r\n6\r\npedia \r\nE\r\nin \r\n\r\nchunks.\r\n0\r\nTrailer: a\r\n\r\nnext";
+        let body = b"Wikipedia in \r\n\r\nchunks.";
+        let end = whole.len() - 4;
+        for cut in 0..whole.len() {
+            let (out, taken, done) = decode(&[&whole[..cut], &whole[cut..]]).unwrap();
+            if cut > end {
+                continue;
+            }
+            assert_eq!(
+                (out.as_slice(), taken, done),
+                (&body[..], end, true),
+                "cut at {cut}"
+            );
+        }
+        let single: Vec<&[u8]> = whole[..end].chunks(1).collect();
+        assert_eq!(decode(&single).unwrap(), (body.to_vec(), end, true));
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        let flood = vec![b'1'; 100];
+        let line = [b"1;".to_vec(), vec![b'x'; 20_000]].concat();
+        for bytes in [&b"x\r\n"[..], b"\r\n", b"-1\r\n", b"3\r\nabcd", &flood, &line] {
+            assert_eq!(
+                decode(&[bytes]),
+                Err(Bad),
+                "{:?}",
+                String::from_utf8_lossy(&bytes[..8.min(bytes.len())])
+            );
+        }
+    }
+}

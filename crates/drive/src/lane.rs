@@ -1,0 +1,457 @@
+//! One core's testers: tasks on a reactor, with the books of the lane.
+
+use std::cell::{Cell, RefCell};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use plimsoll_clock::Clock;
+use plimsoll_model::{Code, Codes, Outcome, RunSpec, WhenFull};
+use plimsoll_schedule::{Arrival, ArrivalStream};
+
+use crate::books::{Books, Header, cancel};
+use crate::conduct::{Conduct, Seat, Turns, Verdict};
+use crate::control::{Control, parts};
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Waiting};
+use crate::reactor::{Io, Task};
+
+const SECOND: i64 = 1_000_000_000;
+/// Time-outs are looked for this often at most, ns; so late can one be.
+const SWEEP_NS: i64 = 5_000_000;
+/// Transactions that a tester may carry out without ever waiting before others are let in.
+const BURST: u32 = 32;
+
+/// What the tasks of a lane share.
+pub struct Lane {
+    /// The reactor.
+    pub io: Io,
+    books: RefCell<Books>,
+    control: Arc<Control>,
+    clock: Arc<dyn Clock>,
+    codes: Codes,
+    timeouts: TimeoutCodes,
+    t0: Cell<i64>,
+    /// No more starts from then on (raw, ns).
+    over_at: Cell<i64>,
+    /// Transactions in progress are given up.
+    cancelled: Cell<bool>,
+    /// Per task, when its transaction times out.
+    deadlines: Vec<Cell<i64>>,
+    /// Per workload.
+    arrivals: Vec<RefCell<Option<ArrivalStream>>>,
+}
+
+/// The codes of time-outs.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeoutCodes {
+    connect: Code,
+    first_byte: Code,
+    body: Code,
+}
+
+impl TimeoutCodes {
+    /// Enters them.
+    pub fn new(codes: &Codes) -> Self {
+        Self {
+            connect: codes.number("timeout connect"),
+            first_byte: codes.number("timeout first byte"),
+            body: codes.number("timeout body"),
+        }
+    }
+
+    /// The one for a tester that waits for `waiting`.
+    pub fn of(self, waiting: Waiting) -> Code {
+        match waiting {
+            Waiting::Connect => self.connect,
+            Waiting::FirstByte => self.first_byte,
+            Waiting::Body => self.body,
+        }
+    }
+}
+
+/// What a lane is made from.
+pub struct LaneSetup {
+    /// The run.
+    pub spec: Arc<RunSpec>,
+    /// Shared by the lanes.
+    pub control: Arc<Control>,
+    /// Stamps.
+    pub clock: Arc<dyn Clock>,
+    /// Dictionary.
+    pub codes: Codes,
+    /// The lane's books; their members are `seats`.
+    pub books: Books,
+    /// Per workload, the lane's part of the arrivals.
+    pub arrivals: Vec<Option<ArrivalStream>>,
+    /// The lane's testers and what makes them.
+    pub seats: Vec<(Seat, Arc<dyn Fleet>)>,
+}
+
+/// A prepared async driver, with its type forgotten.
+pub trait Fleet: Send + Sync {
+    /// The task of one tester.
+    fn task(&self, lane: &Rc<Lane>, seat: Seat) -> Task;
+}
+
+/// A prepared async driver.
+pub struct AsyncFleet<D> {
+    /// The driver.
+    pub driver: Arc<D>,
+    /// Per operation, the values that its texts use.
+    pub used: Arc<Vec<Vec<usize>>>,
+}
+
+impl<D: AsyncDriver> Fleet for AsyncFleet<D> {
+    fn task(&self, lane: &Rc<Lane>, seat: Seat) -> Task {
+        let worker = Worker {
+            conduct: Conduct::new(&seat, Arc::clone(&self.used)),
+            attempt: Attempt::new(Arc::clone(&lane.clock), lane.codes.clone()),
+            tester: self.driver.tester(&lane.io, seat.tester()),
+            timeout_ns: i64::try_from(seat.population.timeout_ns).unwrap_or(i64::MAX),
+            lane: Rc::clone(lane),
+            seat,
+            turn: 0,
+            burst: 0,
+        };
+        Box::pin(worker.run())
+    }
+}
+
+/// Runs a lane to its end on the current thread, which it never leaves.
+pub fn run(io: &Io, setup: LaneSetup) {
+    let LaneSetup {
+        spec,
+        control,
+        clock,
+        codes,
+        books,
+        arrivals,
+        seats,
+    } = setup;
+    let timeouts = TimeoutCodes::new(&codes);
+    let essential = seats.len();
+    let lane = Rc::new(Lane {
+        io: Rc::clone(io),
+        books: RefCell::new(books),
+        control: Arc::clone(&control),
+        clock,
+        codes,
+        timeouts,
+        t0: Cell::new(0),
+        over_at: Cell::new(i64::MAX),
+        cancelled: Cell::new(false),
+        deadlines: (0..essential).map(|_| Cell::new(i64::MAX)).collect(),
+        arrivals: arrivals.into_iter().map(RefCell::new).collect(),
+    });
+    let least = spec
+        .workloads
+        .iter()
+        .map(|workload| workload.timeout_ns)
+        .min()
+        .unwrap_or(1);
+    let mut tasks: Vec<Task> = seats
+        .into_iter()
+        .map(|(seat, fleet)| fleet.task(&lane, seat))
+        .collect();
+    tasks.push(Box::pin(govern(Rc::clone(&lane), spec.drain_ns)));
+    tasks.push(Box::pin(tick(Rc::clone(&lane))));
+    tasks.push(Box::pin(sweep(
+        Rc::clone(&lane),
+        i64::try_from(least).unwrap_or(i64::MAX),
+    )));
+    let Some(t0) = control.wait_for_go() else {
+        lane.books.borrow_mut().close(io.stamp());
+        return;
+    };
+    lane.t0.set(t0);
+    let parts = parts(&spec, t0);
+    lane.over_at.set(parts.over);
+    lane.books.borrow_mut().begin(parts);
+    let ran = std::panic::catch_unwind(AssertUnwindSafe(|| io.run(tasks, essential)));
+    let trouble = match ran {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("a lane of testers has failed: {error}")),
+        Err(_) => {
+            Some("a lane of testers has failed: this is a fault of Plimsoll, please report it".to_owned())
+        }
+    };
+    lane.finish(trouble);
+}
+
+impl Lane {
+    /// Whether nothing may be started any more.
+    fn is_over(&self) -> bool {
+        self.io.now() >= self.over_at.get() || self.control.exhausted()
+    }
+
+    /// Run time of a raw stamp, ns.
+    fn run_time(&self, raw: i64) -> u64 {
+        (raw - self.t0.get()).max(0) as u64
+    }
+
+    fn raw(&self, run_ns: u64) -> i64 {
+        self.t0
+            .get()
+            .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
+    }
+
+    /// Accounts for arrivals that were due and never started, and closes the books.
+    fn finish(&self, trouble: Option<String>) {
+        let now = self.io.stamp();
+        let mut books = self.books.borrow_mut();
+        if let Some(text) = trouble {
+            books.note(now, "lane-failed", text);
+        }
+        let over = self.over_at.get();
+        if now >= over {
+            for arrivals in &self.arrivals {
+                let mut arrivals = arrivals.borrow_mut();
+                let left = arrivals
+                    .as_mut()
+                    .map_or(0, |stream| stream.skip_before(self.run_time(over)));
+                not_started(&mut books, now, left);
+            }
+        }
+        books.close(now);
+    }
+}
+
+/// Accounts for arrivals that were due when the run ended.
+pub fn not_started(books: &mut Books, now: i64, count: u64) {
+    if count > 0 {
+        books.dropped(count);
+        let text = format!("{count} arrivals were due and had not been started when the run ended");
+        books.note(now, "not-started", text);
+    }
+}
+
+/// Ends the run: by its duration, or when it is told to stop; then, after the drain, what is still in progress.
+async fn govern(lane: Rc<Lane>, drain_ns: u64) {
+    lane.io
+        .sleep_until(lane.over_at.get(), || lane.control.stopped())
+        .await;
+    let over = lane.over_at.get().min(lane.control.stopped_at());
+    lane.books.borrow_mut().over_at(over);
+    lane.over_at.set(over);
+    lane.io.wake_all();
+    let give_up = over.saturating_add(i64::try_from(drain_ns).unwrap_or(i64::MAX));
+    lane.io.sleep_until(give_up, || false).await;
+    lane.cancelled.set(true);
+    lane.io.wake_all();
+}
+
+/// Closes the seconds even when nothing happens.
+async fn tick(lane: Rc<Lane>) {
+    let mut at = lane.t0.get() + SECOND;
+    loop {
+        lane.io.sleep_until(at, || false).await;
+        lane.books.borrow_mut().roll(lane.io.now());
+        at += SECOND;
+    }
+}
+
+/// Wakes testers whose transaction has timed out. One look at all of them every few milliseconds: a timer per request
+/// would cost more than the request.
+async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
+    let mut at = lane.t0.get().saturating_add(least_timeout);
+    loop {
+        lane.io.sleep_until(at, || false).await;
+        let now = lane.io.now();
+        let mut earliest = i64::MAX;
+        for (task, deadline) in (0..).zip(&lane.deadlines) {
+            if deadline.get() <= now {
+                lane.io.wake(task);
+            } else {
+                earliest = earliest.min(deadline.get());
+            }
+        }
+        // Whatever starts from now on cannot time out sooner than this.
+        at = earliest
+            .min(now.saturating_add(least_timeout))
+            .max(now + SWEEP_NS);
+    }
+}
+
+/// One tester at work.
+struct Worker<T> {
+    lane: Rc<Lane>,
+    seat: Seat,
+    conduct: Conduct,
+    attempt: Attempt,
+    tester: T,
+    timeout_ns: i64,
+    /// The reactor's turn at the last transaction, and how many ended within it.
+    turn: u64,
+    burst: u32,
+}
+
+/// How waiting for an operation ended.
+enum Waited {
+    Done,
+    TimedOut,
+    Cancelled,
+}
+
+impl<T: AsyncTester> Worker<T> {
+    async fn run(mut self) {
+        if self.seat.slot {
+            self.serve().await;
+        } else {
+            self.take_turns().await;
+        }
+    }
+
+    /// A closed tester.
+    async fn take_turns(&mut self) {
+        let lane = Rc::clone(&self.lane);
+        let mut turns = Turns::new(&self.seat);
+        let mut next = turns.first();
+        while let Some(turn) = next {
+            let at = lane.raw(turn.at_ns);
+            if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() || !lane.control.take() {
+                return;
+            }
+            if turn.missed > 0 {
+                lane.books.borrow_mut().missed(turn.missed);
+            }
+            let Some((free, pause_ns)) = self.perform(at, turn.stage).await else {
+                return;
+            };
+            next = turns.after(lane.run_time(free).saturating_add(pause_ns));
+            self.breathe().await;
+        }
+    }
+
+    /// A slot of an open load: takes the lane's next arrival, waits until it is due, and carries it out. So no dispatcher
+    /// is needed, and waiting arrivals are a number, not a queue.
+    async fn serve(&mut self) {
+        let lane = Rc::clone(&self.lane);
+        let mut free_since = 0;
+        while let Some(arrival) = self.next_arrival(free_since) {
+            let at = lane.raw(arrival.at_ns);
+            if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() {
+                // Taken, due in the window, and never started.
+                if at < lane.over_at.get() && !lane.control.exhausted() {
+                    not_started(&mut lane.books.borrow_mut(), lane.io.now(), 1);
+                }
+                return;
+            }
+            if !lane.control.take() {
+                return;
+            }
+            let Some((free, pause_ns)) = self.perform(at, arrival.stage).await else {
+                return;
+            };
+            free_since = lane.run_time(free);
+            self.breathe().await;
+            if pause_ns > 0 {
+                let until = free.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX));
+                lane.io.sleep_until(until, || lane.is_over()).await;
+                free_since = lane.run_time(lane.io.now());
+            }
+        }
+    }
+
+    /// Lets others in if this tester has been at work for long without ever waiting.
+    async fn breathe(&mut self) {
+        let turn = self.lane.io.turn();
+        if self.turn != turn {
+            (self.turn, self.burst) = (turn, 0);
+            return;
+        }
+        self.burst += 1;
+        if self.burst >= BURST {
+            self.burst = 0;
+            self.lane.io.yield_now().await;
+        }
+    }
+
+    /// The lane's next arrival. Those that came while no slot was free are dropped if the load says so: this slot is the
+    /// first to be free again, since `free_since`.
+    fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
+        if self.lane.is_over() {
+            return None;
+        }
+        let population = &self.seat.population;
+        let mut arrivals = self.lane.arrivals[usize::from(population.workload)].borrow_mut();
+        let arrivals = arrivals.as_mut()?;
+        if population.when_full == WhenFull::Drop {
+            let dropped = arrivals.skip_before(free_since);
+            if dropped > 0 {
+                self.lane.books.borrow_mut().dropped(dropped);
+            }
+        }
+        arrivals.next()
+    }
+
+    /// Carries out one transaction. Gives when the tester is free again (raw, ns) and a pause to make after it; none if it
+    /// is done.
+    async fn perform(&mut self, scheduled: i64, stage: u16) -> Option<(i64, u64)> {
+        let header = self.conduct.choose(scheduled, stage);
+        let start = self.attempt.reset();
+        self.lane.books.borrow_mut().started(start);
+        match self.wait_for(start.saturating_add(self.timeout_ns)).await {
+            Waited::Done => {}
+            Waited::TimedOut => {
+                self.tester.reset();
+                let code = self.lane.timeouts.of(self.attempt.waiting);
+                self.attempt.finish(Outcome::Timeout, code);
+            }
+            Waited::Cancelled => {
+                self.tester.reset();
+                cancel(&mut self.attempt);
+            }
+        }
+        self.enter(&header)
+    }
+
+    async fn wait_for(&mut self, deadline: i64) -> Waited {
+        let lane = &self.lane;
+        let task = lane.io.current() as usize;
+        lane.deadlines[task].set(deadline);
+        let request = self.conduct.request();
+        let mut operation = pin!(self.tester.operate(&request, &mut self.attempt));
+        let waited = std::future::poll_fn(|context| {
+            if operation.as_mut().poll(context).is_ready() {
+                Poll::Ready(Waited::Done)
+            } else if lane.cancelled.get() {
+                Poll::Ready(Waited::Cancelled)
+            } else if lane.io.now() >= deadline {
+                Poll::Ready(Waited::TimedOut)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        lane.deadlines[task].set(i64::MAX);
+        waited
+    }
+
+    fn enter(&mut self, header: &Header) -> Option<(i64, u64)> {
+        let (end, outcome) = (self.attempt.end, self.attempt.outcome);
+        let free = self.attempt.free_at();
+        let mut books = self.lane.books.borrow_mut();
+        if let Some(text) = self.attempt.note.take() {
+            books.driver_note(end, text);
+        }
+        books.ended(header, &self.attempt);
+        if outcome == Outcome::Cancelled {
+            return None;
+        }
+        self.lane.io.seen(free);
+        match self.conduct.judge(outcome) {
+            Verdict::Go(pause_ns) => Some((free, pause_ns)),
+            Verdict::TakeOut(failures) => {
+                books.gone(self.seat.member);
+                books.note(end, "tester-stopped", self.conduct.taken_out(failures));
+                None
+            }
+            Verdict::Done => {
+                books.gone(self.seat.member);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Testers and drivers: everything that issues requests and stamps them. Writes no files.
+//!
+//! A [`Drive`] owns one thread per lane. An async driver's testers are tasks on the lane's own single-threaded runtime; a
+//! blocking driver's testers are threads of their own, kept together by one further lane. Finished transactions leave by
+//! a [`Sink`] in batches, everything else as [`DriveEvent`]s.
+
+mod api;
+mod books;
+mod conduct;
+mod control;
+mod crew;
+mod driver;
+mod drivers;
+mod failure;
+mod host;
+mod http1;
+mod lane;
+mod net;
+mod plan;
+mod program;
+mod reactor;
+mod registry;
+mod run;
+
+pub use api::{DriveError, DriveEvent, DriverInfo, Share, Sink};
+pub use plimsoll_model::MetricRow;
+pub use registry::drivers;
+pub use run::{Drive, lanes_for};

@@ -1,0 +1,220 @@
+//! The populations of a run, compiled from its document.
+
+use std::sync::Arc;
+
+use plimsoll_model::{
+    Arrivals, Choose, Dist, Endpoint, Late, LoadSpec, OnError, Order, RunSpec, WhenFull, Workload,
+};
+use plimsoll_schedule::{Mix, Presence, RateCurve, Values, share};
+
+use crate::api::Share;
+
+/// One workload, compiled. Testers are numbered over all workloads: first the closed testers of this one, then its slots.
+#[derive(Debug)]
+pub struct Population {
+    /// Index in the run.
+    pub workload: u16,
+    /// Its name.
+    pub name: String,
+    /// Number of its first tester.
+    pub first_tester: u32,
+    /// Index of its first operation in the run's list.
+    pub first_operation: u16,
+    /// Likewise of its first endpoint.
+    pub first_endpoint: u16,
+    /// Where requests go.
+    pub endpoints: Vec<Endpoint>,
+    /// When one is chosen.
+    pub choose: Choose,
+    /// And how.
+    pub order: Order,
+    /// Longest transaction.
+    pub timeout_ns: u64,
+    /// What follows a failure.
+    pub on_error: OnError,
+    /// Which operation is next.
+    pub mix: Mix,
+    /// Generators.
+    pub values: Values,
+    /// Closed testers, if any.
+    pub presence: Option<Presence>,
+    /// Their slots in time, if they have them.
+    pub every: Option<(u64, Late)>,
+    /// Their think time.
+    pub think: Dist,
+    /// Open arrivals, if any.
+    pub curve: Option<RateCurve>,
+    /// Their law.
+    pub arrivals: Arrivals,
+    /// Slots for them.
+    pub in_flight: u32,
+    /// What happens without a free one.
+    pub when_full: WhenFull,
+}
+
+impl Population {
+    /// Number of closed testers over all agents.
+    pub fn closed(&self) -> u32 {
+        self.presence.as_ref().map_or(0, Presence::testers)
+    }
+
+    /// Number of slots over all agents.
+    pub fn slots(&self) -> u32 {
+        if self.curve.is_some() { self.in_flight } else { 0 }
+    }
+
+    /// Those of `total` testers (or slots) that agent and lane carry: dealt out in turn, first to agents and then to their
+    /// lanes, so that those who join early are spread as well.
+    pub fn members(total: u32, of: Share, lane: usize, lanes: usize) -> impl Iterator<Item = u32> {
+        let step = u32::from(of.agents) * lanes as u32;
+        let first = u32::from(of.agent) + u32::from(of.agents) * lane as u32;
+        (first..total).step_by(step as usize)
+    }
+
+    /// `(offset, step)` of the arrivals that a lane takes from the global sequence; none if it has no slot. Agents and
+    /// lanes without a slot take no arrivals, so that none is lost.
+    pub fn arrivals_of(&self, of: Share, lane: usize, lanes: usize) -> Option<(u64, u64)> {
+        let (agent, slots) = (u64::from(of.agent), u64::from(self.slots()));
+        let agents = u64::from(of.agents).min(slots);
+        let here = share(slots, agent, u64::from(of.agents));
+        let lanes = (lanes as u64).min(here);
+        let lane = lane as u64;
+        (agent < agents && lane < lanes).then_some((agent + agents * lane, agents * lanes))
+    }
+}
+
+/// All populations of a run.
+pub fn populations(spec: &RunSpec) -> Vec<Arc<Population>> {
+    let (mut first_tester, mut first_operation, mut first_endpoint) = (0, 0, 0);
+    let mut all = Vec::new();
+    for (index, workload) in (0..).zip(&spec.workloads) {
+        let population = Population {
+            first_tester,
+            first_operation,
+            first_endpoint,
+            ..compile(index, workload, &workload.load)
+        };
+        first_tester += population.closed() + population.slots();
+        first_operation += workload.operations.len() as u16;
+        first_endpoint += workload.endpoints.len() as u16;
+        all.push(Arc::new(population));
+    }
+    all
+}
+
+fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
+    let weights: Vec<f64> = workload
+        .operations
+        .iter()
+        .map(|operation| operation.weight)
+        .collect();
+    let mut population = Population {
+        workload: index,
+        name: workload.name.clone(),
+        first_tester: 0,
+        first_operation: 0,
+        first_endpoint: 0,
+        endpoints: workload.endpoints.clone(),
+        choose: workload.choose,
+        order: workload.order,
+        timeout_ns: workload.timeout_ns,
+        on_error: workload.on_error,
+        mix: Mix::new(&weights),
+        values: Values::new(&workload.values),
+        presence: Presence::of(load),
+        every: None,
+        think: Dist::ZERO,
+        curve: RateCurve::of(load),
+        arrivals: Arrivals::Even,
+        in_flight: 0,
+        when_full: WhenFull::Wait,
+    };
+    match load {
+        LoadSpec::Closed { think, .. } | LoadSpec::Ramp { think, .. } => population.think = *think,
+        LoadSpec::Every { every_ns, late, .. } => population.every = Some((*every_ns, *late)),
+        LoadSpec::Open {
+            arrivals,
+            in_flight,
+            when_full,
+            ..
+        } => {
+            (population.arrivals, population.in_flight, population.when_full) =
+                (*arrivals, *in_flight, *when_full);
+        }
+        LoadSpec::Stages {
+            think,
+            arrivals,
+            in_flight,
+            when_full,
+            ..
+        } => {
+            population.think = *think;
+            (population.arrivals, population.in_flight, population.when_full) =
+                (*arrivals, *in_flight, *when_full);
+        }
+    }
+    population
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn open(in_flight: u32) -> Population {
+        let load = LoadSpec::Open {
+            rate: 10.0,
+            arrivals: Arrivals::Even,
+            in_flight,
+            when_full: WhenFull::Wait,
+        };
+        let workload = Workload {
+            name: "main".into(),
+            driver: "null".into(),
+            settings: serde_json::Value::Null,
+            endpoints: vec![],
+            choose: Choose::PerRequest,
+            order: Order::RoundRobin,
+            timeout_ns: 1,
+            on_error: OnError::Continue,
+            operations: vec![],
+            values: BTreeMap::new(),
+            load: load.clone(),
+        };
+        compile(0, &workload, &load)
+    }
+
+    #[test]
+    fn every_tester_and_every_arrival_has_one_owner() {
+        for agents in 1..=4_u16 {
+            for lanes in 1..=3_usize {
+                for slots in [1, 2, 3, 5, 8, 100] {
+                    let population = open(slots);
+                    let mut members = Vec::new();
+                    let mut owners = vec![0_u32; 240];
+                    for agent in 0..agents {
+                        let of = Share { agent, agents };
+                        for lane in 0..lanes {
+                            let mine: Vec<u32> = Population::members(slots, of, lane, lanes).collect();
+                            let arrivals = population.arrivals_of(of, lane, lanes);
+                            assert!(arrivals.is_none() || !mine.is_empty(), "arrivals need a slot");
+                            if let Some((offset, step)) = arrivals {
+                                for k in (offset..240).step_by(step as usize) {
+                                    owners[k as usize] += 1;
+                                }
+                            }
+                            members.extend(mine);
+                        }
+                    }
+                    members.sort_unstable();
+                    assert_eq!(members, (0..slots).collect::<Vec<_>>());
+                    assert!(
+                        owners.iter().all(|&n| n == 1),
+                        "{agents} agents, {lanes} lanes, {slots} slots"
+                    );
+                }
+            }
+        }
+    }
+}

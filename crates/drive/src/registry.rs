@@ -1,0 +1,96 @@
+//! The one list of drivers: it feeds the check of experiment files, error messages and docs.
+
+use std::sync::Arc;
+
+use crate::api::DriverInfo;
+use crate::crew::{BlockingSquad, Squad};
+use crate::driver::{AsyncDriver, BlockingDriver, Setup};
+use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, sql::Sql, tcp::Tcp};
+use crate::lane::{AsyncFleet, Fleet};
+
+/// A driver prepared for one workload.
+pub enum Made {
+    /// Its testers are tasks.
+    Async(Arc<dyn Fleet>),
+    /// Its testers are threads.
+    Blocking(Arc<dyn Squad>),
+}
+
+struct Entry {
+    info: DriverInfo,
+    make: fn(Setup<'_>) -> Result<Made, String>,
+}
+
+const fn asynchronous<D: AsyncDriver>(name: &'static str, help: &'static str) -> Entry {
+    Entry {
+        info: DriverInfo {
+            name,
+            blocking: false,
+            help,
+        },
+        make: make_async::<D>,
+    }
+}
+
+const fn blocking<D: BlockingDriver>(name: &'static str, help: &'static str) -> Entry {
+    Entry {
+        info: DriverInfo {
+            name,
+            blocking: true,
+            help,
+        },
+        make: make_blocking::<D>,
+    }
+}
+
+const COUNT: usize = 6;
+const ENTRIES: [Entry; COUNT] = [
+    asynchronous::<Null>("null", "does nothing: measures the tester itself"),
+    asynchronous::<Tcp>("tcp", "sends a text and reads bytes, a line, or to the end"),
+    asynchronous::<Http>("http", "HTTP/1.1 and HTTPS requests"),
+    blocking::<Sql>("sql", "queries to SQLite"),
+    asynchronous::<Frontier>("frontier", "SQL through a Frontier gateway, answers verified"),
+    blocking::<Exec>("exec", "runs any executable, once per transaction or long-lived"),
+];
+
+static INFOS: [DriverInfo; COUNT] = {
+    let mut infos = [ENTRIES[0].info; COUNT];
+    let mut at = 1;
+    while at < COUNT {
+        infos[at] = ENTRIES[at].info;
+        at += 1;
+    }
+    infos
+};
+
+/// All drivers.
+pub fn drivers() -> &'static [DriverInfo] {
+    &INFOS
+}
+
+/// What is known of a driver.
+pub fn find(name: &str) -> Option<&'static DriverInfo> {
+    INFOS.iter().find(|info| info.name == name)
+}
+
+/// Prepares the driver `name`; none if there is none.
+pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<Made, String>> {
+    let entry = ENTRIES.iter().find(|entry| entry.info.name == name)?;
+    Some((entry.make)(setup))
+}
+
+fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<Made, String> {
+    let driver = Arc::new(D::prepare(&setup)?);
+    Ok(Made::Async(Arc::new(AsyncFleet {
+        driver,
+        used: Arc::new(setup.used.into_inner()),
+    })))
+}
+
+fn make_blocking<D: BlockingDriver>(setup: Setup<'_>) -> Result<Made, String> {
+    let driver = Arc::new(D::prepare(&setup)?);
+    Ok(Made::Blocking(Arc::new(BlockingSquad {
+        driver,
+        used: Arc::new(setup.used.into_inner()),
+    })))
+}

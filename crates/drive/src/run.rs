@@ -1,0 +1,460 @@
+//! A run on this host: prepares the drivers, owns the threads.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender, SyncSender};
+use std::thread::JoinHandle;
+
+use plimsoll_clock::Clock;
+use plimsoll_model::{Codes, RunEnd, RunSpec, Workload};
+use plimsoll_schedule::ArrivalStream;
+
+use crate::api::{DriveError, DriveEvent, Share, Sink};
+use crate::books::{Books, Member};
+use crate::conduct::Seat;
+use crate::control::Control;
+use crate::crew::{self, Crew, CrewSetup, Squad};
+use crate::driver::Setup;
+use crate::host;
+use crate::lane::{self, Fleet, LaneSetup};
+use crate::plan::{Population, populations};
+use crate::reactor::Reactor;
+use crate::registry::{self, Made};
+
+/// Descriptors that the process needs besides those of its testers.
+const OTHER_FILES: u64 = 64;
+/// Pipes, process and stack of a tester that runs programs.
+const FILES_OF_A_PROGRAM: u64 = 6;
+
+/// How many lanes, and so sinks, [`Drive::prepare`] wants on this host: one per core that testers may use, no more than
+/// there are testers, and one more for all blocking testers together. An unknown driver counts as async here.
+pub fn lanes_for(spec: &RunSpec) -> usize {
+    let blocking = |workload: &Workload| registry::find(&workload.driver).is_some_and(|info| info.blocking);
+    let all = populations(spec);
+    let tasks: u64 = all
+        .iter()
+        .zip(&spec.workloads)
+        .filter(|(_, workload)| !blocking(workload))
+        .map(|(population, _)| u64::from(population.closed()) + u64::from(population.slots()))
+        .sum();
+    let cores = cores_of(spec).len().max(1) as u64;
+    tasks.min(cores) as usize + usize::from(spec.workloads.iter().any(blocking))
+}
+
+fn cores_of(spec: &RunSpec) -> Vec<u32> {
+    if spec.tester_cpus.is_empty() {
+        host::cores()
+    } else {
+        spec.tester_cpus.clone()
+    }
+}
+
+/// A run on this host: owner of the lanes' threads. Dropping it stops the run and waits for its end.
+pub struct Drive {
+    control: Arc<Control>,
+    clock: Arc<dyn Clock>,
+    lanes: Vec<JoinHandle<()>>,
+    threads: Vec<(String, i32)>,
+    spun_ns: Arc<AtomicU64>,
+}
+
+/// What every lane is made from.
+struct Common {
+    spec: Arc<RunSpec>,
+    share: Share,
+    clock: Arc<dyn Clock>,
+    codes: Codes,
+    control: Arc<Control>,
+    events: SyncSender<DriveEvent>,
+    populations: Vec<Arc<Population>>,
+    spun_ns: Arc<AtomicU64>,
+    ready: Sender<Result<(String, i32), DriveError>>,
+}
+
+impl Drive {
+    /// Checks everything that can be checked (settings, templates, files, TLS, names of hosts), opens no connection,
+    /// and starts the threads, which wait for [`Drive::go`]. `sinks` holds one sink per lane ([`lanes_for`]).
+    ///
+    /// The receiver of `events` should hold a few hundred and be read all the time: a lane never waits for it while the
+    /// load goes on, but does to say its last words.
+    pub fn prepare(
+        spec: Arc<RunSpec>,
+        share: Share,
+        lanes: usize,
+        clock: Arc<dyn Clock>,
+        codes: Codes,
+        sinks: Vec<Box<dyn Sink>>,
+        events: SyncSender<DriveEvent>,
+    ) -> Result<Self, DriveError> {
+        spec.check()?;
+        let populations = populations(&spec);
+        let made = make_all(&spec, &populations, &codes)?;
+        check_resources(share, &populations, &made)?;
+        let control = Arc::new(Control::new(&spec, share));
+        let (ready, started) = mpsc::channel();
+        let spun_ns = Arc::new(AtomicU64::new(0));
+        let mut drive = Self {
+            control: Arc::clone(&control),
+            clock: Arc::clone(&clock),
+            lanes: Vec::new(),
+            threads: Vec::new(),
+            spun_ns: Arc::clone(&spun_ns),
+        };
+        let common = Common {
+            spec,
+            share,
+            clock,
+            codes,
+            control,
+            events,
+            populations,
+            spun_ns,
+            ready,
+        };
+        drive.start(&common, &made, lanes, sinks)?;
+        drop(common);
+        // Every thread holds a sender until it is ready, so that this ends when all are, or have failed.
+        for thread in started {
+            drive.threads.push(thread?);
+        }
+        Ok(drive)
+    }
+
+    fn start(
+        &mut self,
+        common: &Common,
+        made: &[Made],
+        lanes: usize,
+        sinks: Vec<Box<dyn Sink>>,
+    ) -> Result<(), DriveError> {
+        let has_crew = made.iter().any(|made| matches!(made, Made::Blocking(_)));
+        let has_tasks = made.iter().any(|made| matches!(made, Made::Async(_)));
+        let least = usize::from(has_crew) + usize::from(has_tasks);
+        if lanes < least || sinks.len() != lanes {
+            return Err(DriveError::TooMany(format!(
+                "this run needs at least {least} lanes with a sink each; it was given {lanes} lanes and {} sinks",
+                sinks.len()
+            )));
+        }
+        let tasks = lanes - usize::from(has_crew);
+        for (index, sink) in sinks.into_iter().enumerate() {
+            let handle = if index < tasks {
+                start_lane(common, made, index, tasks, sink)?
+            } else {
+                start_crew(common, made, index, sink)?
+            };
+            self.lanes.push(handle);
+        }
+        Ok(())
+    }
+
+    /// The run's zero, in raw time, a little in the future.
+    pub fn go(&self, t0_raw_ns: i64) {
+        self.control.go(t0_raw_ns);
+    }
+
+    /// No new starts from now on; what is in progress may end for `drain_ns`, then it is cancelled.
+    pub fn stop(&self) {
+        self.control.stop(self.clock.raw_ns());
+    }
+
+    /// Waits until all lanes have ended; every [`DriveEvent::LaneEnded`] was sent. The receiver must be read meanwhile.
+    pub fn join(mut self) {
+        self.wait();
+    }
+
+    fn wait(&mut self) {
+        for lane in self.lanes.drain(..) {
+            // A panic in a lane was caught there and has become a note.
+            let _ = lane.join();
+        }
+    }
+
+    /// Names and kernel ids of the lanes' threads and of blocking testers, for the monitor.
+    pub fn thread_ids(&self) -> Vec<(String, i32)> {
+        self.threads.clone()
+    }
+
+    /// Time that the lanes have spun instead of slept so far, ns, summed: it is not load.
+    pub fn spun_ns(&self) -> u64 {
+        self.spun_ns.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // Also where a part of the threads could not be started: those that were wait for the zero.
+        self.stop();
+        self.wait();
+    }
+}
+
+fn make_all(spec: &RunSpec, all: &[Arc<Population>], codes: &Codes) -> Result<Vec<Made>, DriveError> {
+    let make = |(workload, population): (&Workload, &Arc<Population>)| {
+        let setup = Setup {
+            settings: &workload.settings,
+            requests: workload
+                .operations
+                .iter()
+                .map(|operation| &operation.request)
+                .collect(),
+            endpoints: &workload.endpoints,
+            values: &population.values,
+            codes,
+            used: RefCell::new(vec![Vec::new(); workload.operations.len()]),
+        };
+        let name = &workload.name;
+        match registry::make(&workload.driver, setup) {
+            Some(Ok(made)) => {
+                if spec.end
+                    == (RunEnd {
+                        each_tester: spec.end.each_tester,
+                        ..RunEnd::default()
+                    })
+                    && population.curve.is_some()
+                {
+                    let what = "each_tester alone cannot end an open load: give a duration".to_owned();
+                    return Err(DriveError::Driver {
+                        workload: name.clone(),
+                        driver: workload.driver.clone(),
+                        what,
+                    });
+                }
+                Ok(made)
+            }
+            Some(Err(what)) => Err(DriveError::Driver {
+                workload: name.clone(),
+                driver: workload.driver.clone(),
+                what,
+            }),
+            None => Err(DriveError::UnknownDriver {
+                workload: name.clone(),
+                driver: workload.driver.clone(),
+                known: registry::drivers()
+                    .iter()
+                    .map(|info| info.name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+        }
+    };
+    spec.workloads.iter().zip(all).map(make).collect()
+}
+
+fn check_resources(of: Share, all: &[Arc<Population>], made: &[Made]) -> Result<(), DriveError> {
+    let (mut threads, mut files) = (0, OTHER_FILES);
+    for (population, made) in all.iter().zip(made) {
+        let here = (Population::members(population.closed(), of, 0, 1).count()
+            + Population::members(population.slots(), of, 0, 1).count()) as u64;
+        let blocking = matches!(made, Made::Blocking(_));
+        threads += if blocking { here } else { 0 };
+        files += here * if blocking { FILES_OF_A_PROGRAM } else { 1 };
+    }
+    if threads > u64::from(crew::MOST) {
+        return Err(DriveError::TooMany(format!(
+            "{threads} testers of blocking drivers (sql, exec) on one host; each is a thread, and {} is the most. Use \
+             fewer testers, or an open load with fewer slots",
+            crew::MOST
+        )));
+    }
+    let limit = host::raise_open_files();
+    if files > limit {
+        return Err(DriveError::TooMany(format!(
+            "the testers need {files} open files and {limit} are allowed: raise the limit (`ulimit -n {files}`)"
+        )));
+    }
+    Ok(())
+}
+
+/// The lane's part of every workload's arrivals, for the workloads that `mine` selects.
+fn arrivals(
+    common: &Common,
+    mine: impl Fn(usize) -> bool,
+    lane: usize,
+    lanes: usize,
+) -> Vec<Option<ArrivalStream>> {
+    let stream = |(index, population): (usize, &Arc<Population>)| {
+        let curve = population.curve.clone().filter(|_| mine(index))?;
+        let (offset, step) = population.arrivals_of(common.share, lane, lanes)?;
+        let (seed, workload) = (common.spec.seed, u64::from(population.workload));
+        Some(ArrivalStream::new(
+            curve,
+            population.arrivals,
+            seed,
+            workload,
+            offset,
+            step,
+        ))
+    };
+    common.populations.iter().enumerate().map(stream).collect()
+}
+
+/// The seats of a population on a lane.
+fn seats(common: &Common, population: &Arc<Population>, lane: usize, lanes: usize) -> Vec<Seat> {
+    let seat = |number, slot| Seat {
+        population: Arc::clone(population),
+        number,
+        slot,
+        member: 0,
+        seed: common.spec.seed,
+        quota: if slot { None } else { common.spec.end.each_tester },
+    };
+    let closed = Population::members(population.closed(), common.share, lane, lanes);
+    let slots = Population::members(population.slots(), common.share, lane, lanes);
+    closed
+        .map(|number| seat(number, false))
+        .chain(slots.map(|number| seat(number, true)))
+        .collect()
+}
+
+fn books<D: ?Sized>(
+    common: &Common,
+    lane: usize,
+    seats: &mut [(Seat, Arc<D>)],
+    sink: Box<dyn Sink>,
+) -> Books {
+    let mut members = Vec::new();
+    for (member, (seat, _)) in seats.iter_mut().enumerate() {
+        seat.member = member;
+        let population = Arc::clone(&seat.population);
+        members.push(Member {
+            population,
+            number: seat.number,
+            slot: seat.slot,
+            gone: false,
+        });
+    }
+    Books::new(lane, common.share.agent, members, sink, common.events.clone())
+}
+
+fn system(what: &str) -> impl Fn(std::io::Error) -> DriveError {
+    move |error| DriveError::System {
+        what: what.to_owned(),
+        error,
+    }
+}
+
+fn start_lane(
+    common: &Common,
+    made: &[Made],
+    lane: usize,
+    lanes: usize,
+    sink: Box<dyn Sink>,
+) -> Result<JoinHandle<()>, DriveError> {
+    let mut all: Vec<(Seat, Arc<dyn Fleet>)> = Vec::new();
+    for (population, made) in common.populations.iter().zip(made) {
+        if let Made::Async(fleet) = made {
+            all.extend(
+                seats(common, population, lane, lanes)
+                    .into_iter()
+                    .map(|seat| (seat, Arc::clone(fleet))),
+            );
+        }
+    }
+    let books = books(common, lane, &mut all, sink);
+    let is_mine = |index: usize| matches!(made[index], Made::Async(_));
+    let setup = LaneSetup {
+        spec: Arc::clone(&common.spec),
+        control: Arc::clone(&common.control),
+        clock: Arc::clone(&common.clock),
+        codes: common.codes.clone(),
+        books,
+        arrivals: arrivals(common, is_mine, lane, lanes),
+        seats: all,
+    };
+    let core = (!common.spec.tester_cpus.is_empty())
+        .then(|| common.spec.tester_cpus[lane % common.spec.tester_cpus.len()]);
+    let (ready, spun_ns) = (common.ready.clone(), Arc::clone(&common.spun_ns));
+    let name = format!("lane-{lane}");
+    let work = move || {
+        host::no_timer_slack();
+        let bound = core
+            .map_or(Ok(()), |core| host::bind(&[core]))
+            .map_err(|error| DriveError::System {
+                what: format!("bind a lane of testers to core {}", core.unwrap_or(0)),
+                error,
+            });
+        let (clock, spin_ns) = (Arc::clone(&setup.clock), setup.spec.spin_ns);
+        let io = bound.and_then(|()| {
+            Reactor::new(clock, spin_ns, spun_ns).map_err(system("open the descriptors of a lane of testers"))
+        });
+        match io {
+            Ok(io) => {
+                let alarm = io.alarm();
+                setup.control.on_change(move || alarm.ring());
+                let _ = ready.send(Ok((format!("lane-{lane}"), host::thread_id())));
+                drop(ready);
+                lane::run(&io, setup);
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(work)
+        .map_err(system("start a thread"))
+}
+
+fn start_crew(
+    common: &Common,
+    made: &[Made],
+    lane: usize,
+    sink: Box<dyn Sink>,
+) -> Result<JoinHandle<()>, DriveError> {
+    let mut all: Vec<(Seat, Arc<dyn Squad>)> = Vec::new();
+    for (population, made) in common.populations.iter().zip(made) {
+        if let Made::Blocking(squad) = made {
+            all.extend(
+                seats(common, population, 0, 1)
+                    .into_iter()
+                    .map(|seat| (seat, Arc::clone(squad))),
+            );
+        }
+    }
+    let books = books(common, lane, &mut all, sink);
+    let is_mine = |index: usize| matches!(made[index], Made::Blocking(_));
+    let crew = Crew::new(CrewSetup {
+        spec: Arc::clone(&common.spec),
+        control: Arc::clone(&common.control),
+        clock: Arc::clone(&common.clock),
+        codes: common.codes.clone(),
+        books,
+        arrivals: arrivals(common, is_mine, 0, 1),
+        members: all.len(),
+    })
+    .map_err(system("open a descriptor"))?;
+    let mut threads = Vec::new();
+    for (seat, squad) in all {
+        let (name, ready) = (format!("tester-{}", seat.tester()), common.ready.clone());
+        let cores = common.spec.tester_cpus.clone();
+        let prelude = move || {
+            host::no_timer_slack();
+            let bound = if cores.is_empty() {
+                Ok(())
+            } else {
+                host::bind(&cores)
+            };
+            let bound = bound.map_err(system("bind a tester to its cores"));
+            let _ = ready.send(bound.map(|()| (name, host::thread_id())));
+        };
+        threads.push(
+            crew.hire(seat, squad, prelude)
+                .map_err(system("start the thread of a tester"))?,
+        );
+    }
+    let (control, ready) = (Arc::clone(&common.control), common.ready.clone());
+    let lead = move || {
+        let leader = std::thread::current();
+        control.on_change(move || leader.unpark());
+        let _ = ready.send(Ok(("crew".to_owned(), host::thread_id())));
+        drop(ready);
+        crew.lead(&threads);
+    };
+    std::thread::Builder::new()
+        .name("crew".to_owned())
+        .spawn(lead)
+        .map_err(system("start a thread"))
+}

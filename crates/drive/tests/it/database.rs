@@ -1,0 +1,63 @@
+//! A database with known rows.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use plimsoll_services::data::{self, DataConfig, TableConfig};
+use rusqlite::Connection;
+
+/// Rows of `t_string`, 100 bytes each.
+pub const ROWS: u64 = 1_000;
+/// Bytes of all its strings.
+pub const BYTES: u64 = 100_000;
+/// Three rows with values of every kind: 19 bytes as text.
+pub const KINDS: &str = "SELECT i, r, t, b FROM kinds";
+/// Never ends, and has no row.
+pub const ENDLESS: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
+
+/// A directory with a database; removed when dropped.
+pub struct Database {
+    pub directory: PathBuf,
+    pub file: PathBuf,
+}
+
+impl Database {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("plimsoll-drive-{}-database-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let file = directory.join("db?x=1.sqlite");
+        let connection = Connection::open(&file).unwrap();
+        connection
+            .execute_batch(
+                "CREATE TABLE kinds (i INTEGER, r REAL, t TEXT, b BLOB);
+                 INSERT INTO kinds VALUES (-5, 1.5, 'x', x'00ff07'), (NULL, 1e300, '', NULL), (0, 1, 'z', x'');",
+            )
+            .unwrap();
+        let table = TableConfig {
+            name: "t_string".into(),
+            rows: ROWS,
+            row: 100,
+            compressibility: 10.0,
+            seed: 1,
+        };
+        data::write(&DataConfig {
+            database: file.clone(),
+            tables: vec![table],
+        })
+        .unwrap();
+        Self { directory, file }
+    }
+
+    pub fn url(&self) -> String {
+        format!("sqlite:{}", self.file.display())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,639 @@
+//! The http driver against small servers, good and bad.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use plimsoll_model::{Cache, Outcome};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+fn settings(connection: &str) -> Value {
+    json!({"connection": connection, "tls": null, "token_file": null, "proxies": [], "keep_body": false})
+}
+
+fn get(path: &str) -> Value {
+    json!({"method": "GET", "path": path, "headers": [], "body": null, "body_file": null,
+        "expect": {"status": [], "contains": null, "regex": null}})
+}
+
+fn http(server: &Server, transactions: u64) -> Value {
+    let end = json!({"transactions": transactions});
+    spec(
+        "http",
+        &server.url("http"),
+        settings("kept"),
+        get("/x"),
+        closed(1),
+        end,
+    )
+}
+
+fn request(spec: &mut Value) -> &mut Value {
+    &mut spec["workloads"][0]["operations"][0]["request"]
+}
+
+/// Answers every request with the same bytes, in pieces, and may close then.
+fn canned(answer: impl Into<Vec<u8>>, piece: usize, close: bool) -> Server {
+    let answer = answer.into();
+    Server::start(move |mut stream| {
+        while read_request(&mut stream).is_some() {
+            for piece in answer.chunks(piece) {
+                if stream.write_all(piece).is_err() {
+                    return;
+                }
+                if answer.len() > piece.len() {
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            }
+            if close {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn bodies_of_all_framings_are_counted_whatever_the_pieces() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nwiki\r\n6;x=y\r\npedia!\r\n0\r\nT: 1\r\n\r\n";
+    let interim = "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+    for (answer, close, payload, sessions) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false, 5, 1),
+        (chunked, false, 10, 1),
+        (interim, false, 3, 1),
+        ("HTTP/1.1 204 No\r\n\r\n", false, 0, 1),
+        ("HTTP/1.1 304 Not\r\nContent-Length: 5\r\n\r\n", false, 0, 1),
+        ("HTTP/1.1 200 OK\r\n\r\nto the end", true, 10, 3),
+        (
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi",
+            true,
+            2,
+            3,
+        ),
+    ] {
+        for piece in [1, 7, 1_000] {
+            let server = canned(answer, piece, close);
+            let ran = run(http(&server, 3));
+            assert_eq!(
+                ran.counters.succeeded,
+                3,
+                "{answer:?} by {piece}: {:?}",
+                ran.results()
+            );
+            for t in &ran.transactions {
+                assert_eq!(
+                    (t.payload, t.received, t.items),
+                    (payload, answer.len() as u64, 1)
+                );
+                assert!(t.first_byte >= t.start && t.first_byte <= t.end);
+            }
+            assert_eq!(ran.transactions[2].session, sessions);
+            assert_eq!(server.connections.load(Ordering::SeqCst), sessions as usize);
+        }
+    }
+}
+
+#[test]
+fn large_bodies_and_heads_that_are_almost_too_large() {
+    let large = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}",
+        3_000_000,
+        "z".repeat(3_000_000)
+    );
+    let server = canned(large.as_bytes(), 100_000, false);
+    assert_eq!(run(http(&server, 2)).counters.payload, 6_000_000);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n",
+        "y".repeat(60_000)
+    );
+    assert_eq!(
+        run(http(&canned(head, 1_000_000, false), 2)).counters.succeeded,
+        2
+    );
+    let head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(70_000));
+    let ran = run(http(&canned(head, 1_000_000, false), 2));
+    assert_eq!(ran.results(), [(Outcome::Error, "bad response"); 2]);
+}
+
+#[test]
+fn requests_are_what_was_asked_for() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let (server, _) = http_server(move |request| {
+        log.lock().unwrap().push(request.to_owned());
+        let body = if request.starts_with("HEAD") { "" } else { "ok" };
+        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{body}").into_bytes())
+    });
+    let host = format!("127.0.0.1:{}", server.port);
+    let common = format!("Host: {host}\r\nUser-Agent: plimsoll/0.1.0\r\nAccept: */*\r\n");
+    for (base, method, path, headers, body, expected) in [
+        (
+            "",
+            "GET",
+            "",
+            json!([]),
+            Value::Null,
+            format!("GET / HTTP/1.1\r\n{common}\r\n"),
+        ),
+        (
+            "/b/",
+            "HEAD",
+            "/p",
+            json!([]),
+            Value::Null,
+            format!("HEAD /b/p HTTP/1.1\r\n{common}\r\n"),
+        ),
+        (
+            "/b",
+            "GET",
+            "?q=a b{x}",
+            json!([]),
+            Value::Null,
+            format!("GET /b?q=a%20b{{x}} HTTP/1.1\r\n{common}\r\n"),
+        ),
+        (
+            "",
+            "POST",
+            "/{tester}/{n}/{id}",
+            json!([["X-Id", "{id}"], ["accept", "text/plain"]]),
+            json!("n={n}"),
+            format!(
+                "POST /0/0/42 HTTP/1.1\r\nHost: {host}\r\nUser-Agent: plimsoll/0.1.0\r\nX-Id: 42\r\naccept: \
+                 text/plain\r\nContent-Length: 3\r\n\r\nn=0"
+            ),
+        ),
+    ] {
+        let mut spec = http(&server, 1);
+        spec["workloads"][0]["endpoints"][0]["url"] = json!(format!("http://{host}{base}"));
+        spec["workloads"][0]["values"] = json!({"id": {"kind": "uniform", "from": 42, "to": 42}});
+        let request = request(&mut spec);
+        request["method"] = json!(method);
+        request["path"] = json!(path);
+        request["headers"] = headers;
+        request["body"] = body;
+        let ran = run(spec);
+        assert_eq!(ran.counters.succeeded, 1, "{:?}", ran.results());
+        let sent = seen.lock().unwrap().pop().unwrap();
+        assert_eq!(sent, expected);
+        assert_eq!(ran.transactions[0].sent, sent.len() as u64);
+    }
+}
+
+#[test]
+fn expectations_make_an_answer_wrong() {
+    let server = canned("HTTP/1.1 203 Odd\r\nContent-Length: 5\r\n\r\nhello", 1_000, false);
+    for (expect, outcome, code) in [
+        (
+            json!({"status": [], "contains": null, "regex": null}),
+            Outcome::Ok,
+            "203",
+        ),
+        (
+            json!({"status": [200], "contains": null, "regex": null}),
+            Outcome::Wrong,
+            "203",
+        ),
+        (
+            json!({"status": [203], "contains": "ell", "regex": "^h.*o$"}),
+            Outcome::Ok,
+            "203",
+        ),
+        (
+            json!({"status": [], "contains": "bye", "regex": null}),
+            Outcome::Wrong,
+            "unexpected body",
+        ),
+        (
+            json!({"status": [], "contains": null, "regex": "^x"}),
+            Outcome::Wrong,
+            "unexpected body",
+        ),
+    ] {
+        let mut spec = http(&server, 2);
+        request(&mut spec)["expect"] = expect.clone();
+        assert_eq!(run(spec).results(), [(outcome, code); 2], "{expect}");
+    }
+}
+
+#[test]
+fn bad_servers_give_clear_codes() {
+    let length = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+    for (answer, close, outcome, code) in [
+        (
+            &b"SSH-2.0-OpenSSH_9.2\r\n\0\0\0"[..],
+            false,
+            Outcome::Error,
+            "bad response",
+        ),
+        (b"", true, Outcome::Error, "closed early"),
+        (b"HTTP/1.1 200 OK\r\nConte", true, Outcome::Error, "closed early"),
+        (length.as_bytes(), true, Outcome::Error, "closed early"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            false,
+            Outcome::Error,
+            "bad response",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+            true,
+            Outcome::Error,
+            "closed early",
+        ),
+        (
+            b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+            false,
+            Outcome::Wrong,
+            "500",
+        ),
+    ] {
+        let server = canned(answer, 1_000, close);
+        let ran = run(http(&server, 2));
+        assert_eq!(
+            ran.results(),
+            [(outcome, code); 2],
+            "{:?}",
+            String::from_utf8_lossy(answer)
+        );
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let nobody = Server {
+        port,
+        connections: Arc::default(),
+    };
+    assert_eq!(
+        run(http(&nobody, 2)).results(),
+        [(Outcome::Refused, "refused"); 2]
+    );
+    let resetting = Server::start(|mut stream| {
+        // Unread bytes make a close a reset.
+        let _ = stream.read(&mut [0; 1]);
+    });
+    assert_eq!(run(http(&resetting, 2)).results(), [(Outcome::Error, "reset"); 2]);
+}
+
+#[test]
+fn a_stale_connection_is_replaced_once_and_a_time_out_is_not_reused() {
+    let server = Server::start(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            let _ = read_request(&mut stream);
+        }
+    });
+    let ran = run(http(&server, 4));
+    assert_eq!(ran.counters.succeeded, 4);
+    assert_eq!(
+        ran.transactions.iter().map(|t| t.attempt).collect::<Vec<_>>(),
+        [0, 1, 1, 1]
+    );
+    assert_eq!(
+        ran.transactions.iter().map(|t| t.session).collect::<Vec<_>>(),
+        [1, 2, 3, 4]
+    );
+    let slow = canned(
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nxxxxxxxxxxxxxxx",
+        1,
+        false,
+    );
+    let mut spec = http(&slow, 2);
+    spec["workloads"][0]["timeout_ns"] = json!(60 * MS);
+    let ran = run(spec);
+    assert_eq!(ran.results(), [(Outcome::Timeout, "timeout body"); 2]);
+    assert_eq!(ran.transactions[1].session, 2);
+}
+
+#[test]
+fn counts_agree_with_the_servers_own() {
+    let (server, served) = http_server(|_| {
+        Some(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Cache: HIT from x\r\n\r\nok".to_vec())
+    });
+    for connection in ["kept", "per-request"] {
+        served.store(0, Ordering::SeqCst);
+        let before = server.connections.load(Ordering::SeqCst);
+        let mut spec = http(&server, 1);
+        spec["workloads"][0]["settings"] = settings(connection);
+        spec["workloads"][0]["load"] = closed(20);
+        spec["end"] = json!({"duration_ns": 300 * MS, "each_tester": null, "transactions": null});
+        let ran = run(spec);
+        assert!(ran.counters.started > 100);
+        assert_eq!(ran.counters.succeeded, ran.counters.started);
+        assert_eq!(served.load(Ordering::SeqCst) as u64, ran.counters.started);
+        assert!(ran.transactions.iter().all(|t| t.cache == Cache::Hit));
+        let connections = (server.connections.load(Ordering::SeqCst) - before) as u64;
+        let new = ran.transactions.iter().filter(|t| t.connected >= 0).count() as u64;
+        assert_eq!(connections, new);
+        assert_eq!(
+            new,
+            if connection == "kept" {
+                20
+            } else {
+                ran.counters.started
+            }
+        );
+    }
+}
+
+/// A fresh directory for one test.
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("plimsoll-drive-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_token_file_is_read_anew_when_it_changes() {
+    let directory = directory("token");
+    let file = directory.join("token");
+    std::fs::write(&file, "first\n").unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let written = file.clone();
+    let (server, _) = http_server(move |request| {
+        let line = request
+            .lines()
+            .find(|line| line.starts_with("Authorization"))
+            .unwrap_or("none")
+            .to_owned();
+        log.lock().unwrap().push(line);
+        // Another time stamp, even on file systems that keep seconds.
+        std::fs::write(&written, "second").unwrap();
+        std::fs::File::open(&written)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
+        Some(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+    });
+    let mut spec = http(&server, 2);
+    spec["workloads"][0]["settings"]["token_file"] = json!(file);
+    spec["workloads"][0]["load"] =
+        json!({"kind": "closed", "testers": 1, "think": {"kind": "fixed", "ns": 1_100 * MS}});
+    run(spec);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        ["Authorization: Bearer first", "Authorization: Bearer second"]
+    );
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+struct Pki {
+    directory: PathBuf,
+    server: Arc<rustls::ServerConfig>,
+}
+
+/// An authority, a server's certificate and a client's, all in files.
+fn pki(name: &str, ask_client: bool) -> Pki {
+    let directory = directory(name);
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let issue = |names: &[&str], file: &str| {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let cert = CertificateParams::new(names)
+            .unwrap()
+            .signed_by(&key, &ca)
+            .unwrap();
+        std::fs::write(directory.join(format!("{file}.pem")), cert.pem()).unwrap();
+        std::fs::write(directory.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+    };
+    issue(&["127.0.0.1"], "server");
+    issue(&["tester"], "client");
+    std::fs::create_dir(directory.join("cas")).unwrap();
+    // As grids name them; with a neighbour that is no certificate.
+    std::fs::write(directory.join("cas/0123abcd.0"), ca.pem()).unwrap();
+    std::fs::write(
+        directory.join("cas/0123abcd.signing_policy"),
+        "access_id_CA X509 '/CN=x'",
+    )
+    .unwrap();
+    let cert = CertificateDer::from_pem_file(directory.join("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(directory.join("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = if ask_client {
+        let mut roots = rustls::RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(directory.join("cas/0123abcd.0")).unwrap())
+            .unwrap();
+        let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .unwrap();
+        builder.with_client_cert_verifier(verifier)
+    } else {
+        builder.with_no_client_auth()
+    };
+    Pki {
+        directory,
+        server: Arc::new(builder.with_single_cert(vec![cert], key).unwrap()),
+    }
+}
+
+fn serve_tls(config: &Arc<rustls::ServerConfig>, stream: TcpStream, served: &AtomicUsize) {
+    let session = rustls::ServerConnection::new(Arc::clone(config)).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, stream);
+    while read_request(&mut stream).is_some() {
+        served.fetch_add(1, Ordering::SeqCst);
+        let body = "s".repeat(50_000);
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{body}");
+        if stream.write_all(answer.as_bytes()).is_err() || stream.flush().is_err() {
+            return;
+        }
+    }
+}
+
+fn tls(directory: &Path, change: impl Fn(&mut Value)) -> Value {
+    let mut tls =
+        json!({"ca_file": null, "ca_dir": directory.join("cas"), "cert": null, "key": null, "verify": true});
+    change(&mut tls);
+    tls
+}
+
+#[test]
+fn tls_with_an_authority_of_our_own() {
+    let pki = pki("tls", false);
+    let served = Arc::new(AtomicUsize::new(0));
+    let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));
+    let server = Server::start(move |stream| serve_tls(&config, stream, &count));
+    let with = |url: String, tls: Value, connection: &str| {
+        let mut settings = settings(connection);
+        settings["tls"] = tls;
+        run(spec(
+            "http",
+            &url,
+            settings,
+            get("/"),
+            closed(2),
+            json!({"transactions": 6}),
+        ))
+    };
+    let trusted = tls(&pki.directory, |_| {});
+    for connection in ["kept", "per-request"] {
+        let ran = with(server.url("https"), trusted.clone(), connection);
+        assert_eq!(
+            (ran.counters.succeeded, ran.counters.payload),
+            (6, 300_000),
+            "{:?}",
+            ran.results()
+        );
+        assert!(ran.transactions[0].connected > ran.transactions[0].start);
+    }
+    assert_eq!(served.load(Ordering::SeqCst), 12);
+    let file = tls(&pki.directory, |tls| {
+        tls["ca_dir"] = Value::Null;
+        tls["ca_file"] = json!(pki.directory.join("cas/0123abcd.0"));
+    });
+    assert_eq!(with(server.url("https"), file, "kept").counters.succeeded, 6);
+    // Another name than the certificate's, and a certificate that nobody vouches for.
+    let other = format!("https://localhost:{}", server.port);
+    let ran = with(other.clone(), trusted, "kept");
+    assert!(
+        ran.results()
+            .iter()
+            .all(|(o, code)| *o == Outcome::Error && code.starts_with("tls ")),
+        "{:?}",
+        ran.results()
+    );
+    let careless = tls(&pki.directory, |tls| tls["verify"] = json!(false));
+    assert_eq!(with(other, careless, "kept").counters.succeeded, 6);
+    let stranger = tls(&pki.directory, |tls| {
+        tls["ca_dir"] = Value::Null;
+        tls["ca_file"] = json!(pki.directory.join("client.pem"));
+    });
+    let ran = with(server.url("https"), stranger, "kept");
+    assert!(
+        ran.results()
+            .iter()
+            .all(|(_, code)| code.starts_with("tls invalid peer certificate")),
+        "{:?}",
+        ran.results()
+    );
+    // No TLS at all on the other side.
+    let plain = canned("HTTP/1.1 400 Bad\r\n\r\n", 1_000, true);
+    let plain = Server::start(move |mut stream| {
+        let _ = &plain;
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad\r\n\r\n");
+    });
+    let ran = with(plain.url("https"), tls(&pki.directory, |_| {}), "kept");
+    assert!(
+        ran.results()
+            .iter()
+            .all(|(o, code)| *o == Outcome::Error && code.starts_with("tls ")),
+        "{:?}",
+        ran.results()
+    );
+    std::fs::remove_dir_all(&pki.directory).unwrap();
+}
+
+#[test]
+fn a_client_certificate_is_shown_when_asked_for() {
+    let pki = pki("client", true);
+    let served = Arc::new(AtomicUsize::new(0));
+    let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));
+    let server = Server::start(move |stream| serve_tls(&config, stream, &count));
+    let with = |tls: Value| {
+        let mut settings = settings("kept");
+        settings["tls"] = tls;
+        run(spec(
+            "http",
+            &server.url("https"),
+            settings,
+            get("/"),
+            closed(1),
+            json!({"transactions": 3}),
+        ))
+    };
+    let ours = tls(&pki.directory, |tls| {
+        tls["cert"] = json!(pki.directory.join("client.pem"));
+        tls["key"] = json!(pki.directory.join("client.key"));
+    });
+    assert_eq!(with(ours).counters.succeeded, 3);
+    let ran = with(tls(&pki.directory, |_| {}));
+    assert_eq!(ran.counters.failed, 3, "{:?}", ran.results());
+    let mut settings = settings("kept");
+    settings["tls"] = tls(&pki.directory, |tls| tls["cert"] = json!("/no/such/file"));
+    let refusal = refused(spec(
+        "http",
+        &server.url("https"),
+        settings,
+        get("/"),
+        closed(1),
+        json!({"transactions": 1}),
+    ));
+    assert!(refusal.contains("/no/such/file"), "{refusal}");
+    std::fs::remove_dir_all(&pki.directory).unwrap();
+}
+
+#[test]
+fn proxies_get_whole_urls_or_tunnels() {
+    let pki = pki("proxy", false);
+    let served = Arc::new(AtomicUsize::new(0));
+    let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));
+    let origin = Server::start(move |stream| serve_tls(&config, stream, &count));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let target = origin.port;
+    let proxy = Server::start(move |mut stream| {
+        while let Some(request) = read_request(&mut stream) {
+            log.lock()
+                .unwrap()
+                .push(request.lines().next().unwrap().to_owned());
+            if !request.starts_with("CONNECT") {
+                let _ =
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Cache: MISS from p\r\n\r\n");
+                continue;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 Connected\r\n\r\n");
+            let mut up = TcpStream::connect(("127.0.0.1", target)).unwrap();
+            let (mut from, mut to) = (stream.try_clone().unwrap(), up.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            let _ = std::io::copy(&mut up, &mut stream);
+            return;
+        }
+    });
+    let with = |url: &str| {
+        let mut settings = settings("kept");
+        settings["proxies"] = json!([proxy.url("http")]);
+        settings["tls"] = tls(&pki.directory, |_| {});
+        run(spec(
+            "http",
+            url,
+            settings,
+            get("/p?q"),
+            closed(1),
+            json!({"transactions": 2}),
+        ))
+    };
+    // The proxy looks names up, not we.
+    let ran = with("http://origin.invalid:81/base");
+    assert_eq!(ran.counters.succeeded, 2, "{:?}", ran.results());
+    assert!(ran.transactions.iter().all(|t| t.cache == Cache::Miss));
+    let ran = with(&origin.url("https"));
+    assert_eq!(
+        (ran.counters.succeeded, served.load(Ordering::SeqCst)),
+        (2, 2),
+        "{:?}",
+        ran.results()
+    );
+    let whole = "GET http://origin.invalid:81/base/p?q HTTP/1.1".to_owned();
+    let connect = format!("CONNECT 127.0.0.1:{target} HTTP/1.1");
+    assert_eq!(*seen.lock().unwrap(), [whole.clone(), whole, connect]);
+    std::fs::remove_dir_all(&pki.directory).unwrap();
+}

@@ -1,0 +1,412 @@
+//! Loads, ends and books, mostly with the null driver.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use plimsoll_drive::Share;
+use plimsoll_model::{Outcome, Phase};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+fn null(load: Value, end: Value) -> Value {
+    spec("null", "null:", json!({}), json!({}), load, end)
+}
+
+#[test]
+fn transactions_are_counted_exactly_over_agents_and_lanes() {
+    for (agents, lanes) in [(1, 1), (1, 2), (3, 2)] {
+        let mut total = 0;
+        for agent in 0..agents {
+            let spec = null(closed(5), json!({"transactions": 10_007}));
+            let mut going = prepare(spec, Share { agent, agents }, Some(lanes)).unwrap();
+            going.go();
+            let ran = going.finish();
+            assert!(
+                ran.transactions
+                    .iter()
+                    .all(|t| t.phase == Phase::Measured && t.agent == agent)
+            );
+            total += ran.counters.started;
+        }
+        assert_eq!(total, 10_007, "{agents} agents, {lanes} lanes");
+    }
+}
+
+#[test]
+fn an_even_open_load_starts_exactly_its_plan() {
+    let mut spec = null(open(1_000.0, 8, "wait"), json!({"duration_ns": 1_500 * MS}));
+    spec["warmup_ns"] = json!(500 * MS);
+    let mut going = prepare(spec, Share { agent: 0, agents: 1 }, Some(2)).unwrap();
+    going.go();
+    let ran = going.finish();
+    assert_eq!((ran.counters.started, ran.counters.dropped), (1_500, 0));
+    let t0 = ran.t0;
+    let mut scheduled: Vec<i64> = ran.transactions.iter().map(|t| t.scheduled - t0).collect();
+    scheduled.sort_unstable();
+    assert_eq!(scheduled, (0..1_500).map(|k| k * MS).collect::<Vec<_>>());
+    let warm = ran
+        .transactions
+        .iter()
+        .filter(|t| t.phase == Phase::WarmUp)
+        .count();
+    assert!((480..=500).contains(&warm), "{warm} ended in the warm-up");
+    assert!(
+        ran.transactions
+            .iter()
+            .all(|t| t.phase != Phase::Drain || t.end - t0 >= 1_500 * MS)
+    );
+    assert_eq!(
+        ran.seconds
+            .iter()
+            .filter(|s| s.second == 0)
+            .map(|s| s.active)
+            .sum::<u32>(),
+        8
+    );
+}
+
+#[test]
+fn each_tester_does_its_number() {
+    let ran = run(null(closed(7), json!({"each_tester": 3})));
+    let mut counts = [0; 7];
+    for t in &ran.transactions {
+        counts[t.tester as usize] += 1;
+    }
+    assert_eq!(counts, [3; 7]);
+}
+
+#[test]
+fn think_time_counts_from_the_end_and_is_no_part_of_the_response() {
+    let load = json!({"kind": "closed", "testers": 1, "think": {"kind": "fixed", "ns": 10 * MS}});
+    let ran = run(null(load, json!({"each_tester": 5})));
+    for pair in ran.transactions.windows(2) {
+        assert_eq!(pair[1].scheduled, pair[0].end + 10 * MS);
+    }
+}
+
+#[test]
+fn mixes_values_and_workloads_have_their_numbers() {
+    let mut spec = null(closed(2), json!({"duration_ns": 100 * MS}));
+    spec["workloads"][0]["operations"] = json!([
+        {"name": "a", "weight": 8.0, "request": {}}, {"name": "b", "weight": 2.0, "request": {}},
+    ]);
+    let mut second = spec["workloads"][0].clone();
+    second["name"] = json!("second");
+    second["endpoints"] = json!([{"name": "x", "url": "null:"}, {"name": "y", "url": "null:"}]);
+    second["load"] = open(1_000.0, 3, "wait");
+    spec["workloads"].as_array_mut().unwrap().push(second);
+    let ran = run(spec);
+    let of = |workload| ran.transactions.iter().filter(move |t| t.workload == workload);
+    // Beside testers that never rest the last arrivals may come too late; they are accounted for.
+    assert_eq!(of(1).count() as u64 + ran.counters.dropped, 100);
+    assert!(of(0).all(|t| t.tester < 2 && t.operation < 2 && t.endpoint == 0));
+    assert!(of(1).all(|t| (2..5).contains(&t.tester) && (2..4).contains(&t.operation)));
+    assert!(
+        of(1).all(|t| t.endpoint == 1 + ((t.tester - 2) % 2) as u16),
+        "round robin by tester"
+    );
+    let all = of(0).count() as f64;
+    let share = of(0).filter(|t| t.operation == 0).count() as f64 / all;
+    assert!((share - 0.8).abs() < 10.0 / all, "{share} of {all}");
+}
+
+#[test]
+fn a_ramp_and_stages_follow_their_plan() {
+    let load = json!({"kind": "ramp", "testers": 3, "every_ns": 50 * MS, "life_ns": 100 * MS,
+        "think": {"kind": "fixed", "ns": MS}});
+    let ran = run(null(load, json!({"duration_ns": 400 * MS})));
+    for tester in 0..3_u32 {
+        let mine: Vec<i64> = ran
+            .transactions
+            .iter()
+            .filter(|t| t.tester == tester)
+            .map(|t| t.scheduled - ran.t0)
+            .collect();
+        let joins = i64::from(tester) * 50 * MS;
+        assert_eq!(mine[0], joins);
+        assert!(*mine.last().unwrap() < joins + 100 * MS);
+    }
+    let load = json!({"kind": "stages", "stages": [
+            {"name": "one", "for_ns": 50 * MS, "testers": 2, "rate": null},
+            {"name": "two", "for_ns": 100 * MS, "testers": null, "rate": [100.0, 300.0]},
+            {"name": "three", "for_ns": 50 * MS, "testers": 1, "rate": null}],
+        "think": {"kind": "fixed", "ns": MS}, "arrivals": "even", "in_flight": 4, "when_full": "wait"});
+    let ran = run(null(load, json!({"duration_ns": 200 * MS})));
+    let of = |stage| ran.transactions.iter().filter(move |t| t.stage == stage);
+    assert_eq!(of(1).count(), 20, "the ramp's integral");
+    assert!(of(0).all(|t| t.tester < 2) && of(1).all(|t| t.tester >= 2) && of(2).all(|t| t.tester == 0));
+    assert!(of(2).all(|t| (150 * MS..200 * MS).contains(&(t.scheduled - ran.t0))));
+}
+
+/// A line server that answers at once, but stands still for a while after `after` requests.
+fn stalling(after: usize, pause: Duration) -> (Server, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let gate = Arc::new(std::sync::Mutex::new(()));
+    let server = Server::start(move |stream| {
+        let mut reader = std::io::BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while std::io::BufRead::read_line(&mut reader, &mut line).is_ok_and(|n| n > 0) {
+            let guard = gate.lock().unwrap();
+            if seen.fetch_add(1, Ordering::SeqCst) == after {
+                std::thread::sleep(pause);
+            }
+            drop(guard);
+            if std::io::Write::write_all(&mut &stream, b"ok\n").is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    (server, count)
+}
+
+fn line(url: &str, load: Value, end: Value) -> Value {
+    let request = json!({"send": "get {n}\n", "expect": {"kind": "line"}});
+    spec("tcp", url, json!({"connection": "kept"}), request, load, end)
+}
+
+#[test]
+fn a_stall_under_an_open_load_shows_in_the_response_and_not_in_the_request() {
+    let (server, count) = stalling(300, Duration::from_millis(600));
+    let load = open(500.0, 2, "wait");
+    let ran = run(line(&server.url("tcp"), load, json!({"duration_ns": 2 * SECOND})));
+    assert_eq!(ran.counters.started, 1_000, "nothing is left out");
+    assert_eq!(count.load(Ordering::SeqCst), 1_000);
+    let p90 = |sorted: &[i64]| sorted[sorted.len() * 9 / 10];
+    assert!(
+        p90(&ran.responses()) > 300 * MS,
+        "response p90 {}",
+        p90(&ran.responses())
+    );
+    assert!(
+        p90(&ran.requests()) < 100 * MS,
+        "request p90 {}",
+        p90(&ran.requests())
+    );
+}
+
+#[test]
+fn with_drop_the_drops_show_the_stall() {
+    let (server, count) = stalling(300, Duration::from_millis(600));
+    let load = open(500.0, 2, "drop");
+    let ran = run(line(&server.url("tcp"), load, json!({"duration_ns": 2 * SECOND})));
+    assert_eq!(ran.counters.started + ran.counters.dropped, 1_000);
+    assert!(ran.counters.dropped > 200, "{} dropped", ran.counters.dropped);
+    assert_eq!(count.load(Ordering::SeqCst) as u64, ran.counters.started);
+}
+
+#[test]
+fn what_was_never_started_is_accounted_for() {
+    let server = Server::start(|mut stream| {
+        let mut bytes = [0; 100];
+        while std::io::Read::read(&mut stream, &mut bytes).is_ok_and(|n| n > 0) {}
+    });
+    let mut spec = line(
+        &server.url("tcp"),
+        open(100.0, 3, "wait"),
+        json!({"duration_ns": 500 * MS}),
+    );
+    spec["drain_ns"] = json!(100 * MS);
+    let ran = run(spec);
+    assert_eq!(
+        (ran.counters.started, ran.in_flight, ran.counters.dropped),
+        (3, 3, 47)
+    );
+    assert!(
+        ran.transactions
+            .iter()
+            .all(|t| t.outcome == Outcome::Cancelled && t.phase == Phase::Drain)
+    );
+    assert!(
+        ran.notes.iter().any(|(kind, _)| *kind == "not-started"),
+        "{:?}",
+        ran.notes
+    );
+}
+
+#[test]
+fn the_drain_lets_transactions_end() {
+    let server = Server::start(|mut stream| {
+        let mut bytes = [0; 100];
+        while std::io::Read::read(&mut stream, &mut bytes).is_ok_and(|n| n > 0) {
+            std::thread::sleep(Duration::from_millis(150));
+            let _ = std::io::Write::write_all(&mut stream, b"late\n");
+        }
+    });
+    let ran = run(line(
+        &server.url("tcp"),
+        closed(3),
+        json!({"duration_ns": 100 * MS}),
+    ));
+    assert_eq!(
+        (ran.counters.started, ran.counters.succeeded, ran.in_flight),
+        (3, 3, 0)
+    );
+    assert!(ran.transactions.iter().all(|t| t.phase == Phase::Drain));
+    assert!(
+        ran.windows.iter().all(|&window| window == 100 * MS),
+        "{:?}",
+        ran.windows
+    );
+}
+
+#[test]
+fn every_skips_or_catches_up() {
+    let slow = || {
+        Server::start(|mut stream| {
+            let mut bytes = [0; 100];
+            let mut first = true;
+            while std::io::Read::read(&mut stream, &mut bytes).is_ok_and(|n| n > 0) {
+                if std::mem::take(&mut first) {
+                    std::thread::sleep(Duration::from_millis(120));
+                }
+                let _ = std::io::Write::write_all(&mut stream, b"ok\n");
+            }
+        })
+    };
+    for (late, missed) in [("skip", true), ("catch-up", false)] {
+        let server = slow();
+        let load = json!({"kind": "every", "testers": 1, "every_ns": 20 * MS, "late": late});
+        let ran = run(line(&server.url("tcp"), load, json!({"duration_ns": 390 * MS})));
+        assert_eq!(
+            ran.counters.started + ran.counters.missed,
+            20,
+            "{late}: all slots"
+        );
+        assert_eq!(
+            ran.counters.missed > 3,
+            missed,
+            "{late}: {} missed",
+            ran.counters.missed
+        );
+    }
+}
+
+#[test]
+fn a_tester_that_fails_and_fails_is_taken_out() {
+    // A port that nobody listens on.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let mut spec = line(
+        &format!("tcp://127.0.0.1:{port}"),
+        closed(2),
+        json!({"duration_ns": 20 * SECOND}),
+    );
+    spec["workloads"][0]["on_error"] = json!({"kind": "stop-tester", "after": 3});
+    let ran = run(spec);
+    assert_eq!(ran.results(), vec![(Outcome::Refused, "refused"); 6]);
+    assert_eq!(
+        ran.notes
+            .iter()
+            .filter(|(kind, _)| *kind == "tester-stopped")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn backoff_doubles() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let mut spec = line(
+        &format!("tcp://127.0.0.1:{port}"),
+        closed(1),
+        json!({"transactions": 5}),
+    );
+    spec["workloads"][0]["on_error"] = json!({"kind": "backoff", "first_ns": 10 * MS, "max_ns": 40 * MS});
+    let ran = run(spec);
+    let pauses: Vec<i64> = ran
+        .transactions
+        .windows(2)
+        .map(|pair| (pair[1].scheduled - pair[0].end) / MS)
+        .collect();
+    assert_eq!(pauses, [10, 20, 40, 40]);
+}
+
+#[test]
+fn stop_ends_a_run_at_once_and_keeps_the_books() {
+    let mut going = prepare(
+        null(
+            json!({"kind": "closed", "testers": 4, "think": {"kind": "fixed", "ns": 3_600 * SECOND}}),
+            json!({"duration_ns": 7_200 * SECOND}),
+        ),
+        Share { agent: 0, agents: 1 },
+        None,
+    )
+    .unwrap();
+    going.go();
+    std::thread::sleep(Duration::from_millis(50));
+    going.drive.stop();
+    let ran = going.finish();
+    assert_eq!(ran.counters.succeeded, 4);
+    assert!(ran.windows.iter().all(|&window| window < 20 * SECOND));
+}
+
+#[test]
+fn a_drive_that_never_goes_ends_when_it_is_dropped() {
+    for driver in ["null", "exec"] {
+        let (settings, request) = if driver == "null" {
+            (json!({}), json!({}))
+        } else {
+            (
+                json!({"mode": "per-transaction", "env": {}, "cwd": null}),
+                json!({"command": ["/bin/true"], "stdin": null, "bytes": {"kind": "none"}}),
+            )
+        };
+        let spec = spec(
+            driver,
+            "null:",
+            settings,
+            request,
+            closed(3),
+            json!({"transactions": 1}),
+        );
+        drop(prepare(spec, Share { agent: 0, agents: 1 }, None).unwrap());
+    }
+}
+
+#[test]
+fn wrong_documents_are_refused_with_what_to_do() {
+    let unknown = spec(
+        "htpp",
+        "http://x/",
+        json!({}),
+        json!({}),
+        closed(1),
+        json!({"transactions": 1}),
+    );
+    assert!(refused(unknown).contains("there is no driver \"htpp\"; there are null, tcp, http"));
+    let key = spec(
+        "null",
+        "null:",
+        json!({"spee": 1}),
+        json!({}),
+        closed(1),
+        json!({"transactions": 1}),
+    );
+    assert!(refused(key).contains("unknown field `spee`"));
+    let many = spec(
+        "exec",
+        "exec:",
+        json!({"mode": "per-transaction", "env": {}, "cwd": null}),
+        json!({"command": ["x"], "stdin": null, "bytes": {"kind": "none"}}),
+        closed(5_000),
+        json!({"transactions": 1}),
+    );
+    assert!(refused(many).contains("4096 is the most"));
+    let host = line(
+        "tcp://no-such-host.invalid:1",
+        closed(1),
+        json!({"transactions": 1}),
+    );
+    assert!(refused(host).contains("cannot be looked up"));
+}

@@ -1,0 +1,191 @@
+//! `plimsoll-engine`: everything that runs on a tester's host or on a hot path, behind one binary. Arguments and wiring
+//! only; people use the lab, the lab uses this.
+
+mod bench;
+mod guard;
+mod serve;
+mod signals;
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand};
+use plimsoll_controller::AgentCommand;
+use plimsoll_services::data;
+
+/// Version of the engine; lab, controller and agents must all have the same.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Longest configuration read from stdin or a file.
+const LONGEST_CONFIG: u64 = 16 * 1024 * 1024;
+
+#[derive(Parser)]
+#[command(
+    name = "plimsoll-engine",
+    version,
+    about = "The engine of Plimsoll. It is started by the lab (`plimsoll`)."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Carry out runs: commands as JSON lines on stdin, events on stdout
+    Control,
+    /// Be an agent behind an inherited socket
+    Agent {
+        /// Descriptor of the socket
+        #[arg(long)]
+        fd: RawFd,
+    },
+    /// Be a reference service: null, echo, delay or frontier
+    Serve(serve::Arguments),
+    /// Write the tables that services serve; the configuration is JSON
+    Data {
+        /// File, or - for stdin
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Turn what an interrupted run has left into Parquet
+    Convert {
+        /// Directory of the run
+        directory: PathBuf,
+    },
+    /// Measure the engine itself
+    #[command(hide = true, subcommand)]
+    Bench(bench::Bench),
+    /// Run a command, and end it with all its descendants when stdin closes
+    Guard {
+        /// The first line of stdin becomes the command's whole stdin
+        #[arg(long)]
+        input: bool,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Print the version
+    Version,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.verb {
+        Verb::Guard { input, command } => guard::run(&command, input),
+        other => carry_out(other).map(|()| ExitCode::SUCCESS),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "plimsoll-engine: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Control => {
+            let how = AgentCommand {
+                program: OsString::from("/proc/self/exe"),
+                arguments: vec![OsString::from("agent")],
+            };
+            let signals = signals::listen().context("cannot listen to signals")?;
+            Ok(plimsoll_controller::control(
+                std::io::stdin(),
+                std::io::stdout(),
+                signals,
+                how,
+                VERSION,
+            )?)
+        }
+        Verb::Agent { fd } => {
+            let stream = inherited(fd)?;
+            let signals = signals::listen().context("cannot listen to signals")?;
+            Ok(plimsoll_agent::run_agent(stream, VERSION, signals)?)
+        }
+        Verb::Serve(arguments) => serve::serve(&arguments),
+        Verb::Data { config } => {
+            let config: data::DataConfig = configuration(&config)?;
+            let reports = data::write(&config)?;
+            say(&serde_json::json!({
+                "tables": reports.iter().map(|report| serde_json::json!({
+                    "name": report.name,
+                    "rows": report.rows,
+                    "bytes": report.bytes,
+                    "saved_percent": report.saved_percent,
+                    "kind": report.kind,
+                })).collect::<Vec<_>>(),
+            }))
+        }
+        Verb::Convert { directory } => convert(&directory),
+        Verb::Bench(bench) => bench::carry_out(&bench),
+        Verb::Guard { .. } => unreachable!("it has an exit status of its own, see main"),
+        Verb::Version => say(&serde_json::json!({ "version": VERSION })),
+    }
+}
+
+fn convert(directory: &std::path::Path) -> anyhow::Result<()> {
+    match plimsoll_controller::convert_directory(directory)? {
+        None => say(&serde_json::json!({ "converted": false })),
+        Some(summary) => say(&serde_json::json!({
+            "converted": true,
+            "status": summary.status,
+            "balanced": summary.balanced,
+            "damage": summary.damage,
+            "tables": summary.tables,
+        })),
+    }
+}
+
+/// One JSON line on stdout.
+fn say(value: &serde_json::Value) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{value}")
+        .and_then(|()| out.flush())
+        .context("cannot write to stdout")
+}
+
+/// A configuration from a file or, for `-`, from stdin. It may hold secrets: errors name places, never values.
+fn configuration<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> anyhow::Result<T> {
+    let mut text = String::new();
+    if path.as_os_str() == "-" {
+        std::io::stdin()
+            .take(LONGEST_CONFIG)
+            .read_to_string(&mut text)
+            .context("cannot read stdin")?;
+    } else {
+        let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        file.take(LONGEST_CONFIG)
+            .read_to_string(&mut text)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    serde_json::from_str(&text).with_context(|| {
+        format!(
+            "the configuration {} is not what this service takes",
+            path.display()
+        )
+    })
+}
+
+/// The socket that our parent left open for us. Our own children must not have it.
+fn inherited(fd: RawFd) -> anyhow::Result<UnixStream> {
+    // SAFETY: stat is plain data, for which zero is a valid value.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `about` is valid; fstat reports a descriptor that is not open by an error.
+    let is_socket = fd > 2
+        && unsafe { libc::fstat(fd, &raw mut about) } == 0
+        && about.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+    if !is_socket {
+        bail!("descriptor {fd} is no inherited socket: agents are started by `plimsoll-engine control`");
+    }
+    // SAFETY: a plain flag on a descriptor that is open.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: the descriptor is open, a socket, and nobody else in this process knows of it.
+    Ok(unsafe { UnixStream::from_raw_fd(fd) })
+}

@@ -1,0 +1,112 @@
+//! `serve NAME`: one of our own services, until a signal ends it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use plimsoll_services::{bind, delay, echo, frontier, null};
+use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Arguments of `serve`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// null, echo, delay or frontier
+    name: String,
+    /// JSON configuration: a file, or - for stdin
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Address; port 0 picks a free one. What was picked is printed as a JSON line
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// End when the process that started this one ends
+    #[arg(long)]
+    end_with_parent: bool,
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
+    if !["null", "echo", "delay", "frontier"].contains(&arguments.name.as_str()) {
+        bail!(
+            "there is no service \"{}\"; there are null, echo, delay, frontier",
+            arguments.name
+        );
+    }
+    if arguments.end_with_parent {
+        // SAFETY: this option takes plain numbers and touches no memory.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+    }
+    let runtime = runtime().context("cannot start the runtime")?;
+    runtime.block_on(run(arguments))?;
+    // Blocking work that still runs (a long query) must not keep us.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// On one core a second thread only costs: one runtime thread per core that we may use.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cores == 1 {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores)
+            .enable_all()
+            .build()
+    }
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    // Listened for before anybody is told that we are there.
+    let mut ends = [SignalKind::interrupt(), SignalKind::terminate()]
+        .map(signal)
+        .into_iter();
+    let (Some(Ok(mut interrupt)), Some(Ok(mut terminate))) = (ends.next(), ends.next()) else {
+        bail!("cannot listen to signals");
+    };
+    let shutdown = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    // The configuration first: who reads the address may rely on the service.
+    match arguments.name.as_str() {
+        "null" => {
+            let config = config(arguments)?;
+            null::serve(listen(arguments)?, config, shutdown).await?;
+        }
+        "echo" => {
+            let config = config(arguments)?;
+            echo::serve(listen(arguments)?, config, shutdown).await?;
+        }
+        "delay" => {
+            let config = config(arguments)?;
+            delay::serve(listen(arguments)?, config, shutdown).await?;
+        }
+        _ => {
+            let config = config(arguments)?;
+            frontier::serve(listen(arguments)?, config, shutdown).await?;
+        }
+    }
+    Ok(())
+}
+
+fn config<T: DeserializeOwned>(arguments: &Arguments) -> anyhow::Result<T> {
+    match &arguments.config {
+        Some(path) => crate::configuration(path),
+        None => serde_json::from_str("{}").context("this service needs a configuration: give --config"),
+    }
+}
+
+fn listen(arguments: &Arguments) -> anyhow::Result<TcpListener> {
+    let listener = bind(arguments.listen)?;
+    let address = listener.local_addr().context("the socket has no address")?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::json!({ "listening": address.to_string() }))
+        .and_then(|()| out.flush())
+        .context("cannot say on stdout where we listen")?;
+    Ok(listener)
+}

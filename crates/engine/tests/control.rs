@@ -1,0 +1,448 @@
+//! Lab, controller and agent as real processes, with the null driver: everything that may happen to them in a run.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const ENGINE: &str = env!("CARGO_BIN_EXE_plimsoll-engine");
+
+/// A directory that goes with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("plimsoll-control-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn run(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The lab's side.
+struct Lab {
+    process: Child,
+    commands: Option<ChildStdin>,
+    events: BufReader<ChildStdout>,
+}
+
+impl Lab {
+    fn start() -> Self {
+        let mut process = Command::new(ENGINE)
+            .arg("control")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let commands = process.stdin.take();
+        let events = BufReader::new(process.stdout.take().unwrap());
+        let mut lab = Self {
+            process,
+            commands,
+            events,
+        };
+        let hello = lab.next();
+        assert_eq!(
+            (&hello["type"], &hello["format"]),
+            (&json!("hello"), &json!("plimsoll.engine/1"))
+        );
+        assert_eq!(hello["version"], env!("CARGO_PKG_VERSION"));
+        lab
+    }
+
+    fn say(&mut self, command: &Value) {
+        writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
+    }
+
+    fn run(&mut self, spec: &Value) {
+        self.say(&json!({"type": "run", "spec": spec}));
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(
+            self.events.read_line(&mut line).unwrap() > 0,
+            "the engine has ended"
+        );
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Reads on to an event of this type; gives everything read, it being the last.
+    fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            events.push(self.next());
+            let last = &events[events.len() - 1];
+            assert!(last["type"] != "refused" || kind == "refused", "{last}");
+            if last["type"] == kind {
+                return events;
+            }
+        }
+    }
+
+    fn finished(&mut self) -> Value {
+        self.until("finished").pop().unwrap()
+    }
+
+    /// The agent's process, once it is there.
+    fn agent(&self) -> i32 {
+        let pid = self.process.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    fn kill(pid: i32, signal: i32) {
+        // SAFETY: a process that this test has started.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    fn wait(&mut self) {
+        let since = Instant::now();
+        while self.process.try_wait().unwrap().is_none() {
+            assert!(
+                since.elapsed() < Duration::from_secs(30),
+                "the engine does not end"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.commands = None;
+        let since = Instant::now();
+        while matches!(self.process.try_wait(), Ok(None)) && since.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two testers with a think time of a millisecond.
+fn spec(directory: &Path, duration_ns: u64) -> Value {
+    json!({
+        "format": "plimsoll.run/1",
+        "experiment": "test",
+        "run": directory.file_name().unwrap().to_str().unwrap(),
+        "directory": directory,
+        "seed": 1,
+        "warmup_ns": 100_000_000,
+        "end": {"duration_ns": duration_ns, "each_tester": null, "transactions": null},
+        "drain_ns": 1_000_000_000,
+        "keep": "all",
+        "workloads": [{
+            "name": "main",
+            "driver": "null",
+            "settings": {},
+            "endpoints": [{"name": "nowhere", "url": "null:"}],
+            "choose": "per-request",
+            "order": "round-robin",
+            "timeout_ns": 1_000_000_000,
+            "on_error": {"kind": "continue"},
+            "operations": [{"name": "nothing", "weight": 1.0, "request": {}}],
+            "values": {},
+            "load": {"kind": "closed", "testers": 2, "think": {"kind": "fixed", "ns": 1_000_000}},
+        }],
+        "watch": [],
+        "tester_cpus": [],
+        "spin_ns": 0,
+        "ceiling": [],
+    })
+}
+
+fn summary(run: &Path) -> Value {
+    serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap()
+}
+
+const LONG: u64 = 60_000_000_000;
+
+#[test]
+fn a_run_from_command_to_files() {
+    let place = Place::new("whole");
+    let mut lab = Lab::start();
+    for name in ["0001", "0002"] {
+        let run = place.run(name);
+        lab.run(&spec(&run, 1_500_000_000));
+        let events = lab.until("finished");
+        assert_eq!(events[0]["type"], "started");
+        assert_eq!(events[0]["agents"], json!(["local"]));
+        let finished = &events[events.len() - 1];
+        assert_eq!(
+            (&finished["status"], &finished["balanced"], &finished["damage"]),
+            (&json!("done"), &json!(true), &json!([]))
+        );
+        let started = finished["counters"]["started"].as_u64().unwrap();
+        assert!(started > 100, "{started}");
+        let seconds: Vec<&Value> = events.iter().filter(|event| event["type"] == "second").collect();
+        assert!(seconds.len() >= 2);
+        let live: u64 = seconds
+            .iter()
+            .map(|event| event["counters"]["started"].as_u64().unwrap())
+            .sum();
+        assert_eq!(live, started, "the live view agrees with the books");
+        let summary = summary(&run);
+        assert_eq!(summary["format"], "plimsoll.summary/1");
+        assert_eq!(summary["rows"]["counters"]["started"], started);
+        assert_eq!(summary["measured_end_ns"], 1_500_000_000);
+        for file in [
+            "transactions.parquet",
+            "samples.parquet",
+            "clock.parquet",
+            "live.jsonl",
+        ] {
+            assert!(run.join(file).exists(), "{file}");
+        }
+        assert!(!run.join("segments").exists());
+        let live = fs::read_to_string(run.join("live.jsonl")).unwrap();
+        assert_eq!(live.lines().count(), seconds.len() + 1);
+        assert!(live.starts_with(r#"{"#) && live.lines().next().unwrap().contains("plimsoll.live/1"));
+    }
+    lab.say(&json!({"type": "quit"}));
+    lab.wait();
+}
+
+#[test]
+fn a_stop_keeps_what_was_measured() {
+    let place = Place::new("stop");
+    let run = place.run("0001");
+    let mut lab = Lab::start();
+    lab.run(&spec(&run, LONG));
+    lab.until("second");
+    lab.say(&json!({"type": "stop", "reason": "enough"}));
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["reason"], &finished["balanced"]),
+        (&json!("stopped"), &json!("enough"), &json!(true))
+    );
+    assert!(summary(&run)["measured_end_ns"].as_i64().unwrap() < 60_000_000_000);
+}
+
+#[test]
+fn a_killed_agent_loses_the_run_but_not_its_segments() {
+    let place = Place::new("kill");
+    let (first, second) = (place.run("0001"), place.run("0002"));
+    let mut lab = Lab::start();
+    lab.run(&spec(&first, LONG));
+    lab.until("second");
+    lab.until("second");
+    Lab::kill(lab.agent(), libc::SIGKILL);
+    let events = lab.until("finished");
+    assert!(
+        events.iter().any(|event| event["kind"] == "agent-lost"),
+        "{events:?}"
+    );
+    let finished = &events[events.len() - 1];
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("agent-lost"), &json!(false))
+    );
+    let kept = summary(&first)["rows"]["counters"]["started"].as_u64().unwrap();
+    assert!(kept > 100, "{kept}");
+    assert_eq!(finished["counters"]["started"], kept);
+    lab.run(&spec(&second, 300_000_000));
+    assert_eq!(
+        lab.finished()["status"],
+        "done",
+        "the next run starts a new agent"
+    );
+}
+
+#[test]
+fn the_end_of_the_lab_and_a_signal_end_the_run_cleanly() {
+    let place = Place::new("ends");
+    for how in ["eof", "signal"] {
+        let run = place.run(how);
+        let mut lab = Lab::start();
+        lab.run(&spec(&run, LONG));
+        lab.until("second");
+        let agent = lab.agent();
+        match how {
+            "eof" => lab.commands = None,
+            _ => Lab::kill(lab.process.id().cast_signed(), libc::SIGTERM),
+        }
+        lab.wait();
+        assert_eq!(summary(&run)["status"], "stopped", "{how}");
+        assert_eq!(summary(&run)["balanced"], true, "{how}");
+        assert!(run.join("transactions.parquet").exists());
+        assert!(
+            !Path::new(&format!("/proc/{agent}")).exists(),
+            "the agent outlives its controller"
+        );
+    }
+}
+
+#[test]
+fn a_killed_controller_leaves_segments_that_convert() {
+    let place = Place::new("crash");
+    let run = place.run("0001");
+    let mut lab = Lab::start();
+    lab.run(&spec(&run, LONG));
+    lab.until("second");
+    lab.until("second");
+    let agent = lab.agent();
+    Lab::kill(lab.process.id().cast_signed(), libc::SIGKILL);
+    lab.process.wait().unwrap();
+    let since = Instant::now();
+    while fs::read_to_string(format!("/proc/{agent}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(
+            since.elapsed() < Duration::from_secs(15),
+            "the agent outlives its controller"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!run.join("transactions.parquet").exists());
+    let convert = || {
+        let output = Command::new(ENGINE).arg("convert").arg(&run).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let said = convert();
+    assert_eq!(
+        (&said["converted"], &said["status"]),
+        (&json!(true), &json!("interrupted"))
+    );
+    let kept = summary(&run)["counters"]["started"].as_u64().unwrap();
+    assert!(kept > 100, "{kept}");
+    assert_eq!(convert()["converted"], false, "twice does no harm");
+}
+
+#[test]
+fn what_cannot_be_carried_out_is_refused_and_leaves_nothing() {
+    let place = Place::new("refused");
+    let run = place.run("0001");
+    let mut lab = Lab::start();
+    let mut wrong = spec(&run, LONG);
+    wrong["workloads"][0]["driver"] = json!("telepathy");
+    let mut empty = spec(&run, LONG);
+    empty["end"] = json!({"duration_ns": null, "each_tester": null, "transactions": null});
+    let mut core = spec(&run, LONG);
+    core["tester_cpus"] = json!([1000]);
+    for (spec, expected) in [(wrong, "telepathy"), (empty, "nothing ends"), (core, "1000")] {
+        lab.run(&spec);
+        let refused = lab.until("refused").pop().unwrap();
+        let error = refused["error"].as_str().unwrap();
+        assert!(error.contains(expected), "{error}");
+        assert!(!run.join("segments").exists(), "{expected}");
+    }
+    lab.say(&json!({"type": "run", "spec": {"secret": "hunter2"}}));
+    let error = lab.until("refused").pop().unwrap().to_string();
+    assert!(!error.contains("hunter2"), "{error}");
+    writeln!(lab.commands.as_mut().unwrap(), "rubbish").unwrap();
+    lab.until("refused");
+    // After all that a good run works, and a second one into the same directory does not.
+    lab.run(&spec(&run, 300_000_000));
+    assert_eq!(lab.finished()["status"], "done");
+    lab.run(&spec(&run, 300_000_000));
+    let error = lab.until("refused").pop().unwrap()["error"].to_string();
+    assert!(error.contains("holds a measurement already"), "{error}");
+}
+
+#[test]
+fn a_ceiling_stops_the_run() {
+    let place = Place::new("ceiling");
+    let run = place.run("0001");
+    let mut lab = Lab::start();
+    let mut spec = spec(&run, LONG);
+    spec["ceiling"] =
+        json!([{"reading": "throughput", "above": 10.0, "for_seconds": 2, "text": "throughput: rate>10/s"}]);
+    lab.run(&spec);
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("ceiling"), &json!(true))
+    );
+    assert!(finished["reason"].as_str().unwrap().contains("rate>10/s"));
+}
+
+#[test]
+fn a_service_that_dies_ends_the_run() {
+    let place = Place::new("service");
+    let run = place.run("0001");
+    let mut service = Command::new("sleep").arg("600").spawn().unwrap();
+    let mut lab = Lab::start();
+    let mut spec = spec(&run, LONG);
+    spec["watch"] = json!([{"name": "db", "pid": service.id(), "cpus": []}]);
+    lab.run(&spec);
+    lab.until("second");
+    service.kill().unwrap();
+    let finished = lab.finished();
+    service.wait().unwrap();
+    assert_eq!(finished["status"], "service-gone");
+    assert!(finished["reason"].as_str().unwrap().contains("\"db\""));
+}
+
+#[test]
+fn summaries_only_keeps_the_books() {
+    let place = Place::new("summaries");
+    let run = place.run("0001");
+    let mut lab = Lab::start();
+    let mut spec = spec(&run, 1_000_000_000);
+    spec["keep"] = json!("summaries");
+    lab.run(&spec);
+    assert_eq!(lab.finished()["balanced"], true);
+    assert!(!run.join("transactions.parquet").exists());
+    assert!(run.join("live.jsonl").exists());
+}
+
+#[test]
+fn a_full_disk_marks_the_run_and_does_not_end_it() {
+    let place = Place::new("full");
+    let disk = place.run("disk");
+    let mount = |arguments: &[&str]| {
+        Command::new("mount")
+            .args(arguments)
+            .arg(&disk)
+            .stderr(Stdio::null())
+            .status()
+    };
+    if !mount(&["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).is_ok_and(|status| status.success()) {
+        println!("SKIPPED: mounting a small tmpfs needs root");
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "under CI what is missing is a failure"
+        );
+        return;
+    }
+    let run = disk.join("0001");
+    fs::create_dir_all(&run).unwrap();
+    let mut lab = Lab::start();
+    let mut spec = spec(&run, 2_000_000_000);
+    // Without think time: hundreds of thousands a second, 100 bytes each.
+    spec["workloads"][0]["load"]["think"]["ns"] = json!(0);
+    lab.run(&spec);
+    let finished = lab.finished();
+    lab.say(&json!({"type": "quit"}));
+    lab.wait();
+    drop(lab);
+    let unmounted = Command::new("umount").arg(&disk).status();
+    assert!(
+        unmounted.is_ok_and(|status| status.success()),
+        "the mount stays behind"
+    );
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("done"), &json!(false))
+    );
+    let damage = finished["damage"].to_string();
+    assert!(
+        damage.contains("No space left") && damage.contains("could not be written"),
+        "{damage}"
+    );
+}

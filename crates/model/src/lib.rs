@@ -1,0 +1,21 @@
+//! The core types of the engine: one transaction, one resolved run, and what controller, agent and lab say to each
+//! other about them. No I/O, no runtime, no clock: every other crate may import this one.
+#![forbid(unsafe_code)]
+
+mod codes;
+pub mod format;
+mod live;
+mod metric;
+mod run;
+mod session;
+mod transaction;
+
+pub use codes::{Code, Codes};
+pub use live::{AgentBooks, Counters, SecondReport};
+pub use metric::MetricRow;
+pub use run::{
+    Arrivals, Ceiling, Choose, Dist, Endpoint, Generator, Keep, Late, LoadSpec, OnError, Operation, Order,
+    Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
+};
+pub use session::{Command, Event, Finished};
+pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -1,0 +1,75 @@
+//! What an agent tells its controller while a run goes on, and the books that it closes at the end.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts over some span of time. Every transaction is counted once when it starts and once when it ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counters {
+    /// Transactions started.
+    pub started: u64,
+    /// Ended with [`crate::Outcome::Ok`].
+    pub succeeded: u64,
+    /// Ended with any other outcome.
+    pub failed: u64,
+    /// Arrivals that found no free slot and were not started (`when_full: drop`).
+    pub dropped: u64,
+    /// Slots of `every` that passed while the previous transaction was in progress (`late: skip`).
+    pub missed: u64,
+    /// Items of successful transactions.
+    pub items: u64,
+    /// Payload bytes of successful transactions.
+    pub payload: u64,
+    /// Wire bytes, both directions, of all transactions.
+    pub wire: u64,
+    /// Transactions that the recorder had no room for. They are in these counts, but not in the segments.
+    pub lost_records: u64,
+}
+
+impl Counters {
+    /// Adds `other` to `self`.
+    pub fn add(&mut self, other: &Self) {
+        self.started += other.started;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.dropped += other.dropped;
+        self.missed += other.missed;
+        self.items += other.items;
+        self.payload += other.payload;
+        self.wire += other.wire;
+        self.lost_records += other.lost_records;
+    }
+}
+
+/// One second of one agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecondReport {
+    /// Number of the second from the start of the run, from 0.
+    pub second: u32,
+    /// What happened in it.
+    pub counters: Counters,
+    /// Testers that were active at its end.
+    pub active: u32,
+    /// Transactions in progress at its end.
+    pub in_progress: u32,
+    /// Response times (ns) of the successful transactions that ended in it: an `HdrHistogram` in its V2 encoding (three
+    /// significant digits), base64. Empty when there were none.
+    pub response: String,
+}
+
+/// The books of one agent for one run. `started == succeeded + failed + in_flight` or the run is damaged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentBooks {
+    /// Over the whole run.
+    pub counters: Counters,
+    /// Cancelled at the end of the drain.
+    pub in_flight: u64,
+    /// Names of the segment files written, in order.
+    pub segments: Vec<String>,
+    /// What went wrong with the recording; empty when nothing did.
+    pub damage: Vec<String>,
+    /// CPU time of the monitor itself, in ns.
+    pub monitor_cpu_ns: u64,
+}

@@ -1,0 +1,195 @@
+//! What goes on beside the transactions: once a second, on one clock with them, everything of interest in `/proc`.
+//!
+//! Rows are tidy: time (end of the interval described), component, metric, part, value.
+//!
+//! | component | metric | unit | part |
+//! |---|---|---|---|
+//! | host | `cpu.user` `.nice` `.system` `.irq` `.softirq` `.steal` `.iowait` `.idle` `.busy` | fraction of the interval; busy is all but idle and iowait | core number, empty: mean of all |
+//! | host | `load.1` | processes | |
+//! | host | `memory.total` `.available` `.used`, `swap.used` | bytes | |
+//! | host | `disk.read` `disk.write` | bytes/s | whole device |
+//! | host | `disk.busy` | fraction | whole device |
+//! | host | `net.receive` `net.send` | bytes/s | interface |
+//! | host | `net.retransmits`, `context_switches` | 1/s | |
+//! | host | `psi.cpu.some` `psi.io.some` `.full` `psi.memory.some` `.full` | fraction of the interval | |
+//! | service:NAME, testers | `cpu` `cpu.user` `cpu.system` | cores in use, whole process tree | |
+//! | service:NAME, testers | `cpu.busiest_thread` | fraction of one core | name of the thread |
+//! | service:NAME, testers | `processes` `threads` `fds` | count | |
+//! | service:NAME, testers | `memory.rss` | bytes, shared pages counted once per process | |
+//! | service:NAME, testers | `io.read` `io.write` | bytes/s from and to storage | |
+//! | testers | `spin` | cores that lanes spent spinning instead of sleeping: no load | |
+//! | monitor | `cpu` | cores in use by the monitor itself | |
+
+mod host;
+mod parse;
+mod rows;
+mod thread;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plimsoll_model::Watch;
+use plimsoll_record::Sample;
+
+use crate::host::Host;
+use crate::rows::Rows;
+use crate::tree::{Tree, Units};
+
+pub use thread::{MonitorBooks, MonitorConfig, MonitorThread};
+
+/// Reads `/proc`, remembers the last reading, gives rates.
+pub struct Monitor {
+    proc: PathBuf,
+    units: Units,
+    host: Host,
+    services: Vec<(String, Tree)>,
+    testers: Tree,
+    spun_ns: u64,
+    last_ns: Option<i64>,
+}
+
+/// One reading.
+pub struct Reading {
+    /// The rows of all components.
+    pub samples: Vec<Sample>,
+    /// Services whose root process has ended since the last reading.
+    pub gone: Vec<String>,
+}
+
+impl Monitor {
+    /// A monitor of this host, of the process trees in `watch`, and of the tree below `testers`.
+    pub fn new(watch: &[Watch], testers: u32) -> Self {
+        let services = watch
+            .iter()
+            .map(|watch| {
+                (
+                    watch.name.clone(),
+                    Tree::new(format!("service:{}", watch.name).into(), watch.pid),
+                )
+            })
+            .collect();
+        Self {
+            proc: PathBuf::from("/proc"),
+            units: units(),
+            host: Host::new(whole_devices(Path::new("/sys/block"))),
+            services,
+            testers: Tree::new("testers".into(), testers),
+            spun_ns: 0,
+            last_ns: None,
+        }
+    }
+
+    /// Reads everything at `now_ns`; `spun_ns` is what the testers have spun so far. The first reading gives only what
+    /// is no rate.
+    pub fn read(&mut self, now_ns: i64, spun_ns: u64) -> Reading {
+        let seconds = self
+            .last_ns
+            .map(|last| (now_ns - last) as f64 / 1e9)
+            .filter(|&seconds| seconds > 0.0);
+        let host: Arc<str> = "host".into();
+        let mut rows = Rows::new(now_ns, host);
+        self.host.sample(&self.proc, seconds, &mut rows);
+        let mut gone = Vec::new();
+        for (name, tree) in &mut self.services {
+            if tree.sample(&self.proc, self.units, seconds, &mut rows) {
+                gone.push(name.clone());
+            }
+        }
+        self.testers.sample(&self.proc, self.units, seconds, &mut rows);
+        if let Some(seconds) = seconds {
+            let spun = spun_ns.saturating_sub(self.spun_ns) as f64 / 1e9 / seconds;
+            rows.of(&self.testers.component.clone()).push("spin", spun);
+        }
+        self.spun_ns = spun_ns;
+        self.last_ns = Some(now_ns);
+        Reading {
+            samples: rows.0,
+            gone,
+        }
+    }
+}
+
+fn units() -> Units {
+    // SAFETY: sysconf has no preconditions and gives -1 for what it does not know.
+    let (ticks, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_CLK_TCK),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    Units {
+        ticks_per_s: if ticks > 0 { ticks as f64 } else { 100.0 },
+        page_bytes: if page > 0 { page as f64 } else { 4096.0 },
+    }
+}
+
+/// Devices that are no partitions, without those that only live in memory or stand for files.
+fn whole_devices(directory: &Path) -> BTreeSet<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return BTreeSet::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| {
+            !["loop", "ram", "zram"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_real_child_that_burns_is_seen_and_its_end_too() {
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let watch = Watch {
+            name: "burner".into(),
+            pid: child.id(),
+            cpus: vec![],
+        };
+        let mut monitor = Monitor::new(&[watch], std::process::id());
+        let now = std::time::Instant::now();
+        let at = || now.elapsed().as_nanos() as i64;
+        monitor.read(at(), 0);
+        std::thread::sleep(Duration::from_millis(300));
+        let reading = monitor.read(at(), 150_000_000);
+        let value = |component: &str, metric: &str| {
+            let mut rows = reading.samples.iter();
+            rows.find(|row| &*row.component == component && row.metric == metric)
+                .map(|row| row.value)
+        };
+        let (cpu, thread) = (
+            value("service:burner", "cpu").unwrap(),
+            value("service:burner", "cpu.busiest_thread"),
+        );
+        assert!(cpu > 0.0 && cpu < 1.5, "{cpu}");
+        assert!(
+            thread.is_some_and(|share| share > 0.0 && share < 1.1),
+            "{thread:?}"
+        );
+        assert!(value("testers", "memory.rss").unwrap() > 100_000.0);
+        assert!(value("testers", "spin").is_some_and(|spin| spin > 0.0 && spin <= 0.5));
+        let busy = value("host", "cpu.busy").unwrap();
+        assert!((0.0..=1.0).contains(&busy), "{busy}");
+        assert!(value("host", "memory.total").unwrap() > value("host", "memory.used").unwrap());
+        assert!(reading.gone.is_empty());
+        child.kill().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        // Not waited for yet: a zombie is gone all the same.
+        assert_eq!(monitor.read(at(), 0).gone, ["burner"]);
+        child.wait().unwrap();
+    }
+}

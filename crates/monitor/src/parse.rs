@@ -1,0 +1,353 @@
+//! The texts of `/proc`: bytes in, values out. What a kernel does not say is none, never zero.
+
+/// Times of one core, or of all, in ticks since boot: the fields of a `cpu` line of `/proc/stat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// In user mode (guests included).
+    pub user: u64,
+    /// In user mode with low priority.
+    pub nice: u64,
+    /// In the kernel.
+    pub system: u64,
+    /// Idle.
+    pub idle: u64,
+    /// Idle with I/O outstanding.
+    pub iowait: u64,
+    /// In interrupts.
+    pub irq: u64,
+    /// In soft interrupts.
+    pub softirq: u64,
+    /// Taken by the hypervisor.
+    pub steal: u64,
+}
+
+/// `/proc/stat`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// All cores together.
+    pub all: CpuTimes,
+    /// Each core that is online, by its number.
+    pub cores: Vec<(u32, CpuTimes)>,
+    /// Context switches since boot.
+    pub switches: Option<u64>,
+}
+
+/// Reads `/proc/stat`.
+pub fn stat(text: &str) -> Option<Stat> {
+    let mut stat = Stat::default();
+    let mut found = false;
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("cpu") => {
+                stat.all = cpu_times(words);
+                found = true;
+            }
+            Some("ctxt") => stat.switches = words.next().and_then(|word| word.parse().ok()),
+            Some(word) => {
+                if let Some(core) = word.strip_prefix("cpu").and_then(|core| core.parse().ok()) {
+                    stat.cores.push((core, cpu_times(words)));
+                }
+            }
+            None => {}
+        }
+    }
+    found.then_some(stat)
+}
+
+/// The numbers of a `cpu` line; old kernels have fewer of them.
+fn cpu_times<'a>(words: impl Iterator<Item = &'a str>) -> CpuTimes {
+    let mut numbers = words.map(|word| word.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    CpuTimes {
+        user: next(),
+        nice: next(),
+        system: next(),
+        idle: next(),
+        iowait: next(),
+        irq: next(),
+        softirq: next(),
+        steal: next(),
+    }
+}
+
+/// Load average of the last minute, from `/proc/loadavg`.
+pub fn load(text: &str) -> Option<f64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// `/proc/meminfo`, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// `MemTotal`.
+    pub total: u64,
+    /// `MemAvailable`; on kernels before 3.14 free + buffers + cached.
+    pub available: u64,
+    /// `SwapTotal - SwapFree`.
+    pub swap_used: u64,
+}
+
+/// Reads `/proc/meminfo`.
+pub fn memory(text: &str) -> Option<Memory> {
+    let field = |name: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))?;
+        line.split_ascii_whitespace()
+            .nth(1)?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1024)
+    };
+    let total = field("MemTotal")?;
+    let available = field("MemAvailable")
+        .or_else(|| Some(field("MemFree")? + field("Buffers").unwrap_or(0) + field("Cached").unwrap_or(0)))?;
+    let swap_used = field("SwapTotal")
+        .unwrap_or(0)
+        .saturating_sub(field("SwapFree").unwrap_or(0));
+    Some(Memory {
+        total,
+        available,
+        swap_used,
+    })
+}
+
+/// One line of `/proc/diskstats`, since boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// Its name.
+    pub name: String,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Time with I/O in progress, ms.
+    pub busy_ms: u64,
+}
+
+/// Reads `/proc/diskstats`; partitions stand among the devices, the caller knows which are whole.
+pub fn disks(text: &str) -> Vec<Disk> {
+    /// The file counts in these, whatever the device.
+    const SECTOR: u64 = 512;
+    text.lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+            Some(Disk {
+                name: (*words.get(2)?).to_owned(),
+                read: number(5)?.wrapping_mul(SECTOR),
+                written: number(9)?.wrapping_mul(SECTOR),
+                busy_ms: number(12)?,
+            })
+        })
+        .collect()
+}
+
+/// One interface of `/proc/net/dev`: name, bytes received, bytes sent.
+pub fn interfaces(text: &str) -> Vec<(String, u64, u64)> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(':')?;
+            let numbers: Vec<u64> = rest
+                .split_ascii_whitespace()
+                .map_while(|word| word.parse().ok())
+                .collect();
+            Some((name.trim().to_owned(), *numbers.first()?, *numbers.get(8)?))
+        })
+        .collect()
+}
+
+/// Segments that TCP sent again since boot, from `/proc/net/snmp`.
+pub fn retransmits(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+    let at = lines
+        .next()?
+        .split_ascii_whitespace()
+        .position(|word| word == "RetransSegs")?;
+    lines.next()?.split_ascii_whitespace().nth(at)?.parse().ok()
+}
+
+/// Stall time since boot in µs of the line `some` or `full` of a file in `/proc/pressure`.
+pub fn pressure(text: &str, line: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find(|found| found.split_ascii_whitespace().next() == Some(line))?;
+    line.split_ascii_whitespace()
+        .find_map(|word| word.strip_prefix("total="))?
+        .parse()
+        .ok()
+}
+
+/// `/proc/PID/stat`, what we use of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Name of the program, at most 15 bytes.
+    pub name: String,
+    /// R, S, D, Z, ...
+    pub state: char,
+    /// Its parent.
+    pub parent: u32,
+    /// User time in ticks; own, then of children that were waited for.
+    pub user: (u64, u64),
+    /// System time in ticks, likewise.
+    pub system: (u64, u64),
+    /// Number of threads.
+    pub threads: u64,
+    /// When it began, in ticks since boot: with the pid it identifies the process.
+    pub started: u64,
+    /// Resident pages.
+    pub rss_pages: u64,
+}
+
+/// Reads `/proc/PID/stat` or `/proc/PID/task/TID/stat`. The name may hold spaces and brackets of its own.
+pub fn process(text: &str) -> Option<Process> {
+    let open = text.find('(')?;
+    let close = text.rfind(')')?;
+    let name = text.get(open + 1..close)?.to_owned();
+    let words: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().collect();
+    // Field n of proc(5) is words[n - 3]: the first two stand before the bracket.
+    let number = |field: usize| {
+        words
+            .get(field - 3)?
+            .parse::<i64>()
+            .ok()
+            .map(|value| value.max(0) as u64)
+    };
+    Some(Process {
+        name,
+        state: words.first()?.chars().next()?,
+        parent: number(4)? as u32,
+        user: (number(14)?, number(16)?),
+        system: (number(15)?, number(17)?),
+        threads: number(20)?,
+        started: number(22)?,
+        rss_pages: number(24)?,
+    })
+}
+
+/// Time on a core in ns, from `/proc/PID/task/TID/schedstat`.
+pub fn on_core_ns(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Bytes read from and written to storage, from `/proc/PID/io`.
+pub fn io(text: &str) -> Option<(u64, u64)> {
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    Some((field("read_bytes:")?, field("write_bytes:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_of_a_modern_kernel() {
+        let text = "cpu  100 2 30 4000 5 6 7 8 0 0\ncpu0 60 1 20 2000 3 4 5 6 0 0\ncpu3 40 1 10 2000 2 2 2 2 0 0\n\
+                    intr 123 4 5\nctxt 987654\nbtime 1700000000\n";
+        let stat = stat(text).unwrap();
+        let all = CpuTimes {
+            user: 100,
+            nice: 2,
+            system: 30,
+            idle: 4000,
+            iowait: 5,
+            irq: 6,
+            softirq: 7,
+            steal: 8,
+        };
+        assert_eq!(stat.all, all);
+        assert_eq!(stat.cores.iter().map(|core| core.0).collect::<Vec<_>>(), [0, 3]);
+        assert_eq!(stat.switches, Some(987_654));
+    }
+
+    #[test]
+    fn stat_of_an_old_kernel_has_fewer_fields() {
+        assert_eq!(
+            stat("cpu 1 2 3 4\n").unwrap().all,
+            CpuTimes {
+                user: 1,
+                nice: 2,
+                system: 3,
+                idle: 4,
+                ..CpuTimes::default()
+            }
+        );
+        assert_eq!(stat(""), None);
+    }
+
+    #[test]
+    fn memory_with_and_without_available() {
+        let text = "MemTotal:  1000 kB\nMemFree: 100 kB\nMemAvailable:  600 kB\nBuffers: 1 kB\nCached: 2 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n";
+        let expected = Memory {
+            total: 1_024_000,
+            available: 614_400,
+            swap_used: 30_720,
+        };
+        assert_eq!(memory(text), Some(expected));
+        let old = text.replace("MemAvailable", "SomethingElse");
+        assert_eq!(memory(&old).unwrap().available, 103 * 1024);
+        assert_eq!(memory("nothing"), None);
+    }
+
+    #[test]
+    fn disks_and_interfaces() {
+        let text = "   8       0 sda 100 5 2048 30 200 6 4096 40 0 77 70 0 0 0 0 0 0\n   8       1 sda1 1 2 3 4 5 6 7 8 9 10 11\n bad line\n";
+        let found = disks(text);
+        assert_eq!(
+            found[0],
+            Disk {
+                name: "sda".into(),
+                read: 1_048_576,
+                written: 2_097_152,
+                busy_ms: 77
+            }
+        );
+        assert_eq!(found.len(), 2);
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs\n  eth0: 111 1 0 0 0 0 0 0 222 2 0 0 0 0 0 0\n    lo:7 1 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n";
+        assert_eq!(
+            interfaces(text),
+            [("eth0".to_owned(), 111, 222), ("lo".to_owned(), 7, 8)]
+        );
+    }
+
+    #[test]
+    fn tcp_and_pressure() {
+        let text =
+            "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm RetransSegs InErrs\nTcp: 1 42 0\nUdp: A\nUdp: 1\n";
+        assert_eq!(retransmits(text), Some(42));
+        assert_eq!(retransmits("Tcp: A\n"), None);
+        let text = "some avg10=0.00 avg60=0.12 avg300=0.30 total=123456\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=789\n";
+        assert_eq!(pressure(text, "some"), Some(123_456));
+        assert_eq!(pressure(text, "full"), Some(789));
+        assert_eq!(pressure("", "some"), None);
+    }
+
+    #[test]
+    fn a_process_with_an_awkward_name() {
+        let text = "4242 (evil) R 1 (x) S 17 4242 4242 0 -1 4194560 1 2 3 4 500 60 7 8 20 0 9 0 123456 1000000 250 18446744073709551615 1";
+        let found = process(text).unwrap();
+        assert_eq!(found.name, "evil) R 1 (x");
+        assert_eq!(
+            (found.state, found.parent, found.user, found.system),
+            ('S', 17, (500, 7), (60, 8))
+        );
+        assert_eq!((found.threads, found.started, found.rss_pages), (9, 123_456, 250));
+        for broken in ["", "1", "1 (", "1 (a", "1 (a)", "1 (a) S", ")(", "1 (a) S 1 2 3"] {
+            assert_eq!(process(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn small_files() {
+        assert_eq!(load("0.52 0.58 0.59 1/467 12345\n"), Some(0.52));
+        assert_eq!(on_core_ns("123456789 55 7\n"), Some(123_456_789));
+        assert_eq!(
+            io("rchar: 1\nwchar: 2\nsyscr: 3\nread_bytes: 4096\nwrite_bytes: 8192\n"),
+            Some((4096, 8192))
+        );
+        assert_eq!(io("rchar: 1\n"), None);
+    }
+}

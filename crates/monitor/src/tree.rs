@@ -1,0 +1,427 @@
+//! A process with all its descendants, as one component.
+//!
+//! Who has been a member stays one while it lives, also when its parent dies and init adopts it. A member is known by
+//! pid and start time, so that a pid that is used again is somebody else. CPU time of a member that ended is in its
+//! parent's books once it was waited for; where it was not (an adopted one, an ignored SIGCHLD) the sum would step
+//! back: the counters here never do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::parse::{self, Process};
+use crate::rows::Rows;
+
+/// More members than this are not looked at: a fork bomb must not take the monitor with it.
+const MOST_MEMBERS: usize = 4096;
+/// Threads looked at one by one, per tree.
+const MOST_THREADS: usize = 2048;
+
+/// Units of the numbers in `/proc`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Units {
+    pub(crate) ticks_per_s: f64,
+    pub(crate) page_bytes: f64,
+}
+
+/// A sum over members that never steps back.
+#[derive(Debug, Default)]
+struct Monotone {
+    last: u64,
+    lost: u64,
+}
+
+impl Monotone {
+    /// Takes the sum over the living; gives what has passed in all.
+    fn advance(&mut self, sum: u64) -> u64 {
+        self.lost += self.last.saturating_sub(sum);
+        self.last = sum;
+        sum + self.lost
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Totals {
+    user: u64,
+    system: u64,
+    read: u64,
+    written: u64,
+}
+
+/// One watched tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) component: Arc<str>,
+    root: u32,
+    root_started: Option<u64>,
+    members: BTreeMap<u32, u64>,
+    user: Monotone,
+    system: Monotone,
+    read: Monotone,
+    written: Monotone,
+    last: Option<Totals>,
+    threads: HashMap<u32, u64>,
+    gone: bool,
+}
+
+impl Tree {
+    pub(crate) fn new(component: Arc<str>, root: u32) -> Self {
+        Self {
+            component,
+            root,
+            root_started: None,
+            members: BTreeMap::new(),
+            user: Monotone::default(),
+            system: Monotone::default(),
+            read: Monotone::default(),
+            written: Monotone::default(),
+            last: None,
+            threads: HashMap::new(),
+            gone: false,
+        }
+    }
+
+    /// One reading; with a former one `seconds` ago the rates go into `rows`. Gives true once, when the root is gone.
+    pub(crate) fn sample(
+        &mut self,
+        proc: &Path,
+        units: Units,
+        seconds: Option<f64>,
+        rows: &mut Rows,
+    ) -> bool {
+        if self.gone {
+            return false;
+        }
+        let living = self.living(proc);
+        if !living.contains_key(&self.root) {
+            self.gone = true;
+            return true;
+        }
+        let component = self.component.clone();
+        let rows = rows.of(&component);
+        let now = self.totals(proc, &living);
+        let busiest = self.busiest(proc, &living, units, seconds);
+        rows.push("processes", living.len() as f64);
+        rows.push(
+            "threads",
+            living.values().map(|process| process.threads).sum::<u64>() as f64,
+        );
+        let pages: u64 = living.values().map(|process| process.rss_pages).sum();
+        rows.push("memory.rss", pages as f64 * units.page_bytes);
+        if let Some(count) = descriptors(proc, living.keys()) {
+            rows.push("fds", count as f64);
+        }
+        if let (Some(then), Some(seconds)) = (self.last, seconds) {
+            let cores = |now: u64, then: u64| (now - then) as f64 / units.ticks_per_s / seconds;
+            let (user, system) = (cores(now.user, then.user), cores(now.system, then.system));
+            rows.push("cpu", user + system);
+            rows.push("cpu.user", user);
+            rows.push("cpu.system", system);
+            rows.push("io.read", (now.read - then.read) as f64 / seconds);
+            rows.push("io.write", (now.written - then.written) as f64 / seconds);
+            if let Some((name, share)) = busiest {
+                rows.push_part("cpu.busiest_thread", &name.into(), share);
+            }
+        }
+        self.last = Some(now);
+        false
+    }
+
+    /// All members that live, the root among them unless it ended or became somebody else.
+    fn living(&mut self, proc: &Path) -> BTreeMap<u32, Process> {
+        let mut living = BTreeMap::new();
+        let mut queue: Vec<(u32, Option<u64>)> = self
+            .members
+            .iter()
+            .map(|(&pid, &started)| (pid, Some(started)))
+            .collect();
+        queue.push((self.root, self.root_started));
+        while let Some((pid, started)) = queue.pop() {
+            if living.contains_key(&pid) || living.len() >= MOST_MEMBERS {
+                continue;
+            }
+            let Some(process) = read_process(&proc.join(pid.to_string())) else {
+                continue;
+            };
+            let same = started.is_none_or(|started| started == process.started);
+            if !same || (pid == self.root && matches!(process.state, 'Z' | 'X')) {
+                continue;
+            }
+            queue.extend(children(proc, pid).into_iter().map(|child| (child, None)));
+            living.insert(pid, process);
+        }
+        if let Some(root) = living.get(&self.root) {
+            self.root_started = Some(root.started);
+        }
+        self.members = living
+            .iter()
+            .map(|(&pid, process)| (pid, process.started))
+            .collect();
+        living
+    }
+
+    fn totals(&mut self, proc: &Path, living: &BTreeMap<u32, Process>) -> Totals {
+        let (mut read, mut written) = (0, 0);
+        for pid in living.keys() {
+            let io = fs::read_to_string(proc.join(format!("{pid}/io")))
+                .ok()
+                .and_then(|text| parse::io(&text));
+            read += io.map_or(0, |io| io.0);
+            written += io.map_or(0, |io| io.1);
+        }
+        Totals {
+            user: self.user.advance(
+                living
+                    .values()
+                    .map(|process| process.user.0 + process.user.1)
+                    .sum(),
+            ),
+            system: self.system.advance(
+                living
+                    .values()
+                    .map(|process| process.system.0 + process.system.1)
+                    .sum(),
+            ),
+            read: self.read.advance(read),
+            written: self.written.advance(written),
+        }
+    }
+
+    /// Name of the thread that used most of a core since the last reading, and its share of that core.
+    fn busiest(
+        &mut self,
+        proc: &Path,
+        living: &BTreeMap<u32, Process>,
+        units: Units,
+        seconds: Option<f64>,
+    ) -> Option<(String, f64)> {
+        let mut now = HashMap::new();
+        let mut busiest: Option<(u64, PathBuf)> = None;
+        for pid in living.keys() {
+            for (tid, path) in numbered(&proc.join(format!("{pid}/task"))) {
+                if now.len() >= MOST_THREADS {
+                    break;
+                }
+                let Some(used) = thread_ns(&path, units) else {
+                    continue;
+                };
+                // A thread that was not there before was born in between; one whose number was used again likewise.
+                let before = self
+                    .threads
+                    .get(&tid)
+                    .copied()
+                    .filter(|&before| before <= used)
+                    .unwrap_or(0);
+                if busiest.as_ref().is_none_or(|(most, _)| used - before > *most) {
+                    busiest = Some((used - before, path));
+                }
+                now.insert(tid, used);
+            }
+        }
+        self.threads = now;
+        let (used, path) = busiest?;
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        Some((name.trim_end().to_owned(), used as f64 / 1e9 / seconds?))
+    }
+}
+
+fn read_process(path: &Path) -> Option<Process> {
+    // Names are bytes, not always UTF-8.
+    parse::process(&String::from_utf8_lossy(&fs::read(path.join("stat")).ok()?))
+}
+
+/// CPU time of a thread: to the nanosecond where the kernel keeps schedstat, else to a tick.
+fn thread_ns(path: &Path, units: Units) -> Option<u64> {
+    let exact = fs::read_to_string(path.join("schedstat"))
+        .ok()
+        .and_then(|text| parse::on_core_ns(&text));
+    exact.or_else(|| {
+        let thread = read_process(path)?;
+        Some(((thread.user.0 + thread.system.0) as f64 / units.ticks_per_s * 1e9) as u64)
+    })
+}
+
+/// Entries of a directory whose names are numbers.
+fn numbered(path: &Path) -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+        .collect()
+}
+
+/// The children of a process, from the lists of its threads, or from a walk over all processes on kernels built
+/// without those lists.
+fn children(proc: &Path, pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for (_, path) in numbered(&proc.join(format!("{pid}/task")))
+        .into_iter()
+        .take(MOST_THREADS)
+    {
+        match fs::read_to_string(path.join("children")) {
+            Ok(text) => found.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|word| word.parse::<u32>().ok()),
+            ),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.exists() => {
+                return numbered(proc)
+                    .into_iter()
+                    .filter(|(_, path)| read_process(path).is_some_and(|process| process.parent == pid))
+                    .map(|(child, _)| child)
+                    .collect();
+            }
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// Open descriptors of all members; none when we may not look.
+fn descriptors<'a>(proc: &Path, pids: impl Iterator<Item = &'a u32>) -> Option<u64> {
+    let mut total = 0;
+    for pid in pids {
+        let path = proc.join(format!("{pid}/fd"));
+        // Kernels from 6.2 tell the number as the size of the directory.
+        total += match fs::metadata(&path).ok()?.len() {
+            0 => fs::read_dir(&path).ok()?.count() as u64,
+            size => size,
+        };
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNITS: Units = Units {
+        ticks_per_s: 100.0,
+        page_bytes: 4096.0,
+    };
+
+    /// A made-up `/proc`.
+    struct Proc(PathBuf);
+
+    impl Proc {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("plimsoll-tree-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn process(&self, pid: u32, started: u64, times: [u64; 4], children: &[u32], on_core_ns: u64) {
+            let task = self.0.join(format!("{pid}/task/{pid}"));
+            fs::create_dir_all(&task).unwrap();
+            let [user, system, child_user, child_system] = times;
+            let stat = format!(
+                "{pid} (p{pid}) S 1 1 1 0 -1 0 0 0 0 0 {user} {system} {child_user} {child_system} 20 0 1 0 {started} 0 10 0"
+            );
+            fs::write(self.0.join(format!("{pid}/stat")), stat).unwrap();
+            let children: Vec<String> = children.iter().map(ToString::to_string).collect();
+            fs::write(task.join("children"), children.join(" ")).unwrap();
+            fs::write(task.join("schedstat"), format!("{on_core_ns} 0 0")).unwrap();
+            fs::write(task.join("comm"), format!("thread{pid}\n")).unwrap();
+        }
+
+        fn end(&self, pid: u32) {
+            fs::remove_dir_all(self.0.join(pid.to_string())).unwrap();
+        }
+
+        fn sample(&self, tree: &mut Tree, seconds: Option<f64>) -> (bool, HashMap<&'static str, f64>) {
+            let mut rows = Rows::new(0, "x".into());
+            let gone = tree.sample(&self.0, UNITS, seconds, &mut rows);
+            (gone, rows.0.iter().map(|row| (row.metric, row.value)).collect())
+        }
+    }
+
+    impl Drop for Proc {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn cpu_of_children_that_ended_is_kept() {
+        let proc = Proc::new("reaped");
+        let mut tree = Tree::new("service:x".into(), 10);
+        proc.process(10, 5, [100, 0, 50, 0], &[11], 0);
+        proc.process(11, 6, [200, 0, 0, 0], &[], 0);
+        proc.sample(&mut tree, None);
+        // 11 used 100 ticks more, ended, and was waited for by 10.
+        proc.end(11);
+        proc.process(10, 5, [100, 0, 350, 0], &[], 0);
+        let (gone, values) = proc.sample(&mut tree, Some(1.0));
+        assert!(!gone);
+        assert!((values["cpu"] - 1.0).abs() < 1e-9, "{values:?}");
+        assert_eq!(values["processes"].to_bits(), 1.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_member_that_nobody_waited_for_does_not_turn_time_back() {
+        let proc = Proc::new("lost");
+        let mut tree = Tree::new("service:x".into(), 10);
+        proc.process(10, 5, [100, 0, 0, 0], &[11], 0);
+        proc.process(11, 6, [5000, 0, 0, 0], &[], 0);
+        proc.sample(&mut tree, None);
+        proc.end(11);
+        proc.process(10, 5, [100, 0, 0, 0], &[], 0);
+        let (_, values) = proc.sample(&mut tree, Some(1.0));
+        assert_eq!(values["cpu"].to_bits(), 0.0_f64.to_bits());
+        proc.process(10, 5, [150, 0, 0, 0], &[], 0);
+        let (_, values) = proc.sample(&mut tree, Some(1.0));
+        assert!((values["cpu"] - 0.5).abs() < 1e-9, "{values:?}");
+    }
+
+    #[test]
+    fn an_adopted_member_stays_and_a_reused_pid_does_not_join() {
+        let proc = Proc::new("adopted");
+        let mut tree = Tree::new("service:x".into(), 10);
+        proc.process(10, 5, [0; 4], &[11, 12], 0);
+        proc.process(11, 6, [0; 4], &[], 0);
+        proc.process(12, 7, [0; 4], &[], 0);
+        proc.sample(&mut tree, None);
+        proc.process(10, 5, [0; 4], &[], 0); // 11 and 12 were adopted by init
+        proc.process(12, 99, [0; 4], &[], 0); // and 12 is somebody else by now
+        let (_, values) = proc.sample(&mut tree, Some(1.0));
+        assert_eq!(values["processes"].to_bits(), 2.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_root_that_ends_or_is_replaced_is_told_once() {
+        let proc = Proc::new("gone");
+        let mut tree = Tree::new("service:x".into(), 10);
+        proc.process(10, 5, [0; 4], &[], 0);
+        assert!(!proc.sample(&mut tree, None).0);
+        proc.process(10, 77, [0; 4], &[], 0);
+        assert!(proc.sample(&mut tree, Some(1.0)).0);
+        assert!(!proc.sample(&mut tree, Some(1.0)).0);
+        assert!(
+            proc.sample(&mut Tree::new("service:y".into(), 4711), None).0,
+            "it was never there"
+        );
+    }
+
+    #[test]
+    fn the_busiest_thread_has_a_name_and_a_share() {
+        let proc = Proc::new("threads");
+        let mut tree = Tree::new("service:x".into(), 10);
+        proc.process(10, 5, [0; 4], &[11], 1_000_000_000);
+        proc.process(11, 6, [0; 4], &[], 9_000_000_000);
+        proc.sample(&mut tree, None);
+        proc.process(10, 5, [0; 4], &[11], 2_800_000_000);
+        proc.process(11, 6, [0; 4], &[], 9_100_000_000);
+        let mut rows = Rows::new(0, "x".into());
+        tree.sample(&proc.0, UNITS, Some(2.0), &mut rows);
+        let row = rows
+            .0
+            .iter()
+            .find(|row| row.metric == "cpu.busiest_thread")
+            .unwrap();
+        assert_eq!(&*row.part, "thread10");
+        assert!((row.value - 0.9).abs() < 1e-9);
+    }
+}

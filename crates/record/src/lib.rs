@@ -1,0 +1,33 @@
+//! Transactions on their way to disk: batches -> Arrow segments while a run goes on -> Parquet after it.
+//!
+//! Segments are Arrow IPC *stream* files, because a stream is readable to its last whole batch after a kill, which a
+//! Parquet file (whose index stands at its end) is not. Parquet is what stays: a fifth of the size, and what every
+//! table tool reads. One file per step: [`columns`] (batch to columns), [`segment`] (columns to files), [`recorder`]
+//! (the thread between testers and files), [`read`] (files back to columns), [`merge`] (all agents to Parquet).
+#![forbid(unsafe_code)]
+
+mod columns;
+mod error;
+mod files;
+pub mod histogram;
+pub mod merge;
+pub mod read;
+pub mod recorder;
+mod rest;
+mod seconds;
+pub mod segment;
+mod start;
+pub mod synthetic;
+pub mod tables;
+mod tally;
+
+pub use columns::{Columns, Names};
+pub use error::RecordError;
+pub use files::{sync_directory, write_json, write_json_soon};
+pub use histogram::Times;
+pub use merge::{Merged, convert};
+pub use recorder::{LaneSink, Recorder, RecorderConfig, RecordingBooks};
+pub use seconds::SecondMerger;
+pub use start::{AgentStart, START_FILE, Start};
+pub use tables::{ClockReading, MetricWriter, Sample, SideWriter};
+pub use tally::Tally;

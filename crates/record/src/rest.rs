@@ -1,0 +1,145 @@
+//! Parquet: encodings chosen per column, and a file that is whole or absent.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+
+use crate::RecordError;
+use crate::files::{sync_directory, temporary};
+
+/// Rows of a row group: what a reader holds in memory at least.
+const GROUP_ROWS: usize = 1 << 20;
+/// Columns whose values are few and come again: a dictionary beats differences there, and gives way to them by itself
+/// when the values turn out to be many.
+const REPEATING: [&str; 4] = ["items", "payload", "sent", "received"];
+/// Dictionaries of numbers larger than this are given up.
+const NUMBERS_BYTES: usize = 32 * 1024;
+
+/// A Parquet file in the making, under a temporary name.
+pub(crate) struct ParquetFile {
+    path: PathBuf,
+    part: PathBuf,
+    writer: Option<ArrowWriter<BufWriter<File>>>,
+    rows: u64,
+}
+
+impl ParquetFile {
+    /// A new file that will be `path`. `metadata` goes into the file's key-value metadata.
+    pub(crate) fn create(
+        path: &Path,
+        schema: &SchemaRef,
+        metadata: &[(&str, String)],
+    ) -> Result<Self, RecordError> {
+        let part = temporary(path);
+        let file = File::create(&part).map_err(|error| RecordError::io("creating", &part, error))?;
+        // The segments' metadata describes segments; the file says of itself what `metadata` says.
+        let bare = Arc::new(Schema::new_with_metadata(schema.fields().clone(), HashMap::new()));
+        let writer = ArrowWriter::try_new(
+            BufWriter::with_capacity(1 << 20, file),
+            bare,
+            Some(properties(schema, metadata)),
+        )
+        .map_err(|error| wrong(&part, error));
+        match writer {
+            Ok(writer) => Ok(Self {
+                path: path.to_owned(),
+                part,
+                writer: Some(writer),
+                rows: 0,
+            }),
+            Err(error) => {
+                let _ = fs::remove_file(&part);
+                Err(error)
+            }
+        }
+    }
+
+    /// Appends rows.
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), RecordError> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        writer.write(batch).map_err(|error| wrong(&self.part, error))?;
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Rows appended.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Completes the file, waits until it is on disk, and gives it its name.
+    pub(crate) fn place(mut self, more: Vec<(&str, String)>) -> Result<u64, RecordError> {
+        let Some(mut writer) = self.writer.take() else {
+            return Ok(0);
+        };
+        for (key, value) in more {
+            writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        let buffer = writer.into_inner().map_err(|error| wrong(&self.part, error))?;
+        let file = buffer
+            .into_inner()
+            .map_err(|error| RecordError::io("writing", &self.part, error.into_error()))?;
+        let size = file
+            .sync_all()
+            .and_then(|()| file.metadata())
+            .map_err(|error| RecordError::io("syncing", &self.part, error))?;
+        fs::rename(&self.part, &self.path).map_err(|error| RecordError::io("renaming", &self.part, error))?;
+        sync_directory(self.path.parent().unwrap_or(Path::new(".")))?;
+        Ok(size.len())
+    }
+}
+
+impl Drop for ParquetFile {
+    fn drop(&mut self) {
+        // Does nothing after `place`: the name is gone by then.
+        let _ = fs::remove_file(&self.part);
+    }
+}
+
+fn properties(schema: &Schema, metadata: &[(&str, String)]) -> WriterProperties {
+    let metadata = metadata
+        .iter()
+        .map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()))
+        .collect();
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_offset_index_disabled(true)
+        .set_key_value_metadata(Some(metadata));
+    for field in schema.fields() {
+        let column = ColumnPath::from(field.name().as_str());
+        if field.data_type().is_integer() {
+            let repeating = REPEATING.contains(&field.name().as_str());
+            properties = properties
+                .set_column_encoding(column.clone(), Encoding::DELTA_BINARY_PACKED)
+                .set_column_dictionary_enabled(column.clone(), repeating)
+                .set_column_dictionary_page_size_limit(column, NUMBERS_BYTES);
+        }
+    }
+    properties.build()
+}
+
+fn wrong(path: &Path, error: ParquetError) -> RecordError {
+    match error {
+        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+            Ok(source) => RecordError::io("writing", path, *source),
+            Err(other) => RecordError::broken(path, other),
+        },
+        other => RecordError::broken(path, other),
+    }
+}

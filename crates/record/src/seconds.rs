@@ -1,0 +1,127 @@
+//! One-second reports of several sources (lanes of an agent, agents of a run) become one row of seconds.
+
+use std::collections::BTreeMap;
+
+use plimsoll_model::SecondReport;
+
+use crate::Times;
+use crate::histogram::NotAHistogram;
+
+/// Merges reports. A second is given when every source has reported it or has ended before it; seconds come in order.
+#[derive(Debug)]
+pub struct SecondMerger {
+    /// The next second expected of each source; none: it has ended.
+    next: Vec<Option<u32>>,
+    open: BTreeMap<u32, (SecondReport, Times)>,
+    given: u32,
+}
+
+impl SecondMerger {
+    /// For so many sources.
+    pub fn new(sources: usize) -> Self {
+        Self {
+            next: vec![Some(0); sources],
+            open: BTreeMap::new(),
+            given: 0,
+        }
+    }
+
+    /// Adds a report of `source`; one for a second that was given already is added to the next one, so that no count is
+    /// lost.
+    ///
+    /// # Errors
+    /// [`NotAHistogram`]; the counters were added nevertheless.
+    pub fn add(&mut self, source: usize, report: &SecondReport) -> Result<(), NotAHistogram> {
+        let second = report.second.max(self.given);
+        if let Some(Some(next)) = self.next.get_mut(source) {
+            *next = (*next).max(report.second.saturating_add(1));
+        }
+        let (sum, times) = self.open.entry(second).or_default();
+        sum.second = second;
+        sum.counters.add(&report.counters);
+        sum.active += report.active;
+        sum.in_progress += report.in_progress;
+        times.add_text(&report.response)
+    }
+
+    /// No more will come from `source`.
+    pub fn end(&mut self, source: usize) {
+        if let Some(next) = self.next.get_mut(source) {
+            *next = None;
+        }
+    }
+
+    /// The next second that is complete, with its response times.
+    pub fn take(&mut self) -> Option<(SecondReport, Times)> {
+        let entry = self.open.first_entry()?;
+        let complete = self
+            .next
+            .iter()
+            .flatten()
+            .min()
+            .is_none_or(|next| next > entry.key());
+        if !complete {
+            return None;
+        }
+        let (mut report, times) = entry.remove();
+        self.given = report.second + 1;
+        report.response = times.to_text();
+        Some((report, times))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_model::Counters;
+
+    use super::*;
+
+    fn report(second: u32, started: u64, ns: i64) -> SecondReport {
+        let mut times = Times::default();
+        times.record(ns);
+        let counters = Counters {
+            started,
+            ..Counters::default()
+        };
+        SecondReport {
+            second,
+            counters,
+            active: 1,
+            in_progress: 2,
+            response: times.to_text(),
+        }
+    }
+
+    #[test]
+    fn a_second_waits_for_all_that_live() {
+        let mut merger = SecondMerger::new(3);
+        merger.add(0, &report(0, 1, 10)).unwrap();
+        merger.add(0, &report(1, 1, 10)).unwrap();
+        merger.add(1, &report(0, 10, 30)).unwrap();
+        assert!(merger.take().is_none());
+        merger.end(2);
+        let (sum, times) = merger.take().unwrap();
+        assert_eq!(
+            (sum.second, sum.counters.started, sum.active, sum.in_progress),
+            (0, 11, 2, 4)
+        );
+        assert_eq!((times.count(), times.quantile_ns(1.0)), (2, Some(30)));
+        assert!(merger.take().is_none());
+        merger.end(1);
+        assert_eq!(merger.take().unwrap().0.second, 1);
+        assert!(merger.take().is_none());
+    }
+
+    #[test]
+    fn nothing_is_lost_to_a_late_report_or_a_broken_histogram() {
+        let mut merger = SecondMerger::new(1);
+        merger.add(0, &report(0, 1, 10)).unwrap();
+        merger.take().unwrap();
+        merger.add(0, &report(0, 5, 10)).unwrap();
+        let mut broken = report(1, 7, 10);
+        broken.response = "rubbish".into();
+        assert!(merger.add(0, &broken).is_err());
+        let (sum, _) = merger.take().unwrap();
+        assert_eq!((sum.second, sum.counters.started), (1, 12));
+    }
+}

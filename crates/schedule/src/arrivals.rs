@@ -1,0 +1,387 @@
+//! The arrivals of an open load: one global sequence, of which every lane takes its own members.
+
+use plimsoll_model::{Arrivals as Law, LoadSpec};
+use rand_distr::{Distribution, Exp1};
+
+use crate::share::{Rng, Stream, rng};
+
+/// One planned start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Number in the global sequence, from 0.
+    pub index: u64,
+    /// When, ns since the start of the run.
+    pub at_ns: u64,
+    /// Index of its stage.
+    pub stage: u16,
+}
+
+/// Arrivals per second as a function of time: pieces, each constant or linear, in order of time, with gaps where a
+/// stage is closed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RateCurve {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Piece {
+    from_ns: u64,
+    /// Length, s; infinite for a load without stages.
+    length_s: f64,
+    /// Per second.
+    rate: (f64, f64),
+    stage: u16,
+    /// Integral of the rate before this piece.
+    before: f64,
+}
+
+impl Piece {
+    /// Integral of the rate over the piece.
+    fn area(&self) -> f64 {
+        if self.rate == (0.0, 0.0) {
+            0.0
+        } else {
+            0.5 * (self.rate.0 + self.rate.1) * self.length_s
+        }
+    }
+
+    /// Time (s) from its start at which its integral reaches `area`, which is below [`Self::area`].
+    fn reach(&self, area: f64) -> f64 {
+        let (a, b) = self.rate;
+        // Without an end (one rate for all time) the term of the slope vanishes, as it does where the rates are equal.
+        if self.length_s.is_infinite() {
+            return area / a;
+        }
+        // Root of a t + (b - a) t^2 / (2 T) = area, in the form that loses no digits for small areas.
+        let root = (a * a + 2.0 * (b - a) * area / self.length_s).max(0.0).sqrt();
+        if area == 0.0 { 0.0 } else { 2.0 * area / (a + root) }
+    }
+}
+
+/// Integrals that are whole numbers in the user's head must be whole here: 0.1/s for 30 s is 3 arrivals.
+fn slack(area: f64) -> f64 {
+    1e-9 * area.max(1.0)
+}
+
+impl RateCurve {
+    /// The curve of a load; none if nothing in it is open.
+    pub fn of(load: &LoadSpec) -> Option<Self> {
+        let pieces = match load {
+            LoadSpec::Open { rate, .. } => {
+                vec![Piece {
+                    from_ns: 0,
+                    length_s: f64::INFINITY,
+                    rate: (*rate, *rate),
+                    stage: 0,
+                    before: 0.0,
+                }]
+            }
+            LoadSpec::Stages { stages, .. } => {
+                let mut from_ns = 0;
+                let mut before = 0.0;
+                let mut pieces = Vec::new();
+                for (stage, spec) in (0..).zip(stages) {
+                    if let Some(rate) = spec.rate {
+                        let length_s = spec.for_ns as f64 * 1e-9;
+                        let piece = Piece {
+                            from_ns,
+                            length_s,
+                            rate,
+                            stage,
+                            before,
+                        };
+                        before += piece.area();
+                        pieces.push(piece);
+                    }
+                    from_ns += spec.for_ns;
+                }
+                pieces
+            }
+            LoadSpec::Closed { .. } | LoadSpec::Every { .. } | LoadSpec::Ramp { .. } => return None,
+        };
+        (!pieces.is_empty()).then_some(Self { pieces })
+    }
+
+    /// Integral of the rate over all of it; infinite for a load without stages.
+    pub fn total(&self) -> f64 {
+        self.pieces
+            .last()
+            .map_or(0.0, |piece| piece.before + piece.area())
+    }
+
+    /// Whether a stage with a rate is going on at `t_ns`.
+    pub fn covers(&self, t_ns: u64) -> bool {
+        self.pieces
+            .iter()
+            .any(|piece| t_ns >= piece.from_ns && ((t_ns - piece.from_ns) as f64) < piece.length_s * 1e9)
+    }
+
+    /// Time and stage at which the integral reaches `area`; none if it never does.
+    fn reach(&self, area: f64) -> Option<(u64, u16)> {
+        let piece = self
+            .pieces
+            .iter()
+            .find(|piece| area < piece.before + piece.area() - slack(piece.before))?;
+        let within = piece.reach((area - piece.before).max(0.0)).min(piece.length_s);
+        let at_ns = piece.from_ns + (within * 1e9).round() as u64;
+        // Rounding must not carry an arrival into the next stage.
+        let last_ns = if piece.length_s.is_finite() {
+            piece.from_ns + ((piece.length_s * 1e9).round() as u64).saturating_sub(1)
+        } else {
+            u64::MAX
+        };
+        Some((at_ns.min(last_ns), piece.stage))
+    }
+}
+
+/// Arrivals of one lane, in order of time. Endless for a load without stages.
+///
+/// Even: arrival `k` comes when the integral of the rate reaches `k`, so that an interval of constant rate holds exactly
+/// rate times length of them. Poisson: a unit-rate process mapped through the same inverse (thinning was rejected: it
+/// draws more, and the number of draws would depend on the greatest rate).
+#[derive(Debug, Clone)]
+pub struct ArrivalStream {
+    curve: RateCurve,
+    law: State,
+    /// Number of the next arrival that is ours.
+    index: u64,
+    step: u64,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Even,
+    Poisson {
+        rng: Box<Rng>,
+        /// Number of the arrival that `sum` belongs to, plus one; 0 before the first draw.
+        drawn: u64,
+        sum: f64,
+    },
+}
+
+impl ArrivalStream {
+    /// Arrivals `offset`, `offset + step`, ... of the global sequence. Lane `l` of `lanes` on agent `a` of `agents` has
+    /// `offset = a + agents * l` and `step = agents * lanes`.
+    pub fn new(curve: RateCurve, law: Law, seed: u64, workload: u64, offset: u64, step: u64) -> Self {
+        let law = match law {
+            Law::Even => State::Even,
+            Law::Poisson => State::Poisson {
+                rng: Box::new(rng(seed, Stream::Arrivals, workload, 0)),
+                drawn: 0,
+                sum: 0.0,
+            },
+        };
+        Self {
+            curve,
+            law,
+            index: offset,
+            step: step.max(1),
+        }
+    }
+
+    /// The next arrival, left in place. (Asking again draws nothing anew.)
+    pub fn peek(&mut self) -> Option<Arrival> {
+        let area = match &mut self.law {
+            State::Even => self.index as f64,
+            State::Poisson { rng, drawn, sum } => {
+                while *drawn <= self.index {
+                    let gap: f64 = Exp1.sample(&mut **rng);
+                    *sum += gap;
+                    *drawn += 1;
+                }
+                *sum
+            }
+        };
+        let (at_ns, stage) = self.curve.reach(area)?;
+        Some(Arrival {
+            index: self.index,
+            at_ns,
+            stage,
+        })
+    }
+
+    /// Takes all arrivals before `t_ns` and gives their number.
+    pub fn skip_before(&mut self, t_ns: u64) -> u64 {
+        let from = self.index;
+        if matches!(self.law, State::Even) {
+            // By halving: an overloaded hour may have left a billion of them.
+            let due = |k: u64| self.curve.reach(k as f64).is_some_and(|(at_ns, _)| at_ns < t_ns);
+            let mut reach = 1;
+            while due(from + reach * self.step) {
+                reach *= 2;
+            }
+            let (mut none, mut all) = (0, reach);
+            // Invariant: arrivals numbered below `none` are due, `all` is not (or is past the last that is).
+            while none < all {
+                let middle = none + (all - none) / 2;
+                if due(from + middle * self.step) {
+                    none = middle + 1;
+                } else {
+                    all = middle;
+                }
+            }
+            self.index = from + none * self.step;
+            return none;
+        }
+        while self.peek().is_some_and(|arrival| arrival.at_ns < t_ns) {
+            self.index += self.step;
+        }
+        (self.index - from) / self.step
+    }
+}
+
+impl Iterator for ArrivalStream {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        let arrival = self.peek()?;
+        self.index += self.step;
+        Some(arrival)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::{Dist, StageSpec, WhenFull};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn open(rate: f64, arrivals: Law) -> LoadSpec {
+        LoadSpec::Open {
+            rate,
+            arrivals,
+            in_flight: 1,
+            when_full: WhenFull::Wait,
+        }
+    }
+
+    fn stage(for_s: u64, rate: Option<(f64, f64)>) -> StageSpec {
+        let testers = rate.is_none().then_some(3);
+        StageSpec {
+            name: String::new(),
+            for_ns: for_s * SECOND,
+            testers,
+            rate,
+        }
+    }
+
+    fn staged(stages: Vec<StageSpec>, arrivals: Law) -> LoadSpec {
+        LoadSpec::Stages {
+            stages,
+            think: Dist::ZERO,
+            arrivals,
+            in_flight: 1,
+            when_full: WhenFull::Wait,
+        }
+    }
+
+    fn stream(load: &LoadSpec, law: Law, seed: u64, offset: u64, step: u64) -> ArrivalStream {
+        ArrivalStream::new(RateCurve::of(load).unwrap(), law, seed, 0, offset, step)
+    }
+
+    #[test]
+    fn even_arrivals_are_even_and_their_number_is_exact() {
+        for (rate, seconds, expected) in [
+            (1.0, 10, 10),
+            (500.0, 7, 3500),
+            (0.1, 30, 3),
+            (0.3, 10, 3),
+            (1.0 / 3.0, 9, 3),
+            (333.3, 10, 3333),
+        ] {
+            let times: Vec<u64> = stream(&open(rate, Law::Even), Law::Even, 1, 0, 1)
+                .map(|arrival| arrival.at_ns)
+                .take_while(|&at| at < seconds * SECOND)
+                .collect();
+            assert_eq!(times.len(), expected, "{rate}/s for {seconds} s");
+            for (k, &at) in times.iter().enumerate() {
+                assert!((at as f64 - k as f64 / rate * 1e9).abs() <= 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn ramps_integrate_to_the_exact_number_and_stages_start_where_they_start() {
+        let load = staged(
+            vec![
+                stage(2, None),
+                stage(120, Some((50.0, 500.0))),
+                stage(1, None),
+                stage(10, Some((500.0, 0.0))),
+            ],
+            Law::Even,
+        );
+        assert!((RateCurve::of(&load).unwrap().total() - 35_500.0).abs() < 1e-6);
+        let all: Vec<Arrival> = stream(&load, Law::Even, 1, 0, 1).collect();
+        let of = |stage| all.iter().filter(move |arrival| arrival.stage == stage);
+        assert_eq!((of(1).count(), of(3).count(), all.len()), (33_000, 2_500, 35_500));
+        assert_eq!(of(1).next().unwrap().at_ns, 2 * SECOND);
+        assert!(of(1).all(|arrival| (2 * SECOND..122 * SECOND).contains(&arrival.at_ns)));
+        assert!(of(3).all(|arrival| (123 * SECOND..133 * SECOND).contains(&arrival.at_ns)));
+        // Half way up the ramp, in time: 60 s at a mean of (50 + 275) / 2.
+        assert_eq!(of(1).filter(|arrival| arrival.at_ns < 62 * SECOND).count(), 9_750);
+        assert!(all.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+    }
+
+    #[test]
+    fn lanes_together_are_the_whole() {
+        for law in [Law::Even, Law::Poisson] {
+            let load = staged(
+                vec![stage(3, Some((10.0, 100.0))), stage(2, Some((100.0, 100.0)))],
+                law,
+            );
+            let whole: Vec<Arrival> = stream(&load, law, 42, 0, 1).collect();
+            for lanes in 1..=7 {
+                let mut parts: Vec<Arrival> = (0..lanes)
+                    .flat_map(|lane| stream(&load, law, 42, lane, lanes))
+                    .collect();
+                parts.sort_by_key(|arrival| arrival.index);
+                assert_eq!(parts, whole, "{law:?}, {lanes} lanes");
+            }
+        }
+    }
+
+    #[test]
+    fn poisson_counts_have_the_mean_and_the_variance_of_the_rate() {
+        let load = staged(vec![stage(10, Some((5.0, 15.0)))], Law::Poisson);
+        let counts: Vec<f64> = (0..2_000)
+            .map(|seed| stream(&load, Law::Poisson, seed, 0, 1).count() as f64)
+            .collect();
+        let n = counts.len() as f64;
+        let mean = counts.iter().sum::<f64>() / n;
+        let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        // Expected 100 for both; standard errors sqrt(100/2000) = 0.22 and 100 sqrt(2/2000) = 3.2; four of them.
+        assert!((mean - 100.0).abs() < 0.9, "mean {mean}");
+        assert!((variance - 100.0).abs() < 13.0, "variance {variance}");
+    }
+
+    #[test]
+    fn skipping_takes_just_what_is_past() {
+        for law in [Law::Even, Law::Poisson] {
+            for (offset, step) in [(0, 1), (2, 3), (6, 7)] {
+                for t in [0, 1, SECOND / 3, SECOND, 7 * SECOND, 3_600 * SECOND] {
+                    let mut skipping = stream(&open(50.0, law), law, 5, offset, step);
+                    let mut walking = skipping.clone();
+                    let mut expected = 0;
+                    while walking.peek().is_some_and(|arrival| arrival.at_ns < t) {
+                        walking.next();
+                        expected += 1;
+                    }
+                    assert_eq!(
+                        skipping.skip_before(t),
+                        expected,
+                        "{law:?} {offset}/{step} to {t}"
+                    );
+                    assert_eq!(skipping.next(), walking.next());
+                }
+            }
+        }
+        let load = staged(vec![stage(1, Some((10.0, 10.0)))], Law::Even);
+        assert_eq!(
+            stream(&load, Law::Even, 1, 0, 1).skip_before(9 * SECOND),
+            10,
+            "and stops at the end"
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! Values for `{name}` in the texts of requests, and those texts.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use plimsoll_model::{Generator, Order};
+use rand_distr::{Distribution, Zipf};
+
+use crate::share::{Rng, Stream, rng, uniform};
+
+/// The generators of a workload.
+#[derive(Debug, Clone)]
+pub struct Values {
+    names: Vec<String>,
+    sources: Vec<Source>,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Uniform { from: i64, width: u64 },
+    Zipf(Zipf<f64>),
+    List { items: Vec<String>, order: Order },
+}
+
+/// One drawn value; texts of lists stay in [`Values`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Number(i64),
+    /// Position in the list of the generator that drew it.
+    Item(u32),
+}
+
+/// Where one tester stands in its draws.
+#[derive(Debug, Clone)]
+pub struct Draws {
+    rng: Rng,
+    turns: Vec<u64>,
+    values: Vec<Value>,
+}
+
+impl Draws {
+    /// The values of the last draw, one per generator.
+    pub fn last(&self) -> &[Value] {
+        &self.values
+    }
+}
+
+impl Values {
+    /// Of checked generators (`RunSpec::check`).
+    pub fn new(generators: &BTreeMap<String, Generator>) -> Self {
+        let source = |generator: &Generator| match generator {
+            Generator::Uniform { from, to } => Source::Uniform {
+                from: *from,
+                width: (to.wrapping_sub(*from) as u64).saturating_add(1),
+            },
+            Generator::Zipf { n, s } => match Zipf::new(*n as f64, *s) {
+                Ok(zipf) => Source::Zipf(zipf),
+                Err(_) => Source::Uniform { from: 1, width: 1 },
+            },
+            Generator::List { items, order } => Source::List {
+                items: items.clone(),
+                order: *order,
+            },
+        };
+        Self {
+            names: generators.keys().cloned().collect(),
+            sources: generators.values().map(source).collect(),
+        }
+    }
+
+    /// The beginning of a tester's draws. Lists in turn begin at item `tester % length`, so that testers do not march in
+    /// step.
+    pub fn start(&self, seed: u64, workload: u64, tester: u64) -> Draws {
+        Draws {
+            rng: rng(seed, Stream::Values, workload, tester),
+            turns: vec![tester; self.sources.len()],
+            values: vec![Value::Number(0); self.sources.len()],
+        }
+    }
+
+    /// Draws anew those values that a request uses (`used`: from [`Template::used`]). A value that stands twice in one
+    /// request is the same in both places.
+    pub fn draw<'a>(&self, used: &[usize], draws: &'a mut Draws) -> &'a [Value] {
+        for &which in used {
+            draws.values[which] = match &self.sources[which] {
+                Source::Uniform { from, width } => {
+                    Value::Number(from.wrapping_add(uniform(&mut draws.rng, *width) as i64))
+                }
+                Source::Zipf(zipf) => Value::Number(zipf.sample(&mut draws.rng) as i64),
+                Source::List { items, order } => {
+                    let length = items.len().max(1) as u64;
+                    let at = match order {
+                        Order::RoundRobin => draws.turns[which] % length,
+                        Order::Random => uniform(&mut draws.rng, length),
+                    };
+                    draws.turns[which] += 1;
+                    Value::Item(at as u32)
+                }
+            };
+        }
+        &draws.values
+    }
+
+    fn write(&self, which: usize, value: Value, out: &mut Vec<u8>) {
+        match (value, &self.sources[which]) {
+            (Value::Item(at), Source::List { items, .. }) => {
+                out.extend_from_slice(items.get(at as usize).map_or("", String::as_str).as_bytes());
+            }
+            (Value::Number(number), _) => write_number(out, number),
+            (Value::Item(_), _) => {}
+        }
+    }
+}
+
+fn write_number(out: &mut Vec<u8>, number: impl std::fmt::Display) {
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{number}");
+}
+
+/// A text with places to fill: `{tester}`, `{n}`, `{endpoint}` and the names of the workload's values. Any other braces
+/// are text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Tester,
+    Number,
+    Endpoint,
+    Value(usize),
+}
+
+/// What a template is filled with.
+#[derive(Debug, Clone, Copy)]
+pub struct Fill<'a> {
+    /// Number of the tester.
+    pub tester: u32,
+    /// Number of the transaction of this tester, from 0.
+    pub n: u64,
+    /// URL of its endpoint.
+    pub endpoint: &'a str,
+    /// The generators.
+    pub values: &'a Values,
+    /// What they gave for this transaction.
+    pub drawn: &'a [Value],
+}
+
+impl Template {
+    /// Compiles `text` with the names of `values`.
+    pub fn new(text: &str, values: &Values) -> Self {
+        let mut parts = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(open) = rest.find('{') {
+            plain.push_str(&rest[..open]);
+            rest = &rest[open..];
+            let named = rest
+                .find('}')
+                .and_then(|close| Some((close, place(&rest[1..close], values)?)));
+            if let Some((close, part)) = named {
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(part);
+                rest = &rest[close + 1..];
+            } else {
+                plain.push('{');
+                rest = &rest[1..];
+            }
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        Self { parts }
+    }
+
+    /// The text itself if there is nothing to fill.
+    pub fn constant(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Adds the indices of the values that stand in it to `used`, each once.
+    pub fn used(&self, used: &mut Vec<usize>) {
+        for part in &self.parts {
+            if let Part::Value(which) = part
+                && !used.contains(which)
+            {
+                used.push(*which);
+            }
+        }
+    }
+
+    /// Appends the filled text to `out`.
+    pub fn fill(&self, fill: &Fill<'_>, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Tester => write_number(out, fill.tester),
+                Part::Number => write_number(out, fill.n),
+                Part::Endpoint => out.extend_from_slice(fill.endpoint.as_bytes()),
+                Part::Value(which) => fill.values.write(*which, fill.drawn[*which], out),
+            }
+        }
+    }
+}
+
+fn place(name: &str, values: &Values) -> Option<Part> {
+    match name {
+        "tester" => Some(Part::Tester),
+        "n" => Some(Part::Number),
+        "endpoint" => Some(Part::Endpoint),
+        _ => values
+            .names
+            .iter()
+            .position(|known| known == name)
+            .map(Part::Value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(generators: &[(&str, Generator)]) -> Values {
+        Values::new(
+            &generators
+                .iter()
+                .map(|(name, generator)| ((*name).to_owned(), generator.clone()))
+                .collect(),
+        )
+    }
+
+    fn filled(text: &str, values: &Values, draws: &mut Draws, tester: u32, n: u64) -> String {
+        let template = Template::new(text, values);
+        let mut used = Vec::new();
+        template.used(&mut used);
+        let drawn = values.draw(&used, draws).to_vec();
+        let mut out = Vec::new();
+        template.fill(
+            &Fill {
+                tester,
+                n,
+                endpoint: "http://h/",
+                values,
+                drawn: &drawn,
+            },
+            &mut out,
+        );
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn templates_fill_what_they_know_and_keep_the_rest() {
+        let values = values(&[("id", Generator::Uniform { from: 5, to: 5 })]);
+        let mut draws = values.start(1, 0, 0);
+        for (text, expected) in [
+            ("", ""),
+            ("plain", "plain"),
+            (
+                "/t{tester}/{n}?e={endpoint}&id={id}&again={id}",
+                "/t3/9?e=http://h/&id=5&again=5",
+            ),
+            ("{\"json\": {\"id\": {id}}}", "{\"json\": {\"id\": 5}}"),
+            ("{unknown} {id", "{unknown} {id"),
+            ("{{id}}", "{5}"),
+            ("}{", "}{"),
+            ("é{n}é", "é9é"),
+        ] {
+            assert_eq!(filled(text, &values, &mut draws, 3, 9), expected, "{text}");
+        }
+        assert_eq!(Template::new("{unknown}", &values).constant(), Some("{unknown}"));
+        assert_eq!(Template::new("{n}", &values).constant(), None);
+    }
+
+    #[test]
+    fn lists_go_in_turn_from_the_testers_own_place() {
+        let items = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let values = values(&[(
+            "v",
+            Generator::List {
+                items,
+                order: Order::RoundRobin,
+            },
+        )]);
+        let sequence = |tester: u32| {
+            let mut draws = values.start(1, 0, u64::from(tester));
+            (0..4)
+                .map(|n| filled("{v}", &values, &mut draws, tester, n))
+                .collect::<String>()
+        };
+        assert_eq!(sequence(0), "abca");
+        assert_eq!(sequence(1), "bcab");
+    }
+
+    #[test]
+    fn zipf_ranks_have_their_probabilities() {
+        let values = values(&[("k", Generator::Zipf { n: 1_000, s: 1.0 })]);
+        let mut draws = values.start(11, 0, 0);
+        let mut counts = vec![0_f64; 1_001];
+        for _ in 0..200_000 {
+            let Value::Number(rank) = values.draw(&[0], &mut draws)[0] else {
+                panic!("a rank is a number")
+            };
+            counts[rank as usize] += 1.0;
+        }
+        let harmonic: f64 = (1..=1_000).map(|k| 1.0 / f64::from(k)).sum();
+        for rank in [1, 2, 10, 100] {
+            let p = 1.0 / f64::from(rank) / harmonic;
+            let sd = (200_000.0 * p * (1.0 - p)).sqrt();
+            let off = counts[rank as usize] - 200_000.0 * p;
+            assert!(
+                off.abs() < 5.0 * sd,
+                "rank {rank}: {} against {}",
+                counts[rank as usize],
+                200_000.0 * p
+            );
+        }
+    }
+
+    #[test]
+    fn a_uniform_range_may_be_the_widest() {
+        let values = values(&[(
+            "k",
+            Generator::Uniform {
+                from: i64::MIN,
+                to: i64::MAX,
+            },
+        )]);
+        let mut draws = values.start(1, 0, 0);
+        let signs: Vec<bool> = (0..100)
+            .map(|_| matches!(values.draw(&[0], &mut draws)[0], Value::Number(n) if n < 0))
+            .collect();
+        assert!(signs.contains(&true) && signs.contains(&false));
+    }
+}

@@ -1,0 +1,176 @@
+//! Writing one answer: held back while it is small, streamed once it is not.
+//!
+//! As in the servlet, whose container has a buffer of 8 KiB: an answer that fits gets a `Content-Length`, and its headers
+//! can still change until then (the age of an error); anything larger, or with a keepalive in it, is sent in chunks to
+//! HTTP/1.1 and up to the close to HTTP/1.0, and its headers are final.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_wire::frontier::frame;
+
+use crate::http::{Framing, Head, HttpConnection, Response, date};
+
+/// Bytes held back: the servlet container's buffer.
+const HELD: usize = 8 * 1024;
+
+/// One answer under way.
+pub(super) struct Answer<'a> {
+    connection: &'a mut HttpConnection,
+    head: &'a Head,
+    /// Body bytes that are not sent yet. Small: pieces of data do not pass through it.
+    pub(super) held: Vec<u8>,
+    committed: Option<Framing>,
+    max_age: u64,
+    /// `stale-if-error` in the header, as the client's `max-stale` asked for.
+    stale: Option<String>,
+    /// Marks an error that no cache shall keep as the newest version.
+    epoch: bool,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(
+        connection: &'a mut HttpConnection,
+        head: &'a Head,
+        max_age: u64,
+        stale_if_error: bool,
+    ) -> Self {
+        let stale = if stale_if_error { max_stale(head) } else { None };
+        Self {
+            connection,
+            head,
+            held: Vec::with_capacity(1024),
+            committed: None,
+            max_age,
+            stale,
+            epoch: false,
+        }
+    }
+
+    /// Headers have left: later errors can only be told in the body.
+    pub(super) fn is_committed(&self) -> bool {
+        self.committed.is_some()
+    }
+
+    /// The age that caches are told, while that is still possible.
+    pub(super) fn set_max_age(&mut self, seconds: u64) {
+        self.max_age = seconds;
+    }
+
+    /// A payload error: its age, and the oldest possible `Last-Modified`, so that any later answer replaces it.
+    pub(super) fn set_error_age(&mut self, seconds: u64) {
+        self.max_age = seconds;
+        self.epoch = true;
+    }
+
+    fn response(&self, status: u16, close: bool) -> Response {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |elapsed| elapsed.as_secs());
+        let mut fields = format!("Date: {}\r\nCache-Control: max-age={}", date(now), self.max_age);
+        if let Some(stale) = &self.stale {
+            // Writing to a String cannot fail.
+            let _ = write!(fields, ", stale-if-error={stale}");
+        }
+        fields.push_str("\r\n");
+        if self.epoch {
+            let _ = write!(fields, "Last-Modified: {}\r\n", date(0));
+        }
+        Response {
+            status,
+            content_type: frame::CONTENT_TYPE,
+            fields,
+            close,
+        }
+    }
+
+    /// Sends what is held, followed by `piece`. False when the client does not take it.
+    pub(super) async fn send(&mut self, piece: &[u8]) -> bool {
+        let length = self.held.len() + piece.len();
+        if length == 0 {
+            return true;
+        }
+        let first = self.committed.is_none();
+        let framing = *self.committed.get_or_insert(if self.head.minor == 0 {
+            Framing::Close
+        } else {
+            Framing::Chunked
+        });
+        let mut out = if first {
+            let response = self.response(200, false);
+            self.connection.head_of(self.head, &response, framing)
+        } else {
+            Vec::with_capacity(16 + self.held.len())
+        };
+        let end: &[u8] = if framing == Framing::Chunked {
+            out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+            b"\r\n"
+        } else {
+            b""
+        };
+        out.extend_from_slice(&self.held);
+        self.held.clear();
+        let taken = self.connection.write(&[&out, piece, end]).await;
+        self.connection.recycle(out);
+        taken
+    }
+
+    /// Returns when the client has closed the connection.
+    pub(super) async fn client_left(&self) {
+        self.connection.closed().await;
+    }
+
+    /// Adds a piece of data: held while everything fits, else sent.
+    pub(super) async fn data(&mut self, piece: &[u8]) -> bool {
+        if self.committed.is_none() && self.held.len() + piece.len() <= HELD {
+            self.held.extend_from_slice(piece);
+            return true;
+        }
+        self.send(piece).await
+    }
+
+    /// Sends what is left and ends the answer. `cut` leaves the end out, so that no cache keeps the answer.
+    pub(super) async fn finish(mut self, status: u16, cut: bool) -> bool {
+        if self.committed.is_none() && self.held.len() <= HELD && !cut {
+            let response = self.response(status, status == 503);
+            let mut out = self
+                .connection
+                .head_of(self.head, &response, Framing::Length(self.held.len()));
+            out.extend_from_slice(&self.held);
+            let taken = self.connection.write(&[&out]).await;
+            self.connection.recycle(out);
+            return taken;
+        }
+        if cut || self.head.minor == 0 {
+            self.send(b"").await;
+            return false;
+        }
+        // The last chunk travels with what is held: one packet less for every answer.
+        let held = std::mem::take(&mut self.held);
+        let mut out = Vec::with_capacity(held.len() + 32);
+        if self.committed.is_none() {
+            self.committed = Some(Framing::Chunked);
+            let response = self.response(status, false);
+            out = self.connection.head_of(self.head, &response, Framing::Chunked);
+        }
+        if !held.is_empty() {
+            out.extend_from_slice(format!("{:x}\r\n", held.len()).as_bytes());
+            out.extend_from_slice(&held);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"0\r\n\r\n");
+        self.connection.write(&[&out]).await
+    }
+}
+
+/// The number of `max-stale=N` in the request's `Cache-Control`.
+fn max_stale(head: &Head) -> Option<String> {
+    let field = head.field("cache-control")?;
+    let value = field[field.find("max-stale")?..].split_once('=')?.1;
+    let digits: String = value
+        .trim_start()
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    (!digits.is_empty()).then_some(digits)
+}

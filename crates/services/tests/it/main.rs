@@ -1,0 +1,12 @@
+//! Every service behind its real listener on a free port of the loopback.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this crate is a test; clippy sees that of functions marked so only"
+)]
+
+mod delay;
+mod echo;
+mod frontier;
+mod hostile;
+mod support;

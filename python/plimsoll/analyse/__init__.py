@@ -1,0 +1,1 @@
+"""Statistics: arrays in, dataclasses out. Never files, printing, charts or network."""

@@ -1,0 +1,342 @@
+"""Over the runs of a design: cells with intervals, stretch and scaling, saturation and capacities, thresholds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll.analyse import capacity
+from plimsoll.analyse.diagnostics import equal_variances_p
+from plimsoll.analyse.means import cell_intervals
+from plimsoll.analyse.metrics import METRICS, THROUGHPUTS, canonical
+from plimsoll.analyse.proportion import error_rate
+from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
+from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
+from plimsoll.analyse.saturation import NOT_REACHED, Bracket, saturation, throughput_error
+from plimsoll.analyse.thresholds import Sample, judge, observe
+from plimsoll.analyse.wording import factor_word
+from plimsoll.plan.model import CapacityRules, Threshold
+from plimsoll.plan.rules import Rule
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+NOT_RESOLVED = "not resolved"
+VARIANCES_DIFFER = 0.01
+"""p-value of Levene's test below which each cell keeps its own variance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What the factors are. `levels`: labels by factor, in the order of the file; `load_factor`: the one that is the
+    load, if there is one; `load_values`: its levels as numbers, by label."""
+
+    levels: Mapping[str, Sequence[str]]
+    load_factor: str | None
+    load_values: Mapping[str, float]
+
+    def load(self, cell: Mapping[str, str]) -> float | None:
+        """The load of a cell as a number."""
+        return self.load_values.get(cell.get(self.load_factor, "")) if self.load_factor else None
+
+    def rest(self, cell: Mapping[str, str]) -> dict[str, str]:
+        """The combination of the other factors."""
+        return {factor: level for factor, level in cell.items() if factor != self.load_factor}
+
+    def place(self, cell: Mapping[str, str]) -> tuple[int, ...]:
+        """For sorting cells as the file lists their levels."""
+        return tuple(
+            list(levels).index(cell[factor]) if cell.get(factor) in levels else -1
+            for factor, levels in self.levels.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs of one cell, and the histograms of its valid ones."""
+
+    cell: dict[str, str]
+    runs: tuple[RunResult, ...]
+    sample: Sample
+    _whole: dict[str, Buckets] = field(default_factory=dict, repr=False, compare=False)
+
+    def whole(self, duration: str) -> Buckets:
+        """The histogram of all valid runs; merged once."""
+        if duration not in self._whole:
+            self._whole[duration] = merged(h[duration] for h in self.sample.histograms if duration in h)
+        return self._whole[duration]
+
+    @property
+    def valid(self) -> Sequence[RunResult]:
+        """The valid runs."""
+        return self.sample.runs
+
+
+def grouped(
+    runs: Sequence[RunResult], histograms: Mapping[str, Mapping[str, Histogram]], design: Design
+) -> list[Group]:
+    """Runs by cell, in the order of the file. `histograms`: `RunSummary.histograms` by run id."""
+    cells: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
+    for run in runs:
+        cells.setdefault(tuple(sorted(run.cell.items())), []).append(run)
+    out = []
+    for members in cells.values():
+        valid = [run for run in members if run.valid]
+        sample = Sample(valid, [histograms.get(run.id, {}) for run in valid])
+        out.append(Group(dict(members[0].cell), tuple(members), sample))
+    return sorted(out, key=lambda group: design.place(group.cell))
+
+
+def cell_results(groups: Sequence[Group], design: Design) -> tuple[CellResult, ...]:
+    """Every cell with its intervals, pooled over the design per metric."""
+    responses = _responses(groups)
+    lowest_of = _lowest(groups, design)
+    out = []
+    for group, intervals in zip(groups, responses, strict=True):
+        rate = error_rate(*_errors_and_ended(group.valid))
+        lowest = lowest_of.get(_combination(group, design)) if design.load(group.cell) is not None else None
+        out.append(
+            CellResult(
+                cell=group.cell,
+                load=design.load(group.cell),
+                repetitions=len(group.runs),
+                valid=len(group.valid),
+                responses=intervals,
+                error_rate=None if rate is None else rate.rate,
+                error_rate_upper=None if rate is None else rate.high,
+                stretch=_stretch(group, lowest),
+                scaling=_scaling(group, lowest, design),
+                bottleneck=common_bottleneck(group.valid),
+            )
+        )
+    return tuple(out)
+
+
+def _errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
+    errors = [run.traffic.errors for run in runs]
+    return errors, [run.traffic.errors + run.traffic.transactions for run in runs]
+
+
+def _responses(groups: Sequence[Group]) -> list[dict[str, Interval]]:
+    out: list[dict[str, Interval]] = [{} for _ in groups]
+    for name in METRICS:
+        for place, interval in enumerate(metric_intervals(name, groups)):
+            if interval is not None:
+                out[place][name] = interval
+    return out
+
+
+def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None]:
+    """Mean and interval of a metric in each cell, the error pooled over all cells, on logarithms where all values are
+    above zero (throughputs and times have a constant relative error rather than a constant error); each cell by its
+    own variance where Levene's test says that they differ.
+
+    The centre of a percentile is that of the merged histograms, never a mean of percentiles; its interval is the
+    spread between the runs about it, or none where some run alone is too short for that percentile.
+    """
+    read = METRICS[name]
+    values = [
+        np.array([v for run in group.valid if (v := read(run)) is not None], dtype=np.float64)
+        for group in groups
+    ]
+    log = all(v.size == 0 or float(v.min()) > 0 for v in values)
+    intervals = cell_intervals(values, separate=_differ(values, groups, log), log=log)
+    duration, _, statistic = name.partition("_ms_")
+    if statistic not in PERCENTILES:
+        return intervals
+    return [
+        _centred(interval, each.size, group.whole(duration), PERCENTILES[statistic], group)
+        for interval, each, group in zip(intervals, values, groups, strict=True)
+    ]
+
+
+def _centred(
+    interval: Interval | None, values: int, whole: Buckets, q: float, group: Group
+) -> Interval | None:
+    found = whole.quantile(q)
+    if found is None or not carries(q, whole.total):
+        return interval
+    centre = found / 1e6
+    if interval is None or values < len(group.valid):
+        return Interval(centre, None, None, method="merged runs; single ones are too short for it")
+    if interval.mean <= 0:
+        return interval
+    by = centre / interval.mean
+    low = None if interval.low is None else interval.low * by
+    high = None if interval.high is None else interval.high * by
+    return Interval(centre, low, high, interval.level, interval.df, interval.method)
+
+
+def _differ(values: Sequence[NDArray[np.float64]], groups: Sequence[Group], log: bool) -> bool:
+    used = [(v, group) for v, group in zip(values, groups, strict=True) if v.size]
+    if not used:
+        return False
+    scaled = [np.log(v) if log else v for v, _ in used]
+    residuals = np.concatenate([v - v.mean() for v in scaled])
+    cells = [place for place, v in enumerate(scaled) for _ in range(v.size)]
+    names = {factor for _, group in used for factor in group.cell}
+    factors = {
+        name: [group.cell.get(name) for v, group in used for _ in range(v.size)] for name in sorted(names)
+    }
+    p = equal_variances_p(residuals, cells, factors)
+    return p is not None and p < VARIANCES_DIFFER
+
+
+Combination = tuple[tuple[str, str], ...]
+
+
+def _combination(group: Group, design: Design) -> Combination:
+    return tuple(sorted(design.rest(group.cell).items()))
+
+
+def _lowest(groups: Sequence[Group], design: Design) -> dict[Combination, Group]:
+    """The cell at the lowest load that has a valid run, for each combination of the other factors."""
+    found: dict[Combination, tuple[float, Group]] = {}
+    for group in groups:
+        load = design.load(group.cell)
+        if load is None or not group.valid:
+            continue
+        key = _combination(group, design)
+        if key not in found or load < found[key][0]:
+            found[key] = load, group
+    return {key: group for key, (_, group) in found.items()}
+
+
+def _mean_of(group: Group, name: str) -> float | None:
+    values = [v for run in group.valid if (v := METRICS[name](run)) is not None]
+    return float(np.mean(values)) if values else None
+
+
+def _stretch(group: Group, lowest: Group | None) -> float | None:
+    if lowest is None:
+        return None
+    return capacity.stretch(_mean_of(group, "response_ms_mean"), _mean_of(lowest, "response_ms_mean"))
+
+
+def _scaling(group: Group, lowest: Group | None, design: Design) -> float | None:
+    if lowest is None:
+        return None
+    load, least = design.load(group.cell), design.load(lowest.cell)
+    done, first = _mean_of(group, "throughput_per_s"), _mean_of(lowest, "throughput_per_s")
+    if load is None or least is None or done is None or first is None:
+        return None
+    return capacity.scaling(done, load, first, least)
+
+
+def common_bottleneck(runs: Sequence[RunResult]) -> str:
+    """What most runs of a cell name (more than half of them), else "not resolved"."""
+    found = Counter(run.bottleneck for run in runs)
+    if not found:
+        return NOT_RESOLVED
+    name, times = found.most_common(1)[0]
+    return name if 2 * times > len(runs) else NOT_RESOLVED
+
+
+def saturations(
+    groups: Sequence[Group], design: Design, rules: CapacityRules, metrics: Sequence[str]
+) -> tuple[Saturation, ...]:
+    """Bracket and capacities of every combination of the other factors, for each of the metrics that is a throughput
+    (transactions per second, if none is). Empty without a load factor."""
+    if design.load_factor is None:
+        return ()
+    names = [name for m in metrics if (name := canonical(m)) in THROUGHPUTS] or ["throughput_per_s"]
+    combinations: dict[tuple[tuple[str, str], ...], list[Group]] = {}
+    for group in groups:
+        if design.load(group.cell) is not None:
+            combinations.setdefault(tuple(design.rest(group.cell).items()), []).append(group)
+    out = []
+    for name in dict.fromkeys(n for n in names if n is not None):
+        levels = [_levels(members, design, name) for members in combinations.values()]
+        error = throughput_error(levels)
+        by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
+        for (rest, members), mine in zip(combinations.items(), levels, strict=True):
+            bracket = saturation(mine, error, load=factor_word(design.load_factor))
+            facts = [_level(g, design, by_group[id(g)], rules.response) for g in members if g.valid]
+            out.append(
+                _saturation(dict(rest), name, design.load_factor, bracket, facts, rules, members, design)
+            )
+    return tuple(out)
+
+
+def _levels(members: Sequence[Group], design: Design, name: str) -> dict[float, list[float]]:
+    out: dict[float, list[float]] = {}
+    for group in members:
+        load = design.load(group.cell)
+        if load is not None and group.valid:
+            out[load] = [v for run in group.valid if (v := METRICS[name](run)) is not None]
+    return out
+
+
+def _level(group: Group, design: Design, throughput: Interval | None, rule: Rule | None) -> capacity.Level:
+    observed, each = None, []
+    if rule is not None:
+        observed, _ = observe(rule, group.sample)
+        for run, histogram in zip(group.sample.runs, group.sample.histograms, strict=True):
+            value, _ = observe(rule, Sample([run], [histogram]))
+            if value is not None:
+                each.append(value)
+    errors, ended = _errors_and_ended(group.valid)
+    return capacity.Level(
+        load=design.load(group.cell) or 0.0,
+        throughput=throughput,
+        observed=observed,
+        observed_runs=each,
+        errors=errors,
+        ended=ended,
+    )
+
+
+def _saturation(
+    rest: dict[str, str],
+    metric: str,
+    factor: str,
+    bracket: Bracket,
+    levels: Sequence[capacity.Level],
+    rules: CapacityRules,
+    members: Sequence[Group],
+    design: Design,
+) -> Saturation:
+    nominal = capacity.nominal(levels, saturated=bracket.verdict != NOT_REACHED)
+    found: list[Capacity] = [nominal]
+    share = None
+    if rules.response is not None:
+        usable = capacity.usable(levels, rules.response)
+        found.append(usable)
+        share = capacity.efficiency(usable, nominal)
+    if rules.errors is not None:
+        found.append(capacity.error_limited(levels, rules.errors))
+    return Saturation(
+        combination=rest,
+        metric=metric,
+        load_factor=factor,
+        lower=bracket.lower,
+        upper=bracket.upper,
+        verdict=bracket.verdict,
+        text=bracket.text,
+        bottleneck=_saturated_by(members, bracket, design),
+        capacities=tuple(found),
+        efficiency=share,
+    )
+
+
+def _saturated_by(members: Sequence[Group], bracket: Bracket, design: Design) -> str:
+    """What most valid runs at and above saturation name; before saturation nothing gives way."""
+    if bracket.upper is None:
+        return NOT_RESOLVED
+    above = [g for g in members if (load := design.load(g.cell)) is not None and load >= bracket.upper]
+    return common_bottleneck([run for group in above for run in group.valid])
+
+
+def verdicts(groups: Sequence[Group], thresholds: Sequence[Threshold]) -> tuple[Verdict, ...]:
+    """Every threshold on every cell that it is for. One that is for no cell fails: a rule that judges nothing is a
+    mistake, not a success."""
+    out = []
+    for threshold in thresholds:
+        mine = [group for group in groups if threshold.applies(group.cell)]
+        out += [judge(threshold, group.cell, group.sample) for group in mine]
+        if not mine:
+            reason = "failed: no cell of this experiment is meant by its `where`"
+            out.append(Verdict(threshold.metric, threshold.text, {}, None, False, reason))
+    return tuple(out)

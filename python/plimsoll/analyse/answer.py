@@ -1,0 +1,358 @@
+"""The answer to the experiment's question, in sentences a person would say, with intervals.
+
+Pure: reads what the other modules of this room found and says it; computes nothing but a ratio. What cannot be said
+is said to be so: one repetition has no interval, a bracket is never finer than the levels, "not resolved" is an answer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from plimsoll.analyse.metrics import canonical
+from plimsoll.analyse.results import (
+    Analysis,
+    Capacity,
+    CellResult,
+    Interval,
+    RunResult,
+    Saturation,
+    Utilization,
+)
+from plimsoll.analyse.wording import (
+    count,
+    describe,
+    factor_word,
+    level_words,
+    listing,
+    number,
+    percent,
+    plural,
+    plus_minus,
+    quantity,
+)
+
+MOST_SENTENCES: Final = 8
+"""Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
+NOT_RESOLVED: Final = "not resolved"
+NOT_REACHED: Final = "not reached"
+
+
+def with_answer(analysis: Analysis) -> Analysis:
+    """The same analysis with its answer filled in."""
+    return replace(analysis, answer=sentences(analysis))
+
+
+def sentences(analysis: Analysis) -> tuple[str, ...]:
+    """The answer, the most important sentence first; `analysis.answer` itself is not read."""
+    info = analysis.experiment
+    said: list[str] = []
+    if not info.complete:
+        said.append(f"So far: {count(info.finished_runs)} of {plural(info.planned_runs, 'run')}.")
+    if not analysis.runs:
+        return (*said, "Nothing has been measured yet.")
+    if not any(run.valid for run in analysis.runs):
+        return (*said, _nothing_valid(analysis))
+    leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
+    said += _of_saturation(analysis, leading) if leading else _of_cells(analysis)
+    said += _about_the_runs(analysis)
+    return tuple(said)
+
+
+def _leading_metric(analysis: Analysis) -> str:
+    """The first response of the experiment that has a saturation, else the first metric that has one."""
+    metrics = [found.metric for found in analysis.saturation]
+    wanted = [canonical(name) for name in analysis.experiment.responses]
+    return next((name for name in wanted if name in metrics), None) or (metrics[0] if metrics else "")
+
+
+def _response(analysis: Analysis) -> str:
+    """The canonical name of the response that leads."""
+    names = [canonical(name) for name in analysis.experiment.responses]
+    return next((name for name in names if name is not None), "throughput_per_s")
+
+
+# -- where combinations saturate
+
+
+def _of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[str]:
+    ranked = sorted(found, key=lambda each: -(_mean(_capacity(each, "nominal")) or -math.inf))
+    said = _comparison(ranked)
+    if len(found) <= MOST_SENTENCES:
+        return said + [_saturation_sentence(analysis, each) for each in found]
+    said += [_saturation_sentence(analysis, each) for each in (ranked[0], ranked[-1])]
+    return [
+        *said,
+        f"The other {plural(len(found) - 2, 'combination')} lie between these two; the table has them all.",
+    ]
+
+
+def _capacity(found: Saturation, kind: str) -> Capacity | None:
+    return next((each for each in found.capacities if each.kind == kind), None)
+
+
+def _mean(capacity: Capacity | None) -> float | None:
+    return capacity.value.mean if capacity is not None and capacity.value is not None else None
+
+
+def _comparison(ranked: Sequence[Saturation]) -> list[str]:
+    """Which combination carries most, and how much more than the least; nothing for a single one."""
+    known = [
+        (each, capacity.value)
+        for each in ranked
+        if (capacity := _capacity(each, "nominal")) and capacity.value
+    ]
+    if len(known) < 2 or not known[0][0].combination:
+        return []
+    (best, most), (second, next_most), (worst, least) = known[0], known[1], known[-1]
+    name = _start(level_words(best.combination))
+    if _overlap(most, next_most):
+        return [f"{name} and {level_words(second.combination)} carry most, and cannot be told apart."]
+    certain = most.low is not None and next_most.high is not None
+    times = (
+        f"{number(most.mean / least.mean, 2)} times as much as {level_words(worst.combination)}"
+        if least.mean > 0
+        else ""
+    )
+    tail = "" if certain else "; without intervals, that is one observation"
+    return [f"{name} carries most{', ' + times if times else ''}{tail}."]
+
+
+def _start(text: str) -> str:
+    """With a capital, and nothing else of the text changed: levels are shown as people wrote them."""
+    return text[:1].upper() + text[1:]
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    if one.low is None or other.high is None:
+        return False
+    return one.low <= other.high
+
+
+def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
+    metric = describe(found.metric)
+    capacity = _capacity(found, "nominal")
+    head = f"With {level_words(found.combination)} the target" if found.combination else "The target"
+    if capacity is None or capacity.value is None:
+        return f"{head}: its capacity cannot be said ({found.verdict})."
+    cell = _cell_at(analysis, found, capacity.load)
+    carried = plus_minus(capacity.value, metric.kind, metric.unit) + _payload(cell, found.metric)
+    carries = "carries at least" if found.verdict == NOT_REACHED else "carries at most"
+    if found.upper is None and found.verdict != NOT_REACHED:
+        carries = "carried up to"
+    text = f"{head} {carries} {carried}; {_where(analysis, found)}"
+    limit = _limit(analysis, found, capacity.load)
+    return f"{text}{limit}.{_bounded(analysis, found)}"
+
+
+def _payload(cell: CellResult | None, metric: str) -> str:
+    payload = cell.responses.get("payload_bytes_per_s") if cell else None
+    if payload is None or metric == "payload_bytes_per_s" or payload.mean <= 0:
+        return ""
+    return f" ({quantity(payload.mean, 'bytes_rate')} of payload)"
+
+
+def _where(analysis: Analysis, found: Saturation) -> str:
+    lower, upper = (_load_label(analysis, found.load_factor, load) for load in (found.lower, found.upper))
+    word = factor_word(found.load_factor)
+    if found.verdict == NOT_REACHED:
+        highest = upper or lower
+        return (
+            f"it is not saturated at {highest} {word}, the highest load tried"
+            if highest
+            else "it is not saturated"
+        )
+    if upper is None:
+        return found.text or "between which loads it saturates cannot be said"
+    falls = ", carries less beyond" if found.verdict == "retrograde" else ""
+    doubt = "".join(re.findall(r" \([^()]*cannot be excluded\)", found.text))
+    if lower is None:
+        return f"it is saturated already at the lowest load tried ({upper} {word}){falls}{doubt}"
+    return f"it saturates between {lower} and {upper} {word}{falls}{doubt}"
+
+
+def _load_label(analysis: Analysis, factor: str, load: float | None) -> str | None:
+    """The level of a load as people wrote it."""
+    if load is None:
+        return None
+    found = (cell.cell[factor] for cell in analysis.cells if cell.load == load and factor in cell.cell)
+    return next(found, number(load))
+
+
+def _limit(analysis: Analysis, found: Saturation, load: float | None) -> str:
+    if found.upper is None:
+        return ""
+    if not found.bottleneck or found.bottleneck == NOT_RESOLVED:
+        return ", and what saturates it is not resolved"
+    runs = [
+        run
+        for run in analysis.runs
+        if run.valid and _is_at(run.cell, found) and load is not None and _load_of(analysis, run) == load
+    ]
+    seen = [each for run in runs for each in run.utilization if each.component == found.bottleneck]
+    return f", and what saturates it is {_component(found.bottleneck, seen)}{_evidence(seen)}"
+
+
+def _component(name: str, seen: Sequence[Utilization]) -> str:
+    role = seen[0].role if seen else ""
+    if role == "service":
+        return name if "service" in name else f"the {name} service"
+    if role == "testers":
+        return "the load generator itself"
+    return f"the host {name}" if role == "host" and name != "host" else f"the {name}"
+
+
+def _evidence(seen: Sequence[Utilization]) -> str:
+    """The utilization behind a bottleneck, as a range over the runs; a warning where it was the testers."""
+    if not seen:
+        return ""
+    low, high = (percent(each(one.mean for one in seen), 2) for each in (min, max))
+    shown = high if low == high else f"{low[:-2]} to {high}"
+    resource = seen[0].resource
+    said = (
+        f" (its busiest thread at {shown} of a core)"
+        if resource == "busiest thread"
+        else f" ({resource.replace('cpu', 'CPU', 1)} at {shown})"
+    )
+    return said + (": the target may carry more" if seen[0].role == "testers" else "")
+
+
+def _is_at(cell: Mapping[str, str], found: Saturation) -> bool:
+    return all(cell.get(name) == level for name, level in found.combination.items())
+
+
+def _cell_at(analysis: Analysis, found: Saturation, load: float | None) -> CellResult | None:
+    return next((cell for cell in analysis.cells if cell.load == load and _is_at(cell.cell, found)), None)
+
+
+def _load_of(analysis: Analysis, run: RunResult) -> float | None:
+    return next((cell.load for cell in analysis.cells if cell.cell == run.cell), None)
+
+
+def _bounded(analysis: Analysis, found: Saturation) -> str:
+    """What the rules of `capacity:` leave of the nominal one; nothing where they never bind."""
+    said = []
+    metric = describe(found.metric)
+    for kind in ("usable", "error-limited"):
+        capacity = _capacity(found, kind)
+        if capacity is None or not capacity.reached:
+            continue
+        if capacity.value is None:
+            said.append(f"it has no {kind} capacity: {capacity.remark or 'the rule is held at no load'}")
+            continue
+        load = _load_label(analysis, found.load_factor, capacity.load)
+        at = f" at {load} {factor_word(found.load_factor)}" if load else ""
+        carried = plus_minus(capacity.value, metric.kind, metric.unit)
+        said.append(f"its {kind} capacity ({capacity.definition}) is {carried}{at}")
+    return f" {_start('; '.join(said))}." if said else ""
+
+
+# -- without a load to vary
+
+
+def _of_cells(analysis: Analysis) -> list[str]:
+    measured = [cell for cell in analysis.cells if cell.valid]
+    if len(measured) <= MOST_SENTENCES:
+        return [_cell_sentence(analysis, cell) for cell in measured]
+    metric = _response(analysis)
+    known = sorted(
+        (cell for cell in measured if metric in cell.responses), key=lambda cell: cell.responses[metric].mean
+    )
+    if not known:
+        return [f"{plural(len(measured), 'cell')} were measured; the table has them all."]
+    said = [_cell_sentence(analysis, cell) for cell in (known[-1], known[0])]
+    return [
+        *said,
+        f"The other {plural(len(known) - 2, 'cell')} lie between these two; the table has them all.",
+    ]
+
+
+def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
+    name = _response(analysis)
+    metric = describe(name)
+    runs = [run for run in analysis.runs if run.valid and run.cell == cell.cell]
+    one = runs[0] if len(runs) == 1 else None
+    interval = cell.responses.get(name)
+    if one is not None and name == "throughput_per_s" and one.traffic.throughput_interval is not None:
+        interval = (
+            one.traffic.throughput_interval
+        )  # of the one run, by batch means: better than none, and said below
+    head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
+    if interval is None:
+        return f"{head}: {metric.title} cannot be said."
+    does = "carried" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
+    text = f"{head} {does} {plus_minus(interval, metric.kind, metric.unit)}{_payload(cell, name)}"
+    if one is not None and metric.kind != "ms":
+        times = one.traffic.response_ms
+        shown = [
+            f"{word} {quantity(value, 'ms')}"
+            for word, value in (("median", times.p50), ("p95", times.p95), ("p99", times.p99))
+            if value is not None
+        ]
+        text += f", with response times of {listing(shown)}" if shown else ""
+    return f"{text}{_bottleneck(cell, one)}.{_failures(cell)}"
+
+
+def _bottleneck(cell: CellResult, run: RunResult | None) -> str:
+    if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
+        return ""
+    seen = [each for each in run.utilization if each.component == cell.bottleneck] if run else []
+    return f"; its limit is {_component(cell.bottleneck, seen)}{_evidence(seen)}"
+
+
+def _failures(cell: CellResult) -> str:
+    return f" {percent(cell.error_rate)} of all requests failed." if cell.error_rate else ""
+
+
+# -- what must be known about the runs
+
+
+def _about_the_runs(analysis: Analysis) -> list[str]:
+    said = []
+    failed = [each for each in analysis.verdicts if not each.passed]
+    if failed:
+        tests = listing(dict.fromkeys(f"{describe(each.metric).title} {each.test}" for each in failed))
+        said.append(f"{count(len(failed))} of {plural(len(analysis.verdicts), 'threshold')} failed: {tests}.")
+    invalid = [run for run in analysis.runs if not run.valid]
+    if invalid:
+        are = "is invalid and left out" if len(invalid) == 1 else "are invalid and left out"
+        said.append(
+            f"{count(len(invalid))} of {plural(len(analysis.runs), 'run')} {are}: {_reasons(invalid)}."
+        )
+    doubtful = [run for run in analysis.runs if run.valid and run.doubtful_reasons]
+    if doubtful:
+        are = "is doubtful" if len(doubtful) == 1 else "are doubtful"
+        reasons = _grouped(reason for run in doubtful for reason in run.doubtful_reasons)
+        said.append(f"{count(len(doubtful))} of {plural(len(analysis.runs), 'run')} {are}: {reasons}.")
+    if not any(each.low is not None for cell in analysis.cells for each in cell.responses.values()):
+        said.append(_no_interval(analysis))
+    return said
+
+
+def _no_interval(analysis: Analysis) -> str:
+    once = analysis.experiment.repetitions == 1
+    why = "one repetition" if once else "no cell has two valid repetitions yet"
+    if len(analysis.runs) == 1:
+        return f"± holds within this run; how much runs differ cannot be said: {why}."
+    return f"No interval: {why}."
+
+
+def _reasons(runs: Sequence[RunResult]) -> str:
+    return _grouped(reason for run in runs for reason in run.invalid_reasons or (f"it {run.status}",))
+
+
+def _grouped(reasons: Iterable[str]) -> str:
+    found = Counter(reasons)
+    shown = [text if times == 1 else f"{text} ({times} times)" for text, times in found.most_common(3)]
+    more = len(found) - 3
+    return "; ".join(shown) + (f"; and {plural(more, 'other reason')}" if more > 0 else "")
+
+
+def _nothing_valid(analysis: Analysis) -> str:
+    runs = analysis.runs
+    none = "the one run is not valid" if len(runs) == 1 else f"none of the {count(len(runs))} runs is valid"
+    return f"Nothing can be said about the target: {none} ({_reasons(runs)})."

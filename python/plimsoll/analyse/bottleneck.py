@@ -1,0 +1,66 @@
+"""Which component gives way: the one whose utilization saturates with the throughput, or "not resolved"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plimsoll.analyse.results import Utilization
+
+NOT_RESOLVED = "not resolved"
+THRESHOLD = 0.9
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """Name of the component, or "not resolved", and why."""
+
+    component: str
+    reason: str
+
+
+def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOLD) -> Bottleneck:
+    """The bottleneck of one run (or of one cell, with utilizations over its runs).
+
+    Rule: the testers come first: if they reach the threshold, the tool itself was the limit. Else it is the component
+    of highest utilization, if that is at least the threshold and its interval lies above that of the second. A host is
+    not weighed against the services and testers that run on it (their work is its work): hosts are taken only where no
+    service is watched, or where a host is full and no service on it is.
+    """
+    testers = [c for c in components if c.role == "testers"]
+    full = max((c for c in testers if c.mean >= threshold), key=lambda c: c.mean, default=None)
+    if full is not None:
+        return Bottleneck(
+            full.component, f"the load generator itself: {_said(full)}; the service was not the limit"
+        )
+    services = _ranked([c for c in components if c.role == "service"])
+    hosts = _ranked([c for c in components if c.role == "host"])
+    if services and (services[0].mean >= threshold or not hosts or hosts[0].mean < threshold):
+        return _judge(services, threshold)
+    if hosts:
+        return _judge(hosts, threshold)
+    return Bottleneck(NOT_RESOLVED, "no utilization was measured")
+
+
+def _ranked(components: list[Utilization]) -> list[Utilization]:
+    return sorted(components, key=lambda c: -c.mean)
+
+
+def _judge(ranked: list[Utilization], threshold: float) -> Bottleneck:
+    first = ranked[0]
+    if first.mean < threshold:
+        return Bottleneck(NOT_RESOLVED, f"nothing that was watched is full: the highest is {_said(first)}")
+    if len(ranked) > 1:
+        second = ranked[1]
+        first_low = first.low if first.low is not None else first.mean
+        second_high = second.high if second.high is not None else second.mean
+        if first_low <= second_high:
+            return Bottleneck(NOT_RESOLVED, f"{_said(first)} cannot be told from {_said(second)}")
+    return Bottleneck(first.component, _said(first))
+
+
+def _said(c: Utilization) -> str:
+    interval = (
+        f" ({100 * c.low:.0f} to {100 * c.high:.0f} %)" if c.low is not None and c.high is not None else ""
+    )
+    return f"{c.component}: {c.resource} {100 * c.mean:.0f} % busy{interval}"

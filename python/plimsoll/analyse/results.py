@@ -1,0 +1,355 @@
+"""What an analysis says: the machine-readable result, `analysis.json` and `--json` alike.
+
+One tree of frozen dataclasses, filled by the other modules of this room and read by `report` and `cli`; nothing in
+it is computed twice. Field names are the keys of the JSON. Units stand in the names (`_ms`, `_per_s`); a field
+without unit is a count or a fraction of 1. `None` always means "cannot be said from this sample", never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FORMAT = "plimsoll.analysis/1"
+"""Name and major version of the JSON form. A reader refuses a greater major version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A two-sided confidence interval around a mean.
+
+    `low` and `high` are None where no interval can be given (a single repetition); `df` are its degrees of freedom,
+    `method` says in a few words where its error term comes from ("pooled over the design", "separate variances",
+    "batch means within the run").
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    level: float = 0.95
+    df: float | None = None
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Distribution of a duration in milliseconds; a percentile the sample cannot carry is None."""
+
+    count: int
+    mean: float | None
+    sd: float | None
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    p999: float | None
+    max: float | None
+    mean_interval: Interval | None = None
+    effective_samples: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """Failed transactions of one kind: outcome (wrong, error, timeout, refused, cancelled) and code."""
+
+    outcome: str
+    code: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What was done in a window: counts, rates, times. The same for a run, a stage, a workload."""
+
+    window_s: float
+    transactions: int
+    """Successful transactions that ended in the window."""
+    errors: int
+    error_rate: float | None
+    errors_by_kind: tuple[ErrorCount, ...]
+    throughput_per_s: float
+    items_per_s: float
+    payload_bytes_per_s: float
+    wire_bytes_per_s: float
+    offered_per_s: float
+    concurrency: float
+    response_ms: Latency
+    request_ms: Latency
+    lateness_ms: Latency
+    throughput_interval: Interval | None = None
+    """By batch means within the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """One stage of a staged load; `start_s` and `end_s` count from the start of the run."""
+
+    stage: int
+    name: str
+    start_s: float
+    end_s: float
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadResult:
+    """One population of a run with several."""
+
+    workload: str
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class TesterResult:
+    """Work done by one tester in the window. `share` 1 is fair (glossary: share)."""
+
+    agent: str
+    tester: int
+    transactions: int
+    errors: int
+    throughput_per_s: float
+    response_ms_mean: float | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Busy share of one component (host, a service, the testers) in the window, 0 to 1.
+
+    `mean` and interval are those of the component's binding resource (`resource`: "cpu of the service's cores",
+    "busiest thread", ...); `detail` gives every resource that was watched, by name.
+    """
+
+    component: str
+    role: str
+    """host, service or testers"""
+    resource: str
+    mean: float
+    low: float | None
+    high: float | None
+    detail: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The books of a run: started = succeeded + failed + in_flight_at_end, to the last one."""
+
+    started: int
+    succeeded: int
+    failed: int
+    in_flight_at_end: int
+    dropped: int
+    missed: int
+    """Slots of `every` that were skipped because the previous transaction had not ended (`late: skip`)."""
+    lost_records: int
+    """Transactions that the recorder had no room for; any makes the run damaged."""
+    balanced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Time series of a run for charts; one value per quantum, all lists of equal length."""
+
+    quantum_s: float
+    t_s: tuple[float, ...]
+    throughput_per_s: tuple[float, ...]
+    errors_per_s: tuple[float, ...]
+    concurrency: tuple[float, ...]
+    offered_per_s: tuple[float, ...]
+    active_testers: tuple[float, ...]
+    response_ms_mean: tuple[float | None, ...]
+    response_ms_p50: tuple[float | None, ...]
+    response_ms_p95: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ecdf:
+    """Points of the empirical distribution of the response time: `share` of transactions at or below `ms`."""
+
+    ms: tuple[float, ...]
+    share: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The peak window (glossary) in seconds from the start of the run, with its throughput."""
+
+    start_s: float
+    end_s: float
+    active_testers: float
+    throughput_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Everything said about one run."""
+
+    id: str
+    cell: dict[str, str]
+    repetition: int
+    order: int
+    block: str | None
+    status: str
+    """finished, interrupted, failed (service died, agent lost, ...)"""
+    valid: bool
+    invalid_reasons: tuple[str, ...]
+    doubtful_reasons: tuple[str, ...]
+    evidence: dict[str, float | None]
+    """The numbers behind the verdicts, by the keys of `validity:`."""
+    counts: Counts
+    traffic: Traffic
+    jain_index: float | None
+    share_cv: float | None
+    utilization: tuple[Utilization, ...]
+    bottleneck: str
+    """Name of a component, or "not resolved"."""
+    bottleneck_reason: str
+    peak: Peak | None
+    stages: tuple[StageResult, ...]
+    workloads: tuple[WorkloadResult, ...]
+    testers: tuple[TesterResult, ...]
+    series: Series | None
+    ecdf: Ecdf | None
+    warmup_s: float
+    monitor_cpu: float | None
+    """Share of one core that the monitor itself used."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """One cell of the design over its valid repetitions. Responses by the name of the metric."""
+
+    cell: dict[str, str]
+    load: float | None
+    """Numeric value of the load factor, where there is one."""
+    repetitions: int
+    valid: int
+    responses: dict[str, Interval]
+    error_rate: float | None
+    error_rate_upper: float | None
+    """Upper 95 % bound (Wilson) of the error rate over all valid repetitions."""
+    stretch: float | None
+    scaling: float | None
+    bottleneck: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A capacity with its definition. `load` is the level at which it was reached."""
+
+    kind: str
+    """nominal, usable or error-limited"""
+    value: Interval | None
+    load: float | None
+    definition: str
+    reached: bool
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """Where one combination of the other factors saturates."""
+
+    combination: dict[str, str]
+    metric: str
+    load_factor: str
+    lower: float | None
+    upper: float | None
+    verdict: str
+    """bracketed, not reached, at or below the lowest level, retrograde, cannot be said"""
+    text: str
+    bottleneck: str
+    capacities: tuple[Capacity, ...]
+    efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One level of one term of the fitted model on one response."""
+
+    response: str
+    scale: str
+    term: str
+    """"A", "A:B", "residual" or "block" """
+    level: str
+    effect: float | None
+    """linear: added to the mean; log: factor by which the mean is multiplied"""
+    interval: Interval | None
+    variation_percent: float | None
+    """Share of the term in the total variation (on the first level's row of a term; None on the others)."""
+    p_value: float | None = None
+    df: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The fit behind the effects of one response: what was fitted, what could not be, and its residuals."""
+
+    response: str
+    scale: str
+    sum_of_squares: str
+    """orthogonal, type II, type III"""
+    r_squared: float | None
+    error_df: float
+    not_estimable: tuple[str, ...]
+    remarks: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    fitted: tuple[float, ...]
+    residuals: tuple[float, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One threshold judged on one cell."""
+
+    metric: str
+    test: str
+    cell: dict[str, str]
+    observed: float | None
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that is not in the figures, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentInfo:
+    """What the analysis needs to know of the experiment, copied so that the JSON stands alone."""
+
+    name: str
+    question: str
+    directory: str
+    seed: int | None
+    factors: dict[str, list[str]]
+    load_factor: str | None
+    design: str
+    repetitions: int
+    planned_runs: int
+    finished_runs: int
+    complete: bool
+    responses: tuple[str, ...]
+    started: str
+    """UTC, ISO 8601"""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The root. `answer` is the answer to the experiment's question in sentences a person would say."""
+
+    experiment: ExperimentInfo
+    answer: tuple[str, ...]
+    runs: tuple[RunResult, ...]
+    cells: tuple[CellResult, ...]
+    saturation: tuple[Saturation, ...]
+    effects: tuple[Effect, ...]
+    models: tuple[Model, ...]
+    verdicts: tuple[Verdict, ...]
+    left_out: tuple[LeftOut, ...]
+    format: str = FORMAT

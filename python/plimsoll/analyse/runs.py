@@ -1,0 +1,98 @@
+"""One run: from what its transactions, its books and its monitors say to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll.analyse.bottleneck import bottleneck
+from plimsoll.analyse.results import Counts, RunResult, Utilization
+from plimsoll.analyse.summary import RunSummary
+from plimsoll.analyse.validity import Observed, judge_run
+from plimsoll.plan.model import Validity
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run beside its transactions.
+
+    `planned` and `started`: starts that the arrival law asked for, and that were made, without those dropped or skipped
+    on request (None: a closed load plans none). `busiest_thread`: of the agents, 0..1, spinning not counted (None: not
+    watched).
+    """
+
+    id: str
+    cell: Mapping[str, str]
+    repetition: int
+    order: int
+    block: str | None
+    status: str
+    warmup_s: float
+    counts: Counts
+    utilization: Sequence[Utilization] = ()
+    planned: float | None = None
+    started: float | None = None
+    busiest_thread: float | None = None
+    monitor_cpu: float | None = None
+    notes: Sequence[str] = ()
+
+
+def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
+    """Judges the run and puts its result together. A run that did not finish is invalid, and says how it ended."""
+    verdict = judge_run(_observed(facts, summary), limits)
+    unfinished = () if facts.status == "finished" else (f"the run did not finish: {facts.status}",)
+    narrow = bottleneck(facts.utilization)
+    return RunResult(
+        id=facts.id,
+        cell=dict(facts.cell),
+        repetition=facts.repetition,
+        order=facts.order,
+        block=facts.block,
+        status=facts.status,
+        valid=verdict.valid and not unfinished,
+        invalid_reasons=(*unfinished, *verdict.invalid),
+        doubtful_reasons=verdict.doubtful,
+        evidence=verdict.evidence,
+        counts=facts.counts,
+        traffic=summary.traffic,
+        jain_index=summary.fairness.jain,
+        share_cv=summary.fairness.cv,
+        utilization=tuple(facts.utilization),
+        bottleneck=narrow.component,
+        bottleneck_reason=narrow.reason,
+        peak=summary.peak,
+        stages=summary.stages,
+        workloads=summary.workloads,
+        testers=summary.testers,
+        series=summary.series,
+        ecdf=summary.ecdf,
+        warmup_s=facts.warmup_s,
+        monitor_cpu=facts.monitor_cpu,
+        notes=(*facts.notes, *_advice(facts, summary)),
+    )
+
+
+def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
+    late, half = summary.lateness_p99_ns, summary.response_p50_ns
+    return Observed(
+        succeeded=summary.traffic.transactions,
+        busiest_thread=facts.busiest_thread,
+        planned=facts.planned,
+        started=facts.started,
+        lateness_p99=None if late is None else late / 1e9,
+        response_p50=None if half is None else half / 1e9,
+        trend=summary.trend,
+        balanced=facts.counts.balanced,
+        lost_records=facts.counts.lost_records,
+    )
+
+
+def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:
+    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run."""
+    cut = summary.warmup_advice.cut_s
+    length = facts.warmup_s + summary.traffic.window_s
+    if cut is None or cut <= facts.warmup_s + 0.1 * length:
+        return ()
+    return (
+        f"the throughput looks {summary.warmup_advice.remark} (MSER-5); the warm-up was {facts.warmup_s:g} s",
+    )

@@ -1,0 +1,135 @@
+"""Warm-up, trend and peak window of one run: is what was measured a steady state?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+
+FEWEST_BINS = 20
+FEWEST_INDEPENDENT = 8.0
+LEAST_CHANGE = 0.05
+"""A drift below this share of the mean over the whole window is no drift, however certain."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Advice on the length of the warm-up. `cut` in the unit of `bin_s`; None where no steady state was found."""
+
+    cut_s: float | None
+    remark: str
+
+
+def mser5(values: Sequence[float] | Array, *, bin_s: float = 1.0, group: int = 5) -> WarmUp:
+    """Truncation point by MSER-5 (White, Cobb and Spratt 2000): of all cuts, the one with the smallest standard error
+    of the mean of what is left, over means of five bins. A cut in the second half of the run means that there is no
+    steady state. It can fail on queueing transients (Wang and Glynn 2016), so it advises, and decides nothing.
+    """
+    y = np.asarray(values, dtype=np.float64)
+    k = y.size // group
+    if k < 4:
+        return WarmUp(None, f"too short to tell: {y.size} bins, {4 * group} are needed")
+    means = y[: k * group].reshape(k, group).mean(axis=1)
+    left = np.arange(k, 0, -1)
+    total = np.cumsum(means[::-1])[::-1]
+    # about the overall mean, so that the difference of squares keeps its digits
+    centred = means - means.mean()
+    square = np.cumsum((centred**2)[::-1])[::-1] - np.cumsum(centred[::-1])[::-1] ** 2 / left
+    statistic = np.maximum(square, 0.0) / left.astype(np.float64) ** 2
+    usable = k - 2  # the last points are decided by two or three groups, and always look steady
+    best = int(np.argmin(statistic[:usable]))
+    if best > k // 2:
+        return WarmUp(None, "no steady state: the best cut would leave less than half of the run")
+    cut = best * group * bin_s
+    return WarmUp(cut, f"steady from {cut:g} s on (mean {total[best] / left[best]:.4g})")
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Whether a series still moves. `change` is that from start to end of the window as a share of its mean."""
+
+    verdict: Literal["steady", "trends", "too short to tell"]
+    change: float | None
+    p_value: float | None
+    effective_bins: float
+    text: str
+
+
+def trend(values: Sequence[float] | Array, *, alpha: float = 0.01, least: float = LEAST_CHANGE) -> Trend:
+    """Test of the slope of a time series with autocorrelated noise.
+
+    Least squares, with the standard error and degrees of freedom of n_eff = n (1 - r) / (1 + r) independent values, r
+    the lag-1 autocorrelation of the residuals (corrected for its bias, not below 0): Santer et al., J. Geophys. Res.
+    105 (2000) 7337. "trends" needs both p < alpha and a change of at least `least` of the mean. Below 20 bins or 8
+    independent ones nothing can be told.
+    """
+    y = np.asarray(values, dtype=np.float64)
+    if y.size < FEWEST_BINS:
+        return Trend(
+            "too short to tell", None, None, float(y.size), f"{y.size} bins, {FEWEST_BINS} are needed"
+        )
+    x = np.arange(y.size, dtype=np.float64)
+    x -= x.mean()
+    mean = float(y.mean())
+    slope = float(x @ (y - mean)) / float(x @ x)
+    residual = y - mean - slope * x
+    power = float(residual @ residual)
+    change = slope * y.size / abs(mean) if mean else 0.0
+    if power <= 1e-20 * max(float(y @ y), 1e-300):
+        moves = abs(change) >= least
+        text = f"changes by {100 * change:+.1f} % of its mean, without noise"
+        return Trend("trends" if moves else "steady", change, 0.0 if moves else 1.0, float(y.size), text)
+    effective = _effective(residual, power)
+    if effective < FEWEST_INDEPENDENT:
+        text = f"only {effective:.1f} independent bins of {y.size}, {FEWEST_INDEPENDENT:g} are needed"
+        return Trend("too short to tell", change, None, effective, text)
+    se = math.sqrt(power / (effective - 2) / float(x @ x))
+    p = 2 * float(stats.t.sf(abs(slope) / se, effective - 2))
+    moves = p < alpha and abs(change) >= least
+    text = f"changes by {100 * change:+.1f} % of its mean over the window (p = {p:.2g})"
+    return Trend("trends" if moves else "steady", change, p, effective, text)
+
+
+def _effective(residual: Array, power: float) -> float:
+    n = residual.size
+    r = float(residual[1:] @ residual[:-1]) / power
+    r = min(0.999, max(0.0, r + (1 + 4 * r) / n))
+    return n * (1 - r) / (1 + r)
+
+
+@dataclass(frozen=True)
+class PeakWindow:
+    """Times in ns, as given. `active` is the run's greatest number of active testers."""
+
+    start: int
+    end: int
+    active: int
+
+
+def peak_window(starts: Sequence[int], ends: Sequence[int], *, share: float = 0.95) -> PeakWindow | None:
+    """Earliest longest interval with at least `share` of the greatest number of active testers (glossary).
+
+    One start and one end (>= start) per tester, in ns. None without a tester that was active for any time.
+    """
+    times = np.concatenate([np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)])
+    steps = np.concatenate([np.ones(len(starts), dtype=np.int64), -np.ones(len(ends), dtype=np.int64)])
+    if times.size == 0:
+        return None
+    moments, place = np.unique(times, return_inverse=True)
+    active = np.cumsum(np.bincount(place.reshape(-1), weights=steps)).astype(np.int64)
+    top = int(active.max())
+    if top <= 0:
+        return None
+    high = (active >= share * top).astype(np.int8)
+    edges = np.diff(np.concatenate([[0], high, [0]]))
+    first, last = np.nonzero(edges == 1)[0], np.nonzero(edges == -1)[0]
+    lengths = moments[np.minimum(last, moments.size - 1)] - moments[first]
+    best = int(np.argmax(lengths))  # the first of equals
+    return PeakWindow(int(moments[first[best]]), int(moments[min(int(last[best]), moments.size - 1)]), top)

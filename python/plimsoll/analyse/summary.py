@@ -1,0 +1,281 @@
+"""Summary of one run from its transactions, gathered chunk by chunk in bounded memory.
+
+`exact=True` keeps the response and request times of the measured window (16 bytes a transaction, 8 where every
+transaction started on time) and gives exact quantiles; `exact=False` keeps buckets only: quantiles within 0.1 %.
+Everything else is the same to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll.analyse.fairness import Fairness, fairness
+from plimsoll.analyse.quantiles import Histogram
+from plimsoll.analyse.results import Ecdf, Peak, Series, StageResult, TesterResult, Traffic, WorkloadResult
+from plimsoll.analyse.steady import Trend, WarmUp, mser5, peak_window, trend
+from plimsoll.analyse.timeline import Timeline, default_quantum
+from plimsoll.analyse.traffic import BINS, Block, WindowSum, within
+from plimsoll.analyse.transactions import Int, Stage, Transactions, Window
+
+ROWS = 64 * 1024
+"""Rows worked on at a time: their columns stay in a core's cache."""
+TREND_BINS = 60
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the summary must know of a run before its transactions.
+
+    `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run, drain
+    included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
+    the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
+    whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run).
+    """
+
+    measured: Window
+    length_ns: int
+    codes: Sequence[str]
+    workloads: Sequence[str]
+    tester_agents: Sequence[str]
+    stages: Sequence[Stage] = ()
+    by_workload: bool = False
+    quantum_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """All that the transactions of a run say. Counts are over the whole run, the traffic over the measured window."""
+
+    started: int
+    succeeded: int
+    failed: int
+    in_flight_at_end: int
+    traffic: Traffic
+    stages: tuple[StageResult, ...]
+    workloads: tuple[WorkloadResult, ...]
+    testers: tuple[TesterResult, ...]
+    fairness: Fairness
+    series: Series
+    ecdf: Ecdf | None
+    peak: Peak | None
+    trend: Trend
+    """Of the throughput in what is left after the warm-up, or of the response time where only that moves."""
+    warmup_advice: WarmUp
+    lateness_p99_ns: int | None
+    response_p50_ns: int | None
+    """As far as there is one value at least: for validity, not for reports."""
+    histograms: dict[str, Histogram]
+    """Of the window, by metric (response, request, lateness): to be merged over the runs of a cell."""
+
+
+class Accumulator:
+    """`add` chunks in any order, then ask for the `result`.
+
+    Raises IndexError if a chunk names a tester or a workload that the layout does not know.
+    """
+
+    def __init__(self, layout: Layout, *, exact: bool = True) -> None:
+        self.layout = layout
+        self.whole = WindowSum(layout.measured, exact=exact)
+        self.stages = [WindowSum(stage.window, exact=exact) for stage in layout.stages]
+        self.exact = exact
+        self.workloads: dict[int, WindowSum] = {}
+        quantum = layout.quantum_ns or default_quantum(layout.length_ns)
+        self.timeline = Timeline(layout.length_ns, quantum)
+        n = len(layout.tester_agents)
+        self.tester_started = np.zeros(n, dtype=np.int64)
+        self.tester_done = np.zeros(n, dtype=np.int64)
+        self.tester_failed = np.zeros(n, dtype=np.int64)
+        self.tester_response = np.zeros(n)
+        self.first_start = np.full(n, _NEVER, dtype=np.int64)
+        self.last_end = np.full(n, -1, dtype=np.int64)
+        self.started = self.succeeded = self.failed = 0
+
+    def add(self, chunk: Transactions) -> None:
+        """Takes a chunk of any size."""
+        for rows in chunk.blocks(ROWS):
+            self._known(rows)
+            block = Block.of(rows)
+            self.whole.add(block)
+            self.timeline.add(block)
+            self._testers(block)
+            for stage, total in zip(self.layout.stages, self.stages, strict=True):
+                near = (rows.start < stage.window.end) & ((rows.end < 0) | (rows.end >= stage.window.start))
+                near |= (rows.scheduled >= stage.window.start) & (rows.scheduled < stage.window.end)
+                if near.any():
+                    total.add(block if bool(near.all()) else Block.of(rows.take(near)))
+            if self.layout.by_workload:
+                self._by_workload(block)
+
+    def _by_workload(self, block: Block) -> None:
+        numbers = np.unique(block.rows.workload).tolist()
+        for number in numbers:
+            total = self.workloads.setdefault(number, WindowSum(self.layout.measured, exact=self.exact))
+            total.add(
+                block if len(numbers) == 1 else Block.of(block.rows.take(block.rows.workload == number))
+            )
+
+    def _known(self, rows: Transactions) -> None:
+        testers, workloads = len(self.layout.tester_agents), len(self.layout.workloads)
+        if len(rows) and int(rows.tester.max()) >= testers:
+            raise IndexError(
+                f"tester {int(rows.tester.max())} of {testers}: the run's records do not fit its plan"
+            )
+        if len(rows) and int(rows.workload.max()) >= workloads:
+            raise IndexError(
+                f"workload {int(rows.workload.max())} of {workloads}: the records do not fit the plan"
+            )
+
+    def _testers(self, block: Block) -> None:
+        rows, w = block.rows, self.layout.measured
+        n = self.tester_done.size
+        self.started += len(rows)
+        self.succeeded += int(np.count_nonzero(block.ok))
+        if not block.all_ok:
+            self.failed += int(np.count_nonzero((rows.end >= 0) & ~block.ok))
+        tester = rows.tester.astype(np.int64, copy=False)
+        end = rows.end if block.all_ended else np.where(rows.end >= 0, rows.end, self.layout.length_ns)
+        self.tester_started += np.bincount(tester, minlength=n)
+        np.minimum.at(self.first_start, tester, rows.start)
+        np.maximum.at(self.last_end, tester, end)
+        inside = within(rows.end, block.end_span, w)
+        if inside is False:
+            return
+        response = block.response if inside is True else block.response[inside[block.ok]]
+        done = block.ok if inside is True else inside & block.ok
+        mine = tester if block.all_ok and inside is True else tester[done]
+        self.tester_done += np.bincount(mine, minlength=n)
+        self.tester_response += np.bincount(mine, weights=response, minlength=n)
+        if not block.all_ok:
+            failed = ~block.ok if inside is True else inside & ~block.ok
+            self.tester_failed += np.bincount(tester[failed], minlength=n)
+
+    def result(self) -> RunSummary:
+        """The figures; more chunks may be added afterwards, and the result asked for again."""
+        layout = self.layout
+        active = self.last_end >= 0
+        starts = np.where(active, self.first_start, 0)
+        ends = np.where(active, self.last_end, 0)
+        shares = self._fairness(starts, ends)
+        buckets = self.whole.response.buckets
+        ms, share = buckets.ecdf()
+        traffic = self.whole.traffic(layout.codes)
+        return RunSummary(
+            started=self.started,
+            succeeded=self.succeeded,
+            failed=self.failed,
+            in_flight_at_end=self.started - self.succeeded - self.failed,
+            traffic=traffic,
+            stages=tuple(
+                StageResult(
+                    s.number, s.name, s.window.start / 1e9, s.window.end / 1e9, t.traffic(layout.codes)
+                )
+                for s, t in zip(layout.stages, self.stages, strict=True)
+            ),
+            workloads=tuple(
+                WorkloadResult(layout.workloads[number], total.traffic(layout.codes))
+                for number, total in sorted(self.workloads.items())
+            ),
+            testers=self._tester_results(shares, active),
+            fairness=shares,
+            series=self.timeline.series(starts[active], ends[active]),
+            ecdf=Ecdf(tuple(v / 1e6 for v in ms), tuple(share)) if ms else None,
+            peak=self._peak(starts[active], ends[active]),
+            trend=self._trend(),
+            warmup_advice=self._advice(),
+            lateness_p99_ns=self.whole.lateness.buckets.quantile(0.99),
+            response_p50_ns=buckets.quantile(0.5),
+            histograms={
+                "response": Histogram.of(buckets),
+                "request": Histogram.of(self.whole.request.buckets),
+                "lateness": Histogram.of(self.whole.lateness.buckets),
+            },
+        )
+
+    def _fairness(self, starts: Int, ends: Int) -> Fairness:
+        """A tester that thinks is active before its first transaction and after its last: by one mean gap between its
+        starts on each side, and all the time if there is one transaction only."""
+        w = self.layout.measured
+        gaps = np.maximum(self.tester_started - 1, 0)
+        spans = np.where(gaps > 0, (ends - starts) // np.maximum(gaps, 1), self.layout.length_ns)
+        spans = np.where(self.tester_started > 0, spans, 0)
+        at = np.linspace(w.start, w.end, BINS + 1)
+        grown = np.concatenate([[0], np.cumsum(self.whole.bin_count)])
+        return fairness(
+            self.tester_done,
+            starts - spans,
+            ends + spans,
+            window=(w.start, w.end),
+            completed_at=at,
+            completed=grown,
+        )
+
+    def _tester_results(self, shares: Fairness, active: NDArray[np.bool_]) -> tuple[TesterResult, ...]:
+        seconds = max(self.layout.measured.seconds, 1e-9)
+        out = []
+        for i in np.nonzero(active)[0].tolist():
+            done = int(self.tester_done[i])
+            out.append(
+                TesterResult(
+                    agent=self.layout.tester_agents[i],
+                    tester=i,
+                    transactions=done,
+                    errors=int(self.tester_failed[i]),
+                    throughput_per_s=done / seconds,
+                    response_ms_mean=float(self.tester_response[i]) / done / 1e6 if done else None,
+                    share=shares.shares[i],
+                )
+            )
+        return tuple(out)
+
+    def _peak(self, starts: Int, ends: Int) -> Peak | None:
+        found = peak_window(starts.tolist(), ends.tolist())
+        if found is None or found.end <= found.start:
+            return None
+        q = self.timeline.quantum
+        grown = np.concatenate([[0], np.cumsum(self.timeline.done)])
+        at = np.arange(self.timeline.n + 1) * q
+        done = float(np.interp(found.end, at, grown) - np.interp(found.start, at, grown))
+        seconds = (found.end - found.start) / 1e9
+        return Peak(found.start / 1e9, found.end / 1e9, float(found.active), done / seconds)
+
+    def _trend(self) -> Trend:
+        """Of throughput, then of the response time, over bins with enough transactions (60, 30 or 20 of them)."""
+        count = self.whole.bin_count
+        total = int(count.sum())
+        bins = next((b for b in (TREND_BINS, 30, 20) if total >= 10 * b), None)
+        if bins is None:
+            text = f"{total} transactions in the window are too few to tell whether they trend"
+            return Trend("too short to tell", None, None, 0.0, text)
+        done = count.reshape(bins, -1).sum(axis=1)
+        throughput = trend(done.astype(np.float64))
+        if throughput.verdict == "trends" or not done.all():
+            return _about(throughput, "throughput")
+        response = trend(self.whole.bin_response.reshape(bins, -1).sum(axis=1) / done)
+        return (
+            _about(response, "response time")
+            if response.verdict == "trends"
+            else _about(throughput, "throughput")
+        )
+
+    def _advice(self) -> WarmUp:
+        """MSER-5 on the throughput of the whole run up to the end of the window, warm-up included."""
+        until = min(self.timeline.n, self.layout.measured.end // self.timeline.quantum)
+        return mser5(self.timeline.done[:until].astype(np.float64), bin_s=self.timeline.quantum / 1e9)
+
+
+def _about(found: Trend, what: str) -> Trend:
+    return Trend(found.verdict, found.change, found.p_value, found.effective_bins, f"{what} {found.text}")
+
+
+def summarise(layout: Layout, chunks: Sequence[Transactions], *, exact: bool = True) -> RunSummary:
+    """All chunks at once."""
+    accumulator = Accumulator(layout, exact=exact)
+    for chunk in chunks:
+        accumulator.add(chunk)
+    return accumulator.result()

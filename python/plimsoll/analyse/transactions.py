@@ -1,0 +1,31 @@
+"""The time windows in which transactions are summed. The columns themselves stand in `collect.transactions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.collect.transactions import OK, OUTCOMES, Int, Transactions
+
+__all__ = ["OK", "OUTCOMES", "Int", "Stage", "Transactions", "Window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Half-open [start, end) in ns from the start of the run. Something at `end` is outside."""
+
+    start: int
+    end: int
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end - self.start) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a staged load with its own window."""
+
+    number: int
+    name: str
+    window: Window

@@ -1,0 +1,142 @@
+"""How busy each component was in the measured window, from the monitors' samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from plimsoll.analyse.batch import batch_mean
+from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.transactions import Window
+from plimsoll.collect.samples import SampleSeries
+
+Array = NDArray[np.float64]
+
+
+def utilizations(
+    samples: Sequence[SampleSeries], window: Window, cores: Mapping[str, int]
+) -> tuple[Utilization, ...]:
+    """One entry per component: host, each service, the testers.
+
+    `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
+    ("service:db", "testers", "host"). A sample tells of the second before it; those are taken whose second lies in the
+    window by more than half.
+
+    A component with one busy thread is full at one core whatever else is idle, so its binding resource is the larger
+    of "cpu of its cores" and "busiest thread".
+    """
+    out = []
+    for component in sorted({one.component for one in samples}, key=_order):
+        mine = {(one.metric, one.part): _inside(one, window) for one in samples if one.component == component}
+        if component == "host":
+            found = _host(mine)
+        elif component == "monitor":
+            continue
+        else:
+            found = _processes(component, mine, cores.get(component, 1))
+        if found is not None:
+            out.append(found)
+    return tuple(out)
+
+
+def monitor_cpu(samples: Sequence[SampleSeries], window: Window) -> float | None:
+    """Mean share of one core that the monitor itself used in the window."""
+    for one in samples:
+        if one.component == "monitor" and one.metric == "cpu":
+            values = _inside(one, window)
+            return float(values.mean()) if values.size else None
+    return None
+
+
+def _order(component: str) -> tuple[int, str]:
+    return ({"host": 0, "testers": 2}.get(component, 1), component)
+
+
+def _inside(series: SampleSeries, window: Window) -> Array:
+    middle = series.t_s - 0.5
+    values: Array = series.value[(middle >= window.start / 1e9) & (middle < window.end / 1e9)]
+    return values[np.isfinite(values)]
+
+
+def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int) -> Utilization | None:
+    cpu = mine.get(("cpu", ""))
+    if cpu is None or cpu.size == 0:
+        return None
+    threads = [
+        values for (metric, _), values in mine.items() if metric == "cpu.busiest_thread" and values.size
+    ]
+    share = cpu / max(1, cores)
+    name, resource, values = component.removeprefix("service:"), f"cpu of its {cores} cores", share
+    if cores == 1:
+        resource = "cpu of its core"
+    elif threads:
+        thread = np.concatenate(threads)
+        if float(thread.mean()) > float(share.mean()):
+            resource, values = "busiest thread", thread
+    mean, low, high = _mean(values)
+    detail = {"cpu": float(share.mean()), "cores_used": float(cpu.mean())}
+    if threads:
+        detail["busiest_thread"] = float(np.concatenate(threads).mean())
+    for metric in ("memory.rss", "threads", "io.read", "io.write"):
+        found = mine.get((metric, ""))
+        if found is not None and found.size:
+            detail[metric] = float(found.mean())
+    return Utilization(
+        name, "testers" if component == "testers" else "service", resource, mean, low, high, detail
+    )
+
+
+def _host(mine: Mapping[tuple[str, str], Array]) -> Utilization | None:
+    busy = mine.get(("cpu.busy", ""))
+    if busy is None or busy.size == 0:
+        return None
+    detail = {
+        f"{metric} {part}".strip(): float(values.mean())
+        for (metric, part), values in sorted(mine.items())
+        if values.size and metric in SHOWN
+    }
+    resource, values = "cpu", busy
+    for (metric, part), found in mine.items():
+        if metric == "disk.busy" and found.size and float(found.mean()) > float(values.mean()):
+            resource, values = f"disk {part}", found
+    mean, low, high = _mean(values)
+    return Utilization("host", "host", resource, mean, low, high, detail)
+
+
+SHOWN = (
+    "cpu.busy",
+    "cpu.user",
+    "cpu.system",
+    "cpu.iowait",
+    "cpu.softirq",
+    "cpu.steal",
+    "load.1",
+    "memory.used",
+    "disk.read",
+    "disk.write",
+    "disk.busy",
+    "net.receive",
+    "net.send",
+    "psi.cpu.some",
+    "psi.io.some",
+    "psi.memory.some",
+)
+
+
+def _mean(values: Array) -> tuple[float, float | None, float | None]:
+    """Mean with a 95 % interval cut to 0..1: batch means from 10 seconds on, below that t over at least 3 seconds."""
+    mean = float(values.mean())
+    batched = batch_mean(values)
+    if batched is not None:
+        low, high = batched.interval.low, batched.interval.high
+    elif values.size >= 3:
+        half = float(stats.t.ppf(0.975, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
+        low, high = mean - half, mean + half
+    else:
+        return min(mean, 1.0), None, None
+    cut = [None if edge is None else min(1.0, max(0.0, edge)) for edge in (low, high)]
+    return min(mean, 1.0), cut[0], cut[1]

@@ -1,0 +1,107 @@
+"""Whether a run measured the target or the load generator: the rules of the experiment file's `validity:`.
+
+A run is *invalid* when its numbers say nothing about the target, and *doubtful* when they do, with a reservation. Each
+verdict comes with its evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.analyse.steady import Trend
+from plimsoll.plan.model import Validity
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a run showed. `busiest_thread` 0..1 (None: not watched); `planned`, `started`: starts in the window, without
+    those dropped or skipped on request (None: a closed load plans none). Times in seconds."""
+
+    succeeded: int
+    busiest_thread: float | None
+    planned: float | None
+    started: float | None
+    lateness_p99: float | None
+    response_p50: float | None
+    trend: Trend | None
+    balanced: bool = True
+    lost_records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Empty tuples: nothing to object to. `evidence` has the numbers by the keys of `validity:`."""
+
+    invalid: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    evidence: dict[str, float | None]
+
+    @property
+    def valid(self) -> bool:
+        """No reason against the run."""
+        return not self.invalid
+
+
+def judge_run(seen: Observed, limits: Validity) -> Judgement:
+    """Applies the rules."""
+    invalid: list[str] = []
+    if limits.success and seen.succeeded == 0:
+        invalid.append("nothing succeeded in the measured window")
+    if seen.busiest_thread is not None and seen.busiest_thread > limits.tester_cpu:
+        invalid.append(
+            f"the load generator was the limit: an agent's busiest thread used {100 * seen.busiest_thread:.1f} % of a "
+            f"core (tester_cpu: {100 * limits.tester_cpu:g} %)"
+        )
+    share = _started_share(seen)
+    if share is not None and share < limits.started:
+        invalid.append(
+            f"only {100 * share:.2f} % of the planned transactions were started (started: {100 * limits.started:g} %)"
+        )
+    ratio = _lateness_share(seen)
+    if (
+        ratio is not None
+        and seen.lateness_p99 is not None
+        and ratio > limits.lateness_share
+        and seen.lateness_p99 * 1e9 > limits.lateness_floor_ns
+    ):
+        invalid.append(
+            f"testers started late: p99 of lateness {1e3 * seen.lateness_p99:.3g} ms is {100 * ratio:.3g} % of the "
+            f"median response time (lateness_share: {100 * limits.lateness_share:g} %, lateness_floor: "
+            f"{limits.lateness_floor_ns / 1e6:g} ms)"
+        )
+    if not seen.balanced or seen.lost_records:
+        invalid.append(
+            f"the record is damaged: {seen.lost_records} transactions lost, or the books do not balance"
+        )
+    return Judgement(tuple(invalid), _doubts(seen, limits), _evidence(seen, share, ratio))
+
+
+def _started_share(seen: Observed) -> float | None:
+    if seen.planned is None or seen.started is None or seen.planned <= 0:
+        return None
+    return seen.started / seen.planned
+
+
+def _lateness_share(seen: Observed) -> float | None:
+    if seen.lateness_p99 is None or seen.response_p50 is None or seen.response_p50 <= 0:
+        return None
+    return seen.lateness_p99 / seen.response_p50
+
+
+def _doubts(seen: Observed, limits: Validity) -> tuple[str, ...]:
+    if limits.trend and seen.trend is not None and seen.trend.verdict == "trends":
+        return (f"still trends after the warm-up: {seen.trend.text}",)
+    return ()
+
+
+def _evidence(seen: Observed, share: float | None, ratio: float | None) -> dict[str, float | None]:
+    return {
+        "succeeded": float(seen.succeeded),
+        "tester_cpu": seen.busiest_thread,
+        "started": share,
+        "lateness_share": ratio,
+        "lateness_p99_s": seen.lateness_p99,
+        "response_p50_s": seen.response_p50,
+        "trend_change": seen.trend.change if seen.trend else None,
+        "trend_p": seen.trend.p_value if seen.trend else None,
+    }

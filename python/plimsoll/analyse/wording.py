@@ -1,0 +1,247 @@
+"""Numbers and names as people write them: three digits, units, `1 240 ± 30`, never finer than known.
+
+Pure text functions, shared by the answer sentences here and by everything in `report`. They write Unicode (narrow
+no-break space between thousands, ±, µ); a plain terminal translates. `UNKNOWN` stands for None.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from plimsoll.analyse.results import Interval, Verdict
+
+UNKNOWN: Final = "–"
+SPACE: Final = "\u202f"
+"""Narrow no-break space: between thousands, and between a number and its unit."""
+
+Kind = Literal["rate", "bytes_rate", "ms", "fraction", "number"]
+"""What a number is: per second, bytes per second, milliseconds, a share of 1, or a plain number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is called and written. `title` is lower case; `unit` follows the number ("": the kind scales it)."""
+
+    name: str
+    title: str
+    kind: Kind
+    unit: str = ""
+
+
+_METRICS: Final = {
+    metric.name: metric
+    for metric in (
+        Metric("throughput_per_s", "throughput", "rate", "requests/s"),
+        Metric("items_per_s", "throughput in items", "rate", "items/s"),
+        Metric("payload_bytes_per_s", "payload throughput", "bytes_rate"),
+        Metric("wire_bytes_per_s", "throughput on the wire", "bytes_rate"),
+        Metric("offered_per_s", "offered rate", "rate", "starts/s"),
+        Metric("errors_per_s", "errors", "rate", "errors/s"),
+        Metric("concurrency", "concurrency", "number"),
+        Metric("error_rate", "error rate", "fraction"),
+        Metric("jain_index", "Jain's fairness index", "number"),
+    )
+}
+_DURATIONS: Final = {"response": "response time", "request": "request time", "lateness": "lateness"}
+_STATISTICS: Final = {"mean": "mean", "sd": "standard deviation of", "p50": "median", "max": "longest"}
+
+
+_ALIASES: Final = {
+    "throughput": "throughput_per_s",
+    "transactions_per_s": "throughput_per_s",
+    "items": "items_per_s",
+    "payload": "payload_bytes_per_s",
+    "wire": "wire_bytes_per_s",
+    "offered": "offered_per_s",
+    "errors": "error_rate",
+}
+
+
+def describe(name: str) -> Metric:
+    """The metric behind a name as it stands in results and experiment files; an unknown one keeps its own name.
+
+    Knows `throughput_per_s` and its like, and every statistic of a duration in whichever order it is written:
+    `response_ms`, `response_ms_p95`, `response_p95_ms`, `response_ms.p95`, `p95`.
+    """
+    name = _ALIASES.get(name, name)
+    if name in _METRICS:
+        return _METRICS[name]
+    parts = [part for part in re.split(r"[._]", name) if part and part not in {"ms", "s"}]
+    if parts and all(
+        part in _DURATIONS or part in _STATISTICS or re.fullmatch(r"p\d+", part) for part in parts
+    ):
+        duration = next((part for part in parts if part in _DURATIONS), "response")
+        statistic = next((part for part in parts if part not in _DURATIONS), "")
+        word = "p99.9 of" if statistic == "p999" else _STATISTICS.get(statistic, f"{statistic} of")
+        return Metric(name, f"{word} {_DURATIONS[duration]}" if statistic else _DURATIONS[duration], "ms")
+    if name.endswith("_ms"):
+        return Metric(name, name[:-3].replace("_", " "), "ms")
+    if name.endswith("_bytes_per_s"):
+        return Metric(name, name[:-12].replace("_", " ") + " throughput", "bytes_rate")
+    if name.endswith("_per_s"):
+        return Metric(name, name[:-6].replace("_", " "), "rate", "/s")
+    return Metric(name, name.replace("_", " "), "number")
+
+
+def observed(verdict: Verdict) -> str:
+    """What a threshold was judged on, in people's units; it is kept in seconds, fractions, per second."""
+    metric = describe(verdict.metric)
+    if verdict.observed is None:
+        return UNKNOWN
+    if metric.kind == "ms":
+        return quantity(verdict.observed * 1000, "ms")
+    if metric.kind == "fraction" and not verdict.test.lstrip().startswith("count"):
+        return percent(verdict.observed)
+    return quantity(verdict.observed, "number" if metric.kind == "fraction" else metric.kind, metric.unit)
+
+
+def thousands(text: str) -> str:
+    """Digits of the whole part in groups of three, from four digits on: "1240.5" -> "1 240.5"."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    whole, dot, rest = digits.partition(".")
+    groups: list[str] = []
+    while len(whole) > 3:
+        groups.insert(0, whole[-3:])
+        whole = whole[:-3]
+    return sign + SPACE.join([whole, *groups]) + dot + rest
+
+
+def fixed(value: float, place: int) -> str:
+    """Rounded at the decimal `place` (2: hundreds, 0: units, -1: tenths), without exponent."""
+    rounded = round(value, -place)
+    return thousands(f"{rounded + 0.0:.{max(0, -place)}f}")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`digits` significant digits: 1 240, 12.3, 0.004 56. Trailing zeros after the point carry meaning and stay."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0:
+        return "0"
+    magnitude = _magnitude(value, digits)
+    if magnitude < -6 or magnitude > 14:
+        return f"{value:.{digits - 1}e}"
+    return fixed(value, magnitude - digits + 1)
+
+
+def count(value: int | None) -> str:
+    """A count, to the last one."""
+    return UNKNOWN if value is None else thousands(str(value))
+
+
+def _magnitude(value: float, digits: int) -> int:
+    """Decimal exponent of the first digit, after rounding to `digits` (999.9 at three digits is 1.00e3)."""
+    return int(f"{abs(value):.{digits - 1}e}".partition("e")[2])
+
+
+def scale(value: float | None, kind: Kind, unit: str = "") -> tuple[float, str]:
+    """Factor and unit in which a value of this size is best written: (1e-3, "s") for 2300 ms."""
+    size = abs(value) if value is not None and math.isfinite(value) else 0.0
+    if kind == "ms":
+        if size >= 1000:
+            return 1e-3, "s"
+        return (1e3, "µs") if 0 < size < 1 else (1.0, "ms")
+    if kind == "bytes_rate":
+        for factor, name in ((1e-9, "GB/s"), (1e-6, "MB/s"), (1e-3, "kB/s")):
+            if size * factor >= 1:
+                return factor, name
+        return 1.0, "B/s"
+    if kind == "fraction":
+        return 100.0, "%"
+    return 1.0, unit
+
+
+def with_unit(text: str, unit: str) -> str:
+    """The number and its unit, which stay on one line."""
+    return f"{text}{SPACE}{unit}" if unit and text != UNKNOWN else text
+
+
+def quantity(value: float | None, kind: Kind, unit: str = "", digits: int = 3) -> str:
+    """A number with its unit, scaled for reading: `1 510 requests/s`, `157 MB/s`, `8.21 ms`, `99 %`."""
+    if value is None:
+        return UNKNOWN
+    factor, scaled = scale(value, kind, unit)
+    return with_unit(number(value * factor, digits), scaled)
+
+
+def percent(fraction: float | None, digits: int = 3) -> str:
+    """A share of 1 in percent; what is not quite everything is never rounded up to 100 %, nor a little down to 0 %."""
+    if fraction is None or math.isnan(fraction):
+        return UNKNOWN
+    shown = number(fraction * 100, digits)
+    if 0 < fraction < 1e-6:
+        shown = "< 0.0001"
+    elif fraction < 1 and shown.startswith("100"):
+        shown = "> 99.9"
+    return with_unit(shown, "%")
+
+
+def plus_minus(interval: Interval | None, kind: Kind, unit: str = "") -> str:
+    """`1 240 ± 30 requests/s`: half a width of one digit (two when it starts with 1 or 2), the mean to the same place.
+
+    Without an interval, the mean alone to three digits; a lopsided interval (log scale) is written with both ends.
+    """
+    if interval is None:
+        return UNKNOWN
+    factor, scaled = scale(interval.mean, kind, unit)
+    if interval.low is None or interval.high is None or not math.isfinite(interval.mean):
+        return with_unit(number(interval.mean * factor), scaled)
+    mean, low, high = (value * factor for value in (interval.mean, interval.low, interval.high))
+    up, down = high - mean, mean - low
+    half = max(up, down)
+    if not math.isfinite(half):
+        return with_unit(number(mean), scaled)
+    if half <= 0:
+        return with_unit(f"{number(mean)} ± 0", scaled)
+    place = _place(half)
+    if min(up, down) < 0.8 * half:
+        return with_unit(f"{fixed(mean, place)} ({fixed(low, place)} to {fixed(high, place)})", scaled)
+    return with_unit(f"{fixed(mean, place)} ± {fixed(half, place)}", scaled)
+
+
+def _place(half: float) -> int:
+    leading = _magnitude(half, 2)
+    return leading - 1 if half / 10.0**leading < 2.95 else leading
+
+
+def ends(interval: Interval | None, kind: Kind, unit: str = "") -> str:
+    """The two ends of an interval: `1 210 to 1 270 requests/s`."""
+    if interval is None or interval.low is None or interval.high is None:
+        return UNKNOWN
+    factor, scaled = scale(interval.mean, kind, unit)
+    half = (interval.high - interval.low) / 2 * factor
+    if not math.isfinite(half) or half <= 0:
+        return with_unit(f"{number(interval.low * factor)} to {number(interval.high * factor)}", scaled)
+    place = _place(half)
+    return with_unit(
+        f"{fixed(interval.low * factor, place)} to {fixed(interval.high * factor, place)}", scaled
+    )
+
+
+def listing(items: Iterable[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    words = list(items)
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def plural(amount: int, word: str, words: str = "") -> str:
+    """`1 run`, `24 runs`."""
+    return f"{count(amount)} {word if amount == 1 else words or word + 's'}"
+
+
+def factor_word(name: str) -> str:
+    """A factor as one speaks of it: a dotted path (short form of `factors:`) by its last part."""
+    return name.rpartition(".")[2] if re.fullmatch(r"[\w.-]+", name) else name
+
+
+def level_words(cell: Mapping[str, str]) -> str:
+    """Levels of some factors as people wrote them: `zip 0`, `method squid and size 1 MB`."""
+    return listing(f"{factor_word(name)} {level}" for name, level in cell.items())

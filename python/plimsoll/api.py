@@ -1,0 +1,320 @@
+"""Results of an experiment, from a script or a notebook: `plimsoll.api.analysis("results/latest")`.
+
+The bridge between the stages: `collect` reads files, `analyse` is pure, and here they meet. The verbs of the command
+line call nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
+from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.quantiles import Histogram
+from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, RunResult
+from plimsoll.analyse.runs import RunFacts, run_result
+from plimsoll.analyse.summary import Accumulator, Layout
+from plimsoll.analyse.transactions import Stage, Window
+from plimsoll.analyse.utilization import monitor_cpu, utilizations
+from plimsoll.collect.parquet import TransactionFile, read_samples
+from plimsoll.collect.results import Results, RunFiles, open_results
+from plimsoll.errors import BadInput, DamagedResults
+from plimsoll.plan.model import CapacityRules, Threshold, Validity
+from plimsoll.plan.rules import RuleError, parse_rule
+from plimsoll.plan.units import parse_duration
+from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
+
+ENDED_AS_PLANNED = {"done": "finished", "ceiling": "finished", "stopped": "interrupted"}
+"""Ends of a run as the engine names them, in the words of the results; every other end is "failed"."""
+ONLY_AGENT = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be changed when results are analysed again. `warmup_s`: cut so much instead of what the file says;
+    `quantum_s`: of the time series; `exact`: quantiles from every transaction, else from histograms (0.1 %)."""
+
+    warmup_s: float | None = None
+    quantum_s: float | None = None
+    exact: bool = True
+
+    @classmethod
+    def parse(cls, sets: list[str], quantum: str | None, *, exact: bool = True) -> Options:
+        """From `--set run.warmup=20s` and `--quantum 10s`. Raises BadInput."""
+        warmup = None
+        for given in sets:
+            path, _, value = given.partition("=")
+            if path.strip() != "run.warmup":
+                raise BadInput(f"--set {given}: only run.warmup can be changed after the measurement")
+            warmup = _seconds(value, f"--set {given}")
+        return cls(warmup, None if quantum is None else _seconds(quantum, f"--quantum {quantum}"), exact)
+
+
+def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
+    """Computes the whole analysis of a results directory from its files. Raises DamagedResults."""
+    return analyse_results(open_results(Path(directory)), options or Options())
+
+
+def analyse_results(results: Results, options: Options) -> Analysis:
+    """The same for results that are open."""
+    rules = _Rules(results.plan)
+    runs: list[RunResult] = []
+    histograms: dict[str, Mapping[str, Histogram]] = {}
+    left: list[LeftOut] = list(_not_there(results))
+    for run in results.runs:
+        if run.transactions is None or run.summary is None:
+            left.append(LeftOut(f"run {run.id}", _why_nothing(run)))
+            continue
+        found, parts = _one(run, results, options, rules.validity)
+        runs.append(found)
+        histograms[run.id] = parts
+    info = _info(results, runs)
+    groups = grouped(runs, histograms, rules.design)
+    effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
+    whole = Analysis(
+        experiment=info,
+        answer=(),
+        runs=tuple(runs),
+        cells=cell_results(groups, rules.design),
+        saturation=saturations(groups, rules.design, rules.capacity, [one.metric for one in rules.responses]),
+        effects=effects,
+        models=models,
+        verdicts=verdicts(groups, rules.thresholds),
+        left_out=(*left, *(one for run in runs for one in _left_out(run)), *unfitted),
+    )
+    return with_answer(whole)
+
+
+class _Rules:
+    """What plan.json asks of the analysis, parsed."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        try:
+            self.responses = [Wanted(one["metric"], one["scale"]) for one in plan["responses"]]
+            self.validity = Validity(**plan["validity"])
+            self.capacity = _capacity(plan["capacity"])
+            self.thresholds = [_threshold(one) for one in plan["thresholds"]]
+            self.design = _design(plan)
+        except (KeyError, TypeError, RuleError) as error:
+            raise DamagedResults(f"plan.json is not what this release writes: {error}") from error
+
+
+def _design(plan: Mapping[str, Any]) -> Design:
+    load = plan["load_factor"]
+    values: dict[str, float] = {}
+    for run in plan["runs"]:
+        if load is not None and load in run["values"]:
+            values[run["cell"][load]] = float(run["values"][load])
+    return Design({factor["name"]: factor["levels"] for factor in plan["factors"]}, load, values)
+
+
+def _capacity(told: Mapping[str, str]) -> CapacityRules:
+    response, errors = told["response"], told["errors"]
+    return CapacityRules(
+        parse_rule(response, "response") if response else None,
+        parse_rule(errors, "errors") if errors else None,
+        response,
+        errors,
+    )
+
+
+def _threshold(told: Mapping[str, Any]) -> Threshold:
+    where = {factor: tuple(labels) for factor, labels in told["where"].items()}
+    return Threshold(told["metric"], parse_rule(told["test"], told["metric"]), told["test"], where)
+
+
+def _one(
+    run: RunFiles, results: Results, options: Options, limits: Validity
+) -> tuple[RunResult, Mapping[str, Histogram]]:
+    assert run.transactions is not None and run.summary is not None
+    record, summary = run.record, run.summary
+    file = TransactionFile(run.transactions, tuple(record["workloads"]))
+    warmup_s = record["warmup_s"] if options.warmup_s is None else options.warmup_s
+    measured = Window(round(warmup_s * 1e9), int(summary["measured_end_ns"]))
+    if measured.end <= measured.start:
+        raise BadInput(
+            f"run {run.id}: a warm-up of {warmup_s:g} s leaves nothing of {measured.end / 1e9:g} s"
+        )
+    layout = Layout(
+        measured=measured,
+        length_ns=max(int(summary["rows"]["last_end_ns"]), measured.end),
+        codes=file.names["code"].texts,
+        workloads=file.names["workload"].texts,
+        tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers,
+        stages=_stages(record, measured),
+        by_workload=len(record["workloads"]) > 1,
+        quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
+    )
+    accumulator = Accumulator(layout, exact=options.exact)
+    for chunk in file.chunks():
+        accumulator.add(chunk)
+    found = accumulator.result()
+    return run_result(_facts(run, results, measured, warmup_s), found, limits), found.histograms
+
+
+def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:
+    """Stages cut to the measured window, those that lie in the warm-up left out."""
+    found = []
+    for number, told in enumerate(record["stages"]):
+        start = max(round(told["start_s"] * 1e9), measured.start)
+        end = min(round(told["end_s"] * 1e9), measured.end)
+        if end > start:
+            found.append(Stage(number, told["name"], Window(start, end)))
+    return found
+
+
+def _facts(run: RunFiles, results: Results, measured: Window, warmup_s: float) -> RunFacts:
+    record, summary = run.record, run.summary or {}
+    counts = _counts(summary)
+    samples = read_samples(run.samples) if run.samples is not None else []
+    used = utilizations(samples, measured, _cores(record, results))
+    busiest = [
+        one.detail["busiest_thread"]
+        for one in used
+        if one.role == "testers" and "busiest_thread" in one.detail
+    ]
+    planned = started = None
+    if record["plans_starts"]:
+        started = float(counts.started)
+        planned = started + (0 if record["drops_on_request"] else counts.dropped)
+    status = ENDED_AS_PLANNED.get(record["status"], "failed")
+    notes = [
+        *summary.get("damage", []),
+        record.get("cpus_remark") or "",
+        record["reason"] if status != "finished" else "",
+    ]
+    return RunFacts(
+        id=run.id,
+        cell=record["cell"],
+        repetition=record["repetition"],
+        order=record["order"],
+        block=record["block"],
+        status=status,
+        warmup_s=warmup_s,
+        counts=counts,
+        utilization=used,
+        planned=planned,
+        started=started,
+        busiest_thread=max(busiest) if busiest else None,
+        monitor_cpu=monitor_cpu(samples, measured),
+        notes=[note for note in notes if note],
+    )
+
+
+def _counts(summary: Mapping[str, Any]) -> Counts:
+    counters = summary["counters"]
+    return Counts(
+        started=counters["started"],
+        succeeded=counters["succeeded"],
+        failed=counters["failed"],
+        in_flight_at_end=summary["in_flight"],
+        dropped=counters["dropped"],
+        missed=counters["missed"],
+        lost_records=counters["lost_records"],
+        balanced=summary["balanced"],
+    )
+
+
+def _cores(record: Mapping[str, Any], results: Results) -> dict[str, int]:
+    usable = len(results.environment["cpu"]["usable"])
+    cores = {"host": usable, "testers": len(record["tester_cpus"]) or usable}
+    for service in record["services"]:
+        cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
+    return cores
+
+
+def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
+    plan, told = results.plan, results.plan["experiment"]
+    return ExperimentInfo(
+        name=told["name"],
+        question=told["question"],
+        directory=str(results.path),
+        seed=plan["seed"],
+        factors={factor["name"]: list(factor["levels"]) for factor in plan["factors"]},
+        load_factor=plan["load_factor"],
+        design=plan["design"]["kind"],
+        repetitions=plan["design"]["repetitions"],
+        planned_runs=results.planned,
+        finished_runs=len(runs),
+        complete=results.complete,
+        responses=tuple(one["metric"] for one in plan["responses"]),
+        started=results.environment.get("started", ""),
+    )
+
+
+def _not_there(results: Results) -> list[LeftOut]:
+    excluded = results.plan["design"]["excluded"]
+    found = []
+    if excluded:
+        cells = "; ".join(
+            ", ".join(f"{name} {label}" for name, label in cell.items()) for cell in excluded[:10]
+        )
+        more = f" and {len(excluded) - 10} more" if len(excluded) > 10 else ""
+        found.append(
+            LeftOut(f"{len(excluded)} cells of the design", f"excluded by the experiment file: {cells}{more}")
+        )
+    found += [LeftOut(text, "the design cannot tell") for text in results.plan["not_estimable"]]
+    return found
+
+
+def _why_nothing(run: RunFiles) -> str:
+    reason = run.record.get("reason") or "no reason is on record"
+    if run.summary is not None and run.summary.get("keep") == "summaries":
+        return "only its one-second histograms were kept (keep: summaries)"
+    return f"measured nothing ({run.record.get('status')}): {reason}"
+
+
+def _left_out(run: RunResult) -> list[LeftOut]:
+    """What of a run is in no figure."""
+    where, counts, found = f"run {run.id}", run.counts, []
+    if not run.valid:
+        cell = ", ".join(f"{name} {label}" for name, label in run.cell.items())
+        found.append(LeftOut(f"{where} ({cell})" if cell else where, "; ".join(run.invalid_reasons)))
+    if counts.dropped:
+        found.append(
+            LeftOut(f"{counts.dropped} arrivals of {where}", "found no free slot and were never started")
+        )
+    if counts.missed:
+        found.append(LeftOut(f"{counts.missed} slots of {where}", "passed during a transaction (late: skip)"))
+    if counts.in_flight_at_end:
+        found.append(
+            LeftOut(f"{counts.in_flight_at_end} transactions of {where}", "in progress when the run ended")
+        )
+    return found
+
+
+def setup_of(results: Results) -> SetUp:
+    """The set-up of the experiment for its report."""
+    services: dict[tuple[str, str, str], None] = {}
+    for run in results.runs:
+        for told in run.record["services"]:
+            config = run.path / "services" / told["name"] / "config"
+            text = config.read_text(encoding="utf-8", errors="replace") if config.exists() else ""
+            services[told["name"], told["kind"], text] = None
+    version = str(results.environment.get("versions", {}).get("plimsoll", ""))
+    environment = dict(results.environment)
+    command_line = " ".join(environment.pop("command_line", []))
+    return SetUp(
+        experiment_text=results.experiment_text,
+        effective_text=results.effective_text,
+        environment=environment,
+        services=tuple(ServiceSetUp(name, kind, text, version) for name, kind, text in services),
+        files=tuple(
+            StoredFile(str(path.relative_to(results.path)), path.stat().st_size)
+            for path in sorted(results.path.rglob("*"))
+            if path.is_file()
+        ),
+        seeds={"design": results.plan["seed"]},
+        command_line=command_line,
+    )
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        return parse_duration(text.strip()) / 1e9
+    except ValueError as error:
+        raise BadInput(f"{where}: {error}") from error

@@ -1,0 +1,155 @@
+"""`plimsoll analyse DIR|TABLE.csv`: compute again from disk, or the same statistics on anybody's table."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from plimsoll.analyse.effects import Factorial
+from plimsoll.analyse.fits import effects_of, fit_table, model_of
+from plimsoll.analyse.wording import ends, number, percent
+from plimsoll.api import Options, analyse_results
+from plimsoll.cli.outcome import exit_code, finite, print_json, print_summary, write_files
+from plimsoll.collect.results import open_results
+from plimsoll.errors import BadInput, ExitCode
+
+TABLE_FORMAT = "plimsoll.table-analysis/1"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A directory or a table."""
+    parser.add_argument(
+        "source", type=Path, help="results directory, or a CSV table with a line of column names"
+    )
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument(
+        "--quantum", metavar="TIME", help="directory: quantum of the time series, such as 10s"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="directory: run.warmup=20s cuts another warm-up",
+    )
+    parser.add_argument(
+        "--fast", action="store_true", help="directory: quantiles from histograms, within 0.1 %%"
+    )
+    parser.add_argument("--response", metavar="COL", help="table: column of the response")
+    parser.add_argument("--factors", metavar="A,B", help="table: columns of the factors")
+    parser.add_argument("--block", metavar="COL", help="table: column of the block")
+    parser.add_argument(
+        "--scale", choices=("linear", "log"), default="linear", help="table: scale of the model"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Decides by what the source is."""
+    if args.source.is_dir():
+        return _directory(args)
+    if args.response is None or args.factors is None:
+        raise BadInput(f"{args.source}: a table needs --response COL and --factors A,B")
+    return _table(args)
+
+
+def _directory(args: argparse.Namespace) -> int:
+    options = Options.parse(args.set, args.quantum, exact=not args.fast)
+    results = open_results(args.source)
+    found = analyse_results(results, options)
+    # What was asked for once with other options must not replace the analysis of the experiment as it was written.
+    written = write_files(results, found) if options == Options() else []
+    if args.json:
+        print_json(found)
+    else:
+        print_summary(found, written)
+    return exit_code(found)
+
+
+def _table(args: argparse.Namespace) -> int:
+    columns = read_table(args.source)
+    names = [name.strip() for name in args.factors.split(",") if name.strip()]
+    wanted = [args.response, *names, *([args.block] if args.block else [])]
+    for name in wanted:
+        if name not in columns:
+            raise BadInput(f"{args.source}: there is no column {name!r}; there are {', '.join(columns)}")
+    fit = fit_table(
+        _numbers(columns[args.response], args.source, args.response),
+        {name: columns[name] for name in names},
+        block=columns[args.block] if args.block else None,
+        scale=args.scale,
+    )
+    if args.json:
+        ids = tuple(str(row + 1) for row in range(len(fit.residuals)))
+        model = model_of(fit, args.response, ids, tuple(range(1, len(ids) + 1)))
+        document = {
+            "format": TABLE_FORMAT,
+            "mean": fit.mean,
+            "effects": [asdict(effect) for effect in effects_of(fit, args.response)],
+            "model": asdict(model),
+            "differences": [asdict(one) for one in fit.differences],
+        }
+        print(json.dumps(finite(document), ensure_ascii=False))
+    else:
+        for line in table_lines(fit):
+            print(line)
+    return int(ExitCode.PASSED)
+
+
+def read_table(path: Path) -> dict[str, list[str]]:
+    """Columns by name, in the order of the file. Raises BadInput where it is no such table."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} is no CSV table: {error}") from error
+    rows = [row for row in rows if row]
+    if len(rows) < 2:
+        raise BadInput(f"{path}: expected a line of column names and at least one row")
+    names = [name.strip() for name in rows[0]]
+    if len(set(names)) != len(names):
+        raise BadInput(f"{path}: two columns have the same name")
+    for position, row in enumerate(rows[1:], 2):
+        if len(row) != len(names):
+            raise BadInput(f"{path}: row {position} has {len(row)} values, the head has {len(names)}")
+    return {name: [row[at].strip() for row in rows[1:]] for at, name in enumerate(names)}
+
+
+def _numbers(texts: list[str], path: Path, column: str) -> list[float]:
+    values = []
+    for row, text in enumerate(texts, 2):
+        try:
+            values.append(float(text))
+        except ValueError:
+            raise BadInput(f"{path}: row {row}, column {column}: {text!r} is no number") from None
+    return values
+
+
+def table_lines(fit: Factorial) -> list[str]:
+    """Allocation of variation and effects, for people."""
+    rows = [["term", "df", "sum of squares", "variation", "F", "p"]]
+    for term in fit.terms:
+        p = "" if term.p_value is None else f"{term.p_value:.3g}"
+        variation = "" if term.percent is None else percent(term.percent / 100)
+        f = "" if term.f is None else number(term.f)
+        rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p])
+    residual = "" if fit.residual_percent is None else percent(fit.residual_percent / 100)
+    rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", ""])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    said = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", ""]
+    said += [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    said.append("")
+    word = "times" if fit.scale == "log" else "effect"
+    for term in fit.terms:
+        for level in term.levels:
+            interval = f"  ({ends(level.interval, 'number')})" if level.interval else ""
+            said.append(f"{term.name} = {level.label}: {word} {number(level.effect, 4)}{interval}")
+    said += [f"cannot be estimated: {text}" for text in fit.not_estimable]
+    said += list(fit.remarks)
+    return said

@@ -1,0 +1,167 @@
+"""`plimsoll doctor`: what of this host would spoil a measurement, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from plimsoll.deploy.binary import engine_version, find_engine
+from plimsoll.deploy.environment import host_facts, read
+from plimsoll.errors import EngineError, ExitCode
+
+FILES_WANTED = 65_536
+PORTS_WANTED = 20_000
+GOOD_CLOCKS = ("tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `spoils` and `mend` are empty when it is good."""
+
+    what: str
+    value: str
+    verdict: Literal["good", "mind", "bad"]
+    spoils: str = ""
+    mend: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """No file, no directory."""
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Prints the findings; 1 if something is bad."""
+    try:
+        binary = find_engine()
+        version = engine_version(binary)
+        engine = Finding("engine", f"{version} at {binary}", "good")
+    except EngineError as error:
+        version = "none"
+        engine = Finding("engine", str(error), "bad", "nothing can be run", "make engine")
+    facts = host_facts(version)
+    findings = [engine, *examine(facts, steal_ticks(read("/proc/stat") or ""))]
+    if args.json:
+        print(
+            json.dumps(
+                {"format": "plimsoll.doctor/1", "findings": [asdict(one) for one in findings]}, indent=1
+            )
+        )
+    else:
+        _print(findings)
+    return int(ExitCode.ERROR if any(one.verdict == "bad" for one in findings) else ExitCode.PASSED)
+
+
+def steal_ticks(proc_stat: str) -> float:
+    """Share of all processor time since boot that the hypervisor gave to others, 0 to 1."""
+    ticks = [int(word) for word in proc_stat.split("\n", 1)[0].split()[1:9]]
+    total = sum(ticks)
+    return ticks[7] / total if len(ticks) == 8 and total > 0 else 0.0
+
+
+def examine(facts: dict[str, Any], steal: float) -> Iterator[Finding]:
+    """Judges the facts of `host_facts`."""
+    yield _open_files(facts["limits"])
+    yield _ports(facts["limits"]["local_ports"])
+    yield _frequency(str(facts["cpu"]["frequency_policy"]))
+    yield _clock(facts["clock_source"])
+    yield _cores(len(facts["cpu"]["usable"]))
+    yield _steal(steal)
+    backlog = int(facts["network_settings"].get("net.core.somaxconn", 4096))
+    yield Finding(
+        "net.core.somaxconn",
+        str(backlog),
+        "good" if backlog >= 1024 else "mind",
+        *(() if backlog >= 1024 else ("many connections at once are refused by the kernel, not by the service",
+                                      "sysctl -w net.core.somaxconn=4096")),
+    )  # fmt: skip
+
+
+def _open_files(limits: dict[str, Any]) -> Finding:
+    soft, hard = limits["open_files"], limits["open_files_hard"]
+    unlimited = soft < 0
+    if unlimited or soft >= FILES_WANTED:
+        return Finding("open files", "unlimited" if unlimited else str(soft), "good")
+    mend = f"ulimit -n {FILES_WANTED}" if hard < 0 or hard >= FILES_WANTED else (
+        f"as root: echo '* hard nofile {FILES_WANTED}' > /etc/security/limits.d/plimsoll.conf, then log in again"
+    )  # fmt: skip
+    return Finding(
+        "open files",
+        str(soft),
+        "bad" if soft < 1024 else "mind",
+        f"more than about {max(soft - 100, 0)} connections at once fail in the tester and look like errors",
+        mend,
+    )
+
+
+def _ports(count: int) -> Finding:
+    if count >= PORTS_WANTED:
+        return Finding("local ports", str(count), "good")
+    return Finding(
+        "local ports",
+        str(count),
+        "mind",
+        f"with a connection per request, above about {count // 60}/s to one address ports run out (they rest for 60 s)",
+        'sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
+    )
+
+
+def _frequency(policy: str) -> Finding:
+    if policy in ("powersave", "ondemand", "conservative", "schedutil"):
+        return Finding(
+            "CPU frequency policy",
+            policy,
+            "mind",
+            "light load is measured at a lower clock than heavy load, so response times fall as load rises",
+            "cpupower frequency-set -g performance",
+        )
+    return Finding("CPU frequency policy", policy, "good")
+
+
+def _clock(source: str | None) -> Finding:
+    if source in GOOD_CLOCKS:
+        return Finding("clock source", str(source), "good")
+    return Finding(
+        "clock source",
+        str(source),
+        "mind",
+        "every time stamp is a system call of about a microsecond, which slows the testers",
+        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (if tsc is available there)",
+    )
+
+
+def _cores(usable: int) -> Finding:
+    if usable >= 2:
+        return Finding("usable cores", str(usable), "good")
+    return Finding(
+        "usable cores",
+        str(usable),
+        "mind",
+        "a service on this host and its testers share one core: their times cannot be told apart",
+        "give the machine a second core, or put the service on another host",
+    )
+
+
+def _steal(share: float) -> Finding:
+    text = f"{share:.2%} of processor time since boot"
+    if share < 0.01:
+        return Finding("steal", text, "good")
+    return Finding(
+        "steal", text, "mind", "other guests of this hypervisor take time: repetitions will scatter",
+        "use a dedicated machine, or more repetitions",
+    )  # fmt: skip
+
+
+def _print(findings: list[Finding]) -> None:
+    marks = {"good": "ok  ", "mind": "mind", "bad": "BAD "}
+    width = max(len(one.what) for one in findings)
+    for one in findings:
+        print(f"{marks[one.verdict]}  {one.what:<{width}}  {one.value}")
+        if one.spoils:
+            print(f"      {'':<{width}}  spoils: {one.spoils}")
+            print(f"      {'':<{width}}  mend:   {one.mend}")
+    sys.stdout.flush()

@@ -1,0 +1,120 @@
+"""`plimsoll VERB ...` and `plimsoll URL ...`: finds the verb's file and turns exceptions into messages and exit codes.
+
+A verb's module is imported only when it is called: numpy, pydantic and altair take longer to import than a person
+waits for `--help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import sys
+from typing import Protocol, cast
+
+from plimsoll import __version__
+from plimsoll.errors import ExitCode, PlimsollError
+
+VERBS = {
+    "run": "carry out an experiment file and report on it",
+    "plan": "say what an experiment file would do; start nothing",
+    "show": "print the summary of results",
+    "analyse": "compute again from results on disk, or from anybody's table",
+    "report": "write the report of results as one HTML file, or its figures",
+    "check": "verify a results directory",
+    "export": "write transactions as CSV, or histograms as HdrHistogram log",
+    "status": "say what runs on this host, or how far an experiment is",
+    "stop": "stop a running experiment cleanly",
+    "serve": "run one of our reference services by itself",
+    "init": "write a commented experiment file to start from",
+    "schema": "print the JSON Schema of the experiment file",
+    "doctor": "look for limits of this host that would spoil a measurement",
+}
+SPELLINGS = {"analyze": "analyse"}
+QUICK = "http://HOST/PATH -c 50 -z 30s -q 1000 [--json]"
+
+
+class Verb(Protocol):
+    """What a verb's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declares the verb's arguments."""
+
+    def main(self, args: argparse.Namespace) -> int:
+        """Does it; gives the exit code."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of the `plimsoll` command."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(words)
+    except PlimsollError as error:
+        print(f"plimsoll: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        print("plimsoll: interrupted", file=sys.stderr)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has enough of it. Python would complain again at exit without this.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.PASSED)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return int(ExitCode.PASSED if words else ExitCode.BAD_INPUT)
+    if words[0] in ("-V", "--version", "version"):
+        print(f"plimsoll {__version__}")
+        return int(ExitCode.PASSED)
+    name = SPELLINGS.get(words[0], words[0])
+    if name in VERBS:
+        verb = _verb(name)
+        parser = argparse.ArgumentParser(prog=f"plimsoll {words[0]}", description=_sentence(VERBS[name]))
+        verb.add_arguments(parser)
+        return verb.main(parser.parse_args(words[1:]))
+    if any(re.match(r"[a-z]+://", word) for word in words):
+        verb = _verb("quick")
+        parser = argparse.ArgumentParser(
+            prog="plimsoll", description="Loads one URL, without an experiment file."
+        )
+        verb.add_arguments(parser)
+        return verb.main(parser.parse_args(words))
+    return _unknown(words[0])
+
+
+def _verb(name: str) -> Verb:
+    return cast(Verb, importlib.import_module(f"plimsoll.cli.{name}"))
+
+
+def _unknown(word: str) -> int:
+    import difflib
+
+    near = difflib.get_close_matches(word, VERBS, n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    print(f'plimsoll: "{word}" is neither a verb nor a URL{hint} See plimsoll --help.', file=sys.stderr)
+    return int(ExitCode.BAD_INPUT)
+
+
+def overview() -> str:
+    """The text of `plimsoll --help`."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:<{width}}  {line}" for name, line in VERBS.items())
+    return (
+        "Plimsoll finds the load line of a distributed data service.\n\n"
+        "usage: plimsoll VERB ...      plimsoll VERB --help tells more\n"
+        f"       plimsoll {QUICK}\n\n"
+        f"{verbs}\n\n"
+        "exit codes: 0 passed, 99 a threshold failed, 2 bad input, 97 measurement invalid,\n"
+        "            98 agents lost, 130 interrupted, 1 anything else\n"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

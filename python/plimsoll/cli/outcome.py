@@ -1,0 +1,95 @@
+"""What comes after the measurement, the same for `run`, `show`, `analyse`, `report` and the quick form."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from plimsoll.analyse.results import Analysis
+from plimsoll.api import Options, analyse_results, setup_of
+from plimsoll.cli.progress import wants_colour
+from plimsoll.collect.results import Results, open_results
+from plimsoll.drive.directory import write_json, write_text
+from plimsoll.drive.experiment import Outcome
+from plimsoll.errors import ExitCode
+
+WIDTH_WITHOUT_TERMINAL = 100
+
+
+def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True) -> int:
+    """Analyses, writes analysis.json and report.html, prints the summary; gives the exit code."""
+    results = open_results(outcome.directory)
+    analysis = analyse_results(results, Options())
+    written = write_files(results, analysis) if files else []
+    if as_json:
+        print_json(analysis)
+    elif not quiet:
+        print_summary(analysis, written)
+    for line in outcome.stopped_early:
+        print(f"plimsoll: {line}", file=sys.stderr)
+    if outcome.interrupted and files:
+        print(f"plimsoll: go on with: plimsoll run --resume {outcome.directory}", file=sys.stderr)
+    return exit_code(analysis, interrupted=outcome.interrupted, agents_lost=outcome.agents_lost)
+
+
+def write_files(results: Results, analysis: Analysis) -> list[Path]:
+    """analysis.json and report.html in the results directory."""
+    from plimsoll.report.html import render
+
+    document = results.path / "analysis.json"
+    write_json(document, as_document(analysis))
+    page = results.path / "report.html"
+    write_text(page, render(analysis, setup_of(results)))
+    return [page, document]
+
+
+def as_document(analysis: Analysis) -> dict[str, Any]:
+    """The JSON form: `format` first; a number that is not finite is null."""
+    tree = finite(asdict(analysis))
+    return {"format": tree.pop("format"), **tree}
+
+
+def finite(value: Any) -> Any:
+    """A copy of plain data without NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def print_json(analysis: Analysis) -> None:
+    """The analysis on stdout."""
+    json.dump(as_document(analysis), sys.stdout, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_summary(analysis: Analysis, written: list[Path]) -> None:
+    """The summary for people on stdout, and the files that were written."""
+    from plimsoll.report.terminal import summary_lines
+
+    width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
+    files = [os.path.relpath(path) for path in written]
+    for line in summary_lines(analysis, width, wants_colour(sys.stdout), files=files):
+        print(line)
+
+
+def exit_code(analysis: Analysis, *, interrupted: bool = False, agents_lost: bool = False) -> int:
+    """130, then 97 (a cell has no valid run), 98, 99, 0."""
+    if interrupted:
+        return int(ExitCode.INTERRUPTED)
+    if any(cell.valid == 0 for cell in analysis.cells) or not analysis.cells:
+        return int(ExitCode.MEASUREMENT_INVALID)
+    if agents_lost:
+        return int(ExitCode.AGENTS_LOST)
+    if any(not verdict.passed for verdict in analysis.verdicts):
+        return int(ExitCode.THRESHOLD_FAILED)
+    return int(ExitCode.PASSED)

@@ -1,0 +1,81 @@
+"""`plimsoll plan FILE`: what an experiment file would do. Starts nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from pathlib import Path
+
+from plimsoll.errors import ExitCode
+from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.units import about_duration, about_size
+
+SHOWN = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A file."""
+    parser.add_argument("file", type=Path, help="experiment file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
+    )
+    parser.add_argument("--all", action="store_true", help=f"list every run (default: the first {SHOWN})")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Prints the plan."""
+    plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
+    if args.json:
+        print(json.dumps(plan.to_json(), indent=1, ensure_ascii=False))
+    else:
+        for line in lines(plan, len(plan.runs) if args.all else SHOWN):
+            print(line)
+    return int(ExitCode.PASSED)
+
+
+def lines(plan: Plan, most: int) -> list[str]:
+    """The plan for people."""
+    experiment, estimate = plan.experiment, plan.estimate
+    said = [f"{experiment.name}: {len(plan.runs)} runs ({experiment.design.counted})"]
+    if experiment.question:
+        said.append(f"question: {experiment.question}")
+    seed = "given" if experiment.design.seed is not None else "drawn now; `run` draws its own and records it"
+    said.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
+    said += ["", *_table(plan, most), ""]
+    unbounded = f", and {estimate.unbounded} runs that only counts end" if estimate.unbounded else ""
+    said.append(f"time: {about_duration(estimate.time_ns)}{unbounded}")
+    said.append(f"restarts: {estimate.restarts} services, {estimate.loads} tables written")
+    said.append(
+        f"disk: {about_size(estimate.disk_bytes)} kept, {about_size(estimate.disk_peak_bytes)} must be free"
+    )
+    said += [f"assumed: {text}" for text in estimate.assumptions]
+    said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
+    said += [f"needs root: {text}" for text in plan.needs_root]
+    return said
+
+
+def _table(plan: Plan, most: int) -> list[str]:
+    factors = [factor.name for factor in plan.experiment.factors]
+    rows = [
+        [
+            "run",
+            *factors,
+            "repetition",
+            *(["block"] if any(run.block for run in plan.runs) else []),
+            "restarts",
+        ]
+    ]
+    for run, change in list(zip(plan.runs, plan.between, strict=True))[:most]:
+        cells = [run.cell.get(name, "") for name in factors]
+        block = [run.block] if run.block else []
+        rows.append([run.id, *cells, str(run.repetition), *block, " ".join(change.start)])
+    widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
+    said = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in rows
+    ]
+    if len(plan.runs) > most:
+        said.append(f"... and {len(plan.runs) - most} more (--all lists them)")
+    return said

@@ -1,0 +1,109 @@
+"""What a person sees while an experiment runs: one line that changes in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+from plimsoll.drive.engine import Second
+
+PLAIN_EVERY_S = 10.0
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """A terminal, unless NO_COLOR says otherwise (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Progress:
+    """A Listener (drive.run) that writes to a stream. `runs`: seconds that each run will take, by id."""
+
+    def __init__(self, stream: TextIO, seconds: Mapping[str, float], *, quiet: bool = False) -> None:
+        self._stream = stream
+        self._left = dict(seconds)
+        self._quiet = quiet
+        self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._head = ""
+        self._run = ""
+        self._length = 0.0
+        self._last_plain = 0.0
+        self._shown = False
+
+    def run_begins(
+        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+    ) -> None:
+        """A new line for each run where it is no terminal."""
+        self._run, self._length = run_id, seconds
+        levels = ", ".join(f"{name} {label}" for name, label in cell.items())
+        self._head = f"run {position}/{total}" + (f"  {levels}" if levels else "")
+        self._last_plain = time.monotonic()
+        if self._terminal:
+            self._show(f"{self._head}  starting{self._remaining(seconds)}")
+        else:
+            self._line(f"{self._head}{self._remaining(seconds)}")
+
+    def second(self, second: Second) -> None:
+        """Live throughput, errors and time left."""
+        rate = f"{second.succeeded:,}/s"
+        median = "" if second.p50_ms is None else f"  p50 {second.p50_ms:.3g} ms"
+        errors = f"  errors {second.failed:,}/s" if second.failed else ""
+        dropped = f"  dropped {second.dropped:,}/s" if second.dropped else ""
+        left = self._remaining(max(0.0, self._length - second.second - 1))
+        text = f"{self._head}  {rate}{median}{errors}{dropped}{left}"
+        if self._terminal:
+            self._show(text)
+        elif time.monotonic() - self._last_plain >= PLAIN_EVERY_S:
+            self._last_plain = time.monotonic()
+            self._line(text)
+
+    def note(self, kind: str, text: str) -> None:
+        """Events that a person should see at once."""
+        self._line(f"{self._head}  {kind}: {text}")
+
+    def run_ended(self, run_id: str, status: str, reason: str) -> None:
+        """Said only where it did not end as planned."""
+        self._left.pop(run_id, None)
+        if status != "done":
+            self._line(f"{self._head}  {status}: {reason}")
+
+    def clear(self) -> None:
+        """Takes the changing line away."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._shown = False
+
+    def _remaining(self, of_this_run: float) -> str:
+        rest = of_this_run + sum(seconds for run, seconds in self._left.items() if run != self._run)
+        return f"  {clock(rest)} left"
+
+    def _show(self, text: str) -> None:
+        if self._quiet:
+            return
+        width = _width(self._stream)
+        self._stream.write("\r\x1b[K" + text[: width - 1])
+        self._stream.flush()
+        self._shown = True
+
+    def _line(self, text: str) -> None:
+        if self._quiet:
+            return
+        self.clear()
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+def clock(seconds: float) -> str:
+    """75.2 -> "1:15", 4000 -> "1:06:40"."""
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _width(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 80

@@ -1,0 +1,77 @@
+"""`plimsoll run FILE`: carry out an experiment file and report on it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import secrets
+import sys
+from pathlib import Path
+
+from plimsoll.cli.outcome import conclude
+from plimsoll.cli.progress import Progress
+from plimsoll.deploy.binary import find_engine
+from plimsoll.drive.directory import ResultsDirectory
+from plimsoll.drive.experiment import Driver, Outcome, seconds_of
+from plimsoll.drive.resume import done_runs, resumed_plan
+from plimsoll.errors import BadInput
+from plimsoll.plan import Plan, load_experiment, make_plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A file, or a directory to go on with."""
+    parser.add_argument("file", nargs="?", type=Path, help="experiment file")
+    parser.add_argument(
+        "--out", type=Path, default=Path("results"), metavar="PARENT", help="where results go (results)"
+    )
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the runs that DIR lacks")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change a value of the file (may be repeated)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    parser.add_argument(
+        "--json", action="store_true", help="the analysis as JSON on stdout instead of the summary"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Runs, analyses, reports; the exit code says how it went."""
+    find_engine()  # before anything is made
+    if args.resume is not None:
+        if args.file is not None or args.set:
+            raise BadInput("--resume takes the experiment from the directory: give no file and no --set")
+        plan, directory = resumed_plan(args.resume)
+        done = done_runs(args.resume)
+    else:
+        if args.file is None:
+            raise BadInput(
+                "give an experiment file, or --resume DIR (plimsoll init writes a file to start from)"
+            )
+        plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
+        directory = ResultsDirectory.create(
+            args.out, plan.experiment.name, datetime.datetime.now(datetime.UTC)
+        )
+        done = frozenset()
+    outcome = execute(plan, directory, done, quiet=args.quiet, prepare=args.resume is None)
+    return conclude(outcome, quiet=args.quiet, as_json=args.json)
+
+
+def execute(
+    plan: Plan, directory: ResultsDirectory, done: frozenset[str], *, quiet: bool, prepare: bool = True
+) -> Outcome:
+    """Carries out what is not done, with progress on stderr."""
+    seconds = {run.id: seconds_of(run) for run in plan.runs if run.id not in done}
+    progress = Progress(sys.stderr, seconds, quiet=quiet)
+    driver = Driver(plan, directory, find_engine(), progress)
+    if prepare:
+        driver.prepare(["plimsoll", *sys.argv[1:]])
+    if not quiet:
+        print(f"{plan.experiment.name}: {len(seconds)} runs, results in {directory.path}", file=sys.stderr)
+    try:
+        return driver.carry_out(done)
+    finally:
+        progress.clear()

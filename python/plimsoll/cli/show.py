@@ -1,0 +1,25 @@
+"""`plimsoll show DIR`: print the summary of results."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from plimsoll.api import analysis
+from plimsoll.cli.outcome import exit_code, print_json, print_summary
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A directory."""
+    parser.add_argument("directory", type=Path, help="results directory")
+    parser.add_argument("--json", action="store_true", help="the analysis as JSON")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Computes it anew from the files and prints it; the exit code is that of the run."""
+    found = analysis(args.directory)
+    if args.json:
+        print_json(found)
+    else:
+        print_summary(found, [])
+    return exit_code(found)

@@ -1,0 +1,45 @@
+"""`plimsoll status [DIR]`: what runs on this host, or how far an experiment is."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from plimsoll.collect.results import open_results
+from plimsoll.drive.registry import running
+from plimsoll.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """An optional directory."""
+    parser.add_argument(
+        "directory", nargs="?", type=Path, help="a results directory (default: all that run here)"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Prints a line per experiment."""
+    now = running()
+    if args.directory is None:
+        for one in now:
+            print(_line(one.directory, one.pid))
+        if not now:
+            print("nothing runs on this host")
+        return int(ExitCode.PASSED)
+    pid = next((one.pid for one in now if one.directory == args.directory.resolve()), None)
+    print(_line(args.directory, pid))
+    return int(ExitCode.PASSED)
+
+
+def _line(directory: Path, pid: int | None) -> str:
+    results = open_results(directory)
+    state = f"running (pid {pid})" if pid else ("complete" if results.complete else "not running")
+    ended = [run for run in results.runs if run.record.get("status") == "done"]
+    left = results.planned - len(results.runs)
+    odd = len(results.runs) - len(ended)
+    text = f"{directory}: {state}, {len(results.runs)} of {results.planned} runs"
+    if odd:
+        text += f", {odd} of them ended early"
+    if left and not pid:
+        text += f"; go on with: plimsoll run --resume {directory}"
+    return text

@@ -1,0 +1,1 @@
+"""Reads a results directory: checks it, and hands its columns to the analysis."""

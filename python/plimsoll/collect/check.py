@@ -1,0 +1,115 @@
+"""`plimsoll check`: is everything there that should be, readable, of a known version, and do the books agree?"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from plimsoll.collect.parquet import require_format
+from plimsoll.collect.results import Results, RunFiles
+from plimsoll.errors import DamagedResults
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. `run` is empty for the directory as a whole."""
+
+    run: str
+    what: str
+
+
+def check(results: Results) -> Iterator[Finding]:
+    """Everything that is wrong, run by run. A run that has not been carried out yet is not wrong."""
+    for run in results.runs:
+        try:
+            yield from _check_run(run)
+        except DamagedResults as error:
+            yield Finding(run.id, str(error))
+    for directory in sorted((results.path / "runs").glob("*")):
+        if directory.is_dir() and not (directory / "run.json").exists():
+            yield Finding(
+                directory.name, "was begun and never ended; `plimsoll run --resume` will carry it out again"
+            )
+
+
+def _check_run(run: RunFiles) -> Iterator[Finding]:
+    if run.record.get("status") in ("refused", "not-started"):
+        return
+    summary = run.summary
+    if summary is None:
+        yield Finding(
+            run.id,
+            "has no summary.json: the engine did not close its books (`plimsoll run --resume` repeats it)",
+        )
+        return
+    counters = summary["counters"]
+    if counters["started"] != counters["succeeded"] + counters["failed"] + summary["in_flight"]:
+        yield Finding(run.id, "started is not succeeded + failed + in flight at the end")
+    for damage in summary.get("damage", []):
+        yield Finding(run.id, f"damaged while recording: {damage}")
+    yield from _check_segments(run)
+    rows = _rows(run)
+    if rows is None:
+        if summary.get("keep") != "summaries":
+            yield Finding(run.id, "has no transactions.parquet")
+    elif rows != counters["started"] - counters["lost_records"]:
+        yield Finding(
+            run.id,
+            f"{rows} transactions are on disk, the books say {counters['started']} started"
+            f" and {counters['lost_records']} not recorded",
+        )
+    if run.samples is None:
+        yield Finding(run.id, "has no samples.parquet")
+    else:
+        _open(run.samples, "plimsoll.samples")
+
+
+def _rows(run: RunFiles) -> int | None:
+    if run.transactions is None:
+        return None
+    file = _open(run.transactions, "plimsoll.transactions")
+    try:
+        # Reading one column of every row group finds a file that was cut or overwritten in the middle.
+        for group in range(file.num_row_groups):
+            file.read_row_group(group, columns=["start", "end"])
+    except OSError as error:
+        raise DamagedResults(f"{run.transactions}: {error}") from error
+    return int(file.metadata.num_rows)
+
+
+def _open(path: Path, name: str) -> Any:
+    try:
+        file = pq.ParquetFile(path)
+    except Exception as error:
+        raise DamagedResults(f"{path} cannot be read: {error}") from error
+    require_format(file, name, path)
+    return file
+
+
+def _check_segments(run: RunFiles) -> Iterator[Finding]:
+    for sidecar in sorted((run.path / "segments").glob("*.json")):
+        try:
+            told = json.loads(sidecar.read_text(encoding="utf-8"))
+            segment = sidecar.with_suffix(".arrow")
+            found = _crc32(segment)
+        except (OSError, ValueError) as error:
+            yield Finding(run.id, f"{sidecar.name}: {error}")
+            continue
+        if found != told.get("crc32"):
+            yield Finding(run.id, f"{segment.name}: checksum {found:08x}, written with {told.get('crc32')!r}")
+
+
+def _crc32(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            value = zlib.crc32(block, value)
+    return value

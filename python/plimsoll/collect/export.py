@@ -1,0 +1,81 @@
+"""Results in forms that other tools read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from plimsoll.collect.results import Results
+from plimsoll.errors import DamagedResults, PlimsollError
+
+LOG_VERSION = "1.3"
+"""Version of the HdrHistogram log format: https://github.com/HdrHistogram/HdrHistogram (HistogramLogWriter)."""
+
+
+def export_csv(results: Results, out: Path) -> list[Path]:
+    """One CSV per run with every column of its transactions, and `metrics.csv` columns where a driver gave metrics.
+
+    Times in ns: `start` from the run's zero, the other stamps from `start`, -1 for what did not happen.
+    """
+    written = []
+    for run in results.runs:
+        for name in ("transactions", "metrics"):
+            source = run.path / f"{name}.parquet"
+            if source.exists():
+                target = _target(out, f"{run.id}-{name}.csv")
+                _copy(source, target)
+                written.append(target)
+    return written
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        file = pq.ParquetFile(source)
+        with pacsv.CSVWriter(target, _plain(file.schema_arrow)) as writer:
+            for group in range(file.num_row_groups):
+                writer.write_table(file.read_row_group(group).cast(_plain(file.schema_arrow)))
+    except pa.ArrowException as error:
+        raise DamagedResults(f"{source} cannot be read: {error}") from error
+    except OSError as error:
+        raise PlimsollError(f"{target} could not be written: {error}") from error
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """CSV knows no dictionaries."""
+    return pa.schema(
+        [pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
+    )
+
+
+def export_hlog(results: Results, out: Path) -> list[Path]:
+    """One HdrHistogram log per run: response times of successful transactions, one interval a second, values in ns."""
+    written = []
+    for run in results.runs:
+        lines = [line for line in run.live if line.get("response")]
+        if not lines:
+            continue
+        t0 = (run.record.get("t0_unix_ns") or 0) / 1e9
+        text = [
+            f"#[Logged with Plimsoll; response times in ns of run {run.id}]",
+            f"#[Histogram log format version {LOG_VERSION}]",
+            f"#[StartTime: {t0:.3f} (seconds since epoch)]",
+            '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
+        ]
+        for line in lines:
+            largest = float(line.get("max_ns", 0)) / 1e6
+            text.append(f"{float(line['second']):.3f},1.000,{largest:.3f},{line['response']}")
+        target = _target(out, f"{run.id}.hlog")
+        target.write_text("\n".join(text) + "\n", encoding="utf-8")
+        written.append(target)
+    return written
+
+
+def _target(out: Path, name: str) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PlimsollError(f"{out} cannot be made: {error.strerror}") from error
+    return out / name

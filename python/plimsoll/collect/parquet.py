@@ -1,0 +1,160 @@
+"""transactions.parquet and samples.parquet as numpy arrays, a row group at a time, so memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from plimsoll.collect.results import require_readable
+from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.transactions import OUTCOMES, Transactions
+from plimsoll.errors import DamagedResults
+
+READ = (
+    "scheduled",
+    "start",
+    "end",
+    "outcome",
+    "code",
+    "tester",
+    "workload",
+    "items",
+    "payload",
+    "sent",
+    "received",
+)
+NAMED = ("outcome", "code", "workload")
+
+
+@dataclass
+class Names:
+    """Numbers given to the texts of a column, in order of appearance; the same over all row groups of a run."""
+
+    texts: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, text: str) -> int:
+        """The number of a text, new or known."""
+        found = self.numbers.get(text)
+        if found is None:
+            found = self.numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    @classmethod
+    def of(cls, texts: tuple[str, ...]) -> Names:
+        """Numbered in the order given."""
+        names = cls()
+        for text in texts:
+            names.number(text)
+        return names
+
+
+def require_format(file: Any, name: str, path: Path) -> None:
+    """Raises DamagedResults unless the Parquet file says that it is `name` in a version that we read."""
+    told = (file.metadata.metadata or {}).get(b"format", b"")
+    require_readable(told.decode("utf-8", "replace"), name, path)
+
+
+class TransactionFile:
+    """The transactions of one run. `names` holds the texts of the named columns that were met so far."""
+
+    def __init__(self, path: Path, workloads: tuple[str, ...]) -> None:
+        try:
+            self._file = pq.ParquetFile(path, read_dictionary=list(NAMED), memory_map=True)
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedResults(f"{path} cannot be read: {error}") from error
+        require_format(self._file, "plimsoll.transactions", path)
+        self._path = path
+        self.names = {"outcome": Names.of(OUTCOMES), "code": Names.of(("",)), "workload": Names.of(workloads)}
+
+    @property
+    def rows(self) -> int:
+        """Number of transactions."""
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def testers(self) -> int:
+        """Greatest number of a tester, plus one, from the statistics of the row groups."""
+        most = -1
+        column = self._file.schema_arrow.get_field_index("tester")
+        for group in range(self._file.num_row_groups):
+            statistics = self._file.metadata.row_group(group).column(column).statistics
+            if statistics is None or not statistics.has_min_max:
+                values = self._file.read_row_group(group, columns=["tester"]).column("tester")
+                most = max([most, *values.to_pylist()])
+            else:
+                most = max(most, int(statistics.max))
+        return most + 1
+
+    def chunks(self) -> Iterator[Transactions]:
+        """Row group by row group. Raises DamagedResults where the file is broken."""
+        for group in range(self._file.num_row_groups):
+            try:
+                table = self._file.read_row_group(group, columns=list(READ), use_threads=False)
+            except (OSError, pa.ArrowException) as error:
+                raise DamagedResults(f"{self._path}: row group {group} cannot be read: {error}") from error
+            yield self._transactions(table)
+
+    def _transactions(self, table: Any) -> Transactions:
+        start = _ints(table, "start")
+        end = _ints(table, "end")
+        return Transactions(
+            scheduled=start + _ints(table, "scheduled"),
+            start=start,
+            end=np.where(end < 0, np.int64(-1), start + end),
+            outcome=self._named(table, "outcome").astype(np.uint8),
+            code=self._named(table, "code"),
+            tester=_column(table, "tester").to_numpy(),
+            workload=self._named(table, "workload"),
+            items=_ints(table, "items"),
+            payload=_ints(table, "payload"),
+            sent=_ints(table, "sent"),
+            received=_ints(table, "received"),
+        )
+
+    def _named(self, table: Any, column: str) -> NDArray[np.int64]:
+        """Numbers of a dictionary column: each row group has its own dictionary, ours is one for the run."""
+        names = self.names[column]
+        parts = []
+        for chunk in table.column(column).chunks:
+            chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+            mapping = np.array(
+                [names.number(text) for text in chunk.dictionary.to_pylist()] or [0], dtype=np.int64
+            )
+            parts.append(mapping[chunk.indices.to_numpy(zero_copy_only=False)])
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _column(table: Any, name: str) -> Any:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _ints(table: Any, name: str) -> NDArray[np.int64]:
+    values: NDArray[Any] = _column(table, name).to_numpy(zero_copy_only=False)
+    return values.astype(np.int64, copy=False)
+
+
+def read_samples(path: Path) -> list[SampleSeries]:
+    """samples.parquet by component, metric and part. Raises DamagedResults."""
+    try:
+        file = pq.ParquetFile(path)
+        table = file.read()
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedResults(f"{path} cannot be read: {error}") from error
+    require_format(file, "plimsoll.samples", path)
+    columns = [table.column(name).to_pylist() for name in ("component", "metric", "part")]
+    t_s = table.column("t").to_numpy() / 1e9
+    value = table.column("value").to_numpy()
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for index, key in enumerate(zip(*columns, strict=True)):
+        rows.setdefault(key, []).append(index)
+    return [SampleSeries(*key, t_s[at], value[at]) for key, at in rows.items()]

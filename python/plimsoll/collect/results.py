@@ -1,0 +1,159 @@
+"""A results directory, read. What `drive` and the engine wrote stands here as plain values; nothing is computed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from plimsoll.errors import DamagedResults
+
+READABLE = {
+    "plimsoll.plan": 1,
+    "plimsoll.run-record": 1,
+    "plimsoll.environment": 1,
+    "plimsoll.summary": 1,
+    "plimsoll.live": 1,
+    "plimsoll.transactions": 1,
+    "plimsoll.samples": 1,
+    "plimsoll.clock": 1,
+    "plimsoll.analysis": 1,
+}
+"""Formats and their greatest major version that this release reads."""
+
+
+def require_readable(found: object, name: str, where: Path) -> None:
+    """Raises DamagedResults unless `found` is "NAME/MAJOR" with a major version that we read."""
+    kind, _, major = str(found).partition("/")
+    if kind != name or not major.isdigit():
+        raise DamagedResults(f"{where}: this is no {name} file (its format is {found!r})")
+    if int(major) > READABLE[name]:
+        raise DamagedResults(
+            f"{where}: written in version {major} of {name}, this release reads up to {READABLE[name]}; "
+            "use a newer Plimsoll"
+        )
+
+
+def read_json(path: Path, name: str) -> dict[str, Any]:
+    """A JSON file of ours; raises DamagedResults if it is missing, broken or too new."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DamagedResults(f"{path} is missing") from error
+    except (OSError, ValueError) as error:
+        raise DamagedResults(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise DamagedResults(f"{path}: expected a JSON object")
+    require_readable(document.get("format"), name, path)
+    return document
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """One run as it lies on disk. `record` is run.json."""
+
+    id: str
+    path: Path
+    record: dict[str, Any]
+
+    @cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """summary.json, or None."""
+        path = self.path / "summary.json"
+        return read_json(path, "plimsoll.summary") if path.exists() else None
+
+    @property
+    def transactions(self) -> Path | None:
+        """transactions.parquet, where there is one."""
+        path = self.path / "transactions.parquet"
+        return path if path.exists() else None
+
+    @property
+    def samples(self) -> Path | None:
+        """samples.parquet, where there is one."""
+        path = self.path / "samples.parquet"
+        return path if path.exists() else None
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """events.jsonl; a cut last line is left out."""
+        return read_lines(self.path / "events.jsonl")
+
+    @cached_property
+    def live(self) -> list[dict[str, Any]]:
+        """live.jsonl without its first line, which carries the format."""
+        lines = read_lines(self.path / "live.jsonl")
+        if lines:
+            require_readable(lines[0].get("format"), "plimsoll.live", self.path / "live.jsonl")
+        return [line for line in lines if "second" in line]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results directory."""
+
+    path: Path
+    plan: dict[str, Any]
+    environment: dict[str, Any]
+    experiment_text: str
+    effective_text: str
+    runs: tuple[RunFiles, ...]
+
+    @property
+    def planned(self) -> int:
+        """Number of runs in the plan."""
+        return len(self.plan["runs"])
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned run has been carried out."""
+        return len(self.runs) == self.planned
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one a line; empty if there is no file. A broken line is left out: the last one of a
+    killed process is."""
+    found = []
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    for line in text.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def open_results(path: Path) -> Results:
+    """Reads a results directory; raises DamagedResults if it is none, or cannot be read."""
+    if not path.is_dir():
+        raise DamagedResults(f"{path} is no directory")
+    if not (path / "plan.json").exists():
+        raise DamagedResults(f"{path} is no results directory: it has no plan.json")
+    plan = read_json(path / "plan.json", "plimsoll.plan")
+    runs = []
+    for planned in plan["runs"]:
+        record = path / "runs" / planned["id"] / "run.json"
+        if record.exists():
+            runs.append(RunFiles(planned["id"], record.parent, read_json(record, "plimsoll.run-record")))
+    return Results(
+        path=path,
+        plan=plan,
+        environment=read_json(path / "environment.json", "plimsoll.environment"),
+        experiment_text=_text(path / "experiment.yaml"),
+        effective_text=_text(path / "effective.yaml"),
+        runs=tuple(runs),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,69 @@
+"""Where the engine is.
+
+One wheel carries both halves, so an installed engine lies beside the `plimsoll` command; in a checkout it lies where
+cargo builds it. `PLIMSOLL_ENGINE` overrides both (a build under test, a site's own).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from plimsoll import __version__
+from plimsoll.errors import EngineError
+
+NAME = "plimsoll-engine"
+
+
+def find_engine() -> Path:
+    """Absolute path of the engine's binary.
+
+    Raises EngineError naming every place that was looked at.
+    """
+    override = os.environ.get("PLIMSOLL_ENGINE")
+    if override:
+        path = Path(override)
+        if not os.access(path, os.X_OK):
+            raise EngineError(f"PLIMSOLL_ENGINE is {override!r}, which is no executable file")
+        return path.resolve()
+    places = [Path(sysconfig.get_path("scripts")) / NAME]
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "Cargo.toml").is_file():
+        places.append(checkout / "target" / "release" / NAME)
+    found = shutil.which(NAME)
+    if found:
+        places.append(Path(found))
+    for place in places:
+        if os.access(place, os.X_OK):
+            return place.resolve()
+    looked = "\n".join(f"  {place}" for place in places)
+    raise EngineError(
+        f"the engine ({NAME}) was not found. Looked at:\n{looked}\n"
+        "In a checkout, build it with `make engine`; else set PLIMSOLL_ENGINE to its path."
+    )
+
+
+def engine_version(path: Path) -> str:
+    """What the binary at `path` says of itself; raises EngineError if it does not run."""
+    try:
+        done = subprocess.run([path, "version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{path} does not run: {error}") from error
+    if done.returncode != 0:
+        raise EngineError(f"{path} version failed with {done.returncode}: {done.stderr.strip()[:500]}")
+    try:
+        return str(json.loads(done.stdout)["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise EngineError(f"{path} is no engine of Plimsoll: it says {done.stdout.strip()[:100]!r}") from error
+
+
+def require_same_version(found: str, path: Path | str) -> None:
+    """Raises EngineError unless lab and engine carry one version."""
+    if found != __version__:
+        raise EngineError(
+            f"the lab is {__version__} and the engine at {path} is {found}: install both from one release"
+        )

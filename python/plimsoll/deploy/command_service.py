@@ -1,0 +1,97 @@
+"""`kind: command`: any server binary, unmodified."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.process import Guarded, wait_until
+from plimsoll.plan.secret import hidden, revealed
+
+if TYPE_CHECKING:
+    from plimsoll.deploy.services import RunningService
+
+PROBE_TIMEOUT_S = 2.0
+
+
+def start_command(
+    running: RunningService,
+    engine: Path,
+    addresses: Mapping[str, Sequence[str]],
+    check_interrupt: Callable[[], None],
+) -> None:
+    """Starts it on a free port and waits until it is ready. Raises ServiceError.
+
+    `{port}` and `{dir}` stand in its arguments, environment, working directory and URL; `{NAME.port}` and `{NAME.url}`
+    in its arguments and environment for another service of the experiment.
+    """
+    service = running.wanted
+    settings = service.settings
+    port = free_port()
+
+    def filled(text: str) -> str:
+        for other in service.needs:
+            url = addresses[other][0]
+            text = text.replace(f"{{{other}.url}}", url).replace(f"{{{other}.port}}", str(urlsplit(url).port))
+        return text.replace("{port}", str(port)).replace("{dir}", str(running.directory))
+
+    running.configuration = "\n".join(
+        [" ".join(filled(part) for part in hidden(settings["command"]))]
+        + [f"{name}={filled(value)}" for name, value in hidden(dict(settings["env"])).items()]
+    )
+    cwd = settings.get("cwd")
+    running.process = process = Guarded(
+        service.name,
+        engine,
+        [filled(part) for part in revealed(list(settings["command"]))],
+        log=running.directory / "log",
+        cpus=running.cpus,
+        cwd=Path(filled(cwd)) if cwd else running.directory,
+        env={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
+    )
+    check = _check(settings["ready"], port, process.log)
+
+    def ready() -> bool:
+        check_interrupt()
+        return check()
+
+    try:
+        wait_until(process, ready, service.ready_timeout_ns / 1e9)
+    except BaseException:
+        process.stop()
+        raise
+    running.urls = [filled(settings["url"])]
+
+
+def _check(ready: dict[str, object], port: int, log: Path) -> Callable[[], bool]:
+    if ready.get("log") is not None:
+        pattern = re.compile(str(ready["log"]).encode())
+        return lambda: log.exists() and pattern.search(log.read_bytes()) is not None
+    if ready.get("http") is not None:
+        return lambda: _answers(f"http://127.0.0.1:{port}{ready['http']}")
+    return lambda: _accepts(port)
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PROBE_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _answers(url: str) -> bool:
+    try:
+        # No proxy of the environment may stand between us and loopback.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
+            return 200 <= int(answer.status) < 400
+    except (OSError, urllib.error.URLError, ValueError):
+        return False

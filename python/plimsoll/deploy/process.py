@@ -1,0 +1,169 @@
+"""A child process that has an owner: started in a process group of its own, bound to cores, logged, and ended for sure.
+
+Every service runs below `plimsoll-engine guard`, which ends the whole group when its stdin closes. So a lab that is
+killed leaves nothing behind, which neither `atexit` nor a signal handler here could promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from plimsoll.errors import ServiceError
+
+GRACE_S = 5.0
+"""Between the polite signal and the other one."""
+QUOTED_LINES = 12
+
+
+@contextlib.contextmanager
+def bound_to(cpus: Sequence[int]) -> Iterator[None]:
+    """While this lasts, processes started by this thread run on `cpus` only (no change if empty).
+
+    Affinity is inherited over fork; setting it here avoids code between fork and exec, which is unsafe once threads
+    run. Raises ServiceError when the host does not have one of the cores.
+    """
+    if not cpus:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, set(cpus))
+    except OSError as error:
+        raise ServiceError(
+            f"cpus {sorted(cpus)} cannot be used: this process may run on {sorted(before)} ({error.strerror})"
+        ) from error
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Guarded:
+    """A running child below the guard. `stdout` of the child goes to `log` unless `pipe_stdout` is asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Path,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        cpus: Sequence[int] = (),
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        first_line: str | None = None,
+        pipe_stdout: bool = False,
+    ) -> None:
+        self.name = name
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as sink, bound_to(cpus):
+            try:
+                self._process = subprocess.Popen(
+                    [engine, "guard", *(["--input"] if first_line is not None else []), "--", *command],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE if pipe_stdout else sink,
+                    stderr=sink,
+                    cwd=cwd,
+                    env=None if env is None else {**os.environ, **env},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ServiceError(f"service {name}: {command[0]} cannot be started: {error}") from error
+        if first_line is not None:
+            self._write(first_line + "\n")
+
+    @property
+    def pid(self) -> int:
+        """Root of the process tree."""
+        return self._process.pid
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """The child's output, if `pipe_stdout` was asked for."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits so long for its end; what came of it says `returncode`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+
+    def gone(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def obituary(self) -> str:
+        """What to say of a service that ended: how, and its last log lines."""
+        code = self._process.poll()
+        if code is None:
+            how = "is running"
+        elif code < 0:
+            how = f"was killed by signal {-code} ({signal.Signals(-code).name})"
+        elif code > 128:
+            how = f"was killed by signal {code - 128}"
+        else:
+            how = f"ended with exit status {code}"
+        return f"service {self.name} {how}{self.last_lines()}"
+
+    def last_lines(self) -> str:
+        """The end of its log, ready to be appended to a message."""
+        with contextlib.suppress(OSError):
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - 8192))
+                lines = file.read().decode("utf-8", "replace").splitlines()[-QUOTED_LINES:]
+            if lines:
+                return f"; the end of its log ({self.log}):\n" + "\n".join(f"  {line}" for line in lines)
+        return f"; its log ({self.log}) is empty"
+
+    def stop(self) -> None:
+        """Ends the whole group: politely, then not."""
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def _write(self, text: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text.encode())
+            self._process.stdin.flush()
+        except OSError as error:
+            raise ServiceError(f"{self.obituary()} ({error})") from error
+
+
+def wait_until(ready: Guarded, check: Callable[[], bool], timeout_s: float) -> None:
+    """Polls `check()` (true: ready) until it holds; raises ServiceError on time-out or when the child ends first."""
+    deadline = time.monotonic() + timeout_s
+    pause = 0.005
+    while True:
+        if ready.gone():
+            raise ServiceError(ready.obituary())
+        if check():
+            return
+        if time.monotonic() > deadline:
+            raise ServiceError(
+                f"service {ready.name} was not ready after {timeout_s:g} s{ready.last_lines()}\n"
+                "Give it longer with `ready: {timeout: ...}` or look at its command."
+            )
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.2)

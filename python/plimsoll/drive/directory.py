@@ -1,0 +1,112 @@
+"""The results directory, written: names, atomic JSON, lines of events. `collect` reads what stands here.
+
+Every JSON file is written to a temporary name, synced and renamed, so that a reader finds the old one or the new one
+and a full disk never leaves half a file under a name that means something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from plimsoll.errors import BadInput, PlimsollError
+
+RUN_RECORD = "plimsoll.run-record/1"
+ENVIRONMENT = "plimsoll.environment/1"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` to `path` whole or not at all; raises PlimsollError when the disk does not take it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise PlimsollError(f"{path} could not be written: {error.strerror or error}") from error
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Writes a JSON document as `write_text` does."""
+    write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+class ResultsDirectory:
+    """NAME-YYYYmmddTHHMMSSZ and what is written into it while an experiment runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, parent: Path, name: str, now: datetime.datetime) -> ResultsDirectory:
+        """A new directory below `parent` (made if need be); a second of the same second gets a number."""
+        stamp = now.astimezone(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "experiment"
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            for number in range(1, 1000):
+                path = parent / (f"{base}-{stamp}" if number == 1 else f"{base}-{stamp}-{number}")
+                with contextlib.suppress(FileExistsError):
+                    path.mkdir()
+                    (path / "runs").mkdir()
+                    cls._point_latest(parent, path)
+                    return cls(path)
+        except OSError as error:
+            raise BadInput(f"--out {parent}: no results can be written there: {error.strerror}") from error
+        raise BadInput(f"--out {parent}: a thousand results of one second; something starts runs in a loop")
+
+    @staticmethod
+    def _point_latest(parent: Path, path: Path) -> None:
+        # A convenience for people at a shell; a file system without links loses nothing else.
+        link = parent / "latest"
+        with contextlib.suppress(OSError):
+            if link.is_symlink():
+                link.unlink()
+            link.symlink_to(path.name)
+
+    def run(self, run_id: str) -> Path:
+        """The directory of one run, made if need be."""
+        path = self.path / "runs" / run_id
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def clear_run(self, run_id: str) -> Path:
+        """The directory of one run, empty: what an earlier attempt left is moved aside, never deleted."""
+        path = self.path / "runs" / run_id
+        if path.exists() and any(path.iterdir()):
+            aside = self.path / "abandoned"
+            aside.mkdir(exist_ok=True)
+            number = sum(1 for _ in aside.glob(f"{run_id}.*")) + 1
+            path.rename(aside / f"{run_id}.{number}")
+        return self.run(run_id)
+
+    def free_bytes(self) -> int:
+        """Room left on the file system."""
+        return shutil.disk_usage(self.path).free
+
+
+class EventLog:
+    """events.jsonl of one run. A disk that is full must not end a run, so a failed write is counted and said later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.lost = 0
+
+    def add(self, t_s: float, kind: str, text: str) -> None:
+        """One line: seconds from the run's zero (negative before it), a word, a sentence."""
+        line = json.dumps({"t_s": round(t_s, 3), "kind": kind, "text": text}, ensure_ascii=False)
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError:
+            self.lost += 1

@@ -1,0 +1,312 @@
+"""The state machine of an experiment: for each run, ready the services, carry it out, keep its files."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from plimsoll.deploy.binary import engine_version, require_same_version
+from plimsoll.deploy.environment import host_facts
+from plimsoll.deploy.services import Fleet, describe
+from plimsoll.drive import registry
+from plimsoll.drive.directory import (
+    ENVIRONMENT,
+    RUN_RECORD,
+    EventLog,
+    ResultsDirectory,
+    write_json,
+    write_text,
+)
+from plimsoll.drive.engine import EngineSession
+from plimsoll.drive.facts import planned_starts, stages_of
+from plimsoll.drive.hooks import run_hooks
+from plimsoll.drive.run import Listener, RunEnd, carry_out
+from plimsoll.errors import BadInput, EngineError, Interrupted, PlimsollError, ServiceError
+from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
+
+WORK = ".work"
+"""Working directories of services, inside the results while they run: databases may need the room that is there."""
+Log = Callable[[float, str, str], None]
+SPARE_BYTES = 64 * 1000 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an experiment ended. `not_done` runs are carried out by `--resume`."""
+
+    directory: Path
+    done: int
+    not_done: int
+    interrupted: bool
+    agents_lost: bool
+    stopped_early: tuple[str, ...]
+    """Runs that ended otherwise than planned, a line each."""
+
+
+class StopRequest:
+    """Ctrl-C, `plimsoll stop` or a signal: the first asks for a clean end, the second ends at once."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._engine: EngineSession | None = None
+
+    def watch(self, engine: EngineSession | None) -> None:
+        """The engine that the second request kills."""
+        self._engine = engine
+
+    def check(self) -> None:
+        """Raises Interrupted once a stop was asked for."""
+        if self.reason is not None:
+            raise Interrupted(self.reason)
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Catches SIGINT and SIGTERM while this lasts."""
+        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.reason is None:
+            self.reason = f"stopped by {signal.Signals(number).name}"
+        elif self._engine is not None:
+            self._engine.kill()
+
+
+class Driver:
+    """Carries a plan out into a results directory."""
+
+    def __init__(self, plan: Plan, directory: ResultsDirectory, engine: Path, listener: Listener) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._binary = engine
+        self._listener = listener
+        self._stop = StopRequest()
+        self._redactor = plan.experiment.redactor
+        self._fleet = Fleet(engine, directory.path / WORK, self._stop.check)
+        self._engine: EngineSession | None = None
+        self._early: list[str] = []
+        self._nothing_measured = 0
+        self._cell_before: int | None = None
+        self._agents_lost = False
+
+    def prepare(self, command_line: list[str]) -> None:
+        """Writes what is known before the first run. Raises BadInput when the disk has too little room."""
+        version = engine_version(self._binary)
+        require_same_version(version, self._binary)
+        need = self._plan.estimate.disk_peak_bytes + SPARE_BYTES
+        free = self._directory.free_bytes()
+        if free < need:
+            raise BadInput(
+                f"{self._directory.path}: this needs {need / 1e6:,.0f} MB, of which {free / 1e6:,.0f} are free; "
+                "use --out on another file system, or `run: {keep: summaries}`"
+            )
+        experiment = self._plan.experiment
+        write_text(self._directory.path / "experiment.yaml", experiment.text)
+        write_text(self._directory.path / "effective.yaml", experiment.effective_yaml())
+        write_json(self._directory.path / "plan.json", self._plan.to_json())
+        facts = {
+            "format": ENVIRONMENT,
+            "started": _now(),
+            "command_line": command_line,
+            **host_facts(version),
+        }
+        write_json(self._directory.path / "environment.json", facts)
+
+    def carry_out(self, done_already: frozenset[str] = frozenset()) -> Outcome:
+        """Every run that is not done yet, in order. What was measured is kept whatever happens."""
+        entry = registry.enter(self._directory.path)
+        done = 0
+        todo = [run for run in self._plan.runs if run.id not in done_already]
+        try:
+            with self._stop.installed():
+                for run in todo:
+                    self._stop.check()
+                    self._one(run, len(self._plan.runs))
+                    done += 1
+                    self._stop.check()
+        except Interrupted:
+            pass
+        finally:
+            registry.leave(entry)
+            self._close()
+        return Outcome(
+            directory=self._directory.path,
+            done=done,
+            not_done=len(todo) - done,
+            interrupted=self._stop.reason is not None,
+            agents_lost=self._agents_lost,
+            stopped_early=tuple(self._early),
+        )
+
+    def _close(self) -> None:
+        self._stop.watch(None)
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        self._fleet.stop()
+
+    def _one(self, run: PlannedRun, total: int) -> None:
+        directory = self._directory.clear_run(run.id)
+        (directory / "segments").mkdir()
+        events = EventLog(directory / "events.jsonl")
+
+        def log(t_s: float, kind: str, text: str) -> None:
+            events.add(t_s, kind, self._redactor.text(text))
+
+        self._listener.run_begins(run.id, run.order, total, run.cell, seconds_of(run))
+        began = _now()
+        config = run.config
+        pins = pinning(config, sorted(os.sched_getaffinity(0)))
+        if pins.remark:
+            log(0.0, "cpus", pins.remark)
+        try:
+            end = self._measure(run, directory, pins, log)
+        except (ServiceError, EngineError) as error:
+            self._stop.check()
+            end = RunEnd(
+                "service-gone" if isinstance(error, ServiceError) else "engine-lost",
+                str(error),
+                None,
+                (),
+                None,
+            )
+            log(0.0, end.status, end.reason)
+            if isinstance(error, EngineError):
+                self._drop_engine()
+        self._keep_services(directory)
+        reason = self._redactor.text(end.reason)
+        write_json(directory / "run.json", self._record(run, end, reason, began, pins))
+        self._listener.run_ended(run.id, end.status, reason)
+        if end.status != "done":
+            self._early.append(f"run {run.id}: {end.status}: {reason}")
+        self._agents_lost |= end.status == "agent-lost"
+        if end.status == "refused":
+            raise PlimsollError(f"run {run.id} was refused by the engine: {reason}")
+        # A service that cannot even be started fails every run alike: give up at the second, with the reason.
+        self._nothing_measured = self._nothing_measured + 1 if end.finished is None else 0
+        if self._nothing_measured == 2:
+            raise ServiceError(f"run {run.id}, as the one before it, measured nothing: {reason}")
+
+    def _measure(self, run: PlannedRun, directory: Path, pins: Pinning, log: Log) -> RunEnd:
+        config = run.config
+        cell = ", ".join(f"{name}={label}" for name, label in run.cell.items())
+        restarted = self._fleet.ensure(config, pins.services, run.cell_index == self._cell_before)
+        self._cell_before = run.cell_index
+        for name in restarted:
+            log(0.0, "service-started", name)
+        for service in self._fleet.running:
+            service.mark()
+        environment = {"PLIMSOLL_RUN": run.id, "PLIMSOLL_DIRECTORY": str(directory), "PLIMSOLL_CELL": cell}
+        for line in run_hooks(config.before_run, "before_run", environment, self._redactor):
+            log(0.0, "hook", line)
+        document = engine_document(
+            run,
+            self._fleet.addresses(),
+            directory.resolve(),
+            self._plan.experiment.name,
+            watch=[
+                {"name": one.wanted.name, "pid": one.process.pid, "cpus": list(one.cpus)}
+                for one in self._fleet.running
+                if one.process is not None
+            ],
+            tester_cpus=pins.testers,
+        )
+        end = carry_out(self._session(), document, self._watchman(), self._listener, log)
+        if end.status == "agent-lost":
+            self._drop_engine()
+        for line in run_hooks(config.after_run, "after_run", environment, self._redactor):
+            log(0.0, "hook", line)
+        if config.run.pause_ns:
+            self._pause(config.run.pause_ns / 1e9)
+        return end
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._stop.check()
+            time.sleep(min(0.1, left))
+
+    def _watchman(self) -> _Watchman:
+        return _Watchman(self._stop, self._fleet)
+
+    def _session(self) -> EngineSession:
+        if self._engine is None:
+            self._engine = EngineSession(self._binary)
+            self._stop.watch(self._engine)
+        return self._engine
+
+    def _drop_engine(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+            self._stop.watch(None)
+
+    def _keep_services(self, directory: Path) -> None:
+        for service in self._fleet.running:
+            place = directory / "services" / service.wanted.name
+            place.mkdir(parents=True, exist_ok=True)
+            write_text(place / "config", self._redactor.text(service.configuration) + "\n")
+            if service.process is not None:
+                text = self._redactor.data(service.log_of_run()).decode("utf-8", "replace")
+                write_text(place / "log", text)
+
+    def _record(self, run: PlannedRun, end: RunEnd, reason: str, began: str, pins: Pinning) -> dict[str, Any]:
+        settings = run.config.run
+        return {
+            "format": RUN_RECORD,
+            "id": run.id,
+            "cell": dict(run.cell),
+            "values": dict(run.values),
+            "repetition": run.repetition,
+            "block": run.block,
+            "order": run.order,
+            "status": end.status,
+            "reason": reason,
+            "began": began,
+            "ended": _now(),
+            "t0_unix_ns": end.t0_unix_ns,
+            "agents": list(end.agents),
+            "warmup_s": settings.warmup_ns / 1e9,
+            "planned_end_s": None if settings.end_ns is None else settings.end_ns / 1e9,
+            "tester_cpus": list(pins.testers),
+            "cpus_remark": pins.remark,
+            "services": [describe(service) for service in self._fleet.running],
+            "workloads": [workload.name for workload in run.config.workloads],
+            "stages": stages_of(run.config),
+            **planned_starts(run.config),
+            "effective": self._plan.cell_of(run).stored,
+        }
+
+
+class _Watchman:
+    def __init__(self, stop: StopRequest, fleet: Fleet) -> None:
+        self._stop = stop
+        self._fleet = fleet
+
+    def stop_reason(self) -> str | None:
+        return self._stop.reason
+
+    def service_gone(self) -> str | None:
+        return self._fleet.first_gone()
+
+
+def seconds_of(run: PlannedRun) -> float:
+    """How long a run will take; 0 where only counts end it, which nobody knows before."""
+    settings = run.config.run
+    return ((settings.end_ns or 0) + settings.pause_ns) / 1e9
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

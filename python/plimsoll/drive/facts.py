@@ -1,0 +1,42 @@
+"""Facts of a run's load that its analysis needs, as they stand in run.json."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+from plimsoll.plan.model import Closed, Config, Every, Open, Ramp, Staged
+
+
+def stages_of(config: Config) -> list[dict[str, Any]]:
+    """Name, start and end (seconds from the run's zero) of each stage; empty where no load is staged.
+
+    Populations with different stages are cut by the first of them: stages of a run are one axis of time.
+    """
+    for workload in config.workloads:
+        if isinstance(workload.load, Staged):
+            ends = list(accumulate(stage.for_ns for stage in workload.load.stages))
+            starts = [0, *ends[:-1]]
+            return [
+                {"name": stage.name, "start_s": start / 1e9, "end_s": end / 1e9}
+                for stage, start, end in zip(workload.load.stages, starts, ends, strict=True)
+            ]
+    return []
+
+
+def planned_starts(config: Config) -> dict[str, bool]:
+    """`plans_starts`: some load has a schedule that its starts can fall short of; `drops_on_request`: starts that found
+    no free slot are left out because the file says so (`when_full: drop`)."""
+    plans = drops = False
+    for workload in config.workloads:
+        match workload.load:
+            case Open() as load:
+                plans, drops = True, drops or load.when_full == "drop"
+            case Staged() as load:
+                is_open = any(stage.rate is not None for stage in load.stages)
+                plans, drops = plans or is_open, drops or (is_open and load.when_full == "drop")
+            case Every():
+                plans = True
+            case Closed() | Ramp():
+                pass
+    return {"plans_starts": plans, "drops_on_request": drops}

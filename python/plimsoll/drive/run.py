@@ -1,0 +1,118 @@
+"""One run: from the engine's document to its files, with everything that can end it early."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from plimsoll.drive.engine import EngineSession, Finished, Note, Refused, Second, Started
+
+POLL_S = 0.1
+SERVICE_CHECK_S = 0.5
+
+
+class Listener(Protocol):
+    """Hears what happens while an experiment runs; shows it to a person. Must not block."""
+
+    def run_begins(
+        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+    ) -> None:
+        """Run `position` of `total` begins; it will take about so many seconds."""
+
+    def second(self, second: Second) -> None:
+        """A second of the run has passed."""
+
+    def note(self, kind: str, text: str) -> None:
+        """Something worth saying."""
+
+    def run_ended(self, run_id: str, status: str, reason: str) -> None:
+        """The run has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended. `status`: done, stopped, ceiling, agent-lost, service-gone, refused."""
+
+    status: str
+    reason: str
+    t0_unix_ns: int | None
+    agents: tuple[str, ...]
+    finished: Finished | None
+
+
+class Watchman(Protocol):
+    """Tells whether the run should end early."""
+
+    def stop_reason(self) -> str | None:
+        """Why the user wants it to end, or None."""
+
+    def service_gone(self) -> str | None:
+        """What to say of a service that died, or None."""
+
+
+def carry_out(
+    engine: EngineSession,
+    document: Mapping[str, Any],
+    watchman: Watchman,
+    listener: Listener,
+    log: Callable[[float, str, str], None],
+) -> RunEnd:
+    """Hands the document to the engine and follows the run to its end; every event goes to `log(t_s, kind, text)`.
+
+    Raises EngineError when the engine itself is gone.
+    """
+    engine.start_run(dict(document))
+    progress = _Progress()
+    next_check = time.monotonic()
+    while True:
+        message = engine.next_message(POLL_S)
+        now = time.monotonic()
+        if progress.asked_to_stop is None:
+            reason = watchman.stop_reason()
+            status = "stopped"
+            if reason is None and now >= next_check:
+                next_check = now + SERVICE_CHECK_S
+                reason = watchman.service_gone()
+                status = "service-gone"
+            if reason is not None:
+                progress.asked_to_stop = (status, reason)
+                log(progress.seconds(), status, reason)
+                engine.stop_run(reason)
+        match message:
+            case None:
+                continue
+            case Started():
+                progress.started = message
+                progress.began = now
+            case Second():
+                listener.second(message)
+            case Note():
+                log(message.t_s, message.kind, message.text)
+                listener.note(message.kind, message.text)
+            case Refused():
+                return RunEnd("refused", message.error, None, (), None)
+            case Finished():
+                return progress.end(message)
+
+
+class _Progress:
+    """What is known of the run so far."""
+
+    def __init__(self) -> None:
+        self.started: Started | None = None
+        self.began: float | None = None
+        self.asked_to_stop: tuple[str, str] | None = None
+
+    def seconds(self) -> float:
+        return 0.0 if self.began is None else time.monotonic() - self.began
+
+    def end(self, finished: Finished) -> RunEnd:
+        # The engine knows only that it was asked to stop; we know why.
+        status, reason = finished.status, finished.reason
+        if self.asked_to_stop is not None and status in ("stopped", "done"):
+            status, reason = self.asked_to_stop
+        t0 = self.started.t0_unix_ns if self.started else None
+        agents = self.started.agents if self.started else ()
+        return RunEnd(status, reason, t0, agents, finished)

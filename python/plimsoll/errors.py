@@ -1,0 +1,109 @@
+"""Everything that Plimsoll raises on purpose, and the exit codes of the command line.
+
+::
+
+    PlimsollError                 something went wrong that is no bug of ours          exit 1
+    ├── BadInput                  an experiment file, option or table is wrong         exit 2
+    ├── DamagedResults            a results directory cannot be read as it stands      exit 1
+    ├── EngineError               the engine is missing, of another version, or failed exit 1
+    ├── ServiceError              a service did not start, was not ready, or died      exit 1
+    ├── AgentsLost                agents were lost, the run is incomplete              exit 98
+    └── Interrupted               stopped by the user; what was measured is kept       exit 130
+
+Messages tell what happened, where, and what to do about it. They are plain text: whoever shows them in HTML
+escapes them. An exception outside this tree is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar
+
+MOST_PROBLEMS = 20
+"""So many problems of one file are shown; the rest is counted."""
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb. Where two apply, the first of 97, 98, 99 in this order wins."""
+
+    PASSED = 0
+    ERROR = 1
+    BAD_INPUT = 2
+    MEASUREMENT_INVALID = 97
+    """The generator was the limit, or nothing succeeded: the numbers say nothing about the target. Outranks
+    99."""
+    AGENTS_LOST = 98
+    THRESHOLD_FAILED = 99
+    """The value that k6 made known."""
+    INTERRUPTED = 130
+
+
+class PlimsollError(Exception):
+    """Base of everything raised on purpose."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with an input.
+
+    `path` is the key as a dotted path ("load.testers"; "" for the whole), `line` counts from 1, `value` is
+    the offending value as text, never that of a secret.
+    """
+
+    message: str
+    path: str = ""
+    file: str = ""
+    line: int | None = None
+    value: str | None = None
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        hint = f'; did you mean "{self.nearest}"?' if self.nearest else ""
+        return ": ".join(part for part in (place, self.path, self.message) if part) + hint
+
+
+class BadInput(PlimsollError):
+    """An input is wrong; every problem that could be found in one go is in `problems`."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+    def __init__(self, problems: Iterable[Problem] | str) -> None:
+        found = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(dict.fromkeys(found))
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        lines = [str(problem) for problem in self.problems[:MOST_PROBLEMS]]
+        more = len(self.problems) - MOST_PROBLEMS
+        if more > 0:
+            lines.append(f"and {more} more")
+        return "\n".join(lines)
+
+
+class DamagedResults(PlimsollError):
+    """A results directory is incomplete, of a newer format, or not ours."""
+
+
+class EngineError(PlimsollError):
+    """The engine cannot be found, speaks another version, or ended in error."""
+
+
+class ServiceError(PlimsollError):
+    """A service did not start, was not ready in time, or died."""
+
+
+class AgentsLost(PlimsollError):
+    """One or more agents were lost during a run."""
+
+    exit_code = ExitCode.AGENTS_LOST
+
+
+class Interrupted(PlimsollError):
+    """The user stopped the work; what was measured is kept."""
+
+    exit_code = ExitCode.INTERRUPTED

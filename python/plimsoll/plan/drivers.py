@@ -1,0 +1,316 @@
+"""The drivers' sections of a workload, turned into what the engine's drivers read: settings and operations.
+
+`settings` hold for all requests of a workload, `request` for one operation. Both are plain JSON, with the
+keys of the experiment file; quantities are in bytes and nanoseconds, file names absolute. What each driver
+gets:
+
+null      settings: nothing. request: nothing.
+tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
+http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
+          request: method, path, headers as pairs, body, body_file, expect{status, contains, regex}.
+sql       settings: connection. request: query.
+frontier  settings: id, connection, proxies. request: query, zip, ttl, refresh.
+exec      settings: mode, env, cwd. request: command, stdin, bytes{kind: none | fixed | regex | json}.
+
+Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
+below 400.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pydantic import ValidationError
+
+from plimsoll.plan.fields import Raw
+from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.paths import nearest
+from plimsoll.plan.raw_drivers import (
+    SECTIONS,
+    SHARED_KEYS,
+    ExecSection,
+    FrontierSection,
+    HttpSection,
+    MixEntry,
+    SqlSection,
+    TcpSection,
+)
+from plimsoll.plan.secret import HIDDEN, Secret
+from plimsoll.plan.source import KeyPath
+
+Requests = list[tuple[str, dict[str, Json]]]
+"""Default name and request of each operation."""
+
+
+class Where(Protocol):
+    """What the functions here need of the one who resolves: problems are reported to it, files found by
+    it."""
+
+    def wrong(self, path: KeyPath, message: str, near: str | None = None) -> None:
+        """Reports a problem."""
+
+    def invalid(self, error: ValidationError, tree: Any, model: type[Raw], path: KeyPath) -> None:
+        """Reports the problems of a section that is checked apart."""
+
+    def file(self, name: str, path: KeyPath) -> str:
+        """Absolute name of a file that must exist; reports it where it does not."""
+
+    def as_written(self, path: KeyPath, value: str) -> str:
+        """The value, or what stands for it in the file where it came from the environment: names are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """How a driver's section is read. `schemes`: of the URLs it can be sent to; empty: it needs no target."""
+
+    schemes: tuple[str, ...]
+    settings: Callable[[Any, KeyPath, Where], dict[str, Json]]
+    requests: Callable[[Any, KeyPath, Where], Requests]
+
+
+def read_section(
+    driver: str, section: Mapping[str, Any], mix: list[MixEntry] | None, at: KeyPath, where: Where
+) -> tuple[dict[str, Json], tuple[Operation, ...]]:
+    """Settings and operations of a workload. `section`: the driver's section as plain data; `at`: the
+    workload's path."""
+    here = (*at, driver)
+    kind = DRIVERS[driver]
+    parsed = _parse(driver, section, here, section, where)
+    if parsed is None:
+        return {}, ()
+    settings = kind.settings(parsed, here, where)
+    if mix is None:
+        requests = kind.requests(parsed, here, where)
+        return settings, _named([(name, 1.0 / len(requests), request) for name, request in requests])
+    found: list[tuple[str, float, dict[str, Json]]] = []
+    for index, entry in enumerate(mix):
+        found += _entry(driver, section, entry, (*at, "mix", index), where)
+    return settings, _named(found)
+
+
+def _entry(
+    driver: str, section: Mapping[str, Any], entry: MixEntry, at: KeyPath, where: Where
+) -> list[tuple[str, float, dict[str, Json]]]:
+    """The operations of one entry of `mix`: the section with the keys of the entry in place of its own."""
+    own = dict(entry.__pydantic_extra__ or {})
+    shared = sorted(SHARED_KEYS[driver] & set(own))
+    if shared:
+        where.wrong(
+            (*at, shared[0]), f"{shared[0]} holds for all requests of a workload: give it in `{driver}`"
+        )
+        return []
+    known = _request_keys(driver)
+    for key in sorted(set(own) - known):
+        near = nearest(key, known)
+        where.wrong(
+            (*at, key),
+            "unknown key" if near else f"unknown key; known here: {', '.join(sorted(known))}",
+            near,
+        )
+    if set(own) - known:
+        return []
+    merged = {**section, **own}
+    if driver == "http":  # a path of the entry stands for all paths of the section, and the other way round
+        for one, other in (
+            ("path", "paths"),
+            ("paths", "path"),
+            ("body", "body_file"),
+            ("body_file", "body"),
+        ):
+            if one in own and other not in own:
+                merged.pop(other, None)
+    parsed = _parse(driver, merged, at, own, where)
+    if parsed is None:
+        return []
+    requests = DRIVERS[driver].requests(parsed, at, where)
+    weight = entry.weight / len(requests) if requests else 0.0
+    if entry.name is None:
+        return [(name, weight, request) for name, request in requests]
+    several = len(requests) > 1
+    return [
+        (f"{entry.name}-{number}" if several else entry.name, weight, request)
+        for number, (_, request) in enumerate(requests, 1)
+    ]
+
+
+def _request_keys(driver: str) -> set[str]:
+    """What an entry of `mix` may hold."""
+    keys = {info.alias or name for name, info in SECTIONS[driver].model_fields.items()}
+    return (keys - SHARED_KEYS[driver]) | {"weight", "name"}
+
+
+def _parse(driver: str, data: Mapping[str, Any], at: KeyPath, tree: Any, where: Where) -> Raw | None:
+    try:
+        return SECTIONS[driver].model_validate(dict(data))
+    except ValidationError as error:
+        where.invalid(error, tree, SECTIONS[driver], at)
+        return None
+
+
+def _named(found: list[tuple[str, float, dict[str, Json]]]) -> tuple[Operation, ...]:
+    """Operations with names of their own: a second "GET /" becomes "GET / (2)"."""
+    seen: dict[str, int] = {}
+    operations = []
+    for name, weight, request in found:
+        seen[name] = seen.get(name, 0) + 1
+        operations.append(Operation(name if seen[name] == 1 else f"{name} ({seen[name]})", weight, request))
+    return tuple(operations)
+
+
+def _shown(text: str | Secret, longest: int = 60) -> str:
+    if isinstance(text, Secret):
+        return HIDDEN
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def _regex(pattern: str | None, path: KeyPath, where: Where, groups: bool = False) -> None:
+    """The engine's expressions are a part of these: what is no expression here is none there."""
+    if pattern is None:
+        return
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        where.wrong(path, f'"{_shown(pattern)}" is not a regular expression: {error}')
+        return
+    if groups and compiled.groups < 1:
+        where.wrong(path, 'the expression needs a group around the number, such as "([0-9]+) bytes"')
+
+
+def _nothing(section: Any, at: KeyPath, where: Where) -> dict[str, Json]:
+    return {}
+
+
+def _null_requests(section: Any, at: KeyPath, where: Where) -> Requests:
+    return [("null", {})]
+
+
+def _tcp_settings(section: TcpSection, at: KeyPath, where: Where) -> dict[str, Json]:
+    return {"connection": section.connection}
+
+
+def _tcp_requests(section: TcpSection, at: KeyPath, where: Where) -> Requests:
+    expect: dict[str, Json] = {"kind": "close" if section.expect_close else "line"}
+    if section.expect_bytes is not None:
+        expect = {"kind": "bytes", "count": section.expect_bytes}
+    return [("exchange", {"send": section.send, "expect": expect})]
+
+
+def _http_settings(section: HttpSection, at: KeyPath, where: Where) -> dict[str, Json]:
+    tls = section.tls
+    names = {
+        key: where.file(name, (*at, "tls", key)) if name is not None else None
+        for key, name in (
+            ("ca_file", tls.ca_file),
+            ("ca_dir", tls.ca_dir),
+            ("cert", tls.cert),
+            ("key", tls.key),
+        )
+    }
+    token = None if section.token_file is None else where.file(section.token_file, (*at, "token_file"))
+    return {
+        "connection": section.connection,
+        "tls": {**names, "verify": tls.verify},
+        "token_file": token,
+        "proxies": [] if section.proxy is None else [section.proxy],
+        "keep_body": False,  # the engine keeps it where an expectation looks into it
+    }
+
+
+def _http_requests(section: HttpSection, at: KeyPath, where: Where) -> Requests:
+    _regex(section.expect.body_regex, (*at, "expect", "body_regex"), where)
+    common = {
+        "method": section.method,
+        "headers": [[name, value] for name, value in section.headers.items()],
+        "body": section.body,
+        "body_file": None if section.body_file is None else where.file(section.body_file, (*at, "body_file")),
+        "expect": {
+            "status": list(section.expect.status or []),
+            "contains": section.expect.body_contains,
+            "regex": section.expect.body_regex,
+        },
+    }
+    requests: Requests = []
+    listed = section.paths is not None
+    for index, path in enumerate(section.paths or [section.path]):
+        here: KeyPath = (*at, "paths", index) if listed else (*at, "path")
+        plain = HIDDEN if isinstance(path, Secret) else where.as_written(here, path).split("?", 1)[0]
+        if isinstance(path, str) and not path.startswith(("/", "{")):
+            where.wrong(here, f'"{_shown(path)}" is not a path: it begins with /; the host belongs to target')
+        requests.append((f"{section.method} {_shown(plain)}", {**common, "path": path}))
+    return requests
+
+
+def _sql_settings(section: SqlSection, at: KeyPath, where: Where) -> dict[str, Json]:
+    return {"connection": section.connection}
+
+
+def _sql_requests(section: SqlSection, at: KeyPath, where: Where) -> Requests:
+    return [(name, {"query": query}) for name, query in _queries(section.queries, at, where)]
+
+
+def _queries(queries: list[str], at: KeyPath, where: Where) -> list[tuple[str, str]]:
+    if not queries:
+        where.wrong((*at, "queries"), "there is none: give at least one query")
+    named = [
+        ("query" if len(queries) == 1 else f"query-{number}", query)
+        for number, query in enumerate(queries, 1)
+    ]
+    for index, query in enumerate(queries):
+        if not query.strip():
+            where.wrong((*at, "queries", index), "the query is empty")
+    return named
+
+
+def _frontier_settings(section: FrontierSection, at: KeyPath, where: Where) -> dict[str, Json]:
+    proxies = [] if section.proxy is None else [section.proxy]
+    return {"id": section.id, "connection": section.connection, "proxies": proxies}
+
+
+def _frontier_requests(section: FrontierSection, at: KeyPath, where: Where) -> Requests:
+    common = {"zip": section.zip, "ttl": section.ttl, "refresh": section.refresh}
+    return [(name, {"query": query, **common}) for name, query in _queries(section.queries, at, where)]
+
+
+def _exec_settings(section: ExecSection, at: KeyPath, where: Where) -> dict[str, Json]:
+    cwd = None if section.cwd is None else where.file(section.cwd, (*at, "cwd"))
+    return {"mode": section.mode, "env": dict(section.env), "cwd": cwd}
+
+
+def _exec_requests(section: ExecSection, at: KeyPath, where: Where) -> Requests:
+    if section.command is None:
+        where.wrong(
+            (*at, "command"), 'this key is missing: the program and its arguments, for example ["true"]'
+        )
+        return []
+    if section.mode == "long-lived" and section.stdin is not None:
+        where.wrong(
+            (*at, "stdin"), "a long-lived program is told on stdin when to go on: no other stdin can be given"
+        )
+    wanted: dict[str, Json] = {"kind": "none"}
+    if section.bytes is not None and section.bytes.fixed is not None:
+        wanted = {"kind": "fixed", "bytes": section.bytes.fixed}
+    elif section.bytes is not None and section.bytes.regex is not None:
+        _regex(section.bytes.regex, (*at, "bytes", "regex"), where, groups=True)
+        wanted = {"kind": "regex", "pattern": section.bytes.regex}
+    elif section.bytes is not None:
+        wanted = {"kind": "json"}
+    program = section.command[0]
+    if isinstance(program, str):
+        program = where.as_written((*at, "command", 0), program).rsplit("/", 1)[-1]
+    request = {"command": list(section.command), "stdin": section.stdin, "bytes": wanted}
+    return [(_shown(program), request)]
+
+
+DRIVERS: Final[dict[str, Driver]] = {
+    "exec": Driver((), _exec_settings, _exec_requests),
+    "frontier": Driver(("http", "https"), _frontier_settings, _frontier_requests),
+    "http": Driver(("http", "https"), _http_settings, _http_requests),
+    "null": Driver((), _nothing, _null_requests),
+    "sql": Driver(("sqlite",), _sql_settings, _sql_requests),
+    "tcp": Driver(("tcp",), _tcp_settings, _tcp_requests),
+}
+"""One row a driver; the keys are those of SECTIONS."""

@@ -1,0 +1,174 @@
+"""The run document that the engine reads (crate `model`, run.rs): a resolved run with the addresses of its
+services.
+
+It goes to the engine's stdin and nowhere else, so secrets stand in it as they are; `redacted=True` gives the
+form that may be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from plimsoll.errors import ServiceError
+from plimsoll.plan import model
+from plimsoll.plan.plan import PlannedRun
+from plimsoll.plan.resolve import reading
+from plimsoll.plan.secret import hidden, revealed
+from plimsoll.plan.units import NS
+
+FORMAT: Final = "plimsoll.run/1"
+
+
+def engine_document(
+    run: PlannedRun,
+    addresses: Mapping[str, Sequence[str]],
+    directory: Path,
+    experiment: str,
+    *,
+    tester_cpus: Sequence[int] = (),
+    watch: Sequence[Mapping[str, Any]] = (),
+    redacted: bool = False,
+) -> dict[str, Any]:
+    """The document of one run.
+
+    `addresses`: URLs of each service that runs ("http://127.0.0.1:40123", "sqlite:/dir/db.sqlite");
+    `directory`: of the run, it exists; `tester_cpus`: cores from `pinning`; `watch`: {name, pid, cpus} of
+    each service's process tree. Raises ServiceError where a target's service has no address.
+    """
+    config = run.config
+    found = {
+        "format": FORMAT,
+        "experiment": experiment,
+        "run": run.id,
+        "directory": str(directory),
+        "seed": run.seed,
+        "warmup_ns": config.run.warmup_ns,
+        "end": {
+            "duration_ns": config.run.end_ns,
+            "each_tester": config.run.each_tester,
+            "transactions": config.run.transactions,
+        },
+        "drain_ns": config.run.drain_ns,
+        "keep": config.run.keep,
+        "workloads": [_workload(work, addresses) for work in config.workloads],
+        "watch": [
+            {"name": one["name"], "pid": one["pid"], "cpus": list(one.get("cpus", ()))} for one in watch
+        ],
+        "tester_cpus": list(tester_cpus),
+        "spin_ns": config.run.spin_ns,
+        "ceiling": [_ceiling(ceiling) for ceiling in config.ceiling],
+    }
+    document: dict[str, Any] = hidden(found) if redacted else revealed(found)
+    return document
+
+
+def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    return {
+        "name": work.name,
+        "driver": work.driver,
+        "settings": dict(work.settings),
+        "endpoints": [one for endpoint in work.target.endpoints for one in _endpoints(endpoint, addresses)],
+        "choose": work.target.choose,
+        "order": work.target.order,
+        "timeout_ns": work.timeout_ns,
+        "on_error": _on_error(work.on_error),
+        "operations": [
+            {"name": operation.name, "weight": operation.weight, "request": dict(operation.request)}
+            for operation in work.operations
+        ],
+        "values": {name: _generator(values) for name, values in work.values.items()},
+        "load": _load(work.load),
+    }
+
+
+def _endpoints(endpoint: model.Endpoint, addresses: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    if endpoint.service is None:
+        return [{"name": endpoint.name, "url": endpoint.url or ""}]
+    urls = list(addresses.get(endpoint.service, ()))
+    if not urls:
+        raise ServiceError(f"the service {endpoint.service} has no address: it was not started")
+    if len(urls) == 1:
+        return [{"name": endpoint.name, "url": urls[0]}]
+    return [{"name": f"{endpoint.name}-{number}", "url": url} for number, url in enumerate(urls, 1)]
+
+
+def _on_error(on_error: model.OnError) -> dict[str, Any]:
+    match on_error.kind:
+        case "continue":
+            return {"kind": "continue"}
+        case "backoff":
+            return {"kind": "backoff", "first_ns": on_error.first_ns, "max_ns": on_error.max_ns}
+        case "stop-tester":
+            return {"kind": "stop-tester", "after": on_error.after}
+
+
+def _generator(values: model.Generator) -> dict[str, Any]:
+    match values.kind:
+        case "uniform":
+            return {"kind": "uniform", "from": values.low, "to": values.high}
+        case "zipf":
+            return {"kind": "zipf", "n": values.n, "s": values.s}
+        case "list":
+            return {"kind": "list", "items": list(values.items), "order": values.order}
+
+
+def _dist(drawn: model.Distribution) -> dict[str, Any]:
+    match drawn:
+        case model.Fixed():
+            return {"kind": "fixed", "ns": drawn.ns}
+        case model.Exponential():
+            return {"kind": "exponential", "mean_ns": float(drawn.mean_ns)}
+        case model.Uniform():
+            return {"kind": "uniform", "from_ns": drawn.from_ns, "to_ns": drawn.to_ns}
+
+
+def _load(load: model.Load) -> dict[str, Any]:
+    match load:
+        case model.Closed():
+            return {"kind": "closed", "testers": load.testers, "think": _dist(load.think)}
+        case model.Every():
+            return {"kind": "every", "testers": load.testers, "every_ns": load.every_ns, "late": load.late}
+        case model.Open():
+            return {
+                "kind": "open",
+                "rate": load.rate,
+                "arrivals": load.arrivals,
+                "in_flight": load.in_flight,
+                "when_full": load.when_full,
+            }
+        case model.Ramp():
+            return {
+                "kind": "ramp",
+                "testers": load.testers,
+                "every_ns": load.every_ns,
+                "life_ns": load.life_ns,
+                "think": _dist(load.think),
+            }
+        case model.Staged():
+            return {
+                "kind": "stages",
+                "stages": [
+                    {
+                        "name": stage.name,
+                        "for_ns": stage.for_ns,
+                        "testers": stage.testers,
+                        "rate": None if stage.rate is None else list(stage.rate),
+                    }
+                    for stage in load.stages
+                ],
+                "think": _dist(load.think),
+                "arrivals": load.arrivals,
+                "in_flight": load.in_flight,
+                "when_full": load.when_full,
+            }
+
+
+def _ceiling(ceiling: model.Ceiling) -> dict[str, Any]:
+    return {
+        "reading": reading(ceiling.metric, ceiling.rule),
+        "above": ceiling.rule.value,
+        "for_seconds": max(1, -(-ceiling.for_ns // NS["s"])),
+        "text": f"{ceiling.metric}: {ceiling.text}",
+    }

@@ -1,0 +1,489 @@
+"""Loading an experiment file: from a path to an `Experiment` with every cell of its design resolved.
+
+Everything that is wrong with a file is found here, before anything is started; the problems of the whole file
+are gathered and raised together.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from plimsoll.errors import MOST_PROBLEMS, BadInput, Problem
+from plimsoll.plan import design, model
+from plimsoll.plan.factors import Factor, Level, check_labels, parse_factors
+from plimsoll.plan.fields import shown
+from plimsoll.plan.paths import Origins, PathError, check_path, nearest, with_value
+from plimsoll.plan.problems import translate
+from plimsoll.plan.raw import DesignRaw, ExperimentRaw
+from plimsoll.plan.resolve import Failed, Resolved, Resolver, resolve_cell
+from plimsoll.plan.rules import METRICS, TIMES
+from plimsoll.plan.secret import Redactor
+from plimsoll.plan.source import LARGEST_TEXT, Document, KeyPath, dotted, parse_document, parse_value
+
+RESPONSES: Final = tuple(
+    dict.fromkeys(
+        [
+            *(metric for metric in METRICS if metric not in ("transactions", "dropped", "missed")),
+            *("throughput_per_s", "error_rate", "jain_index", "share_cv"),
+            *(
+                f"{time}_{stat}"
+                for time in TIMES
+                for stat in ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
+            ),
+        ]
+    )
+)
+"""Metrics on which effects can be computed; `analyse` knows how each is read from the results."""
+DEFAULT_RESPONSE: Final = "throughput"
+_CELLS_LOOKED_AT: Final = 200
+"""Once a cell is wrong, so many more are looked at for further problems."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How the runs of the experiment are chosen and ordered. `counted`: the arithmetic of their number."""
+
+    kind: str
+    repetitions: int
+    order: Literal["random", "listed"]
+    seed: int | None
+    block: tuple[str, ...]
+    loop: tuple[str, ...]
+    excluded: tuple[Mapping[str, str], ...]
+    counted: str
+    written: DesignRaw = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment file, parsed and checked. `directory` is where relative file names of it are looked up.
+
+    `load_factor`: the factor whose levels are the load, the axis of every load line; None where the load is
+    fixed.
+    """
+
+    name: str
+    question: str
+    file: str
+    directory: Path
+    text: str = field(repr=False)
+    sets: tuple[str, ...]
+    factors: tuple[Factor, ...]
+    load_factor: str | None
+    design: Design
+    cells: tuple[model.Cell, ...] = field(repr=False)
+    times: tuple[int, ...] = field(repr=False)
+    responses: tuple[model.Response, ...]
+    capacity: model.CapacityRules
+    thresholds: tuple[model.Threshold, ...]
+    validity: model.Validity
+    redactor: Redactor = field(repr=False)
+
+    def effective_yaml(self) -> str:
+        """The effective file of the first cell, with defaults and without secrets, as YAML."""
+        out = io.StringIO()
+        yaml = YAML()
+        yaml.default_flow_style = None
+        yaml.width = 110
+        yaml.dump(dict(self.cells[0].stored), out)
+        return (
+            "# What Plimsoll understood, with every default.\n"
+            "# Factors change it for each cell; this is the first one.\n" + out.getvalue()
+        )
+
+
+def load_experiment(
+    path: str | Path,
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Experiment:
+    """Reads, checks and resolves an experiment file.
+
+    `sets`: "path=value" as given to --set; `environ`: the environment (default: of this process);
+    `directory`: where relative names are looked up (default: beside the file; a resumed experiment gives that
+    of the original). Raises BadInput with every problem found.
+    """
+    file = Path(path)
+    name = str(path)
+    try:
+        size = file.stat().st_size
+        if size > 4 * LARGEST_TEXT:
+            raise BadInput(
+                [
+                    Problem(
+                        f"the file has {size:,} bytes, an experiment file at most {LARGEST_TEXT:,}", file=name
+                    )
+                ]
+            )
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            [Problem(f"the file is not UTF-8 text ({error.reason} at byte {error.start})", file=name)]
+        ) from None
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise BadInput([Problem(f"the experiment file cannot be read: {what}", file=name)]) from None
+    place = (directory or file.parent).absolute()
+    return parse_experiment(text, name, place, sets, os.environ if environ is None else environ)
+
+
+def parse_experiment(
+    text: str, name: str, directory: Path, sets: Sequence[str], environ: Mapping[str, str]
+) -> Experiment:
+    """The same from text. `name` is what messages call the file."""
+    document = parse_document(text, name)
+    if not isinstance(document.data, Mapping):
+        raise BadInput(
+            [Problem(f"expected a mapping of sections, got {shown(document.data)}", file=name, line=1)]
+        )
+    tree, origins = _with_sets(document, sets)
+    report = Resolver(origins, {}, directory)
+    factors = parse_factors(tree, report)
+    raw_design = _design(tree, report)
+    table = None
+    if raw_design is not None and design.kind_of(raw_design) == "table":
+        factors, table = _table(str(raw_design.table), tree, factors, report)
+    _not_set_twice(tree, factors, origins, report)
+    cells = None
+    if raw_design is not None and not report.problems:
+        rows = None if table is None else len(table)
+        if design.check_design(factors, raw_design, rows, report):
+            cells = design.enumerate_cells(factors, raw_design, table, report)
+    if cells is None or report.problems or raw_design is None:
+        _gather_form(tree, factors, origins, directory, environ, report)
+        raise BadInput(report.problems)
+    resolved = _resolve_all(tree, factors, cells.labels, origins, directory, environ, report)
+    if report.problems:
+        raise BadInput(report.problems)
+    return _built(name, text, directory, tuple(sets), factors, raw_design, cells, resolved, report)
+
+
+def _with_sets(document: Document, sets: Sequence[str]) -> tuple[Mapping[str, Any], Origins]:
+    tree: Mapping[str, Any] = document.data
+    said: dict[KeyPath, str] = {}
+    problems = []
+    for given in sets:
+        path, equals, text = given.partition("=")
+        path = path.strip()
+        if not equals or not path:
+            problems.append(Problem("expected path=value, such as load.testers=4", file=f"--set {given}"))
+            continue
+        try:
+            steps = _set_path(tree, path)
+            value = parse_value(text)
+        except PathError as error:
+            problems.append(Problem(str(error), file=f"--set {given}"))
+            continue
+        except BadInput as error:
+            problems.append(Problem(error.problems[0].message, file=f"--set {given}"))
+            continue
+        tree = with_value(tree, steps, value)
+        said[steps] = given
+    if problems:
+        raise BadInput(problems)
+    return tree, Origins(document, said=said)
+
+
+def _set_path(tree: Mapping[str, Any], path: str) -> KeyPath:
+    """A path of --set. A factor in short form has a name with dots in it."""
+    factors = tree.get("factors")
+    name = path.removeprefix("factors.")
+    if name != path and isinstance(factors, Mapping) and name in factors:
+        return ("factors", name)
+    return check_path(tree, path)
+
+
+def _design(tree: Mapping[str, Any], report: Resolver) -> DesignRaw | None:
+    written = tree.get("design")
+    try:
+        return DesignRaw.model_validate({} if written is None else written)
+    except ValidationError as error:
+        report.problems += translate(error, written, report.origins, {}, DesignRaw, ("design",))
+        return None
+
+
+def _table(
+    name: str, tree: Mapping[str, Any], factors: tuple[Factor, ...], report: Resolver
+) -> tuple[tuple[Factor, ...], tuple[design.Labels, ...]]:
+    at: KeyPath = ("design", "table")
+    if name == "None":
+        report.wrong(at, "this key is missing: a CSV file whose first line names factors")
+        return factors, ()
+    lines = report.lines(name, at)
+    if not lines:
+        return factors, ()
+    return design.read_table("\n".join(lines), factors, tree, report)
+
+
+def _not_set_twice(
+    tree: Mapping[str, Any], factors: Sequence[Factor], origins: Origins, report: Resolver
+) -> None:
+    """A path that --set and a factor both set would silently be the factor's."""
+    for path, given in origins.said.items():
+        for factor in factors:
+            if any(_overlap(setting.path, path) for level in factor.levels for setting in level.settings):
+                advice = f"choose its levels instead, --set 'factors.{factor.name}=...'"
+                message = f"{dotted(path)} is set by the factor {factor.name}: {advice}"
+                report.problems.append(Problem(message, file=f"--set {given}"))
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def _gather_form(
+    tree: Mapping[str, Any],
+    factors: Sequence[Factor],
+    origins: Origins,
+    directory: Path,
+    environ: Mapping[str, str],
+    report: Resolver,
+) -> None:
+    """Adds the problems of the other sections to those of factors and design, so that a user sees them in one
+    go."""
+    labels: dict[str, str] = {}
+    for factor in factors:
+        if factor.active(labels):
+            labels[factor.name] = factor.labels[0]
+    outcome = _one_cell(tree, factors, labels, origins, directory, environ)
+    if isinstance(outcome, Failed):
+        report.problems += outcome.problems
+    if outcome.raw is not None:
+        _judged_by(outcome.raw, factors, report)
+
+
+def _one_cell(
+    tree: Mapping[str, Any],
+    factors: Sequence[Factor],
+    labels: Mapping[str, str],
+    origins: Origins,
+    directory: Path,
+    environ: Mapping[str, str],
+) -> Resolved | Failed:
+    """The file with the levels of one cell set into it, resolved."""
+    moved: dict[KeyPath, KeyPath] = {}
+    by_whom: dict[KeyPath, str] = {}
+    problems: list[Problem] = []
+    for factor in factors:
+        if factor.name not in labels:
+            continue
+        level: Level = factor.level(labels[factor.name])
+        for setting in level.settings:
+            for path, whose in by_whom.items():
+                if whose != factor.name and _overlap(path, setting.path):
+                    file, line = origins.place(setting.written)
+                    message = f"the factors {whose} and {factor.name} both set {dotted(setting.path)}"
+                    problems.append(Problem(message, dotted(setting.written), file, line))
+            tree = with_value(tree, setting.path, setting.value)
+            moved[setting.path] = setting.written
+            by_whom[setting.path] = factor.name
+    if problems:
+        return Failed(problems, None)
+    return resolve_cell(tree, Origins(origins.document, moved, origins.said), directory, environ)
+
+
+@dataclass(slots=True)
+class _AllCells:
+    """The cells resolved so far, and the form of the first whose form is right."""
+
+    raw: ExperimentRaw | None = None
+    cells: list[model.Cell] = field(default_factory=list)
+    secrets: frozenset[str] = frozenset()
+
+    def add(self, labels: Mapping[str, str], values: Mapping[str, float], resolved: Resolved) -> None:
+        """What is equal in neighbouring cells is kept once: a design may have a hundred thousand of them."""
+        config, kept = resolved.config, resolved.stored
+        if self.cells:
+            before = self.cells[-1]
+            same = {
+                one.name: getattr(before.config, one.name)
+                for one in fields(model.Config)
+                if getattr(before.config, one.name) == getattr(config, one.name)
+            }
+            config = replace(config, **same)
+            kept = {
+                key: before.stored[key] if before.stored.get(key) == value else value
+                for key, value in kept.items()
+            }
+        self.secrets |= resolved.secrets
+        self.cells.append(model.Cell(labels, values, config, kept, resolved.secrets))
+
+
+def _resolve_all(
+    tree: Mapping[str, Any],
+    factors: Sequence[Factor],
+    cells: Sequence[Mapping[str, str]],
+    origins: Origins,
+    directory: Path,
+    environ: Mapping[str, str],
+    report: Resolver,
+) -> _AllCells:
+    """Every cell resolved; their problems go to `report`, together with those of what judges the runs."""
+    found = _AllCells()
+    numbers = {factor.name: _numbers(factor) for factor in factors}
+    problems: dict[Problem, None] = {}
+    since = 0
+    for labels in cells:
+        outcome = _one_cell(tree, factors, labels, origins, directory, environ)
+        found.raw = found.raw or outcome.raw
+        if isinstance(outcome, Resolved):
+            values = {
+                name: number for name, label in labels.items() if (number := numbers[name][label]) is not None
+            }
+            found.add(labels, values, outcome)
+        else:
+            problems.update(dict.fromkeys(outcome.problems))
+        since += bool(problems)
+        if len(problems) >= MOST_PROBLEMS or since > _CELLS_LOOKED_AT:
+            break
+    report.problems += problems
+    if problems and found.raw is not None:
+        _judged_by(found.raw, factors, report)
+    return found
+
+
+def _numbers(factor: Factor) -> dict[str, float | None]:
+    """The number behind each level for an axis: the load where the factor is one of load, else that of the level."""
+    loads = {label: factor.load_value(label) for label in factor.labels}
+    return {
+        level.label: level.number if loads[level.label] is None else loads[level.label]
+        for level in factor.levels
+    }
+
+
+def _judged_by(
+    raw: ExperimentRaw, factors: Sequence[Factor], report: Resolver
+) -> tuple[model.CapacityRules, tuple[model.Threshold, ...], tuple[model.Response, ...]]:
+    return _capacity(raw, report), _thresholds(raw, factors, report), _responses(raw, report)
+
+
+def _built(
+    name: str,
+    text: str,
+    directory: Path,
+    sets: tuple[str, ...],
+    factors: tuple[Factor, ...],
+    raw_design: DesignRaw,
+    cells: design.Cells,
+    resolved: _AllCells,
+    report: Resolver,
+) -> Experiment:
+    first = resolved.raw
+    assert first is not None  # without problems every cell has its form
+    capacity, thresholds, responses = _judged_by(first, factors, report)
+    if report.problems:
+        raise BadInput(report.problems)
+    validity = model.Validity(
+        tester_cpu=first.validity.tester_cpu,
+        started=first.validity.started,
+        lateness_share=first.validity.lateness_share,
+        lateness_floor_ns=first.validity.lateness_floor,
+        success=first.validity.success,
+        trend=first.validity.trend,
+    )
+    rows = sum(cells.times) if design.kind_of(raw_design) == "table" else None
+    return Experiment(
+        name=first.name or _name_from(name),
+        question=first.question,
+        file=name,
+        directory=directory,
+        text=text,
+        sets=sets,
+        factors=factors,
+        load_factor=_load_factor(factors),
+        design=Design(
+            kind=design.kind_of(raw_design),
+            repetitions=raw_design.repetitions,
+            order=raw_design.order,
+            seed=raw_design.seed,
+            block=tuple(raw_design.block),
+            loop=tuple(raw_design.loop),
+            excluded=cells.excluded,
+            counted=_counted(factors, raw_design, cells, rows),
+            written=raw_design,
+        ),
+        cells=tuple(resolved.cells),
+        times=cells.times,
+        responses=responses,
+        capacity=capacity,
+        thresholds=thresholds,
+        validity=validity,
+        redactor=Redactor(resolved.secrets),
+    )
+
+
+def _counted(factors: Sequence[Factor], raw_design: DesignRaw, cells: design.Cells, rows: int | None) -> str:
+    text = design.count(factors, raw_design, rows).text
+    if not cells.excluded:
+        return text
+    left = sum(cells.times) * raw_design.repetitions
+    return f"{text}, less {len(cells.excluded)} excluded cells: {left:,} runs"
+
+
+def _load_factor(factors: Sequence[Factor]) -> str | None:
+    ranked = [
+        (factor.load_kind, index, factor.name)
+        for index, factor in enumerate(factors)
+        if len(factor.levels) > 1
+    ]
+    known = sorted((kind, index, name) for kind, index, name in ranked if kind is not None)
+    return known[0][2] if known else None
+
+
+def _name_from(file: str) -> str:
+    stem = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in Path(file).stem)
+    return stem.lstrip("._-")[:64] or "experiment"
+
+
+def _responses(raw: ExperimentRaw, report: Resolver) -> tuple[model.Response, ...]:
+    found = []
+    for index, response in enumerate(raw.responses):
+        _known_metric(response.metric, ("responses", index, "metric"), RESPONSES, report)
+        found.append(model.Response(response.metric, response.scale))
+    return tuple(found) or (model.Response(DEFAULT_RESPONSE, "linear"),)
+
+
+def _known_metric(metric: str, at: KeyPath, known: Sequence[str], report: Resolver) -> bool:
+    if metric in known:
+        return True
+    near = nearest(metric, known)
+    report.wrong(
+        at, f"there is no metric {metric}" + ("" if near else f"; there are {', '.join(known)}"), near
+    )
+    return False
+
+
+def _capacity(raw: ExperimentRaw, report: Resolver) -> model.CapacityRules:
+    response = errors = None
+    if raw.capacity.response is not None:
+        response = report.rule(raw.capacity.response, "response", ("capacity", "response"))
+    if raw.capacity.errors is not None:
+        errors = report.rule(raw.capacity.errors, "errors", ("capacity", "errors"))
+    return model.CapacityRules(response, errors, raw.capacity.response or "", raw.capacity.errors or "")
+
+
+def _thresholds(
+    raw: ExperimentRaw, factors: Sequence[Factor], report: Resolver
+) -> tuple[model.Threshold, ...]:
+    by_name = {factor.name: factor for factor in factors}
+    found = []
+    for index, threshold in enumerate(raw.thresholds):
+        at: KeyPath = ("thresholds", index)
+        where = {name: tuple(labels) for name, labels in threshold.where.items()}
+        check_labels(where, by_name, (*at, "where"), report)
+        if not _known_metric(threshold.metric, (*at, "metric"), METRICS, report):
+            continue
+        rule = report.rule(threshold.test, threshold.metric, (*at, "test"))
+        if rule is not None:
+            found.append(model.Threshold(threshold.metric, rule, threshold.test, where))
+    return tuple(found)

@@ -1,0 +1,330 @@
+"""The resolved model: what one run does, with every default filled in and every reference followed.
+
+Frozen dataclasses, made once by `resolve` and compared, never changed. Durations are nanoseconds, sizes
+bytes, rates per second, fractions 0 to 1. A `Secret` shows as ***; `stored` forms hold no value that came
+from the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from plimsoll.plan.rules import Rule
+from plimsoll.plan.secret import Secret
+
+Json = Any
+"""Plain data: mappings with text keys, lists, scalars; a leaf may be a Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Always `ns`."""
+
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Exponential with this mean."""
+
+    mean_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Uniform between the two."""
+
+    from_ns: int
+    to_ns: int
+
+
+Distribution = Fixed | Exponential | Uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Each tester starts its next transaction a think time after the last has ended."""
+
+    testers: int
+    think: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Each tester has a slot every `every_ns`."""
+
+    testers: int
+    every_ns: int
+    late: Literal["skip", "catch-up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Starts by an arrival law, whatever the target does; at most `in_flight` in progress."""
+
+    rate: float
+    arrivals: Literal["poisson", "even"]
+    in_flight: int
+    when_full: Literal["wait", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Closed testers that join one after the other, `every_ns` apart; each stays for `life_ns` (None: to the
+    end)."""
+
+    testers: int
+    every_ns: int
+    life_ns: int | None
+    think: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One part of a staged load: `testers`, or rates per second at its start and end, linear in between."""
+
+    name: str
+    for_ns: int
+    testers: int | None
+    rate: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Parts one after the other; think time of the closed ones, law and slots of the open ones."""
+
+    stages: tuple[Stage, ...]
+    think: Distribution
+    arrivals: Literal["poisson", "even"]
+    in_flight: int
+    when_full: Literal["wait", "drop"]
+
+
+Load = Closed | Every | Open | Ramp | Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address: a URL, or a service of the experiment whose address is known once it runs."""
+
+    name: str
+    url: str | None
+    service: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go."""
+
+    name: str
+    endpoints: tuple[Endpoint, ...]
+    choose: Literal["per-request", "per-tester"] = "per-request"
+    order: Literal["round-robin", "random"] = "round-robin"
+    proxies: tuple[str | Secret, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One kind of request; its share is weight / sum of the weights. `request`: the driver's keys for it."""
+
+    name: str
+    weight: float
+    request: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class OnError:
+    """What a tester does after a failure. `first_ns` and `max_ns` of backoff, `after` of stop-tester."""
+
+    kind: Literal["continue", "backoff", "stop-tester"] = "continue"
+    first_ns: int = 0
+    max_ns: int = 0
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Where the values of a `{name}` come from: uniform (low, high), zipf (n, s), or a list (items,
+    order)."""
+
+    kind: Literal["uniform", "zipf", "list"]
+    low: int = 0
+    high: int = 0
+    n: int = 0
+    s: float = 0.0
+    items: tuple[str, ...] = ()
+    order: Literal["round-robin", "random"] = "round-robin"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One population of testers."""
+
+    name: str
+    driver: str
+    target: Target
+    timeout_ns: int
+    on_error: OnError
+    settings: Mapping[str, Json]
+    operations: tuple[Operation, ...]
+    values: Mapping[str, Generator]
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that the lab starts. `needs`: services that it talks to; `settings`: the keys of its kind."""
+
+    name: str
+    kind: str
+    fresh: Literal["experiment", "cell", "run"]
+    cpus: tuple[int, ...] | None
+    ready_timeout_ns: int
+    needs: tuple[str, ...]
+    settings: Mapping[str, Json]
+
+    @property
+    def starts_process(self) -> bool:
+        """False for `sqlite`: a file, nothing runs."""
+        return self.kind != "sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A table that is written into a service before the runs. `compressibility`: 0 to 0.95."""
+
+    name: str
+    into: str
+    rows: int
+    row_bytes: int
+    compressibility: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """Binding to cores: auto (decided by `pinning` on the machine), none, or set (these cores)."""
+
+    mode: Literal["auto", "none", "set"]
+    testers: tuple[int, ...] = ()
+    services: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Length and end of a run. `end_ns`: warm-up and measured window together, None where only counts end
+    it."""
+
+    warmup_ns: int
+    end_ns: int | None
+    each_tester: int | None
+    transactions: int | None
+    drain_ns: int
+    pause_ns: int
+    keep: Literal["all", "summaries"]
+    spin_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A rule that stops a run once it has held for `for_ns`."""
+
+    metric: str
+    rule: Rule
+    text: str
+    for_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A command before or after a run."""
+
+    argv: tuple[str | Secret, ...]
+    on: Literal["controller", "all"]
+    needs_root: bool
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that one cell of the design does."""
+
+    services: tuple[Service, ...]
+    data: tuple[Data, ...]
+    workloads: tuple[Workload, ...]
+    run: RunSettings
+    cpus: CpuPlan
+    ceiling: tuple[Ceiling, ...]
+    before_run: tuple[Hook, ...]
+    after_run: tuple[Hook, ...]
+
+    def service(self, name: str) -> Service:
+        """The service of that name. Raises KeyError."""
+        for service in self.services:
+            if service.name == name:
+                return service
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response on which effects are computed."""
+
+    metric: str
+    scale: Literal["linear", "log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A rule judged for each cell that `where` names (factor: labels; empty: every cell)."""
+
+    metric: str
+    rule: Rule
+    text: str
+    where: Mapping[str, tuple[str, ...]]
+
+    def applies(self, cell: Mapping[str, str]) -> bool:
+        """Whether it is judged in this cell. A nested factor that is absent matches nothing."""
+        return all(cell.get(factor) in labels for factor, labels in self.where.items())
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRules:
+    """What usable (`response`) and error-limited (`errors`) capacity mean; None: not asked for. Texts as
+    written."""
+
+    response: Rule | None = None
+    errors: Rule | None = None
+    response_text: str = ""
+    errors_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """When a run says nothing about the target. The share of one core, of the plan, of the median response
+    time."""
+
+    tester_cpu: float = 0.9
+    started: float = 0.99
+    lateness_share: float = 0.1
+    lateness_floor_ns: int = 1_000_000
+    success: bool = True
+    trend: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of levels.
+
+    `labels`: factor to label, without nested factors that are absent; `values`: factor to number, where the
+    level is one (seconds, bytes, per second, fractions); `stored`: the effective file of this cell as plain
+    data, with defaults, without secrets or values from the environment; `secrets`: what must never be seen.
+    """
+
+    labels: Mapping[str, str]
+    values: Mapping[str, float]
+    config: Config
+    stored: Mapping[str, Json] = field(repr=False)
+    secrets: frozenset[str] = field(repr=False, default=frozenset())

@@ -1,0 +1,216 @@
+"""The plan of an experiment: its runs in their order, what they will take, and what they cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from plimsoll.errors import BadInput
+from plimsoll.plan import design
+from plimsoll.plan.changes import Changes, changes
+from plimsoll.plan.estimate import Estimate, estimate
+from plimsoll.plan.experiment import Experiment
+from plimsoll.plan.model import Cell, Config
+
+FORMAT: Final = "plimsoll.plan/1"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run: a cell of the design at one repetition.
+
+    `id`: name of its directory, "0001" for the first that is carried out; `order`: from 1; `cell`: factor to
+    label, without nested factors that are absent; `values`: factor to number for axes; `seed`: of its random
+    choices.
+    """
+
+    id: str
+    order: int
+    cell: Mapping[str, str]
+    values: Mapping[str, float]
+    repetition: int
+    block: str | None
+    seed: int
+    cell_index: int
+    config: Config = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All runs in the order in which they are carried out.
+
+    `between[i]`: what is stopped, started and loaded before run i; `not_estimable`: terms that the design
+    cannot tell, in words; `needs_root`: commands of hooks that say so.
+    """
+
+    experiment: Experiment
+    seed: int
+    runs: tuple[PlannedRun, ...]
+    between: tuple[Changes, ...] = field(repr=False)
+    estimate: Estimate
+    not_estimable: tuple[str, ...]
+    needs_root: tuple[str, ...]
+
+    def cell_of(self, run: PlannedRun) -> Cell:
+        """The cell that a run belongs to."""
+        return self.experiment.cells[run.cell_index]
+
+    def to_json(self) -> dict[str, Any]:
+        """plan.json: everything that resume and analysis need of the plan; no secret is in it."""
+        experiment = self.experiment
+        found: dict[str, Any] = {
+            "format": FORMAT,
+            "experiment": {
+                "name": experiment.name,
+                "question": experiment.question,
+                "file": experiment.file,
+                "directory": str(experiment.directory),
+                "sets": list(experiment.sets),
+            },
+            "seed": self.seed,
+            "design": {
+                "kind": experiment.design.kind,
+                "repetitions": experiment.design.repetitions,
+                "order": experiment.design.order,
+                "block": list(experiment.design.block),
+                "loop": list(experiment.design.loop),
+                "excluded": [dict(cell) for cell in experiment.design.excluded],
+                "counted": experiment.design.counted,
+            },
+            "factors": [
+                {
+                    "name": factor.name,
+                    "levels": list(factor.labels),
+                    "when": {k: list(v) for k, v in factor.when.items()},
+                }
+                for factor in experiment.factors
+            ],
+            "load_factor": experiment.load_factor,
+            "responses": [asdict(response) for response in experiment.responses],
+            "capacity": {
+                "response": experiment.capacity.response_text,
+                "errors": experiment.capacity.errors_text,
+            },
+            "thresholds": [
+                {"metric": one.metric, "test": one.text, "where": {k: list(v) for k, v in one.where.items()}}
+                for one in experiment.thresholds
+            ],
+            "validity": asdict(experiment.validity),
+            "runs": [
+                {
+                    "id": run.id,
+                    "order": run.order,
+                    "cell": dict(run.cell),
+                    "values": dict(run.values),
+                    "repetition": run.repetition,
+                    "block": run.block,
+                    "seed": run.seed,
+                    "warmup_s": run.config.run.warmup_ns / 1e9,
+                    "end_s": None if run.config.run.end_ns is None else run.config.run.end_ns / 1e9,
+                }
+                for run in self.runs
+            ],
+            "estimate": asdict(self.estimate),
+            "not_estimable": list(self.not_estimable),
+            "needs_root": list(self.needs_root),
+        }
+        cleaned: dict[str, Any] = _clean(found, experiment)
+        return cleaned
+
+
+def _clean(value: Any, experiment: Experiment) -> Any:
+    """Labels and option texts are the user's own; should one hold a secret all the same, it is not stored."""
+    if not experiment.redactor:
+        return value
+    if isinstance(value, str):
+        return experiment.redactor.text(value)
+    if isinstance(value, dict):
+        return {_clean(key, experiment): _clean(item, experiment) for key, item in value.items()}
+    return [_clean(item, experiment) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
+    """The runs of an experiment in their order.
+
+    `seed` is used where the file gives none: the caller draws one, and records it with the plan. Raises
+    BadInput where neither gives one, or where the seed is not in 0 to 2^63 - 1.
+    """
+    used = experiment.design.seed if experiment.design.seed is not None else seed
+    if used is None or not 0 <= used < 2**63:
+        raise BadInput("the order of the runs needs a seed: give design.seed, from 0 to 2^63 - 1")
+    cells = design.Cells(tuple(cell.labels for cell in experiment.cells), experiment.times, ())
+    slots = design.arrange(cells, experiment.factors, experiment.design.written, used)
+    width = max(4, len(str(len(slots))))
+    runs = tuple(_run(number, slot, experiment, used, width) for number, slot in enumerate(slots, 1))
+    between = _between(runs)
+    return Plan(
+        experiment=experiment,
+        seed=used,
+        runs=runs,
+        between=between,
+        estimate=estimate([run.config for run in runs], between),
+        not_estimable=not_estimable(experiment),
+        needs_root=_needs_root(runs),
+    )
+
+
+def _run(number: int, slot: design.Slot, experiment: Experiment, seed: int, width: int) -> PlannedRun:
+    cell = experiment.cells[slot.cell]
+    return PlannedRun(
+        id=f"{number:0{width}d}",
+        order=number,
+        cell=cell.labels,
+        values=cell.values,
+        repetition=slot.repetition,
+        block=slot.block,
+        seed=design.run_seed(seed, cell.labels, slot.repetition),
+        cell_index=slot.cell,
+        config=cell.config,
+    )
+
+
+def _between(runs: Sequence[PlannedRun]) -> tuple[Changes, ...]:
+    before: PlannedRun | None = None
+    found = []
+    for run in runs:
+        same = before is not None and before.cell_index == run.cell_index
+        found.append(changes(None if before is None else before.config, run.config, same))
+        before = run
+    return tuple(found)
+
+
+def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for run in runs:
+        for hook in (*run.config.before_run, *run.config.after_run):
+            if hook.needs_root:
+                found[" ".join(str(part) for part in hook.argv)] = None
+    return tuple(found)
+
+
+def not_estimable(experiment: Experiment) -> tuple[str, ...]:
+    """What the design cannot tell, in words: no error term, nested and excluded combinations, one factor at a
+    time."""
+    said = []
+    varied = [factor for factor in experiment.factors if len(factor.levels) > 1]
+    most = max((times * experiment.design.repetitions for times in experiment.times), default=1)
+    if most == 1:
+        said.append("one repetition: there is no error term, so no interval and no test of any effect")
+    if experiment.design.kind == "one-at-a-time" and len(varied) > 1:
+        said.append("one factor is varied at a time: no interaction can be estimated")
+        return tuple(said)
+    if experiment.design.kind == "2^k" and varied:
+        said.append("two levels of each factor: a curvature between them cannot be seen")
+    labels = [cell.labels for cell in experiment.cells]
+    by_name = {factor.name: factor for factor in experiment.factors}
+    for first, second, gap in design.missing_combinations(labels, varied):
+        nested = first in by_name[second].when or second in by_name[first].when
+        why = "nested" if nested else gap
+        said.append(f"the interaction of {first} and {second} ({why})")
+    for factor in varied:
+        if factor.name in experiment.design.block:
+            said.append(
+                f"{factor.name} is also the block: its effect carries every difference between the blocks"
+            )
+    return tuple(said)

@@ -1,0 +1,318 @@
+"""From one cell's file as written to its resolved configuration.
+
+The way of a cell: levels set into the tree (`paths`), places filled in (`expand`), checked for form (`raw`),
+and here every reference followed and every default made plain. Problems are gathered, each with its place in
+the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from plimsoll.errors import Problem
+from plimsoll.plan import model
+from plimsoll.plan.expand import Expanded, expand
+from plimsoll.plan.fields import Raw, shown
+from plimsoll.plan.paths import Origins, nearest, with_value
+from plimsoll.plan.problems import translate
+from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
+from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
+from plimsoll.plan.raw_services import CommandService, FrontierService, ServiceRaw, SqliteService
+from plimsoll.plan.resolve_load import resolve_run, resolve_workload
+from plimsoll.plan.rules import Rule, RuleError, parse_rule
+from plimsoll.plan.secret import Secret, hidden
+from plimsoll.plan.source import KeyPath, dotted
+
+_COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout"})
+_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\.(port|url)\}")
+_TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CEILINGS: Final = "response with p(50), p(95), p(99) or med; errors with rate; throughput with rate or avg"
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Gathers the problems of one cell and knows where files lie. Serves as `drivers.Where`."""
+
+    origins: Origins
+    written: Mapping[KeyPath, str]
+    directory: Path
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, path: KeyPath, message: str, near: str | None = None) -> None:
+        """Reports a problem at a path."""
+        file, line = self.origins.place(path)
+        self.problems.append(Problem(message, dotted(path), file, line, self.written.get(path), near))
+
+    def invalid(self, error: ValidationError, tree: Any, kind: type[Raw], path: KeyPath) -> None:
+        """Reports the problems of a section that is checked apart."""
+        self.problems += translate(error, tree, self.origins, self.written, kind, path)
+
+    def file(self, name: str, path: KeyPath) -> str:
+        """Absolute name of a file or directory that must exist; relative ones are beside the experiment
+        file."""
+        full = self.directory / Path(name).expanduser()
+        if not full.exists():
+            self.wrong(path, f"there is no file {self.written.get(path, str(full))}")
+        return str(full)
+
+    def as_written(self, path: KeyPath, value: str) -> str:
+        """The value, or what stands for it in the file where it came from the environment."""
+        return self.written.get(path, value)
+
+    def lines(self, name: str, path: KeyPath, largest: int = 50_000_000) -> tuple[str, ...]:
+        """The lines of a text file, without empty ones at the end. At least one."""
+        full = Path(self.file(name, path))
+        try:
+            if full.is_file() and full.stat().st_size > largest:
+                self.wrong(path, f"{name} is larger than {largest:,} bytes")
+                return ()
+            found = full.read_text(encoding="utf-8").rstrip("\n").split("\n") if full.is_file() else []
+        except (OSError, UnicodeDecodeError) as error:
+            self.wrong(path, f"{name} cannot be read: {error}")
+            return ()
+        if full.exists() and (not found or found == [""]):
+            self.wrong(path, f"{name} holds no lines")
+        return tuple(found)
+
+    def rule(self, text: str, metric: str, path: KeyPath) -> Rule | None:
+        """A rule such as "p(95)<500ms" on a metric."""
+        try:
+            return parse_rule(text, metric)
+        except RuleError as error:
+            self.wrong(path, str(error))
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """One cell: its file in form (`raw`), its configuration, what is stored of it, and what must not be
+    seen."""
+
+    raw: ExperimentRaw
+    config: model.Config
+    stored: dict[str, Any]
+    secrets: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What is wrong with a cell; `raw` where its form at least is right."""
+
+    problems: list[Problem]
+    raw: ExperimentRaw | None
+
+
+def resolve_cell(
+    tree: Mapping[str, Any], origins: Origins, directory: Path, environ: Mapping[str, str]
+) -> Resolved | Failed:
+    """Resolves the file of one cell, with its levels already set, or gives what is wrong with it."""
+    expanded = expand(tree, environ)
+    resolver = Resolver(origins, expanded.written, directory)
+    for path, message in expanded.wrong:
+        resolver.wrong(path, message)
+    if resolver.problems:
+        return Failed(resolver.problems, None)
+    try:
+        raw = ExperimentRaw.model_validate(expanded.tree)
+    except ValidationError as error:
+        found = translate(error, expanded.tree, origins, expanded.written, ExperimentRaw)
+        return Failed(found, None)
+    config = _config(raw, expanded.tree, resolver)
+    if resolver.problems:
+        return Failed(resolver.problems, raw)
+    return Resolved(raw, config, stored(raw, expanded), frozenset(expanded.secrets))
+
+
+def stored(raw: ExperimentRaw, expanded: Expanded) -> dict[str, Any]:
+    """The effective file as plain data: with defaults, without secrets, with `${env:...}` as it was
+    written."""
+    found: dict[str, Any] = hidden(
+        raw.model_dump(by_alias=True, exclude_none=True, exclude={"factors", "design"})
+    )
+    for path, text in expanded.written.items():
+        found = with_value(found, path, text)
+    return found
+
+
+def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver) -> model.Config:
+    services = tuple(_service(name, service, raw, resolver) for name, service in raw.services.items())
+    known = {service.name: service for service in services}
+    populations: list[tuple[str, WorkloadRaw, LoadRaw, KeyPath, KeyPath]]
+    if raw.workloads is not None:
+        populations = [
+            (name, work, work.load, ("workloads", name), ("workloads", name, "load"))
+            for name, work in raw.workloads.items()
+        ]
+    else:
+        assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
+        populations = [("main", raw.workload, raw.load, ("workload",), ("load",))]
+    workloads = tuple(
+        resolve_workload(name, work, load, tree, at, load_at, known, raw.targets, resolver)
+        for name, work, load, at, load_at in populations
+    )
+    return model.Config(
+        services=services,
+        data=tuple(_data(raw, known, resolver)),
+        workloads=workloads,
+        run=resolve_run(
+            raw.run,
+            [(work.load, at) for work, (_, _, _, _, at) in zip(workloads, populations, strict=True)],
+            resolver,
+        ),
+        cpus=_cpus(raw.cpus, known, resolver),
+        ceiling=_ceilings(raw, resolver),
+        before_run=tuple(_hook(hook) for hook in raw.before_run),
+        after_run=tuple(_hook(hook) for hook in raw.after_run),
+    )
+
+
+def _service(name: str, raw: ServiceRaw, file: ExperimentRaw, resolver: Resolver) -> model.Service:
+    at: KeyPath = ("services", name)
+    settings = {
+        info.alias or key: getattr(raw, key)
+        for key, info in type(raw).model_fields.items()
+        if key not in _COMMON_KEYS
+    }
+    needs: tuple[str, ...] = ()
+    if isinstance(raw, FrontierService):
+        needs, settings["database"] = _database(name, raw.database, file, resolver)
+    elif isinstance(raw, SqliteService) and raw.file is not None:
+        settings["file"] = resolver.file(raw.file, (*at, "file"))
+    elif isinstance(raw, CommandService):
+        needs = _mentioned(name, raw, file, resolver)
+        if raw.cwd is not None and "{" not in raw.cwd:
+            settings["cwd"] = resolver.file(raw.cwd, (*at, "cwd"))
+    if raw.cpus is not None and not raw.cpus:
+        resolver.wrong((*at, "cpus"), "the list is empty: leave the key out, or name at least one core")
+    kind = str(getattr(raw, "kind"))  # noqa: B009 - every member of AnyService has it, their base has not
+    cpus = None if raw.cpus is None else tuple(raw.cpus)
+    return model.Service(name, kind, raw.fresh, cpus, raw.ready_timeout, needs, _plain(settings))
+
+
+def _plain(value: Any) -> Any:
+    """Raw sections inside settings as plain data, quantities as numbers."""
+    if isinstance(value, Raw):
+        return {
+            info.alias or key: _plain(getattr(value, key)) for key, info in type(value).model_fields.items()
+        }
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _database(
+    name: str, database: str, file: ExperimentRaw, resolver: Resolver
+) -> tuple[tuple[str, ...], str]:
+    """What a gateway reads: a service of this file (its name is needed), or an SQLite file that exists."""
+    at: KeyPath = ("services", name, "database")
+    if database in file.services:
+        other = file.services[database]
+        if not isinstance(other, SqliteService):
+            resolver.wrong(at, f"{database} is a service of kind {other.kind}: expected one of kind sqlite")
+        _stands_above(name, database, file, at, resolver)
+        return (database,), database
+    full = resolver.directory / Path(database).expanduser()
+    if not full.is_file():
+        near = nearest(database, file.services)
+        resolver.wrong(at, f'"{database}" is neither a service of this file nor a database file', near)
+    return (), str(full)
+
+
+def _mentioned(name: str, raw: CommandService, file: ExperimentRaw, resolver: Resolver) -> tuple[str, ...]:
+    """Services whose address a command asks for by `{NAME.port}` or `{NAME.url}`."""
+    at: KeyPath = ("services", name)
+    texts = [*raw.command, *raw.env.values()]
+    found: dict[str, None] = {}
+    for text in texts:
+        for match in _PLACE.finditer(text.reveal() if isinstance(text, Secret) else text):
+            other = match[1]
+            if other in file.services:
+                _stands_above(name, other, file, (*at, "command"), resolver)
+                found[other] = None
+            else:
+                resolver.wrong(
+                    (*at, "command"),
+                    f"{match[0]}: there is no service {other}",
+                    nearest(other, file.services),
+                )
+    return tuple(found)
+
+
+def _stands_above(name: str, other: str, file: ExperimentRaw, at: KeyPath, resolver: Resolver) -> None:
+    order = list(file.services)
+    if order.index(other) >= order.index(name):
+        resolver.wrong(at, f"{other} must stand above {name}: services are started in the order of the file")
+
+
+def _data(raw: ExperimentRaw, known: Mapping[str, model.Service], resolver: Resolver) -> list[model.Data]:
+    found = []
+    for name, data in raw.data.items():
+        at: KeyPath = ("data", name)
+        into = known.get(data.into)
+        if into is None:
+            resolver.wrong((*at, "into"), f"there is no service {data.into}", nearest(data.into, known))
+        elif into.kind != "sqlite" or into.settings.get("file") is not None:
+            resolver.wrong(
+                (*at, "into"),
+                f"tables can be written into a service of kind sqlite without `file`; {data.into} is none",
+            )
+        if not _TABLE.match(name):
+            resolver.wrong(at, f'"{name}" cannot be the name of a table: letters, digits and _ only')
+        found.append(model.Data(name, data.into, data.rows, data.row, data.compressibility, data.seed))
+    return found
+
+
+def _cpus(raw: CpusRaw | None, known: Mapping[str, model.Service], resolver: Resolver) -> model.CpuPlan:
+    if raw is None:  # only where services run beside the testers is there something to keep apart
+        started = any(service.starts_process for service in known.values())
+        return model.CpuPlan("auto" if started else "none")
+    for name in raw.services:
+        if name not in known:
+            resolver.wrong(("cpus", "services", name), f"there is no service {name}", nearest(name, known))
+    return model.CpuPlan(
+        raw.mode, tuple(raw.testers), {name: tuple(cores) for name, cores in raw.services.items()}
+    )
+
+
+def _ceilings(raw: ExperimentRaw, resolver: Resolver) -> tuple[model.Ceiling, ...]:
+    found = []
+    for index, ceiling in enumerate(raw.ceiling):
+        at: KeyPath = ("ceiling", index)
+        rule = resolver.rule(ceiling.test, ceiling.metric, (*at, "test"))
+        if rule is None:
+            continue
+        if reading(ceiling.metric, rule) is None:
+            resolver.wrong(
+                at,
+                f"{ceiling.metric} with {shown(ceiling.test)} cannot be watched live: {_CEILINGS}",
+            )
+        elif rule.upper:
+            resolver.wrong(
+                (*at, "test"), f'"{ceiling.test}": a ceiling says what stops the run, so it has > and not <'
+            )
+        found.append(model.Ceiling(ceiling.metric, rule, ceiling.test, ceiling.for_))
+    return tuple(found)
+
+
+def reading(metric: str, rule: Rule) -> str | None:
+    """What the engine watches for a ceiling; None where it cannot."""
+    if metric == "response" and rule.stat in ("p", "med"):
+        percentile = 50.0 if rule.stat == "med" else rule.arg
+        return {50.0: "response-p50", 95.0: "response-p95", 99.0: "response-p99"}.get(percentile or 0.0)
+    if metric == "errors" and rule.stat in ("rate", "avg"):
+        return "error-rate"
+    if metric == "throughput" and rule.stat in ("rate", "avg"):
+        return "throughput"
+    return None
+
+
+def _hook(raw: HookRaw) -> model.Hook:
+    return model.Hook(tuple(raw.run), raw.on, raw.needs == "root", raw.timeout)

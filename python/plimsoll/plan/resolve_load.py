@@ -1,0 +1,276 @@
+"""Resolves workloads, their targets and loads, and the length of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from plimsoll.plan import model
+from plimsoll.plan.drivers import DRIVERS, Where, read_section
+from plimsoll.plan.fields import Dist
+from plimsoll.plan.paths import nearest
+from plimsoll.plan.raw import RunRaw
+from plimsoll.plan.raw_load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRaw
+from plimsoll.plan.raw_services import TargetRaw
+from plimsoll.plan.source import KeyPath
+from plimsoll.plan.units import show_duration
+
+IN_FLIGHT: Final = 100
+"""Slots of an open load where the file gives no `in_flight`."""
+_VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_GIVEN_NAMES: Final = ("tester", "n", "endpoint")
+_NO_TIME: Final = model.Fixed(0)
+
+
+class Files(Where, Protocol):
+    """A `Where` that can read lists of values."""
+
+    def lines(self, name: str, path: KeyPath, largest: int = ...) -> tuple[str, ...]:
+        """The lines of a text file."""
+
+
+def resolve_workload(
+    name: str,
+    raw: WorkloadRaw,
+    load: LoadRaw,
+    tree: Mapping[str, Any],
+    at: KeyPath,
+    load_at: KeyPath,
+    services: Mapping[str, model.Service],
+    targets: Mapping[str, TargetRaw],
+    where: Files,
+) -> model.Workload:
+    """One population. `tree`: the whole file, filled in; `at` and `load_at`: where workload and load stand in
+    it."""
+    written = tree
+    for part in at:
+        written = written[str(part)]
+    section = written.get(raw.driver) or {}
+    settings, operations = read_section(raw.driver, section, raw.mix, at, where)
+    target = _target(raw, section, at, services, targets, where)
+    if target.proxies and "proxies" in settings:
+        settings = {**settings, "proxies": list(target.proxies)}
+    return model.Workload(
+        name=name,
+        driver=raw.driver,
+        target=target,
+        timeout_ns=raw.timeout,
+        on_error=_on_error(raw.on_error),
+        settings=settings,
+        operations=operations,
+        values={key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()},
+        load=resolve_load(load, load_at, where),
+    )
+
+
+def _target(
+    raw: WorkloadRaw,
+    section: Mapping[str, Any],
+    at: KeyPath,
+    services: Mapping[str, model.Service],
+    targets: Mapping[str, TargetRaw],
+    where: Files,
+) -> model.Target:
+    schemes = DRIVERS[raw.driver].schemes
+    here = (*at, "target")
+    if raw.driver == "sql" and section.get("database") is not None:
+        if raw.target is not None:
+            where.wrong(here, "give target or sql.database, not both")
+        full = where.file(str(section["database"]), (*at, "sql", "database"))
+        return model.Target("database", (model.Endpoint("database", f"sqlite:{full}", None),))
+    if raw.target is None:
+        if not schemes:
+            return model.Target(raw.driver, (model.Endpoint(raw.driver, f"{raw.driver}:", None),))
+        where.wrong(
+            here, f"this key is missing: the driver {raw.driver} needs a service, one of `targets`, or a URL"
+        )
+        return model.Target("", ())
+    if raw.target in services:
+        endpoint = _endpoint(raw.target, None, here, schemes, services, where)
+        return model.Target(raw.target, (endpoint,))
+    if raw.target in targets:
+        listed = targets[raw.target]
+        place: KeyPath = ("targets", raw.target, "endpoints")
+        endpoints = tuple(
+            _endpoint(item.at, item.name, (*place, index), schemes, services, where)
+            for index, item in enumerate(listed.endpoints)
+        )
+        if len({endpoint.name for endpoint in endpoints}) < len(endpoints):
+            where.wrong(place, "two endpoints have the same name: give each a name of its own")
+        return model.Target(raw.target, endpoints, listed.choose, listed.order, tuple(listed.proxies))
+    if ":" in raw.target:
+        endpoint = _endpoint(raw.target, None, here, schemes, services, where)
+        return model.Target(endpoint.name, (endpoint,))
+    near = nearest(raw.target, [*services, *targets])
+    where.wrong(here, f'"{raw.target}" is no service and none of `targets`, and no URL', near)
+    return model.Target(raw.target, ())
+
+
+def scheme_of(service: model.Service) -> str:
+    """Scheme of the URL under which a service is reached: http, https, tcp or sqlite."""
+    if service.kind == "command":
+        return str(service.settings["url"]).partition(":")[0]
+    if service.kind in ("echo", "delay"):
+        return "http" if service.settings["http"] else "tcp"
+    return {"frontier": "http", "null": "tcp", "sqlite": "sqlite"}[service.kind]
+
+
+def _endpoint(
+    address: str,
+    name: str | None,
+    at: KeyPath,
+    schemes: Sequence[str],
+    services: Mapping[str, model.Service],
+    where: Files,
+) -> model.Endpoint:
+    """One address of a target: the name of a service, or a URL without a password in it."""
+    if address in services:
+        scheme = scheme_of(services[address])
+        if schemes and scheme not in schemes:
+            kind = services[address].kind
+            where.wrong(
+                at,
+                f"{address} is a service of kind {kind}, which speaks {scheme}; "
+                f"the driver needs {' or '.join(schemes)}",
+            )
+        return model.Endpoint(name or address, None, address)
+    try:
+        url = urlsplit(address)
+        port = url.port
+    except ValueError as error:
+        where.wrong(at, f'"{address}" is not a URL: {error}')
+        return model.Endpoint(name or "", address, None)
+    if "@" in url.netloc:
+        where.wrong(at, "a URL must not hold a user or a password: it is stored; give a header with a secret")
+        return model.Endpoint(name or "", "", None)
+    known = list(schemes) or ["http", "https", "tcp", "sqlite", "exec"]
+    if url.scheme not in known:
+        where.wrong(
+            at,
+            f'"{address}" is no service, and no URL of {" or ".join(f"{one}:" for one in known)}',
+        )
+    elif url.scheme != "sqlite" and not url.hostname and schemes:
+        where.wrong(at, f'"{address}" names no host')
+    elif url.scheme == "tcp" and port is None:
+        where.wrong(at, f'"{address}" names no port')
+    written = address
+    if url.scheme == "sqlite" and not url.netloc:
+        address = f"sqlite:{where.file(url.path, at)}"
+    if name is None and where.as_written(at, written) != written:
+        name = where.as_written(at, written)
+    return model.Endpoint(name or url.netloc or url.path or address, address, None)
+
+
+def _on_error(raw: OnErrorRaw) -> model.OnError:
+    if raw.backoff is not None:
+        return model.OnError(
+            "backoff", first_ns=raw.backoff.first, max_ns=max(raw.backoff.max, raw.backoff.first)
+        )
+    if raw.stop_tester is not None:
+        return model.OnError("stop-tester", after=raw.stop_tester.after)
+    return model.OnError()
+
+
+def _values(name: str, raw: ValuesRaw, at: KeyPath, where: Files) -> model.Generator:
+    if not _VALUE_NAME.match(name) or name in _GIVEN_NAMES:
+        where.wrong(
+            at, f'"{name}" cannot name a value: letters, digits and _, and none of {", ".join(_GIVEN_NAMES)}'
+        )
+    if raw.uniform is not None:
+        return model.Generator("uniform", low=raw.uniform.low, high=raw.uniform.high)
+    if raw.zipf is not None:
+        return model.Generator("zipf", n=raw.zipf.n, s=float(raw.zipf.s))
+    items = tuple(raw.list_) if raw.list_ is not None else where.lines(str(raw.file), (*at, "file"))
+    return model.Generator("list", items=items, order="random" if raw.order == "random" else "round-robin")
+
+
+def distribution(raw: Dist | None) -> model.Distribution:
+    """A duration that may be drawn; None is no time at all."""
+    if raw is None:
+        return _NO_TIME
+    if raw.exponential is not None:
+        return model.Exponential(raw.exponential)
+    if raw.uniform is not None:
+        return model.Uniform(min(raw.uniform.low, raw.uniform.high), max(raw.uniform.low, raw.uniform.high))
+    return model.Fixed(raw.fixed or 0)
+
+
+def resolve_load(raw: LoadRaw, at: KeyPath, where: Where) -> model.Load:
+    """When requests start, with its defaults."""
+    think = distribution(raw.think)
+    arrivals, slots, full = raw.arrivals or "poisson", raw.in_flight or IN_FLIGHT, raw.when_full or "wait"
+    if raw.rate is not None:
+        return model.Open(raw.rate, arrivals, slots, full)
+    if raw.ramp is not None:
+        return model.Ramp(raw.ramp.testers, raw.ramp.every, raw.ramp.life, think)
+    if raw.stages is not None:
+        stages = tuple(
+            model.Stage(stage.name or f"stage-{number}", stage.for_, stage.testers, stage.rate)
+            for number, stage in enumerate(raw.stages, 1)
+        )
+        if len({stage.name for stage in stages}) < len(stages):
+            where.wrong((*at, "stages"), "two stages have the same name")
+        return model.Staged(stages, think, arrivals, slots, full)
+    testers = raw.testers or 1
+    if raw.every is not None:
+        return model.Every(testers, raw.every, raw.late or "skip")
+    return model.Closed(testers, think)
+
+
+def own_length_ns(load: model.Load) -> int | None:
+    """How long a load lasts by itself: stages, and a ramp whose testers leave; None: as long as the run."""
+    if isinstance(load, model.Staged):
+        return sum(stage.for_ns for stage in load.stages)
+    if isinstance(load, model.Ramp) and load.life_ns is not None:
+        return (load.testers - 1) * load.every_ns + load.life_ns
+    return None
+
+
+def resolve_run(raw: RunRaw, loads: Sequence[tuple[model.Load, KeyPath]], where: Where) -> model.RunSettings:
+    """Length and end of a run, from `run:` and from loads that last for a time of their own."""
+    at: KeyPath = ("run",)
+    staged = [path for load, path in loads if isinstance(load, model.Staged)]
+    end = None if raw.duration is None else raw.warmup + raw.duration
+    if raw.duration is not None and staged:
+        where.wrong(
+            (*at, "duration"),
+            "the stages say how long the run is: leave this key out; warmup cuts their beginning",
+        )
+    if raw.duration == 0:
+        where.wrong((*at, "duration"), "nothing is measured in 0s")
+    own = [length for load, _ in loads if (length := own_length_ns(load)) is not None]
+    if end is None and own and (raw.until is None or staged):
+        end = max(own)
+        if raw.warmup >= end:
+            where.wrong((*at, "warmup"), f"the warm-up takes the whole run of {show_duration(end)}")
+    if end is None and raw.until is None:
+        where.wrong(at, "nothing ends the run: give duration (for example 30s) or until")
+    if (
+        raw.until is not None
+        and raw.until.each_tester is not None
+        and _some_open([load for load, _ in loads])
+    ):
+        where.wrong(
+            (*at, "until", "each_tester"),
+            "an open load has no testers to count for: use transactions or duration",
+        )
+    return model.RunSettings(
+        warmup_ns=raw.warmup,
+        end_ns=end,
+        each_tester=raw.until.each_tester if raw.until else None,
+        transactions=raw.until.transactions if raw.until else None,
+        drain_ns=raw.drain,
+        pause_ns=raw.pause,
+        keep=raw.keep,
+        spin_ns=raw.spin,
+    )
+
+
+def _some_open(loads: Sequence[model.Load]) -> bool:
+    return any(
+        isinstance(load, model.Open)
+        or (isinstance(load, model.Staged) and any(stage.rate is not None for stage in load.stages))
+        for load in loads
+    )

@@ -1,0 +1,119 @@
+"""Values that must never be seen: passwords, tokens, keys.
+
+A `Secret` shows as *** wherever it is printed, formatted, or written as JSON; only `reveal` gives its value,
+and only the document that goes to the engine's stdin, or a service's environment, is a reason to call it.
+Text that others produce (logs, error texts of services) passes through a `Redactor` before it is stored or
+shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
+from urllib.parse import quote, quote_plus
+
+HIDDEN: Final = "***"
+SHORTEST: Final = 4
+"""Shorter values cannot be told from ordinary text in a log, so they cannot be kept out of it."""
+
+
+class Secret:
+    """A text that shows as ***. Two are equal when their values are; it is hashable, and cannot be
+    pickled."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(("plimsoll.Secret", self._value))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret cannot be pickled")
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Secret:
+        return self
+
+
+class Redactor:
+    """Replaces secret values in any text by ***, in the forms in which they usually turn up.
+
+    The forms: as they are, percent-encoded, inside a JSON string, and in Base64 when they stand alone in it.
+    """
+
+    __slots__ = ("_forms",)
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms: set[str] = set()
+        for value in values:
+            if len(value) < SHORTEST:
+                continue
+            forms |= {value, quote(value, safe=""), quote(value), quote_plus(value)}
+            forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+            encoded = base64.b64encode(value.encode()).decode()
+            forms |= {encoded, encoded.rstrip("=")}
+        # The longest first: a secret that contains another is replaced as a whole.
+        self._forms = tuple(sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True))
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._forms)} forms)"
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, HIDDEN)
+        return text
+
+    def data(self, data: bytes) -> bytes:
+        """Likewise for bytes of a log, whatever their encoding."""
+        for form in self._forms:
+            data = data.replace(form.encode(), HIDDEN.encode())
+        return data
+
+
+def hidden(value: Any) -> Any:
+    """A copy of plain data (mappings, lists, scalars) in which every Secret is ***."""
+    if isinstance(value, Secret):
+        return HIDDEN
+    if isinstance(value, dict):
+        return {key: hidden(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [hidden(item) for item in value]
+    return value
+
+
+def revealed(value: Any) -> Any:
+    """A copy of plain data in which every Secret is its value. For the engine's stdin and environments
+    only."""
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, dict):
+        return {key: revealed(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [revealed(item) for item in value]
+    return value

@@ -1,0 +1,218 @@
+"""YAML text to plain data with the line of every key.
+
+YAML 1.2, of which JSON is a part: only `true` and `false` are booleans, `yes`, `on` and dates are texts, keys
+are always texts. The node graph is walked here, not by the library's constructors, because three things are
+wanted that they do not give together: the line of every key and item, duplicate keys refused, and a bound on
+what aliases expand to. Nothing in a file can name a Python type.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from plimsoll.errors import BadInput, Problem
+
+LARGEST_TEXT: Final = 1_000_000
+"""Characters of one experiment file."""
+MOST_NODES: Final = 100_000
+"""Values in one file after aliases are expanded: a file of a kilobyte must not fill the memory."""
+DEEPEST: Final = 40
+
+KeyPath = tuple[str | int, ...]
+"""Where a value stands: keys of mappings and positions in lists, from the root."""
+
+_INT: Final = re.compile(r"[-+]?[0-9]+\Z")
+_OCTAL: Final = re.compile(r"0o([0-7]+)\Z")
+_HEX: Final = re.compile(r"0x([0-9a-fA-F]+)\Z")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_STR_TAG: Final = "tag:yaml.org,2002:str"
+_CORE_TAGS: Final = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp", "merge", "value")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file: plain data, and the line (from 1) of each of its values by path."""
+
+    data: Any
+    name: str
+    text: str = field(repr=False)
+    lines: Mapping[KeyPath, int] = field(repr=False)
+
+    def line(self, path: KeyPath) -> int | None:
+        """The line of the value, or of the nearest thing around it that stands in the file."""
+        for length in range(len(path), -1, -1):
+            found = self.lines.get(path[:length])
+            if found is not None:
+                return found
+        return None
+
+
+def dotted(path: KeyPath) -> str:
+    """The path as people write it: "workloads.readers.load.rate", "thresholds.0.test"."""
+    return ".".join(str(part) for part in path)
+
+
+def parse_document(text: str, name: str) -> Document:
+    """Parses a YAML or JSON text; `name` is what messages call it. Raises BadInput with file and line."""
+    if len(text) > LARGEST_TEXT:
+        raise _bad(
+            name,
+            None,
+            f"the file is longer than {LARGEST_TEXT:,} characters: put data into files of their own",
+        )
+    if name.endswith(".json"):
+        text = text.replace(
+            "\t", " "
+        )  # white space in JSON, not in YAML; within a JSON string it cannot stand
+    node = _compose(text, name)
+    if node is None:
+        raise _bad(name, None, "the file is empty: `plimsoll init` writes one to start from")
+    walker = _Walker(name)
+    data = walker.value(node, (), 0)
+    if walker.problems:
+        raise BadInput(walker.problems)
+    return Document(data, name, text, walker.lines)
+
+
+def parse_value(text: str) -> Any:
+    """The value of `--set path=value`: what the text would be in a file ("4", "30s", "[1, 2]"). Raises
+    BadInput."""
+    if not text.strip():
+        return ""
+    return parse_document(text, "").data
+
+
+def plain_scalar(text: str) -> Any:
+    """What an unquoted scalar means in YAML 1.2: null, true, false, a number, or else the text itself."""
+    if text in ("", "~", "null"):
+        return None
+    if text in ("true", "false"):
+        return text == "true"
+    if _INT.match(text):
+        return int(text) if len(text) <= 20 else text
+    if match := _OCTAL.match(text):
+        return int(match[1], 8) if len(text) <= 20 else text
+    if match := _HEX.match(text):
+        return int(match[1], 16) if len(text) <= 20 else text
+    if _FLOAT.match(text):
+        number = float(text)
+        return number if math.isfinite(number) else text
+    return text
+
+
+def _bad(name: str, line: int | None, message: str) -> BadInput:
+    return BadInput([Problem(message, file=name, line=line)])
+
+
+def _compose(text: str, name: str) -> Node | None:
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        nodes = yaml.compose_all(io.StringIO(text))
+        first = next(nodes, None)
+        if first is not None and next(nodes, None) is not None:
+            raise _bad(name, None, 'the file holds several documents: one experiment a file, no "---" inside')
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part) or "not understood"
+        line = None if mark is None else mark.line + 1
+        around = text.split("\n")[line - 1 : line] if line is not None else []
+        advice = _advice(what, around[0] if around else "")
+        raise _bad(name, line, f"this is not YAML: {what}{advice}") from None
+    except (YAMLError, ValueError) as error:
+        what = str(error).splitlines()[0] if str(error) else "not understood"
+        raise _bad(name, None, f"this is not YAML: {what}") from None
+    except RecursionError:
+        raise _bad(name, None, f"the file is nested deeper than {DEEPEST} levels") from None
+    return first
+
+
+def _advice(what: str, line: str) -> str:
+    if "${" in line:
+        return " (${...} inside { } or [ ] wants quotes)"
+    if "mapping values are not allowed" in what:
+        return " (a text with a colon in it wants quotes)"
+    if "found character" in what and "'\\t'" in what:
+        return " (indent with spaces, not with tabs)"
+    if "cannot start any token" in what:
+        return " (a text that begins with this character wants quotes)"
+    return ""
+
+
+class _Walker:
+    """Builds plain data from nodes, gathering lines and problems. One for each document."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: dict[KeyPath, int] = {}
+        self.problems: list[Problem] = []
+        self.count = 0
+
+    def value(self, node: Node, path: KeyPath, depth: int) -> Any:
+        self.count += 1
+        line = node.start_mark.line + 1
+        if self.count > MOST_NODES:
+            raise _bad(
+                self.name,
+                line,
+                f"the file holds more than {MOST_NODES:,} values (aliases are counted expanded)",
+            )
+        if depth > DEEPEST:
+            raise _bad(
+                self.name, line, f"nested deeper than {DEEPEST} levels (or an alias that holds itself)"
+            )
+        self.lines.setdefault(path, line)
+        tag = str(node.tag or "")
+        if tag and tag not in _CORE_TAGS:
+            self._problem(line, path, f'the tag "{tag}" has no meaning here: leave it out')
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, tag)
+        if isinstance(node, SequenceNode):
+            return [self.value(item, (*path, index), depth + 1) for index, item in enumerate(node.value)]
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path, depth)
+        raise _bad(self.name, line, "this is not YAML: an unknown kind of node")
+
+    @staticmethod
+    def _scalar(node: ScalarNode, tag: str) -> Any:
+        text = str(node.value)
+        if node.style in ("'", '"', "|", ">"):
+            return text
+        value = plain_scalar(text)
+        return (
+            text if tag == _STR_TAG and not isinstance(value, float) else value
+        )  # "1e3" is a number to YAML 1.2
+
+    def _mapping(self, node: MappingNode, path: KeyPath, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        first_at: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode):
+                self._problem(line, path, "a key must be a plain text")
+                continue
+            key = str(key_node.value)
+            if key == "<<" and key_node.style is None:
+                self._problem(line, path, 'merge keys ("<<") are not part of YAML 1.2: write the keys out')
+                continue
+            if key in found:
+                self._problem(line, (*path, key), f"this key stands twice, first in line {first_at[key]}")
+                continue
+            first_at[key] = line
+            self.lines[(*path, key)] = line
+            found[key] = self.value(value_node, (*path, key), depth + 1)
+        return found
+
+    def _problem(self, line: int, path: KeyPath, message: str) -> None:
+        self.problems.append(Problem(message, dotted(path), self.name, line))

@@ -1,0 +1,76 @@
+"""The experiment file that `plimsoll init` writes: it runs as it stands; comments say what could stand there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEMPLATE: Final = """\
+# An experiment for Plimsoll. It runs as it stands, against a small server that comes with Plimsoll:
+#
+#   plimsoll plan {file}     shows the runs, their order, the time and the disk that they will take
+#   plimsoll run {file}
+#
+# Every key is explained in docs/experiment-file.md; `plimsoll schema` writes a JSON Schema for editors.
+# Durations, sizes, rates and percentages carry units: 30s, 10kB, 500/s, 10%.
+
+plimsoll: 1                       # version of this format
+name: {name}
+question: How many requests per second does the server answer, and how long do they take?
+
+# ---- what is tested ------------------------------------------------------------------------------------------------
+
+services:                         # started for the experiment, in this order, and stopped after it
+  web: {{kind: echo, body: 1kB}}    # also: frontier, sqlite, delay, null, and command for any server binary
+
+# targets:                        # or a system that exists
+#   site: {{endpoints: ["http://server.example:8080"]}}
+
+# ---- what is asked -------------------------------------------------------------------------------------------------
+
+workload:
+  driver: http                    # also: frontier, sql, tcp, exec (any program), null
+  target: web                     # a service, one of targets, or a URL
+  timeout: 10s
+  on_error: continue              # or backoff, stop-tester
+  http:
+    method: GET
+    path: /
+    # headers: {{Authorization: {{secret: "Bearer ${{env:TOKEN}}"}}}}     # a secret is never stored or shown
+    # expect: {{status: 200}}       # an answer that is not like this counts as wrong
+
+# ---- when it is asked ----------------------------------------------------------------------------------------------
+
+load: {{testers: 1, think: 0s}}     # closed: each tester goes on when it has its answer
+# load: {{rate: 100/s, arrivals: poisson, in_flight: 200, when_full: wait}}       # open: whatever the server does
+# load: {{ramp: {{testers: 20, every: 5s, life: 10m}}}}
+# load: {{stages: [{{for: 30s, testers: 10}}, {{for: 1m, rate: 50/s..500/s}}]}}
+
+# ---- what is varied ------------------------------------------------------------------------------------------------
+
+factors:
+  testers: {{path: load.testers, levels: [1, 2, 4]}}
+  connection:                     # levels with names that set one or several paths
+    kept:  {{workload.http.connection: kept}}
+    anew:  {{workload.http.connection: per-request}}
+
+design:
+  kind: full-factorial            # also: one-at-a-time, 2^k, or table: design.csv
+  repetitions: 2                  # one repetition gives no interval
+  order: random
+  # seed: 1                       # drawn and recorded where it is not given
+  # exclude: [{{testers: 4, connection: anew}}]
+
+run: {{warmup: 1s, duration: 3s}}
+
+# ---- how it is judged ----------------------------------------------------------------------------------------------
+
+responses: [{{metric: throughput, scale: log}}]
+capacity: {{response: "p(95)<100ms", errors: "rate<1%"}}
+thresholds:                       # where one fails, the exit code is 99
+  - {{metric: errors, test: "rate<1%"}}
+"""
+
+
+def template(name: str, file: str) -> str:
+    """The text of a new experiment file. `name`: of the experiment; `file`: as it is called in the comments."""
+    return TEMPLATE.format(name=name, file=file)

@@ -1,0 +1,68 @@
+"""One chart a file: functions of an analysis that give Altair charts, for the page, a notebook and export alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.analyse.results import RunResult
+from plimsoll.report.charts import distribution, effects, load, series, testers, utilization
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.theme import Chart
+from plimsoll.report.labels import Labels
+
+__all__ = ["Figure", "check_figures", "effect_figures", "load_figures", "run_charts", "spec", "worth_showing"]
+
+
+def load_figures(labels: Labels) -> list[Figure]:
+    """What the load does: throughput, response time, distribution, errors, utilization, fairness.
+
+    A single cell has nothing to be drawn against; its numbers are tables, its distribution and series are charts.
+    """
+    if not labels.analysis.runs:
+        return []
+    several = len(labels.analysis.cells) > 1
+    found = (
+        load.throughput(labels) if several else None,
+        load.response(labels) if several else None,
+        distribution.distribution(labels),
+        load.errors(labels) if several else None,
+        utilization.utilization(labels),
+        testers.fairness(labels) if several else None,
+    )
+    return [figure for figure in found if figure is not None]
+
+
+def effect_figures(labels: Labels) -> list[Figure]:
+    """What the factors explain, a figure per response."""
+    found = (
+        effects.allocation(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
+    )
+    return [figure for figure in found if figure is not None]
+
+
+def check_figures(labels: Labels) -> list[Figure]:
+    """What a reviewer looks at: run order and residuals."""
+    found = [effects.run_order(labels)]
+    found += [
+        effects.residuals(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
+    ]
+    return [figure for figure in found if figure is not None]
+
+
+def worth_showing(labels: Labels) -> list[RunResult]:
+    """The runs that have a time series or several testers, in the order of combination and load."""
+    return [
+        run for run in labels.runs() if (run.series is not None and run.series.t_s) or len(run.testers) > 1
+    ]
+
+
+def run_charts() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The frames of the two charts of a single run (time series, testers), as Vega-Lite without rows."""
+    return spec(series.chart(None)), spec(testers.chart(None))
+
+
+def spec(chart: Chart) -> dict[str, Any]:
+    """The chart as Vega-Lite, without a `$schema` (the page knows what it draws); tests check it."""
+    drawn: dict[str, Any] = chart.to_dict(validate=False)
+    drawn.pop("$schema", None)
+    return drawn

@@ -1,0 +1,128 @@
+"""The distribution of the response time, drawn so that its tail can be read: 1 - F on a logarithmic axis."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from plimsoll.analyse.results import Ecdf, RunResult
+from plimsoll.report import tables
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.theme import (
+    WIDTH,
+    Chart,
+    Rows,
+    combination_colour,
+    combination_dash,
+    finish,
+    log_axis,
+    of,
+)
+from plimsoll.report.labels import Labels
+
+MOST_PANELS = 6
+MOST_POINTS = 200
+"""Points of one curve; of many curves together at most MOST_IN_ALL."""
+MOST_IN_ALL = 6000
+TICKS = (1.0, 0.5, 0.1, 0.05, 0.01, 0.001, 0.0001, 0.00001)
+
+
+def chosen_loads(labels: Labels) -> tuple[float | None, ...]:
+    """The loads that get a panel: all, or six spread evenly from the lowest to the highest."""
+    loads = labels.loads if labels.load_factor else ()
+    if len(loads) <= MOST_PANELS:
+        return loads or (None,)
+    return tuple(loads[round(step * (len(loads) - 1) / (MOST_PANELS - 1))] for step in range(MOST_PANELS))
+
+
+def thin(ecdf: Ecdf, points: int) -> list[tuple[float, float]]:
+    """At most `points` points, the ends kept, the last (where 1 - F is 0 and has no logarithm) left out."""
+    pairs = [(ms, 1 - share) for ms, share in zip(ecdf.ms, ecdf.share, strict=False) if share < 1 and ms > 0]
+    if len(pairs) <= points:
+        return pairs
+    step = (len(pairs) - 1) / (points - 1)
+    return [pairs[round(place * step)] for place in range(points)]
+
+
+def _curves(labels: Labels, loads: tuple[float | None, ...]) -> list[tuple[RunResult, Ecdf]]:
+    return [
+        (run, run.ecdf)
+        for run in labels.runs()
+        if run.valid and run.ecdf is not None and (labels.load_factor is None or labels.load(run) in loads)
+    ]
+
+
+def distribution(labels: Labels) -> Figure | None:
+    """ECDF of every valid run, a panel per load; None where no run carries one."""
+    loads = chosen_loads(labels)
+    curves = _curves(labels, loads)
+    if not curves:
+        return None
+    points = max(20, min(MOST_POINTS, MOST_IN_ALL // len(curves)))
+    longest = max(ecdf.ms[-1] for _, ecdf in curves)
+    factor, unit = (1e-3, "s") if longest >= 2000 else (1.0, "ms")
+    rows: Rows = []
+    for run, ecdf in curves:
+        fixed = {
+            "combination": labels.combination(run.cell),
+            "run": run.id,
+            "panel": f"{labels.load_word} {labels.load_label(labels.load(run))}"
+            if labels.load_factor
+            else "",
+        }
+        rows += [
+            fixed | {"time": float(f"{ms * factor:.4g}"), "beyond": float(f"{beyond:.4g}")}
+            for ms, beyond in thin(ecdf, points)
+        ]
+    chart = _draw(labels, rows, unit, len(loads))
+    left = f" Loads shown: {len(loads)} of {len(labels.loads)}." if len(loads) < len(labels.loads) else ""
+    return Figure(
+        key="distribution",
+        title="Distribution of the response time",
+        chart=finish(chart, curves=rows),
+        alt="Share of requests that took longer than a time, both axes logarithmic: the lower, the rarer. "
+        f"One curve for each of {len(curves)} runs.",
+        table=tables.distribution(labels),
+        caption=f"One curve per valid run. At 1 % a curve crosses its p99, at 0.1 % its p99.9.{left}",
+    )
+
+
+def _draw(labels: Labels, rows: Rows, unit: str, panels: int) -> Chart:
+    columns = 1 if panels == 1 else 2
+    domain, values = log_axis([row["time"] for row in rows])
+    least = min(row["beyond"] for row in rows)
+    ticks = [tick for tick in TICKS if tick >= least / 5]
+    percents = "datum.value >= 0.001 ? format(datum.value * 100, '~g') + ' %' : format(datum.value * 100, '~r') + ' %'"
+    base: alt.Chart = (
+        of("curves")
+        .mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.9)
+        .encode(
+            x=alt.X(
+                "time:Q",
+                title=f"response time ({unit})",
+                scale=alt.Scale(type="log", domain=domain, nice=False),
+                axis=alt.Axis(format=",~f", values=values, labelOverlap=True),
+            ),
+            y=alt.Y(
+                "beyond:Q",
+                title="share that took longer",
+                scale=alt.Scale(type="log", domainMax=1),
+                axis=alt.Axis(values=ticks, labelExpr=percents),
+            ),
+            color=combination_colour(labels),
+            strokeDash=combination_dash(labels),
+            detail="run:N",
+        )
+        .properties(width=WIDTH if columns == 1 else WIDTH // 2 - 40, height=220)
+    )
+    if panels == 1:
+        return base
+    order = list(
+        dict.fromkeys(row["panel"] for row in sorted(rows, key=lambda row: _panel_load(labels, row["panel"])))
+    )
+    panels_of: Chart = base.encode(facet=alt.Facet("panel:N", columns=columns, sort=order, title=None))
+    return panels_of
+
+
+def _panel_load(labels: Labels, panel: str) -> float:
+    found = (load for load in labels.loads if panel == f"{labels.load_word} {labels.load_label(load)}")
+    return next(found, 0.0)

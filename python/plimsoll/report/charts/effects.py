@@ -1,0 +1,177 @@
+"""What the factors explain: allocation of variation, and the checks of the model behind it."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from plimsoll.analyse.results import Model
+from plimsoll.analyse.wording import describe, factor_word, number, quantity
+from plimsoll.report import tables
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.load import axis_scale
+from plimsoll.report.charts.theme import (
+    WIDTH,
+    Rows,
+    axis_format,
+    combination_colour,
+    combination_shape,
+    finish,
+    level,
+    of,
+)
+from plimsoll.report.labels import Labels, run_value
+
+
+def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
+    """Sorted bars of the share of each term in the variation; None where the analysis gives none."""
+    rows: Rows = [
+        {
+            "term": " × ".join(factor_word(part) for part in each.term.split(":")),
+            "share": each.variation_percent,
+            "said": f"{number(each.variation_percent)} %",
+            "kind": "residual" if each.term == "residual" else "term",
+        }
+        for each in labels.analysis.effects
+        if (each.response, each.scale) == (model.response, model.scale) and each.variation_percent is not None
+    ]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: (row["kind"] == "residual", -row["share"]))
+    order = [row["term"] for row in rows]
+    y = alt.Y("term:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
+    base = of("terms")
+    top = max(row["share"] for row in rows)
+    x = alt.X(
+        "share:Q",
+        title="share of the total variation (%)",
+        scale=alt.Scale(domain=[0, top * 1.12], nice=True),
+    )
+    colour = alt.Color(
+        "kind:N", scale=alt.Scale(domain=["term", "residual"], range=["#0a84c6", "#6b7785"]), legend=None
+    )
+    bars = base.mark_bar(height={"band": 0.7}).encode(x=x, y=y, color=colour, tooltip=["term:N", "said:N"])
+    words = base.mark_text(align="left", dx=5).encode(x=x, y=y, text="said:N")
+    chart = alt.layer(bars, words).properties(width=WIDTH - 140, height=26 * len(rows) + 10)
+    title = describe(model.response).title
+    return Figure(
+        key=f"effects-{place}",
+        title=f"What explains the {title}" + (" (logarithm)" if model.scale == "log" else ""),
+        chart=finish(chart, terms=rows),
+        alt=f"Share in the total variation of {title}: "
+        + "; ".join(f"{row['term']} {row['said']}" for row in rows),
+        table=tables.effects(labels, model),
+        caption=_remarks(model),
+    )
+
+
+def _remarks(model: Model) -> str:
+    said = [f"R² = {number(model.r_squared, 4)}." if model.r_squared is not None else ""]
+    if model.not_estimable:
+        said.append(f"Cannot be estimated: {', '.join(model.not_estimable)}.")
+    said += [f"{remark[:1].upper()}{remark[1:].rstrip('.')}." for remark in model.remarks]
+    return " ".join(part for part in said if part)
+
+
+def run_order(labels: Labels) -> Figure | None:
+    """The leading response of every run in the order in which they were made; None for a single run."""
+    metric = labels.metric
+    values = {run.id: run_value(run, metric.name) for run in labels.analysis.runs}
+    factor, unit = axis_scale(metric, values.values())
+    rows: Rows = [
+        {
+            "order": run.order,
+            "value": value * factor,
+            "combination": labels.combination(run.cell),
+            "cell": labels.cell(run.cell),
+            "run": run.id,
+            "verdict": "left out" if not run.valid else "in the figures",
+            "said": quantity(value, metric.kind, metric.unit),
+        }
+        for run in labels.analysis.runs
+        if (value := values[run.id]) is not None
+    ]
+    if len(rows) < 2:
+        return None
+    opacity = alt.condition("datum.verdict == 'left out'", alt.value(0.3), alt.value(0.95))
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("run", "cell", "said", "verdict")]
+    chart = (
+        of("order")
+        .mark_point(filled=True, size=60)
+        .encode(
+            x=alt.X(
+                "order:Q",
+                title="order in which the runs were made",
+                axis=alt.Axis(tickMinStep=1, format="d", grid=False),
+                scale=alt.Scale(zero=False, nice=False, padding=12),
+            ),
+            y=alt.Y(
+                "value:Q",
+                title=f"{metric.title} ({unit})" if unit else metric.title,
+                scale=alt.Scale(zero=True),
+                axis=alt.Axis(format=axis_format(row["value"] for row in rows), tickCount=6),
+            ),
+            color=combination_colour(labels),
+            shape=combination_shape(labels),
+            opacity=opacity,
+            tooltip=tooltip,
+        )
+        .properties(width=WIDTH, height=240)
+    )
+    faint = "; faint: left out of the figures" if any(row["verdict"] == "left out" for row in rows) else ""
+    return Figure(
+        key="order",
+        title=f"{metric.title.capitalize()} in run order",
+        chart=finish(chart, order=rows),
+        alt=f"{metric.title.capitalize()} of {len(rows)} runs in the order in which they were made.",
+        table=tables.order(labels),
+        caption=f"A trend here would mean that the machine, not the factors, changed{faint}.",
+    )
+
+
+def residuals(labels: Labels, model: Model, place: int) -> Figure | None:
+    """Residual against fitted value; None where the model has no residuals."""
+    cells = {run.id: run.cell for run in labels.analysis.runs}
+    rows: Rows = [
+        {
+            "run": run,
+            "fitted": fitted,
+            "residual": residual,
+            "combination": labels.combination(cells[run]),
+            "cell": labels.cell(cells[run]),
+        }
+        for run, fitted, residual in zip(model.run_ids, model.fitted, model.residuals, strict=False)
+        if run in cells
+    ]
+    if not rows:
+        return None
+    title = describe(model.response).title
+    suffix = " (logarithm)" if model.scale == "log" else ""
+    points = (
+        of("residuals")
+        .mark_point(filled=True, size=60, opacity=0.9)
+        .encode(
+            x=alt.X(
+                "fitted:Q",
+                title=f"fitted {title}{suffix}",
+                scale=alt.Scale(zero=False, padding=12),
+                axis=alt.Axis(tickCount=6, grid=False),
+            ),
+            y=alt.Y(
+                "residual:Q",
+                title=f"residual{suffix}",
+                axis=alt.Axis(tickCount=5),
+                scale=alt.Scale(padding=10),
+            ),
+            color=combination_colour(labels),
+            shape=combination_shape(labels),
+            tooltip=[alt.Tooltip("run:N"), alt.Tooltip("cell:N"), alt.Tooltip("residual:Q", format="~r")],
+        )
+    )
+    return Figure(
+        key=f"residuals-{place}",
+        title=f"Residuals of the {title}",
+        chart=finish(alt.layer(level("y", 0), points).properties(width=WIDTH, height=220), residuals=rows),
+        alt=f"Residual against fitted value of {len(rows)} runs.",
+        table=tables.residuals(model),
+        caption="A funnel would mean that the spread grows with the value, a curve that a term is missing.",
+    )

@@ -1,0 +1,20 @@
+"""A figure: a chart, what it shows in words, and its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll.report.charts.theme import Chart
+from plimsoll.report.tables import Table
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the report. `key` names it in the page and as a file; `alt` tells who cannot see it."""
+
+    key: str
+    title: str
+    chart: Chart
+    alt: str
+    table: Table
+    caption: str = ""

@@ -1,0 +1,303 @@
+"""Throughput, response time and error rate against the load, or per cell where there is no load to vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import altair as alt
+
+from plimsoll.analyse.results import CellResult, Interval
+from plimsoll.analyse.wording import Metric, describe, number, percent, plus_minus, scale
+from plimsoll.report import tables
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.theme import (
+    HEIGHT,
+    WIDTH,
+    Chart,
+    Rows,
+    axis_format,
+    combination_colour,
+    combination_dash,
+    combination_shape,
+    finish,
+    load_axis,
+    log_axis,
+    of,
+)
+from plimsoll.report.labels import Labels, run_value
+
+TOOLTIP = [
+    alt.Tooltip("cell:N", title="cell"),
+    alt.Tooltip("said:N", title="value"),
+    alt.Tooltip("what:N", title="shown"),
+]
+
+
+def axis_scale(metric: Metric, values: Iterable[float | None]) -> tuple[float, str]:
+    """Factor and unit that suit all values of a metric together."""
+    known = [abs(value) for value in values if value is not None and math.isfinite(value)]
+    return scale(max(known, default=0.0), metric.kind, metric.unit)
+
+
+def _title(metric: Metric, unit: str) -> str:
+    return f"{metric.title} ({unit})" if unit else metric.title
+
+
+def _row(
+    labels: Labels, cell: CellResult, interval: Interval, metric: Metric, factor: float
+) -> dict[str, object]:
+    row: dict[str, object] = {
+        "combination": labels.combination(cell.cell),
+        "cell": labels.cell(cell.cell),
+        "load": cell.load,
+        "value": interval.mean * factor,
+        "said": plus_minus(interval, metric.kind, metric.unit),
+        "what": f"mean of {cell.valid} of {cell.repetitions} runs",
+    }
+    if interval.low is not None and interval.high is not None:
+        row |= {"low": interval.low * factor, "high": interval.high * factor}
+    return row
+
+
+def _run_rows(labels: Labels, metric: Metric, factor: float) -> Rows:
+    rows: Rows = []
+    for run in labels.runs():
+        value = run_value(run, metric.name)
+        if value is None or not run.valid:
+            continue
+        said = plus_minus(Interval(value, None, None), metric.kind, metric.unit)
+        rows.append(
+            {
+                "combination": labels.combination(run.cell),
+                "cell": labels.cell(run.cell),
+                "load": labels.load(run),
+                "value": value * factor,
+                "said": said,
+                "what": f"run {run.id}",
+            }
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A chart of cells and runs. Its rows are `NAME_cells` with value, low and high, and `NAME_runs` with value."""
+
+    name: str
+    title: str
+    cells: Rows
+    runs: Rows
+
+    @property
+    def datasets(self) -> dict[str, Rows]:
+        """The rows by the names under which the chart looks for them."""
+        return {f"{self.name}_cells": self.cells, f"{self.name}_runs": self.runs}
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether any cell has one."""
+        return any("low" in row for row in self.cells)
+
+    @property
+    def values(self) -> list[float | None]:
+        """Everything that stands on the axis."""
+        return [row.get(key) for row in (*self.cells, *self.runs) for key in ("value", "low", "high")]
+
+
+def against_load(labels: Labels, panel: _Panel, domain: list[float] | None) -> Chart:
+    """Means with intervals joined by lines, and every run as a faint point behind; a `domain` makes y logarithmic."""
+    title = panel.title
+    x = load_axis(labels)
+    if domain:
+        scale = alt.Scale(type="log", domain=domain, nice=False)
+        axis = alt.Axis(format=",~f", values=log_axis(domain)[1])
+    else:
+        scale, axis = alt.Scale(zero=True, nice=True), alt.Axis(format=axis_format(panel.values), tickCount=6)
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    colour, dash = combination_colour(labels), combination_dash(labels)
+    base = of(f"{panel.name}_cells")
+    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash)
+    bars = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_errorbar(ticks=alt.MarkConfig(width=9), thickness=1.5)
+        .encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=colour)
+    )
+    points = base.mark_point(size=55, filled=True, opacity=1).encode(
+        x=x, y=y, color=colour, shape=combination_shape(labels), tooltip=TOOLTIP
+    )
+    layers = [line, bars, points] if panel.has_intervals else [line, points]
+    if panel.runs:
+        each = of(f"{panel.name}_runs").mark_circle(size=18, opacity=0.45)
+        layers.insert(0, each.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
+    return alt.layer(*layers)
+
+
+def per_cell(labels: Labels, panel: _Panel) -> Chart:
+    """One line of the chart per cell: the mean with its interval, and every run."""
+    y = alt.Y(
+        "cell:N",
+        title=None,
+        sort=[labels.cell(cell.cell) for cell in labels.cells()],
+        axis=alt.Axis(labelLimit=260),
+    )
+    x = alt.X(
+        "value:Q",
+        title=panel.title,
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(format=axis_format(panel.values), tickCount=6),
+    )
+    colour = combination_colour(labels, legend=False)  # the names stand on the axis
+    base = of(f"{panel.name}_cells")
+    bars = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_errorbar(ticks=alt.MarkConfig(height=9), thickness=1.5)
+        .encode(y=y, x=alt.X("low:Q", title=panel.title), x2="high:Q", color=colour)
+    )
+    points = base.mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour, tooltip=TOOLTIP)
+    layers = [bars, points] if panel.has_intervals else [points]
+    if panel.runs:
+        each = of(f"{panel.name}_runs").mark_circle(size=22, opacity=0.45)
+        layers.insert(0, each.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
+    return alt.layer(*layers)
+
+
+def _draw(labels: Labels, panel: _Panel, *, domain: list[float] | None = None, width: int = WIDTH) -> Chart:
+    if labels.load_factor is None:
+        height = min(900, max(70, 26 * len(labels.analysis.cells)))
+        return per_cell(labels, panel).properties(width=WIDTH - 120, height=height)
+    return against_load(labels, panel, domain).properties(width=width, height=HEIGHT)
+
+
+def throughput(labels: Labels) -> Figure | None:
+    """Throughput against load per combination, with intervals; None where no valid run has one."""
+    metric = labels.throughput
+    found = [(cell, cell.responses[metric.name]) for cell in labels.cells() if metric.name in cell.responses]
+    factor, unit = axis_scale(metric, [interval.mean for _, interval in found])
+    cells = [_row(labels, cell, interval, metric, factor) for cell, interval in found]
+    runs = _run_rows(labels, metric, factor)
+    if not cells and not runs:
+        return None
+    panel = _Panel("throughput", _title(metric, unit), cells, runs)
+    against = f"against {labels.load_word}" if labels.load_factor else "per cell"
+    return Figure(
+        key="throughput",
+        title=f"{metric.title.capitalize()} {against}",
+        chart=finish(_draw(labels, panel), **panel.datasets),
+        alt=f"{metric.title.capitalize()} {against} for {len(labels.combinations)} combinations. "
+        + "; ".join(f"{row['cell']}: {row['said']}" for row in cells[:16]),
+        table=tables.throughput(labels),
+        caption=_caption(cells),
+    )
+
+
+def _caption(cells: Rows) -> str:
+    if any("low" in row for row in cells):
+        return "Points: means over the valid runs of a cell; bars: 95 % intervals; faint points: the runs."
+    return "Points: means over the valid runs of a cell, without intervals; faint points: the runs."
+
+
+def response(labels: Labels) -> Figure | None:
+    """Median and p95 of the response time against load, side by side on one scale; None where nothing succeeded."""
+    panels = [_response_panel(labels, statistic) for statistic in ("p50", "p95")]
+    panels = [panel for panel in panels if panel.cells]
+    if not panels:
+        return None
+    values = [value for panel in panels for value in panel.values]
+    factor, unit = axis_scale(describe("response_ms"), values)
+    panels = [
+        replace(
+            panel,
+            title=f"{panel.title} ({unit})",
+            cells=_scaled(panel.cells, factor),
+            runs=_scaled(panel.runs, factor),
+        )
+        for panel in panels
+    ]
+    known = [value * factor for value in values if value and math.isfinite(value)]
+    log = bool(known) and min(known) > 0 and max(known) / min(known) > 30 and labels.load_factor is not None
+    domain = log_axis(known)[0] if log else None
+    drawn = [_draw(labels, panel, domain=domain, width=WIDTH // 2 - 40) for panel in panels]
+    datasets = {name: rows for panel in panels for name, rows in panel.datasets.items()}
+    chart = alt.hconcat(*drawn).resolve_scale(y="shared") if labels.load_factor else alt.vconcat(*drawn)
+    against = f"against {labels.load_word}" if labels.load_factor else "per cell"
+    guided = not any("low" in row for panel in panels for row in panel.cells)
+    return Figure(
+        key="response",
+        title=f"Response time {against}",
+        chart=finish(chart, **datasets),
+        alt=f"Median (left) and 95th percentile (right) of the response time {against}, in {unit}.",
+        table=tables.response(labels),
+        caption="Response time counts from the scheduled start, so the delay of a late tester shows in it."
+        + (" Logarithmic scale." if log else "")
+        + (" Faint points: the runs; the others mark the middle of a cell's runs." if guided else ""),
+    )
+
+
+def _response_panel(labels: Labels, statistic: str) -> _Panel:
+    """Cells as the analysis gives them, else their runs' middle; in milliseconds."""
+    metric = describe(f"response_ms_{statistic}")
+    cells = [
+        _row(labels, cell, interval, metric, 1.0)
+        for cell in labels.cells()
+        if (interval := cell.responses.get(metric.name))
+    ]
+    runs = _run_rows(labels, metric, 1.0)
+    return _Panel(statistic, metric.title, cells or _guides(runs), runs)
+
+
+def _scaled(rows: Rows, factor: float) -> Rows:
+    numbers = ("value", "low", "high")
+    return [row | {name: row[name] * factor for name in numbers if name in row} for row in rows]
+
+
+def _guides(runs: Rows) -> Rows:
+    """Where the analysis has no cell mean of a percentile: the middle between a cell's lowest and highest run, to guide
+    the eye. A percentile is never averaged."""
+    found: dict[str, Rows] = {}
+    for row in runs:
+        found.setdefault(str(row["cell"]), []).append(row)
+    guides = []
+    for rows in found.values():
+        values = [float(row["value"]) for row in rows]
+        ends = f"{number(min(values))} to {number(max(values))} ms"
+        middle = {
+            "value": (min(values) + max(values)) / 2,
+            "said": ends,
+            "what": f"range of {len(rows)} runs",
+        }
+        guides.append(rows[0] | middle)
+    return guides
+
+
+def errors(labels: Labels) -> Figure | None:
+    """Error rate against load with its upper bound; None where no valid run ended a transaction."""
+    cells: Rows = []
+    for cell in labels.cells():
+        if cell.error_rate is None:
+            continue
+        row: dict[str, object] = {
+            "combination": labels.combination(cell.cell),
+            "cell": labels.cell(cell.cell),
+            "load": cell.load,
+            "value": cell.error_rate * 100,
+            "said": f"{percent(cell.error_rate)}, at most {percent(cell.error_rate_upper)}",
+            "what": "error rate and its upper bound",
+        }
+        if cell.error_rate_upper is not None:
+            row |= {"low": cell.error_rate * 100, "high": cell.error_rate_upper * 100}
+        cells.append(row)
+    if not cells:
+        return None
+    panel = _Panel("errors", "error rate (%)", cells, [])
+    chart = _draw(labels, panel)
+    failed = [row for row in cells if row["value"]]
+    return Figure(
+        key="errors",
+        title=f"Error rate against {labels.load_word}" if labels.load_factor else "Error rate per cell",
+        chart=finish(chart.properties(height=200) if labels.load_factor else chart, **panel.datasets),
+        alt=f"Error rate of {len(cells)} cells; errors were met in {len(failed)} of them.",
+        table=tables.errors(labels),
+        caption="Bars reach up to the upper 95 % bound (Wilson)." + ("" if failed else " No request failed."),
+    )

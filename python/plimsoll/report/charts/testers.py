@@ -1,0 +1,124 @@
+"""Work done per tester of one run, and the fairness of all runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+
+from plimsoll.analyse.results import RunResult
+from plimsoll.report import tables
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.theme import (
+    WIDTH,
+    Chart,
+    Rows,
+    combination_colour,
+    combination_shape,
+    finish,
+    level,
+    load_axis,
+    of,
+)
+from plimsoll.report.labels import Labels
+
+TESTERS: Final = "testers"
+MOST_BARS: Final = 120
+
+
+def tester_rows(run: RunResult, most: int = MOST_BARS) -> Rows:
+    """One row per tester, from the least share to the greatest; of more than `most`, evenly spaced ranks."""
+    known = sorted(
+        (each for each in run.testers if each.share is not None), key=lambda each: each.share or 0.0
+    )
+    if len(known) > most:
+        known = [known[round(place * (len(known) - 1) / (most - 1))] for place in range(most)]
+    return [
+        {
+            "rank": rank,
+            "tester": f"{each.agent} {each.tester}",
+            "share": float(f"{each.share or 0:.4g}"),
+            "transactions": each.transactions,
+            "errors": each.errors,
+            "rate": float(f"{each.throughput_per_s:.4g}"),
+            "mean": None if each.response_ms_mean is None else float(f"{each.response_ms_mean:.4g}"),
+        }
+        for rank, each in enumerate(known, start=1)
+    ]
+
+
+def chart(run: RunResult | None) -> Chart:
+    """Bars of share, fair at the dashed line. The page puts the rows of another run under the name TESTERS."""
+    bars = (
+        of(TESTERS)
+        .mark_bar(color="#0a84c6")
+        .encode(
+            x=alt.X(
+                "rank:O",
+                title="testers, from the least share to the greatest",
+                axis=alt.Axis(labels=False, ticks=False),
+                scale=alt.Scale(paddingInner=0.15),
+            ),
+            y=alt.Y(
+                "share:Q",
+                title="share of the work (1 is fair)",
+                scale=alt.Scale(zero=True),
+                axis=alt.Axis(tickCount=5),
+            ),
+            tooltip=[
+                alt.Tooltip("tester:N"),
+                alt.Tooltip("share:Q", format="~r"),
+                alt.Tooltip("transactions:Q"),
+                alt.Tooltip("errors:Q"),
+                alt.Tooltip("rate:Q", title="per second"),
+                alt.Tooltip("mean:Q", title="mean response (ms)"),
+            ],
+        )
+    )
+    drawn = alt.layer(bars, level("y", 1)).properties(width=WIDTH, height=180)
+    return finish(drawn, **{TESTERS: tester_rows(run) if run is not None else []})
+
+
+def fairness(labels: Labels) -> Figure | None:
+    """Jain's index of every run against the load; None where no run has several testers."""
+    rows: Rows = [
+        {
+            "combination": labels.combination(run.cell),
+            "cell": labels.cell(run.cell),
+            "run": run.id,
+            "load": labels.load(run),
+            "jain": run.jain_index,
+        }
+        for run in labels.runs()
+        if run.valid and run.jain_index is not None and len(run.testers) > 1
+    ]
+    if not rows:
+        return None
+    least = min(row["jain"] for row in rows)
+    domain = [0.0 if least < 0.8 else 0.75, 1.0]
+    y = alt.Y(
+        "jain:Q", title="Jain's index (1 is fair)", scale=alt.Scale(domain=domain), axis=alt.Axis(tickCount=5)
+    )
+    tooltip = [
+        alt.Tooltip("cell:N"),
+        alt.Tooltip("run:N"),
+        alt.Tooltip("jain:Q", title="Jain's index", format=".4f"),
+    ]
+    cells = list(dict.fromkeys(row["cell"] for row in rows))
+    x = load_axis(labels) if labels.load_factor else alt.X("cell:N", title=None, sort=cells)
+    drawn = (
+        of("fairness")
+        .mark_point(filled=True, size=55, opacity=0.85)
+        .encode(x=x, y=y, color=combination_colour(labels), shape=combination_shape(labels), tooltip=tooltip)
+        .properties(width=WIDTH if labels.load_factor else min(WIDTH, 80 * len(cells)), height=180)
+    )
+    return Figure(
+        key="fairness",
+        title="Fairness among testers",
+        chart=finish(drawn, fairness=rows),
+        alt=f"Jain's fairness index of {len(rows)} runs, from {least:.3f} "
+        f"to {max(row['jain'] for row in rows):.3f}; 1 is fair.",
+        table=tables.fairness(labels),
+        caption="Over the testers active in the window. One point per valid run."
+        + ("" if least < 0.8 else " The scale starts at 0.75."),
+    )

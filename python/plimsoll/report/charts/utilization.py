@@ -1,0 +1,178 @@
+"""Utilization of each component beside the throughput: what is full when the throughput stops to rise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from plimsoll.analyse.wording import percent, quantity
+from plimsoll.report import tables
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.load import axis_scale
+from plimsoll.report.charts.theme import (
+    COMPONENT_COLOURS,
+    WIDTH,
+    Chart,
+    Rows,
+    axis_format,
+    combination_colour,
+    finish,
+    level,
+    load_axis,
+    of,
+)
+from plimsoll.report.labels import Labels, run_value
+
+COLUMNS = 3
+MOST_COMBINATIONS = 9
+
+
+def components(labels: Labels) -> list[str]:
+    """All components that were watched, in the order of the runs."""
+    return list(dict.fromkeys(each.component for run in labels.analysis.runs for each in run.utilization))
+
+
+def utilization(labels: Labels) -> Figure | None:
+    """Throughput above, utilization below, a column per combination; None where nothing was watched."""
+    names = components(labels)
+    if not names:
+        return None
+    shown = labels.combinations[:MOST_COMBINATIONS]
+    throughput, busy, unit = _rows(labels, shown)
+    if not busy:
+        return None
+    colour = alt.Color(
+        "component:N",
+        scale=alt.Scale(
+            domain=names, range=[COMPONENT_COLOURS[i % len(COMPONENT_COLOURS)] for i in range(len(names))]
+        ),
+        legend=alt.Legend(title=None, symbolOpacity=1),
+    )
+    if labels.load_factor is None:
+        chart: Chart = _bars(labels, busy, colour)
+    else:
+        groups = [shown[at : at + COLUMNS] for at in range(0, len(shown), COLUMNS)]
+        chart = alt.vconcat(*(_group(labels, group, throughput, busy, unit, colour) for group in groups))
+    left = len(labels.combinations) - len(shown)
+    return Figure(
+        key="utilization",
+        title="Utilization beside throughput" if labels.load_factor else "Utilization",
+        chart=finish(chart, throughput=throughput, busy=busy),
+        alt=f"Busy share of {len(names)} components"
+        + (", below the throughput, against the load." if labels.load_factor else "."),
+        table=tables.utilization(labels),
+        caption=("Points: the runs; lines join the means of the repetitions. " if labels.load_factor else "")
+        + "Each component shows its binding resource: "
+        "a service with one thread is full when that thread is. The dashed line stands at 100 %."
+        + (f" {left} more combinations are in the table only." if left else ""),
+    )
+
+
+def _rows(labels: Labels, shown: tuple[str, ...]) -> tuple[Rows, Rows, str]:
+    metric = labels.throughput
+    runs = [run for run in labels.runs() if run.valid and labels.combination(run.cell) in shown]
+    factor, unit = axis_scale(metric, [run_value(run, metric.name) for run in runs])
+    throughput: Rows = []
+    busy: Rows = []
+    for run in runs:
+        fixed = {
+            "combination": labels.combination(run.cell),
+            "cell": labels.cell(run.cell),
+            "load": labels.load(run),
+            "run": run.id,
+        }
+        value = run_value(run, metric.name)
+        if value is not None:
+            said = quantity(value, metric.kind, metric.unit)
+            throughput.append(fixed | {"value": value * factor, "said": said})
+        for each in run.utilization:
+            said = f"{percent(each.mean, 2)} ({each.resource})"
+            busy.append(fixed | {"component": each.component, "busy": each.mean * 100, "said": said})
+    return throughput, busy, f"{metric.title} ({unit})" if unit else metric.title
+
+
+def _group(
+    labels: Labels, group: tuple[str, ...], throughput: Rows, busy: Rows, unit: str, colour: alt.Color
+) -> alt.VConcatChart:
+    """Some combinations side by side: throughput over utilization on the same loads."""
+    width = (WIDTH - 60) // max(2, len(group)) - 16
+    top = max((row["value"] for row in throughput), default=1.0)
+    upper = _joined(
+        labels,
+        "",
+        "value",
+        combination_colour(labels, legend=False),
+        {
+            "title": unit,
+            "scale": alt.Scale(domain=[0, top], nice=True),
+            "axis": alt.Axis(format=axis_format([top]), tickCount=4),
+        },
+    )
+    lower = _joined(
+        labels,
+        labels.load_word,
+        "busy",
+        colour,
+        {
+            "title": "utilization (%)",
+            "scale": alt.Scale(domain=[0, _top(busy)]),
+            "axis": alt.Axis(tickCount=5),
+        },
+    )
+    only = alt.FieldOneOfPredicate(field="combination", oneOf=list(group))
+    named = len(labels.combinations) > 1
+    heads = alt.Header(title=None) if named else alt.Header(title=None, labels=False)
+    bare = alt.Header(title=None, labels=False)
+    both: alt.VConcatChart = alt.vconcat(
+        alt.layer(*upper, data=alt.NamedData("throughput"))
+        .properties(width=width, height=130)
+        .facet(column=alt.Column("combination:N", sort=list(group), header=heads))
+        .transform_filter(only),
+        alt.layer(level("y", 100), *lower, data=alt.NamedData("busy"))
+        .properties(width=width, height=160)
+        .facet(column=alt.Column("combination:N", sort=list(group), header=bare))
+        .transform_filter(only),
+    ).resolve_scale(color="independent")
+    return both
+
+
+def _top(busy: Rows) -> float:
+    return max(105.0, *(row["busy"] for row in busy)) if busy else 105.0
+
+
+def _joined(
+    labels: Labels, title: str, field: str, colour: alt.Color, how: dict[str, Any]
+) -> tuple[alt.Chart, alt.Chart]:
+    """The runs as points, their mean per load as a line."""
+    x = load_axis(labels, title)
+    tooltip = [alt.Tooltip("cell:N"), alt.Tooltip("said:N", title="value"), alt.Tooltip("run:N")]
+    base = alt.Chart()
+    line = base.mark_line(strokeWidth=2).encode(x=x, y=alt.Y(f"mean({field}):Q", **how), color=colour)
+    points = base.mark_circle(size=30, opacity=0.75).encode(
+        x=x, y=alt.Y(f"{field}:Q", **how), color=colour, tooltip=tooltip
+    )
+    return line, points
+
+
+def _bars(labels: Labels, busy: Rows, colour: alt.Color) -> Chart:
+    """Without a load: a bar per component and cell."""
+    cells = list(dict.fromkeys(row["cell"] for row in busy))
+    bars = (
+        of("busy")
+        .mark_bar(height={"band": 0.8})
+        .encode(
+            x=alt.X("mean(busy):Q", title="utilization (%)", scale=alt.Scale(domain=[0, _top(busy)])),
+            y=alt.Y(
+                "cell:N", title=None, sort=cells, axis=None if len(cells) == 1 else alt.Axis(labelLimit=260)
+            ),
+            yOffset=alt.YOffset("component:N"),
+            color=colour,
+            tooltip=[alt.Tooltip("cell:N"), alt.Tooltip("component:N"), alt.Tooltip("said:N", title="value")],
+        )
+        .properties(
+            width=WIDTH - 120,
+            height=max(80, 14 * len({(row["cell"], row["component"]) for row in busy}) + 20),
+        )
+    )
+    return alt.layer(bars, level("x", 100))

@@ -1,0 +1,70 @@
+"""Export of every chart as a file, by vl-convert: no browser, no network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import altair as alt
+import vl_convert
+
+from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.wording import SPACE
+from plimsoll.errors import BadInput
+from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
+from plimsoll.report.charts.series import chart as series_chart
+from plimsoll.report.charts.testers import chart as testers_chart
+from plimsoll.report.charts.theme import Chart
+from plimsoll.report.labels import Labels
+from plimsoll.report.page_data import chosen_runs
+
+Format = Literal["svg", "png", "pdf"]
+LOCALE: Final = {"decimal": ".", "thousands": SPACE, "grouping": [3], "currency": ["", ""]}
+INK: Final = "#1b2530"
+FONT: Final = "sans-serif"
+
+
+def write_figures(analysis: Analysis, directory: Path, kind: str) -> list[Path]:
+    """Every chart of the report as KEY.KIND in `directory` (made when missing), those of runs as series-RUN and
+    testers-RUN. Returns the files written.
+
+    Raises BadInput for another kind than svg, png and pdf. PNG is drawn at twice the size.
+    """
+    if kind not in get_args(Format):
+        raise BadInput(f"figures are written as {', '.join(get_args(Format))}, not as {kind!r}")
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, chart in _charts(Labels(analysis)):
+        path = directory / f"{name}.{kind}"
+        path.write_bytes(_drawn(chart, kind))
+        written.append(path)
+    return written
+
+
+def _charts(labels: Labels) -> list[tuple[str, Chart]]:
+    figures = (*load_figures(labels), *effect_figures(labels), *check_figures(labels))
+    found: list[tuple[str, Chart]] = [(figure.key, figure.chart) for figure in figures]
+    for run in chosen_runs(labels):
+        if run.series is not None and run.series.t_s:
+            found.append((f"series-{_file_name(run.id)}", series_chart(run)))
+        if len(run.testers) > 1:
+            found.append((f"testers-{_file_name(run.id)}", testers_chart(run)))
+    return found
+
+
+def _file_name(text: str) -> str:
+    return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in text)
+
+
+def _drawn(chart: Chart, kind: str) -> bytes:
+    """The chart as the bytes of a file, in ink instead of the colour of a page around it."""
+    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    document: dict[str, Any] = json.loads(json.dumps(spec(chart)).replace('"currentColor"', json.dumps(INK)))
+    document["config"]["font"] = FONT
+    options: dict[str, Any] = {"vl_version": version, "format_locale": LOCALE, "allowed_base_urls": []}
+    if kind == "svg":
+        return str(vl_convert.vegalite_to_svg(document, **options)).encode()
+    if kind == "png":
+        return bytes(vl_convert.vegalite_to_png(document, scale=2.0, **options))
+    return bytes(vl_convert.vegalite_to_pdf(document, **options))

@@ -1,0 +1,321 @@
+"""The report: one HTML file that holds everything it needs and loads nothing.
+
+Every text from outside is escaped (Jinja's autoescape in the page, `for_script` in the data). A content security
+policy names our own two scripts by their hash and forbids everything else, so that a text that slipped through could
+neither run nor fetch. Vega's expressions are interpreted, not compiled, for the same reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from plimsoll import __version__
+from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.wording import count, plural
+from plimsoll.plan.units import about_size
+from plimsoll.report import tables
+from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
+from plimsoll.report.labels import Labels
+from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
+from plimsoll.report.setup import SetUp
+from plimsoll.report.tables import Table, so_far, verdict_text
+
+TERMS: Final = (
+    ("Response time", "End minus scheduled start. The delay of a late tester shows in it."),
+    ("Request time", "End minus actual start: what the request itself took."),
+    ("Throughput", "Successful transactions that ended in the window, divided by the window."),
+    ("Concurrency", "Mean number of requests in progress."),
+    ("Utilization", "Busy share of a resource. A service with one busy thread is full when that thread is."),
+    (
+        "Saturation",
+        "The loads between which more load brings no more throughput; never finer than the loads tried.",
+    ),
+    (
+        "Nominal, usable, error-limited capacity",
+        "Highest throughput; highest with the rule on the response time held; "
+        "highest load whose error rate's upper bound is under the rule.",
+    ),
+    (
+        "Share and Jain's index",
+        "Share: work of a tester relative to a fair part, 1 is fair. Jain's index: (Σx)² / (n Σx²) "
+        "over the testers, 1 is fair, 1/n when one gets everything.",
+    ),
+    (
+        "±",
+        "95 % confidence interval. A run is the unit of replication: intervals of cells come from repetitions, those "
+        "of a single run from batch means. One repetition has no interval.",
+    ),
+    (
+        "Percentiles",
+        "From all transactions or merged histograms, never averaged; – where the sample cannot carry one.",
+    ),
+    ("Effects", "After R. Jain, The Art of Computer Systems Performance Analysis (1991), ch. 17 to 22."),
+    (
+        "Valid",
+        "A run is left out when the generator was the limit: the numbers behind each verdict are in the table.",
+    ),
+)
+
+
+class Text(NamedTuple):
+    """A text shown as it is, folded unless `open`."""
+
+    title: str
+    text: str
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report."""
+
+    key: str
+    title: str
+    text: str = ""
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    folded: tuple[Table, ...] = ()
+    texts: tuple[Text, ...] = field(default=())
+
+
+def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> str:
+    """The report as HTML. `bundle` stands in for Vega (about 900 kB) where only the page matters, as in tests."""
+    labels = Labels(analysis)
+    runs = chosen_runs(labels)
+    sections = _sections(labels, setup, with_runs=bool(runs))
+    script = _asset("report.js")
+    vega = _vega() if bundle is None else bundle
+    figures = [figure for section in sections for figure in section.figures]
+    first = first_run(labels, runs)
+    left = len(worth_showing(labels)) - len(runs)
+    return _template().render(
+        policy=policy(vega, script),
+        version=__version__,
+        css=Markup(_asset("report.css")),
+        info=analysis.experiment,
+        facts=_facts(analysis),
+        so_far=so_far(analysis),
+        answer=[text for text in analysis.answer if text != so_far(analysis)] or ["There is no answer yet."],
+        verdicts=[{"passed": each.passed, "text": verdict_text(each)} for each in analysis.verdicts],
+        contents=[Section("answer", "Answer"), *sections, Section("terms", "Words and methods")],
+        sections=sections,
+        picks=[{"id": run.id, "label": labels.run(run), "first": run is first} for run in runs],
+        left_runs=f"{plural(left, 'more run')} could not be put into this file; `plimsoll show` has them."
+        if left
+        else "",
+        terms=TERMS,
+        data=Markup(for_script(page_data(analysis.experiment.name, figures, runs))),
+        bundle=Markup(vega),
+        script=Markup(script),
+    )
+
+
+def policy(*scripts: str) -> str:
+    """The content security policy: these inline scripts, inline styles, images in the file, nothing else."""
+    hashes = " ".join(
+        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("report.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("plimsoll.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script, from the libraries that vl-convert carries."""
+    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    bundle = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # no snippet: its default
+    # HTML turns carriage returns into newlines before hashing, and ends a script at its end tag wherever that stands
+    return bundle.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
+
+
+def _facts(analysis: Analysis) -> str:
+    info = analysis.experiment
+    invalid = sum(not run.valid for run in analysis.runs)
+    doubtful = sum(run.valid and bool(run.doubtful_reasons) for run in analysis.runs)
+    said = [
+        _minute(info.started),
+        info.design.replace("-", " ") if info.factors else "",
+        f"{count(len(analysis.runs))} of {plural(info.planned_runs, 'run')}",
+        plural(info.repetitions, "repetition"),
+        f"{count(invalid)} invalid" if invalid else "all valid" if analysis.runs else "",
+        f"{count(doubtful)} doubtful" if doubtful else "",
+        f"seed {info.seed}" if info.seed is not None else "",
+    ]
+    return " · ".join(part for part in said if part)
+
+
+def _minute(started: str) -> str:
+    """An ISO 8601 time to the minute; as it is where it is none."""
+    try:
+        return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return started
+
+
+def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]:
+    drawn = {figure.key: figure for figure in load_figures(labels)}
+    analysis = labels.analysis
+
+    def of(*keys: str) -> tuple[Figure, ...]:
+        return tuple(drawn[key] for key in keys if key in drawn)
+
+    capacity = (tables.capacities(labels),) if analysis.saturation else ()
+    single = bool(analysis.runs) and "throughput" not in drawn
+    carried, times, failed = (
+        (make(labels),) if single else () for make in (tables.totals, tables.distribution, tables.errors)
+    )
+    each = () if single or not analysis.runs else (tables.totals(labels),)
+    found = [
+        Section(
+            "throughput",
+            "Throughput and capacity",
+            tables=capacity + carried,
+            figures=of("throughput"),
+            folded=each,
+        ),
+        Section("response", "Response time", tables=times, figures=of("response", "distribution")),
+        Section("errors", "Errors", tables=failed, figures=of("errors")),
+        Section("utilization", "What limits it", figures=of("utilization")),
+        Section("fairness", "Fairness", figures=of("fairness")),
+        *([Section("one-run", "One run in detail", folded=_parts(labels))] if with_runs else []),
+        Section("effects", "Effects of the factors", figures=tuple(effect_figures(labels))),
+        Section("checks", "Checks of the runs and the model", figures=tuple(check_figures(labels))),
+        _validity(labels),
+        _left_out(labels),
+        _set_up(labels, setup),
+    ]
+    return [section for section in found if _has_content(section)]
+
+
+def _has_content(section: Section) -> bool:
+    shown = section.text or section.tables or section.figures or section.folded or section.texts
+    return bool(shown) or section.key == "one-run"
+
+
+def _parts(labels: Labels) -> tuple[Table, ...]:
+    return tuple(tables.stages(run) for run in chosen_runs(labels) if run.stages or run.workloads)
+
+
+def _validity(labels: Labels) -> Section:
+    runs = labels.analysis.runs
+    if not runs:
+        return Section("validity", "Validity")
+    bad = [run for run in runs if not run.valid or run.doubtful_reasons]
+    invalid = sum(not run.valid for run in runs)
+    text = f"{count(len(runs) - invalid)} of {plural(len(runs), 'run')} are valid. " if len(runs) > 1 else ""
+    text += (
+        "The evidence behind each verdict:"
+        if bad
+        else "No run raised an objection. The evidence behind that:"
+    )
+    books = tables.books(labels)
+    return Section("validity", "Validity", text, tables=(tables.validity(labels),), folded=(books,))
+
+
+def _left_out(labels: Labels) -> Section:
+    if not labels.analysis.left_out:
+        return Section("left-out", "What was left out", "Nothing was left out.")
+    return Section("left-out", "What was left out", tables=(tables.left_out(labels),))
+
+
+def _set_up(labels: Labels, setup: SetUp) -> Section:
+    info = labels.analysis.experiment
+    facts = [("directory", info.directory), ("command", setup.command_line)]
+    facts += [(f"factor {name}", ", ".join(levels)) for name, levels in info.factors.items()]
+    facts += [(f"seed of {name}", str(seed)) for name, seed in setup.seeds.items()]
+    shown, folded = _machine(setup.environment)
+    machine = _pairs("Machine and experiment", [row for row in facts if row[1]] + shown)
+    if setup.files:
+        columns = (tables.Column("File"), tables.Column("Size", numeric=True))
+        folded.append(
+            Table("Files", columns, tuple((file.path, about_size(file.bytes)) for file in setup.files))
+        )
+    texts = [
+        Text("Experiment file, as written", setup.experiment_text),
+        Text("Effective configuration, with every default", setup.effective_text),
+    ]
+    for name, kind, configuration, version in setup.services:
+        texts.append(Text(f"Service {name}: {kind} {version}".strip(), configuration or "(no configuration)"))
+    return Section(
+        "set-up",
+        "Set-up",
+        tables=(machine,),
+        folded=tuple(folded),
+        texts=tuple(each for each in texts if each.text),
+    )
+
+
+OPEN: Final = ("host", "cpu")
+"""Groups of the environment that are always shown; the others are folded, each a table of its own."""
+
+
+def _machine(environment: Mapping[str, object]) -> tuple[list[tuple[str, str]], list[Table]]:
+    """What is shown of the machine, and the longer lists that are folded."""
+    shown: list[tuple[str, str]] = []
+    folded: list[Table] = []
+    for key, value in environment.items():
+        if not isinstance(value, Mapping):
+            shown += flat({key: value})
+        elif key in OPEN:
+            shown += flat({name: each for name, each in value.items() if not isinstance(each, Mapping)}, key)
+            inner = {name: each for name, each in value.items() if isinstance(each, Mapping)}
+            folded += [_pairs(f"{key} {name}", flat(each)) for name, each in inner.items()]
+        else:
+            folded.append(_pairs(key, flat(value)))
+    return shown, folded
+
+
+def _pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
+    spoken = title.replace("_", " ")
+    return Table(
+        spoken[:1].upper() + spoken[1:], (tables.Column("What"), tables.Column("Value")), tuple(rows)
+    )
+
+
+def flat(tree: Mapping[str, object], head: str = "") -> list[tuple[str, str]]:
+    """A nested mapping as pairs of a spoken path and a text: ("cpu model", "Xeon")."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in tree.items():
+        name = f"{head} {key}".strip()
+        if isinstance(value, Mapping):
+            pairs += flat(value, name)
+        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+            pairs += flat({str(place): each for place, each in enumerate(value, start=1)}, name)
+        elif isinstance(value, list | tuple):
+            pairs.append((name, _joined(value)))
+        elif isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
+            pairs.append((name.removesuffix("bytes").rstrip("_ "), about_size(value)))
+        elif value is not None:
+            pairs.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
+    return [(name.replace("_", " ") if "." not in name else name, value) for name, value in pairs]
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,126 @@
+"""What the page's script draws from: Vega-Lite specifications and their rows, packed small and safe inside HTML."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.wording import count, number, percent, plural, quantity
+from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
+from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows
+from plimsoll.report.charts.testers import TESTERS, tester_rows
+from plimsoll.report.charts.theme import Rows
+from plimsoll.report.labels import Labels
+from plimsoll.report.tables import milliseconds, verdict
+
+MOST_RUNS: Final = 60
+"""Runs whose time series go into the page."""
+MANY_RUNS: Final = 24
+"""With more than these, a series has half as many points."""
+
+
+def for_script(value: object) -> str:
+    """JSON that cannot end the script element it stands in, whatever texts are in it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def packed(rows: Rows) -> dict[str, Any]:
+    """Rows as columns; a column of texts as its distinct ones and their places. Absent and endless values are null."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns: dict[str, Any] = {}
+    for name in names:
+        values = [_plain(row.get(name)) for row in rows]
+        if values and all(isinstance(value, str) for value in values):
+            texts = list(dict.fromkeys(values))
+            place = {text: at for at, text in enumerate(texts)}
+            columns[name] = {"k": texts, "i": [place[value] for value in values]}
+        else:
+            columns[name] = values
+    return columns
+
+
+def _finite(tree: Any) -> Any:
+    """A specification without NaN and infinities, which JSON does not have."""
+    if isinstance(tree, dict):
+        return {key: _finite(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_finite(value) for value in tree]
+    return _plain(tree) if isinstance(tree, float) else tree
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+def figure_data(figure: Figure) -> dict[str, Any]:
+    """Specification and packed rows of a figure."""
+    return _parted(spec(figure.chart))
+
+
+def _parted(drawn: dict[str, Any]) -> dict[str, Any]:
+    datasets = drawn.pop("datasets", {})
+    return {"spec": _finite(drawn), "data": {name: packed(rows) for name, rows in datasets.items()}}
+
+
+def chosen_runs(labels: Labels) -> list[RunResult]:
+    """The runs that go into the page: all, or of many, every cell's first repetitions as far as there is room."""
+    runs = worth_showing(labels)
+    if len(runs) <= MOST_RUNS:
+        return runs
+    kept = {run.id for run in sorted(runs, key=lambda run: run.repetition)[:MOST_RUNS]}
+    return [run for run in runs if run.id in kept]
+
+
+def first_run(labels: Labels, runs: Sequence[RunResult]) -> RunResult | None:
+    """The run that is shown first: a valid one at the highest load of the first combination."""
+    valid = [run for run in runs if run.valid] or list(runs)
+    combination = labels.combination(valid[0].cell) if valid else ""
+    candidates = [run for run in valid if labels.combination(run.cell) == combination]
+    return max(candidates, key=lambda run: (labels.load(run) or 0.0, -run.repetition), default=None)
+
+
+def run_data(run: RunResult, points: int) -> dict[str, Any]:
+    """Everything the page shows of one run."""
+    return {
+        "facts": run_facts(run),
+        SERIES: packed(series_rows(run.series, points) if run.series else []),
+        CUT: packed(cut_rows(run)),
+        TESTERS: packed(tester_rows(run)),
+    }
+
+
+def run_facts(run: RunResult) -> str:
+    """A run in one line."""
+    traffic = run.traffic
+    said = [
+        f"{verdict(run).capitalize()}",
+        f"{plural(traffic.transactions, 'transaction')} in {number(traffic.window_s)} s",
+        quantity(traffic.throughput_per_s, "rate", "requests/s"),
+        f"median {milliseconds(traffic.response_ms.p50)}",
+        f"p95 {milliseconds(traffic.response_ms.p95)}",
+        f"{percent(traffic.error_rate)} failed" if traffic.errors else "no errors",
+        f"limited by {run.bottleneck}" if run.bottleneck != "not resolved" else "bottleneck not resolved",
+    ]
+    if run.jain_index is not None and len(run.testers) > 1:
+        said.append(f"Jain's index {number(run.jain_index, 4)} over {count(len(run.testers))} testers")
+    return " · ".join(said)
+
+
+def page_data(name: str, figures: Sequence[Figure], runs: Sequence[RunResult]) -> dict[str, Any]:
+    """The whole of the page's data. `name` starts the names of saved images."""
+    points = 600 if len(runs) <= MANY_RUNS else 300
+    series, testers = (_parted(chart) for chart in run_charts())
+    return {
+        "name": "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name)[:60] or "plimsoll",
+        "figures": {figure.key: figure_data(figure) for figure in figures},
+        "frames": {"series": series, "testers": testers},
+        "runs": {run.id: run_data(run, points) for run in runs},
+    }

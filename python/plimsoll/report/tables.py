@@ -1,0 +1,498 @@
+"""Every number of the report as a table: the same content as the charts, in words. Pure: Labels in, text cells out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from plimsoll.analyse.results import (
+    Analysis,
+    Capacity,
+    CellResult,
+    Effect,
+    Latency,
+    Model,
+    RunResult,
+    Saturation,
+    Verdict,
+)
+from plimsoll.analyse.wording import (
+    UNKNOWN,
+    count,
+    describe,
+    ends,
+    level_words,
+    listing,
+    number,
+    observed,
+    percent,
+    plural,
+    plus_minus,
+    quantity,
+    with_unit,
+)
+from plimsoll.plan.units import about_size
+from plimsoll.report.labels import Labels, run_value
+
+LATENCY_COLUMNS = ("mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Head of a column; numbers stand to the right."""
+
+    name: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text cells under their heads. `note` is said below."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def _table(title: str, words: str, numbers: str, rows: Iterable[Iterable[str]], note: str = "") -> Table:
+    """Heads separated by |: those of text columns, then those of numeric ones."""
+    columns = [Column(name) for name in words.split("|") if name] + [
+        Column(name, numeric=True) for name in numbers.split("|") if name
+    ]
+    return Table(title, tuple(columns), tuple(tuple(row) for row in rows), note)
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration in the unit that suits it."""
+    return quantity(value, "ms")
+
+
+def latency_cells(latency: Latency) -> tuple[str, ...]:
+    """One cell per LATENCY_COLUMNS; what the sample cannot carry is a dash."""
+    mean = plus_minus(latency.mean_interval, "ms") if latency.mean_interval else milliseconds(latency.mean)
+    rest = (latency.sd, latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.max)
+    return (mean, *(milliseconds(value) for value in rest))
+
+
+def so_far(analysis: Analysis) -> str:
+    """`So far: 7 of 24 runs.` on an unfinished experiment, else nothing."""
+    info = analysis.experiment
+    if info.complete:
+        return ""
+    return f"So far: {count(info.finished_runs)} of {plural(info.planned_runs, 'run')}."
+
+
+def verdict_text(each: Verdict) -> str:
+    """A threshold and how it was judged, in one line."""
+    where = f" with {level_words(each.cell)}" if each.cell else ""
+    seen = f" (observed {observed(each)})" if each.passed and each.observed is not None else ""
+    why = f": {each.reason}" if each.reason else ""
+    return f"{describe(each.metric).title} {each.test}{where}{seen}{why}"
+
+
+def cell_words(labels: Labels, cell: CellResult) -> tuple[str, ...]:
+    """Combination and, where there is one, load of a cell."""
+    head = labels.combination(cell.cell)
+    return (head,) if labels.load_factor is None else (head, labels.load_label(cell.load))
+
+
+def cell_heads(labels: Labels) -> str:
+    """The heads over `cell_words`."""
+    return "Cell" if labels.load_factor is None else f"Combination|{labels.load_word.capitalize()}"
+
+
+def bracket(labels: Labels, found: Saturation) -> str:
+    """Between which loads a combination saturates, or why that cannot be said."""
+    lower, upper = labels.load_label(found.lower), labels.load_label(found.upper)
+    if found.lower is not None and found.upper is not None and found.verdict in {"bracketed", "retrograde"}:
+        text = f"between {lower} and {upper}"
+        return f"{text}, falling beyond" if found.verdict == "retrograde" else text
+    if found.verdict == "not reached" and found.lower is not None:
+        return f"not reached at {lower}"
+    return found.verdict
+
+
+def capacity(found: Saturation, kind: str) -> Capacity | None:
+    """The capacity of a kind (nominal, usable, error-limited), where the analysis gave one."""
+    return next((each for each in found.capacities if each.kind == kind), None)
+
+
+def capacity_words(labels: Labels, found: Saturation, kind: str, *, with_unit: bool = True) -> str:
+    """`1 510 ± 40 requests/s at 4`; the bound of what was tried where the limit was not reached."""
+    each = capacity(found, kind)
+    if each is None:
+        return UNKNOWN
+    metric = describe(found.metric)
+    at = f"at {labels.load_label(each.load)}" if each.load is not None else ""
+    value = plus_minus(each.value, metric.kind, metric.unit if with_unit else "") if each.value else ""
+    text = f"{value} {at}".strip()
+    return (each.remark or "not reached") if each.value is None else text if each.reached else f"≥ {text}"
+
+
+def capacities(labels: Labels) -> Table:
+    """Where each combination saturates, what it carries, what limits it. A unit that all share stands in the title."""
+    saturation = labels.analysis.saturation
+    metrics = list(dict.fromkeys(describe(found.metric) for found in saturation))
+    alike = len(metrics) == 1
+    rows = [
+        (
+            labels.combination(found.combination),
+            *([] if alike else [describe(found.metric).title]),
+            bracket(labels, found),
+            found.bottleneck,
+            *(
+                capacity_words(labels, found, kind, with_unit=not alike)
+                for kind in ("nominal", "usable", "error-limited")
+            ),
+            number(found.efficiency, 2),
+        )
+        for found in saturation
+    ]
+    definitions = {each.kind: each.definition for found in saturation for each in found.capacities}
+    note = " ".join(f"{kind.capitalize()}: {text}." for kind, text in definitions.items() if text)
+    note += f" At: {labels.load_word}. Efficiency: usable / nominal. ≥: the limit was not reached at the highest load."
+    heads = "Combination|Saturates|Limited by" if alike else "Combination|Of|Saturates|Limited by"
+    title = f"Capacity in {metrics[0].unit}" if alike and metrics[0].unit else "Capacity"
+    return _table(title, heads, "Nominal|Usable|Error-limited|Efficiency", rows, note.strip())
+
+
+def throughput(labels: Labels) -> Table:
+    """Throughput of each cell with its interval."""
+    metric = labels.throughput
+    rows = []
+    for cell in labels.cells():
+        interval = cell.responses.get(metric.name)
+        payload = cell.responses.get("payload_bytes_per_s")
+        rows.append(
+            (
+                *cell_words(labels, cell),
+                f"{cell.valid} of {cell.repetitions}",
+                plus_minus(interval, metric.kind, metric.unit),
+                ends(interval, metric.kind, metric.unit),
+                number(interval.df) if interval and interval.df is not None else UNKNOWN,
+                quantity(payload.mean, "bytes_rate") if payload else UNKNOWN,
+                number(cell.scaling),
+            )
+        )
+    shown = [cell.responses.get(metric.name) for cell in labels.analysis.cells]
+    methods = {each.method for each in shown if each is not None and each.method}
+    note = "95 % intervals over repetitions. " if any(row[4] != UNKNOWN for row in rows) else "No intervals. "
+    note += f"Error term: {listing(sorted(methods))}. " if methods else ""
+    note += (
+        f"Scaling: throughput per unit of {labels.load_word} relative to the lowest load."
+        if labels.load_factor
+        else ""
+    )
+    heads = f"{cell_heads(labels)}|Valid runs"
+    return _table(
+        f"{metric.title.capitalize()} per cell", heads, "Mean|Interval|df|Payload|Scaling", rows, note
+    )
+
+
+def totals(labels: Labels) -> Table:
+    """What was done in each run, all kinds of throughput side by side."""
+    rows = []
+    for run in labels.runs():
+        done = run.traffic
+        interval = done.throughput_interval
+        carried = plus_minus(interval, "rate") if interval else number(done.throughput_per_s)
+        numbers = (carried, number(done.items_per_s), number(done.offered_per_s), number(done.concurrency))
+        flows = (
+            quantity(done.payload_bytes_per_s, "bytes_rate"),
+            quantity(done.wire_bytes_per_s, "bytes_rate"),
+        )
+        rows.append((run.id, labels.cell(run.cell), count(done.transactions), *numbers, *flows))
+    heads = "Transactions|Requests/s|Items/s|Offered/s|Concurrency|Payload|On the wire"
+    note = "± is a 95 % interval by batch means within the run."
+    return _table("Throughput per run", "Run|Cell", heads, rows, note)
+
+
+def response(labels: Labels) -> Table:
+    """Response time of each cell: what the analysis gives over its repetitions, else the range of the runs."""
+    rows = []
+    for cell in labels.cells():
+        runs = [run for run in labels.analysis.runs if run.cell == cell.cell and run.valid]
+        values = [
+            _over_runs(cell, f"response_ms_{name}", [getattr(run.traffic.response_ms, name) for run in runs])
+            for name in ("mean", "p50", "p95", "p99")
+        ]
+        rows.append((*cell_words(labels, cell), *values, number(cell.stretch)))
+    note = "± is the 95 % interval over repetitions; a range is that of the runs. Stretch: relative to the lowest load."
+    heads = cell_heads(labels)
+    return _table("Response time per cell", heads, "Mean|Median|p95|p99|Stretch", rows, note)
+
+
+def _over_runs(cell: CellResult, name: str, values: list[float | None]) -> str:
+    interval = cell.responses.get(name)
+    if interval is not None:
+        return plus_minus(interval, "ms")
+    known = [value for value in values if value is not None]
+    if not known:
+        return UNKNOWN
+    low, high = milliseconds(min(known)), milliseconds(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def distribution(labels: Labels) -> Table:
+    """Percentiles of the response time of each run."""
+    rows = [
+        (
+            run.id,
+            labels.cell(run.cell),
+            count(run.traffic.response_ms.count),
+            *latency_cells(run.traffic.response_ms),
+        )
+        for run in labels.runs()
+    ]
+    note = "± is an interval by batch means within the run. –: the sample cannot carry that percentile."
+    return _table(
+        "Response time per run", "Run|Cell", "|".join(("Transactions", *LATENCY_COLUMNS)), rows, note
+    )
+
+
+def errors(labels: Labels) -> Table:
+    """Error rate of each cell with its upper bound, and the kinds of errors met."""
+    rows = []
+    for cell in labels.cells():
+        kinds: dict[str, int] = {}
+        for run in labels.analysis.runs:
+            for each in run.traffic.errors_by_kind if run.cell == cell.cell and run.valid else ():
+                kind = f"{each.outcome} {each.code}".strip()
+                kinds[kind] = kinds.get(kind, 0) + each.count
+        met = listing(
+            f"{kind} ({count(times)})" for kind, times in sorted(kinds.items(), key=lambda item: -item[1])
+        )
+        rate = (percent(cell.error_rate), percent(cell.error_rate_upper))
+        rows.append((*cell_words(labels, cell), met or "none", *rate))
+    heads = f"{cell_heads(labels)}|Errors by kind"
+    note = "Upper bound: 95 %, Wilson. Kinds are counted over the valid runs."
+    return _table("Error rate per cell", heads, "Error rate|Upper bound", rows, note)
+
+
+def utilization(labels: Labels) -> Table:
+    """Utilization of each component of each run beside its throughput."""
+    metric = labels.throughput
+    rows = []
+    for run in labels.runs():
+        for each in run.utilization:
+            watched = listing(
+                f"{name} {_watched(name, value)}" for name, value in sorted(each.detail.items())
+            )
+            band = UNKNOWN
+            if each.low is not None and each.high is not None:
+                band = f"{percent(each.low, 2)} to {percent(each.high, 2)}"
+            carried = quantity(run_value(run, metric.name), metric.kind, metric.unit)
+            words = (run.id, labels.cell(run.cell), each.component, each.resource, watched)
+            rows.append((*words, percent(each.mean, 2), band, carried))
+    heads = "Run|Cell|Component|Binding resource|Watched"
+    return _table("Utilization per run", heads, f"Mean|Interval|{metric.title.capitalize()}", rows)
+
+
+_SHARES = re.compile(r"(cpu|busiest|core \d|psi|disk\.busy)(?!s_used)")
+
+
+def _watched(name: str, value: float) -> str:
+    """What a monitor saw, by the name it has there: shares of 1, bytes, bytes per second, or plain numbers."""
+    if _SHARES.match(name):
+        return percent(value, 2)
+    if name.startswith("memory"):
+        return about_size(value)
+    if name.startswith(("disk.", "net.", "io.")):
+        return quantity(value, "bytes_rate")
+    return number(value)
+
+
+def fairness(labels: Labels) -> Table:
+    """How evenly the work was shared out in each run."""
+    rows = []
+    for run in labels.runs():
+        shares = [each.share for each in run.testers if each.share is not None]
+        least, most = (number(min(shares)), number(max(shares))) if shares else (UNKNOWN, UNKNOWN)
+        spread = (number(run.jain_index, 4), number(run.share_cv), least, most)
+        rows.append((run.id, labels.cell(run.cell), count(len(run.testers)), *spread))
+    note = "Share 1 is fair. Jain's index: 1 is fair, 1/n when one of n testers gets everything."
+    return _table(
+        "Fairness per run",
+        "Run|Cell",
+        "Testers|Jain index|CV of share|Least share|Greatest share",
+        rows,
+        note,
+    )
+
+
+def effect_value(effect: Effect) -> str:
+    """An effect as it acts: `+120 requests/s`, or `× 4.2` on the log scale."""
+    if effect.effect is None:
+        return UNKNOWN
+    if effect.scale == "log":
+        return f"× {number(effect.effect)}"
+    metric = describe(effect.response)
+    sign = "+" if effect.effect > 0 else ""
+    return sign + quantity(effect.effect, metric.kind, metric.unit)
+
+
+def _effect_ends(effect: Effect) -> str:
+    interval = effect.interval
+    if interval is None or interval.low is None or interval.high is None:
+        return UNKNOWN
+    if effect.scale == "log":
+        return f"× {number(interval.low)} to × {number(interval.high)}"
+    metric = describe(effect.response)
+    return ends(interval, metric.kind, metric.unit)
+
+
+def effects(labels: Labels, model: Model) -> Table:
+    """The fitted terms of one response, level by level."""
+    rows = [
+        (
+            each.term,
+            each.level,
+            effect_value(each),
+            _effect_ends(each),
+            _p_value(each.p_value),
+            number(each.df),
+            with_unit(number(each.variation_percent), "%"),
+        )
+        for each in labels.analysis.effects
+        if (each.response, each.scale) == (model.response, model.scale)
+    ]
+    acts = "factor by which the mean is multiplied" if model.scale == "log" else "added to the grand mean"
+    note = f"Effect: {acts}. Sums of squares: {model.sum_of_squares}. Error df: {number(model.error_df)}."
+    title = f"Effects on {describe(model.response).title}, {model.scale} scale"
+    return _table(title, "Term|Level", "Effect|95 % interval|p|df|Share of variation", rows, note)
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return "< 0.001" if value < 0.001 else number(value, 2)
+
+
+def order(labels: Labels) -> Table:
+    """The leading response in the order in which the runs were made."""
+    metric = labels.metric
+    rows = [
+        (
+            run.id,
+            labels.cell(run.cell),
+            run.block or UNKNOWN,
+            verdict(run),
+            count(run.order),
+            quantity(run_value(run, metric.name), metric.kind, metric.unit),
+        )
+        for run in sorted(labels.analysis.runs, key=lambda run: run.order)
+    ]
+    return _table("Runs in their order", "Run|Cell|Block|Verdict", f"Order|{metric.title.capitalize()}", rows)
+
+
+def residuals(model: Model) -> Table:
+    """Fitted value and residual of each run, on the scale of the model."""
+    rows = [
+        (run, number(fitted), number(residual))
+        for run, fitted, residual in zip(model.run_ids, model.fitted, model.residuals, strict=False)
+    ]
+    note = "In logarithms." if model.scale == "log" else ""
+    return _table(f"Residuals of {describe(model.response).title}", "Run", "Fitted|Residual", rows, note)
+
+
+def verdict(run: RunResult) -> str:
+    """One word on a run: valid, doubtful, invalid, or how it ended."""
+    if run.status != "finished":
+        return run.status
+    if not run.valid:
+        return "invalid"
+    return "doubtful" if run.doubtful_reasons else "valid"
+
+
+def validity(labels: Labels) -> Table:
+    """Every run's verdict, the reasons, and the numbers behind them."""
+    keys = list(dict.fromkeys(key for run in labels.analysis.runs for key in run.evidence))
+    rows = [
+        (
+            run.id,
+            labels.cell(run.cell),
+            verdict(run),
+            "; ".join((*run.invalid_reasons, *run.doubtful_reasons, *run.notes)) or "no objection",
+            *(evidence_words(key, run.evidence.get(key)) for key in keys),
+        )
+        for run in labels.runs()
+    ]
+    heads = tuple(Column(_spoken(key), numeric=True) for key in keys)
+    return Table(
+        "Validity", (*map(Column, ("Run", "Cell", "Verdict", "Why")), *heads), tuple(map(tuple, rows))
+    )
+
+
+def _spoken(key: str) -> str:
+    return key.removesuffix("_ms").removesuffix("_s").replace("_", " ").capitalize()
+
+
+def evidence_words(key: str, value: float | None) -> str:
+    """A number behind a verdict, by its key: `_s` are seconds, `_ms` milliseconds, the limits of `validity:` shares."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    if key.endswith("_ms"):
+        return milliseconds(value)
+    if key.endswith("_s"):
+        return milliseconds(value * 1000)
+    if key in {"tester_cpu", "started", "lateness_share", "trend_change"}:
+        return percent(value) if value > 0 else with_unit(number(value * 100), "%")
+    return count(round(value)) if key == "succeeded" else number(value)
+
+
+def books(labels: Labels) -> Table:
+    """The books of every run: started = succeeded + failed + in flight at the end."""
+    rows = []
+    for run in labels.runs():
+        kept = run.counts
+        numbers = (
+            kept.started,
+            kept.succeeded,
+            kept.failed,
+            kept.in_flight_at_end,
+            kept.dropped,
+            kept.missed,
+            kept.lost_records,
+        )
+        balanced = "balanced" if kept.balanced else "NOT balanced"
+        monitor = percent(run.monitor_cpu, 2)
+        rows.append((run.id, labels.cell(run.cell), run.status, balanced, *map(count, numbers), monitor))
+    heads = "Started|Succeeded|Failed|In flight at end|Dropped|Missed|Lost records|Monitor, of a core"
+    return _table("Counts per run", "Run|Cell|Status|Books", heads, rows)
+
+
+def thresholds(labels: Labels) -> Table:
+    """Every threshold on every cell it was judged on."""
+    rows = []
+    for each in labels.analysis.verdicts:
+        kind = describe(each.metric)
+        passed = "passed" if each.passed else "FAILED"
+        where = labels.cell(each.cell) if each.cell else "every cell"
+        rows.append((passed, kind.title, each.test, where, each.reason, observed(each)))
+    return _table("Thresholds", "Verdict|Metric|Test|Where|Why", "Observed", rows)
+
+
+def left_out(labels: Labels) -> Table:
+    """What is in no figure, and why."""
+    return _table("Left out", "What|Why", "", [(each.what, each.why) for each in labels.analysis.left_out])
+
+
+def stages(run: RunResult) -> Table:
+    """The stages of a staged load, or the populations of a run with several."""
+    parts = [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]
+    parts += [(each.workload, each.traffic) for each in run.workloads]
+    rows = [
+        (
+            name,
+            quantity(traffic.throughput_per_s, "rate", "/s"),
+            quantity(traffic.offered_per_s, "rate", "/s"),
+            percent(traffic.error_rate),
+            *latency_cells(traffic.response_ms),
+        )
+        for name, traffic in parts
+    ]
+    heads = "|".join(("Throughput", "Offered", "Error rate", *LATENCY_COLUMNS))
+    return _table(f"Stages and workloads of run {run.id}", "Part", heads, rows)

@@ -1,0 +1,368 @@
+"""The summary at the end of a run, as lines of text, in the order that k6's users know. Pure: nothing is printed here.
+
+In colour the lines carry ANSI colours and Unicode signs; without, they are plain ASCII apart from names that people
+gave. Control characters in such names are shown, never sent to the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from plimsoll.analyse.results import Analysis, Ecdf, RunResult
+from plimsoll.analyse.wording import (
+    UNKNOWN,
+    count,
+    listing,
+    number,
+    percent,
+    plural,
+    plus_minus,
+    quantity,
+)
+from plimsoll.report.labels import Labels
+from plimsoll.report.tables import Column, milliseconds, so_far, verdict_text
+
+NARROWEST: Final = 40
+LEAST_TEXT: Final = 10
+"""Columns that a text of a table keeps at least."""
+MOST_ROWS: Final = 40
+"""Lines of the table of cells; the report has them all."""
+HISTOGRAM_ROWS: Final = 10
+PLAIN: Final = {
+    "\u202f": " ",
+    "\u00a0": " ",
+    "±": "+/-",
+    "µ": "u",
+    "×": "x",
+    "–": "-",
+    "≥": ">=",
+    "∞": "inf",
+    "·": "|",
+    "✓": "ok",
+    "✗": "FAILED",
+    "≤": "<=",
+    "■": "#",
+    "²": "^2",
+    "Σ": "sum ",
+}
+COLOURS: Final = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How lines are made: their width in columns, and whether colour and Unicode are welcome."""
+
+    width: int
+    colour: bool
+
+    def text(self, text: str) -> str:
+        """A text fit for the terminal: no control characters, and our own signs in ASCII where that is asked for."""
+        safe = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", _shown, text)
+        if self.colour:
+            return safe.replace("\u202f", " ")
+        return "".join(PLAIN.get(sign, sign) for sign in safe)
+
+    def paint(self, text: str, colour: str) -> str:
+        """The text in a colour, where colours are welcome."""
+        return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if self.colour and text else text
+
+    def wrapped(self, text: str, indent: str = "  ", hang: str = "  ") -> list[str]:
+        """The text broken at the width."""
+        lines = textwrap.wrap(
+            self.text(text), self.width, initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False
+        )
+        return lines or [indent.rstrip()]
+
+    def pair(self, name: str, value: str) -> list[str]:
+        """`name....: value`, as k6 writes it."""
+        head = f"  {self.text(name)}".ljust(20, ".") + ": "
+        return textwrap.wrap(
+            self.text(value),
+            self.width,
+            initial_indent=head,
+            subsequent_indent=" " * 22,
+            break_on_hyphens=False,
+        ) or [head.rstrip()]
+
+
+def _shown(match: re.Match[str]) -> str:
+    # the narrow space is ours, between a number and its unit
+    return match[0] if match[0] == "\u202f" else " " if match[0] in "\n\t" else f"\\x{ord(match[0]):02x}"
+
+
+def summary_lines(
+    analysis: Analysis,
+    width: int = 80,
+    colour: bool = False,
+    *,
+    files: Sequence[str] = (),
+    quiet: bool = False,
+) -> list[str]:
+    """The summary: verdicts, totals, latency, errors, testers, cells, answer, files written. `quiet`: the answer and
+    what failed.
+
+    A single run also gets a histogram of its response time. `width` is that of the terminal in columns; below 40 it is
+    taken as 40.
+    """
+    style = Style(max(width, NARROWEST), colour)
+    labels = Labels(analysis)
+    single = analysis.runs[0] if len(analysis.runs) == 1 else None
+    blocks: list[list[str]] = [_head(style, labels)]
+    blocks.append(_verdicts(style, labels, only_failed=quiet))
+    if not quiet:
+        if single is not None:
+            blocks += [
+                _totals(style, single),
+                _latency(style, single),
+                _histogram(style, single),
+                _errors(style, [single]),
+            ]
+            blocks.append(_testers(style, single))
+        elif analysis.runs:
+            blocks += [_all_totals(style, analysis), _cells(style, labels), _errors(style, analysis.runs)]
+    blocks.append(_answer(style, labels))
+    if files and not quiet:
+        blocks.append([line for name in files for line in style.pair("written", name)])
+    lines: list[str] = []
+    for block in blocks:
+        if block:
+            lines += ([""] if lines else []) + block
+    return lines
+
+
+def _head(style: Style, labels: Labels) -> list[str]:
+    info = labels.analysis.experiment
+    title = info.name if not info.question else f"{info.name}: {info.question}"
+    lines = [style.paint(line, "bold") for line in style.wrapped(title)]
+    unfinished = so_far(labels.analysis)
+    return lines + ([style.paint(line, "warn") for line in style.wrapped(unfinished)] if unfinished else [])
+
+
+def _verdicts(style: Style, labels: Labels, *, only_failed: bool) -> list[str]:
+    lines = []
+    for each in labels.analysis.verdicts:
+        if each.passed and only_failed:
+            continue
+        sign, colour = ("✓", "good") if each.passed else ("✗", "bad")
+        mark = style.text(sign).ljust(1 if style.colour else len(PLAIN["✗"]))
+        text = style.wrapped(verdict_text(each), f"  {mark} ", " " * (len(mark) + 3))
+        lines += [style.paint(text[0], colour), *text[1:]]
+    invalid = [run for run in labels.analysis.runs if not run.valid]
+    if invalid:
+        total = plural(len(labels.analysis.runs), "run")
+        lines += [
+            style.paint(line, "bad")
+            for line in style.wrapped(f"! {count(len(invalid))} of {total} invalid", hang="    ")
+        ]
+    return lines
+
+
+def _totals(style: Style, run: RunResult) -> list[str]:
+    traffic, kept = run.traffic, run.counts
+    lines = style.pair(
+        "requests",
+        f"{count(traffic.transactions)} succeeded, {count(traffic.errors)} failed "
+        f"in {number(traffic.window_s)} s",
+    )
+    carried = (
+        plus_minus(traffic.throughput_interval, "rate", "requests/s") if traffic.throughput_interval else None
+    )
+    lines += style.pair("throughput", carried or quantity(traffic.throughput_per_s, "rate", "requests/s"))
+    if traffic.items_per_s:
+        lines += style.pair("items", quantity(traffic.items_per_s, "rate", "items/s"))
+    payload, wire = (
+        quantity(each, "bytes_rate") for each in (traffic.payload_bytes_per_s, traffic.wire_bytes_per_s)
+    )
+    lines += style.pair("data", f"{payload} of payload, {wire} on the wire")
+    lines += style.pair("concurrency", number(traffic.concurrency))
+    if kept.dropped or kept.missed or kept.in_flight_at_end:
+        books = [
+            ("dropped", kept.dropped),
+            ("missed", kept.missed),
+            ("in flight at the end", kept.in_flight_at_end),
+        ]
+        lines += style.pair("besides", listing(f"{count(times)} {what}" for what, times in books if times))
+    if not kept.balanced or kept.lost_records:
+        lines += style.pair("DAMAGED", f"the books do not balance, {count(kept.lost_records)} records lost")
+    limit = (
+        run.bottleneck if run.bottleneck == "not resolved" else f"{run.bottleneck} ({run.bottleneck_reason})"
+    )
+    return lines + style.pair("bottleneck", limit)
+
+
+def _latency(style: Style, run: RunResult) -> list[str]:
+    lines = []
+    rows = [("response time", run.traffic.response_ms)]
+    if run.traffic.request_ms != run.traffic.response_ms:
+        rows.append(("request time", run.traffic.request_ms))
+    for name, times in rows:
+        shown = (
+            ("avg", times.mean),
+            ("med", times.p50),
+            ("p(90)", times.p90),
+            ("p(95)", times.p95),
+            ("p(99)", times.p99),
+            ("p(99.9)", times.p999),
+            ("max", times.max),
+        )
+        # a value keeps its name and unit beside it when the line breaks
+        said = "  ".join(f"{what}={milliseconds(value)}" for what, value in shown if value is not None)
+        lines += style.pair(name, said.replace("\u202f", "") or "nothing succeeded")
+    return lines
+
+
+def _histogram(style: Style, run: RunResult) -> list[str]:
+    """Bars of the share of transactions between equal steps up to p99 (of the points of the ECDF), and the rest."""
+    if run.ecdf is None or len(run.ecdf.ms) < 3:
+        return []
+    last = next(
+        (ms for ms, share in zip(run.ecdf.ms, run.ecdf.share, strict=False) if share >= 0.99), run.ecdf.ms[-1]
+    )
+    first = run.ecdf.ms[0]
+    if last <= first:
+        return []
+    edges = [first + (last - first) * step / HISTOGRAM_ROWS for step in range(1, HISTOGRAM_ROWS + 1)]
+    below = [_share_below(run.ecdf, edge) for edge in edges]
+    shares = [high - low for low, high in zip([0.0, *below], [*below, 1.0], strict=True)]
+    room = style.width - 30
+    top = max(shares)
+    lines = style.pair("histogram", "share of the response times up to")
+    names = [milliseconds(edge) for edge in edges] + ["slower"]
+    for name, share in zip(names, shares, strict=True):
+        bar = "■" * round(room * max(share, 0) / top) if top > 0 else ""
+        lines.append(style.text(f"  {name:>12} {percent(max(share, 0.0), 2):>9}  {bar}").rstrip())
+    return lines
+
+
+def _share_below(ecdf: Ecdf, edge: float) -> float:
+    return max((share for ms, share in zip(ecdf.ms, ecdf.share, strict=False) if ms <= edge), default=0.0)
+
+
+def _errors(style: Style, runs: Sequence[RunResult]) -> list[str]:
+    kinds: dict[str, int] = {}
+    done = sum(run.traffic.transactions for run in runs)
+    for run in runs:
+        for each in run.traffic.errors_by_kind:
+            kind = f"{each.outcome} {each.code}".strip()
+            kinds[kind] = kinds.get(kind, 0) + each.count
+    if not kinds:
+        return style.pair("errors", "none")
+    failed = sum(kinds.values())
+    lines = [
+        style.paint(line, "bad")
+        for line in style.pair("errors", f"{count(failed)} ({percent(failed / (failed + done))})")
+    ]
+    for kind, times in sorted(kinds.items(), key=lambda item: -item[1]):
+        lines += style.pair(f"  {kind}"[:17], count(times))
+    return lines
+
+
+def _testers(style: Style, run: RunResult) -> list[str]:
+    agents = list(dict.fromkeys(each.agent for each in run.testers))
+    if not agents:
+        return []
+    said = f"{plural(len(run.testers), 'tester')} on {plural(len(agents), 'agent')}"
+    if run.jain_index is not None and len(run.testers) > 1:
+        said += f", Jain's index {number(run.jain_index, 4)}"
+    return style.pair("testers", said)
+
+
+def _all_totals(style: Style, analysis: Analysis) -> list[str]:
+    runs = analysis.runs
+    done, failed = sum(run.counts.succeeded for run in runs), sum(run.counts.failed for run in runs)
+    lines = style.pair("runs", f"{count(len(runs))} of {count(analysis.experiment.planned_runs)}")
+    lines += style.pair("requests", f"{count(done)} succeeded, {count(failed)} failed")
+    dropped = sum(run.counts.dropped for run in runs)
+    if dropped:
+        lines += style.pair("dropped", count(dropped))
+    return lines
+
+
+def _cells(style: Style, labels: Labels) -> list[str]:
+    """The table of cells: throughput with interval, p95, errors, bottleneck."""
+    metric = labels.throughput
+    rows = []
+    for cell in labels.cells():
+        p95 = cell.responses.get("response_ms_p95")
+        runs = [
+            run.traffic.response_ms.p95 for run in labels.analysis.runs if run.cell == cell.cell and run.valid
+        ]
+        known = [value for value in runs if value is not None]
+        middle = (
+            UNKNOWN
+            if not known
+            else milliseconds(max(known))
+            if len(known) == 1
+            else f"≤ {milliseconds(max(known))}"
+        )
+        load = labels.load_label(cell.load) if labels.load_factor else ""
+        rows.append(
+            (
+                labels.combination(cell.cell),
+                load,
+                plus_minus(cell.responses.get(metric.name), metric.kind, ""),
+                plus_minus(p95, "ms") if p95 else middle,
+                percent(cell.error_rate, 2),
+                cell.bottleneck,
+            )
+        )
+    columns = [
+        Column("cell" if labels.load_factor is None else "combination"),
+        Column(labels.load_word if labels.load_factor else "", numeric=True),
+        Column(metric.unit or metric.title, numeric=True),
+        Column("p95", numeric=True),
+        Column("errors", numeric=True),
+        Column("bottleneck"),
+    ]
+    kept = [place for place, column in enumerate(columns) if column.name]
+    shown = [tuple(row[place] for place in kept) for row in rows[:MOST_ROWS]]
+    lines = _aligned(style, [columns[place] for place in kept], shown)
+    more = len(rows) - MOST_ROWS
+    return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
+
+
+def _aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Columns in line. Where they are too wide, heads and texts are shortened, then the last columns are left out;
+    numbers are never cut."""
+    body = [[style.text(cell) for cell in row] for row in rows]
+    heads = [style.text(column.name) for column in columns]
+    longest = [max((len(row[at]) for row in body), default=0) for at in range(len(columns))]
+    least = [longest[at] if column.numeric else LEAST_TEXT for at, column in enumerate(columns)]
+    kept = len(columns)
+    while kept > 1 and sum(least[:kept]) + 2 * kept > style.width:
+        kept -= 1
+    widths = [max(longest[at], len(heads[at])) for at in range(kept)]
+    over = sum(widths) + 2 * kept - style.width
+    # texts give way first, the longest first; then the heads of numbers
+    for at in sorted(range(kept), key=lambda at: (columns[at].numeric, -widths[at])):
+        give = min(max(over, 0), max(0, widths[at] - least[at]))
+        widths[at] -= give
+        over -= give
+
+    def line(cells: Sequence[str]) -> str:
+        parts = []
+        for cell, width, column in zip(cells, widths, columns, strict=False):
+            shown = _cut(cell, width)
+            parts.append(shown.rjust(width) if column.numeric else shown.ljust(width))
+        return ("  " + "  ".join(parts)).rstrip()
+
+    return [style.paint(line(heads), "dim"), *(line(row) for row in body)]
+
+
+def _cut(text: str, width: int) -> str:
+    if width < 4:
+        return text[:width]
+    return text if len(text) <= width else text[: max(0, width - 2)] + ".."
+
+
+def _answer(style: Style, labels: Labels) -> list[str]:
+    unfinished = so_far(labels.analysis)
+    lines: list[str] = []
+    for sentence in labels.analysis.answer:
+        if sentence != unfinished:
+            lines += style.wrapped(sentence)
+    return lines

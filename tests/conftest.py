@@ -1,0 +1,103 @@
+"""What all tests share: the rule about missing parts, and the `plimsoll` command as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from plimsoll.deploy.binary import find_engine
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def missing(what: str, mend: str) -> NoReturn:
+    """A part that the test needs is not here: skipped with the reason, but a failure where CI promises everything."""
+    reason = f"{what} is missing; {mend}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its stdout as a JSON object."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+class Lab:
+    """Runs `plimsoll ...` in a directory of its own, with a state directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.env = {**os.environ, "XDG_STATE_HOME": str(directory / "state"), "NO_COLOR": "1"}
+
+    def start(self, *words: str | Path, **env: str) -> subprocess.Popen[str]:
+        """Starts it in a session of its own, as a shell would."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "plimsoll.cli.main", *map(str, words)],
+            cwd=self.directory,
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str | Path, **env: str) -> Done:
+        """Runs it to its end. A traceback is a failure whatever the test is about."""
+        with self.start(*words, **env) as process:
+            out, err = process.communicate(timeout=110)
+        assert "Traceback" not in err, err
+        return Done(process.returncode, out, err)
+
+    def file(self, text: str, name: str = "experiment.yaml") -> Path:
+        """Writes an experiment file."""
+        path = self.directory / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def results(self) -> Path:
+        """The newest results directory."""
+        return (self.directory / "results" / "latest").resolve()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A lab in an empty directory; nothing that it started may be left when the test ends."""
+    find_engine()
+    yield Lab(tmp_path)
+    left = descendants_in(tmp_path)
+    assert not left, f"processes are left: {left}"
+
+
+def descendants_in(directory: Path) -> list[str]:
+    """Command lines of processes that work in, or were given, a directory."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        if int(place.name) == os.getpid():
+            continue
+        try:
+            words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            here = str((place / "cwd").readlink())
+        except OSError:
+            continue
+        if str(directory) in words or here.startswith(str(directory)):
+            found.append(words.strip())
+    return found

@@ -1,0 +1,160 @@
+"""The report opened in headless Chromium: every chart drawn, not a word on the console, not a byte from the network."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.analyse.results import Analysis
+from plimsoll.report.html import render
+from tests.conftest import missing
+from tests.golden.fixture import designed, empty, set_up, single
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # tests run as root in containers
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--window-size=1300,2000",
+    "--disable-domain-reliability",
+    "--disable-features=NetworkTimeServiceQuerying,OptimizationHints,MediaRouter",
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # what the browser wants for itself gets nowhere either
+    "--enable-logging=stderr",
+    "--virtual-time-budget=60000",
+)
+
+
+def nothing_valid() -> Analysis:
+    """Every run failed: as an experiment looks whose target answers rubbish."""
+    analysis = designed()
+    runs = tuple(replace(run, valid=False, invalid_reasons=("nothing succeeded",)) for run in analysis.runs)
+    cells = tuple(
+        replace(cell, valid=0, responses={}, error_rate=None, error_rate_upper=None)
+        for cell in analysis.cells
+    )
+    return replace(analysis, runs=runs, cells=cells, saturation=(), models=(), effects=())
+
+
+CASES: dict[str, Callable[[], Analysis]] = {
+    "designed": designed,
+    "single": single,
+    "unfinished": lambda: designed(finished=7),
+    "hostile": lambda: designed(hostile=True),
+    "empty": empty,
+    "nothing-valid": nothing_valid,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The document when its scripts had run (without them), the console, and what was asked of a network."""
+
+    document: str
+    console: tuple[str, ...]
+    requests: tuple[str, ...]
+
+
+def browser() -> str:
+    """The program of the browser; the test is skipped (fails in CI) where there is none."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        missing("chromium", "install the package chromium")
+    return found
+
+
+def opened(page: Path, scratch: Path) -> Seen:
+    """The page opened from disk with an empty profile."""
+    log = scratch / "net.json"
+    done = subprocess.run(
+        [browser(), *FLAGS, f"--user-data-dir={scratch / 'profile'}", f"--log-net-log={log}",
+         "--net-log-capture-mode=Everything", "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    console = tuple(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
+    document = re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL)
+    return Seen(document, console, requests(json.loads(log.read_text(encoding="utf-8"))))
+
+
+def requests(log: dict[str, Any]) -> tuple[str, ...]:
+    """Addresses that the page asked for over a network (file: and data: are none), by the browser's own log.
+
+    The browser looks for updates of its own, whatever its flags: those requests have no origin as initiator.
+    """
+    found = set()
+    for event in log["events"]:
+        params = event.get("params", {})
+        url, initiator = params.get("url"), params.get("initiator")
+        outside = isinstance(url, str) and re.match(r"(https?|wss?|ftp)://", url)
+        if outside and initiator is not None and initiator != "not an origin":
+            found.add(url)
+    return tuple(sorted(found))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_report_opens_from_disk(case: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(render(CASES[case](), set_up(case == "hostile")), encoding="utf-8")
+    charts = page.read_text(encoding="utf-8").count('<div class="chart"')
+    seen = opened(page, tmp_path)
+    assert seen.console == ()
+    assert seen.requests == ()
+    assert f'data-charts="{charts}"' in seen.document
+    assert seen.document.count("<svg") >= charts + 1
+    assert seen.document.count('data-drawn="yes"') == charts
+    assert "could not be drawn" not in seen.document
+    assert "<img" not in seen.document
+
+
+def test_the_run_that_is_shown_has_its_numbers(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(render(designed(), set_up()), encoding="utf-8")
+    seen = opened(page, tmp_path)
+    table = seen.document.split('id="table-series"')[1].split("</table>")[0]
+    assert table.count("<tr>") == 25  # a head and 24 quanta
+    assert 'id="run-facts" aria-live="polite">Valid' in seen.document
+
+
+def test_a_chart_that_cannot_be_drawn_is_noticed(tmp_path: Path) -> None:
+    """The test of the test: a broken page is seen as one."""
+    page = tmp_path / "report.html"
+    broken = render(designed(), set_up()).replace('"mark":{"type":"line"', '"mark":{"type":"nothing"')
+    page.write_text(broken, encoding="utf-8")
+    seen = opened(page, tmp_path)
+    assert seen.console != ()
+
+
+def test_a_request_would_be_seen(tmp_path: Path) -> None:
+    """The test of the other half: a page that fetches is caught, and the report's policy stops it."""
+    fetching = "<img src=http://127.0.0.1:9/image><script>fetch('http://127.0.0.1:9/fetched')</script>"
+    page = tmp_path / "other.html"
+    page.write_text(f"<!DOCTYPE html><title>x</title>{fetching}", encoding="utf-8")
+    assert opened(page, tmp_path).requests == ("http://127.0.0.1:9/fetched", "http://127.0.0.1:9/image")
+    page.write_text(render(empty(), set_up()).replace("</main>", f"{fetching}</main>"), encoding="utf-8")
+    assert opened(page, tmp_path).requests == ()
+
+
+def test_a_script_that_slipped_in_does_not_run(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    text = render(single(), set_up()).replace(
+        "</main>",
+        '<script>document.title="taken"</script><img src=x onerror=\'document.title="taken"\'></main>',
+    )
+    page.write_text(text, encoding="utf-8")
+    seen = opened(page, tmp_path)
+    assert "<title>taken" not in seen.document
+    assert any("Content Security Policy" in line for line in seen.console)

@@ -1,0 +1,123 @@
+"""Cell means and what the residuals say about them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plimsoll.analyse.diagnostics import diagnose, equal_variances_p
+from plimsoll.analyse.means import POOLED, SEPARATE, SINGLE, cell_intervals, mean_interval, pooled_error
+
+
+def test_t_interval() -> None:
+    """By hand, with t[0.95; 7] = 1.895 (Jain, table A.4)."""
+    y = 3.90 + 0.71 * stats.zscore(np.arange(8.0), ddof=1)
+    found = mean_interval(y, None, confidence=0.90)
+    half = 1.895 * 0.71 / math.sqrt(8)
+    assert found is not None
+    assert found.low is not None and found.high is not None
+    assert (found.low, found.high) == pytest.approx((3.90 - half, 3.90 + half), abs=1e-3)
+    assert found.df == 7 and found.method == SEPARATE
+
+
+def test_pooled_over_the_design() -> None:
+    cells = [[10.0, 12.0], [20.0, 22.0], [30.0, 34.0], [40.0]]
+    error = pooled_error(cells)
+    assert error is not None and error.df == 3
+    assert error.sd == pytest.approx(math.sqrt((2 + 2 + 8) / 3))
+    found = cell_intervals(cells)
+    single = found[3]
+    assert single is not None and single.low is not None and single.high is not None
+    half = stats.t.ppf(0.975, 3) * error.sd
+    assert single.high - single.mean == pytest.approx(half), "a cell run once borrows the error of the others"
+    assert all(i is not None and i.df == 3 and i.method == POOLED for i in found)
+
+
+def test_one_repetition_has_no_interval() -> None:
+    found = cell_intervals([[1.0], [2.0], []])
+    assert found[2] is None
+    for interval in found[:2]:
+        assert interval is not None
+        assert (interval.low, interval.high, interval.df, interval.method) == (None, None, None, SINGLE)
+
+
+def test_log_intervals_keep_a_constant_relative_width() -> None:
+    found = cell_intervals([[99.0, 101.0], [990.0, 1010.0]], log=True)
+    widths = []
+    for interval in found:
+        assert interval is not None and interval.low is not None and interval.high is not None
+        widths.append(interval.high / interval.low)
+    assert widths[0] == pytest.approx(widths[1])
+    assert found[1] is not None and found[1].mean == 1000
+    zero = cell_intervals([[0.0, 1.0], [5.0, 6.0]], log=True)
+    assert zero[0] is not None and zero[0].method == POOLED, "falls back to the plain scale"
+
+
+def test_pooled_intervals_cover() -> None:
+    rng = np.random.default_rng(12)
+    hits = trials = 0
+    for _ in range(200):
+        cells = [rng.normal(truth, 1, 2) for truth in (1.0, 5.0, 9.0)]
+        for truth, interval in zip((1.0, 5.0, 9.0), cell_intervals(cells), strict=True):
+            assert interval is not None and interval.low is not None and interval.high is not None
+            hits += interval.low <= truth <= interval.high
+            trials += 1
+    assert 0.92 <= hits / trials <= 0.98
+
+
+def test_levene_agrees_with_scipy_where_cells_have_three_runs() -> None:
+    rng = np.random.default_rng(4)
+    groups = [rng.normal(0, s, 6) for s in (1, 1, 8)]
+    residuals = np.concatenate([g - g.mean() for g in groups])
+    cells = [i for i in range(3) for _ in range(6)]
+    p = equal_variances_p(residuals, cells, {})
+    assert p == pytest.approx(float(stats.levene(*groups, center="median").pvalue))
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 5])
+def test_levene_rarely_accuses_equal_variances(repetitions: int) -> None:
+    rng = np.random.default_rng(repetitions)
+    cells = [i for i in range(12) for _ in range(repetitions)]
+    factors = {"a": [str(c % 3) for c in cells], "b": [str(c // 3) for c in cells]}
+    alarms = 0
+    for _ in range(200):
+        y = rng.normal(0, 1, (12, repetitions))
+        p = equal_variances_p((y - y.mean(axis=1, keepdims=True)).reshape(-1), cells, factors)
+        alarms += p is not None and p < 0.01
+    assert alarms <= 8
+
+
+def test_levene_sees_a_factor_that_spreads_with_two_runs_per_cell() -> None:
+    rng = np.random.default_rng(3)
+    cells = [i for i in range(24) for _ in range(2)]
+    load = [str(c % 4) for c in cells]
+    y = rng.normal(0, 1, (24, 2)) * np.array([1.0, 3.0, 9.0, 27.0])[np.arange(24) % 4][:, None]
+    residuals = (y - y.mean(axis=1, keepdims=True)).reshape(-1)
+    p = equal_variances_p(residuals, cells, {"load": load})
+    assert p is not None and p < 0.01
+
+
+def test_diagnose_names_what_is_wrong() -> None:
+    rng = np.random.default_rng(9)
+    cells = [i // 4 for i in range(40)]
+    e = rng.normal(0, 1, 40)
+    fine = diagnose(100 + e, e, cells, factors={}, order=list(range(40)))
+    assert fine.remarks == ()
+    drifting = e + np.linspace(-5, 5, 40)
+    found = diagnose(100 + drifting, drifting, cells, factors={}, order=list(range(40)))
+    assert found.drift == pytest.approx(10, abs=2)
+    assert any("drift with run order" in r for r in found.remarks)
+    assert found.lag1 is not None and found.lag1 > 0.5
+    wide = diagnose(np.linspace(1, 50, 40), e, cells, factors={}, scale="linear")
+    assert any("consider scale: log" in r for r in wide.remarks)
+    spiked = e.copy()
+    spiked[7] = 40
+    assert diagnose(100 + spiked, spiked, cells, factors={}).outliers == (7,)
+
+
+def test_diagnose_of_perfect_data() -> None:
+    found = diagnose([5.0] * 8, [0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3], factors={}, order=list(range(8)))
+    assert found.remarks == () and not found.variances_differ and found.outliers == ()

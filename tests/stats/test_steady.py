@@ -1,0 +1,80 @@
+"""Warm-up, trend and peak window on series whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plimsoll.analyse.steady import PeakWindow, mser5, peak_window, trend
+
+
+def test_mser_cuts_an_exponential_warm_up() -> None:
+    """Time constant 60: the transient is below 5 % after 180."""
+    rng = np.random.default_rng(2)
+    t = np.arange(1000)
+    found = mser5(100 * (1 - np.exp(-t / 60)) + rng.normal(0, 1, 1000))
+    assert found.cut_s is not None and 120 <= found.cut_s <= 360
+
+
+def test_mser_keeps_a_steady_series() -> None:
+    found = mser5(np.random.default_rng(1).normal(50, 1, 400), bin_s=0.1)
+    assert found.cut_s is not None and found.cut_s <= 8
+
+
+def test_mser_says_when_there_is_no_steady_state() -> None:
+    assert mser5(np.linspace(0, 100, 300)).cut_s is None
+    assert "too short" in mser5([1.0] * 10).remark
+
+
+def test_a_trend_is_seen_and_a_steady_series_is_not_accused() -> None:
+    rng = np.random.default_rng(5)
+    assert trend(np.linspace(100, 120, 60) + rng.normal(0, 2, 60)).verdict == "trends"
+    assert trend(100 + rng.normal(0, 2, 60)).verdict == "steady"
+    small = trend(np.linspace(100, 102, 200) + rng.normal(0, 0.1, 200))
+    assert small.verdict == "steady", "certain, but too small to matter"
+    assert small.p_value is not None and small.p_value < 1e-6
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.8])
+def test_false_alarms_are_rare_with_autocorrelated_noise(phi: float) -> None:
+    rng = np.random.default_rng(13)
+    trials, alarms = 300, 0
+    for _ in range(trials):
+        value, values = 0.0, []
+        for step in rng.normal(size=160):
+            value = phi * value + step
+            values.append(100 + 50 * value)
+        alarms += trend(np.array(values[100:])).verdict == "trends"
+    assert alarms / trials <= 0.04
+
+
+def test_short_series_are_not_judged() -> None:
+    assert trend([1.0] * 19).verdict == "too short to tell"
+    wave = np.sin(np.linspace(0, 4, 40))
+    assert trend(wave + 10).verdict == "too short to tell", "one slow wave is a single observation"
+
+
+def test_series_without_noise() -> None:
+    assert trend([5.0] * 30).verdict == "steady"
+    assert trend(np.linspace(1, 2, 30)).verdict == "trends"
+    assert trend([0.0] * 30).verdict == "steady"
+
+
+def test_peak_window_of_a_ramp() -> None:
+    """Twenty testers join one a second and leave in the same order: 19 of 20 count as the peak."""
+    found = peak_window(list(range(20)), [100 + i for i in range(20)])
+    assert found == PeakWindow(18, 101, 20)
+
+
+def test_peak_window_takes_the_earliest_of_equals_and_the_longest() -> None:
+    assert peak_window([0, 20], [10, 30]) == PeakWindow(0, 10, 1)
+    assert peak_window([0, 20], [10, 35]) == PeakWindow(20, 35, 1)
+
+
+def test_a_tester_that_hands_over_to_the_next_does_not_split_the_window() -> None:
+    assert peak_window([0, 0, 50], [100, 50, 100]) == PeakWindow(0, 100, 2)
+
+
+def test_no_peak_without_testers() -> None:
+    assert peak_window([], []) is None
+    assert peak_window([5], [5]) is None

@@ -1,0 +1,297 @@
+"""The summary of a run against a slow and obvious computation, row by row."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from plimsoll.analyse.summary import Accumulator, Layout, RunSummary
+from plimsoll.analyse.transactions import Stage, Transactions, Window
+
+S = 1_000_000_000
+CODES = ("", "500", "reset")
+LENGTH = 12 * S
+MEASURED = Window(2 * S, 10 * S)
+STAGES = (Stage(0, "up", Window(2 * S, 5 * S)), Stage(1, "top", Window(5 * S, 10 * S)))
+
+
+def made(n: int = 4000, *, seed: int = 1, late: bool = True) -> Transactions:
+    """Random transactions over 11 s: failures, some in flight at the end, three testers of unequal diligence."""
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 11 * S, n)
+    scheduled = start - (rng.integers(0, 5_000_000, n) if late else 0)
+    scheduled = np.where(start % 3 == 0, start, scheduled)
+    end = start + rng.lognormal(17, 1, n).astype(np.int64)
+    outcome = np.where(rng.random(n) < 0.1, rng.integers(1, 5, n), 0).astype(np.uint8)
+    in_flight = (end > LENGTH) | (start % 97 == 0)
+    return Transactions(
+        scheduled=scheduled,
+        start=start,
+        end=np.where(in_flight, -1, end),
+        outcome=np.where(in_flight, 5, outcome).astype(np.uint8),
+        code=np.where(outcome > 0, rng.integers(1, 3, n), 0),
+        tester=rng.choice(3, n, p=[0.5, 0.3, 0.2]),
+        workload=rng.integers(0, 2, n),
+        items=rng.integers(0, 10, n),
+        payload=rng.integers(0, 10_000, n),
+        sent=rng.integers(0, 300, n),
+        received=rng.integers(0, 12_000, n),
+    )
+
+
+def layout(**changes: object) -> Layout:
+    known: dict[str, object] = {
+        "measured": MEASURED,
+        "length_ns": LENGTH,
+        "codes": CODES,
+        "workloads": ("readers", "writers"),
+        "tester_agents": ("agent-0", "agent-0", "agent-1"),
+        "stages": STAGES,
+        "by_workload": True,
+        "quantum_ns": S,
+    }
+    return Layout(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def summed(data: Transactions, *, exact: bool = True, parts: int = 3) -> RunSummary:
+    accumulator = Accumulator(layout(), exact=exact)
+    for rows in np.array_split(np.arange(len(data)), parts):
+        mask = np.zeros(len(data), dtype=bool)
+        mask[rows] = True
+        accumulator.add(data.take(mask))
+    return accumulator.result()
+
+
+def rows_of(data: Transactions) -> list[dict[str, int]]:
+    names = [
+        "scheduled",
+        "start",
+        "end",
+        "outcome",
+        "code",
+        "tester",
+        "workload",
+        "items",
+        "payload",
+        "sent",
+        "received",
+    ]
+    return [
+        dict(zip(names, row, strict=True))
+        for row in zip(*(getattr(data, n).tolist() for n in names), strict=True)
+    ]
+
+
+def nearest_rank(values: list[int], q: float) -> int:
+    return sorted(values)[math.ceil(q * len(values)) - 1]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_traffic_of_the_window(exact: bool, late: bool) -> None:
+    data = made(late=late)
+    rows = rows_of(data)
+    t = summed(data, exact=exact).traffic
+    ended = [r for r in rows if MEASURED.start <= r["end"] < MEASURED.end]
+    done = [r for r in ended if r["outcome"] == 0]
+    response = [r["end"] - r["scheduled"] for r in done]
+    request = [r["end"] - r["start"] for r in done]
+    assert t.window_s == 8
+    assert t.transactions == len(done)
+    assert t.errors == len(ended) - len(done)
+    assert t.error_rate == pytest.approx(t.errors / len(ended))
+    assert t.throughput_per_s == len(done) / 8
+    assert t.items_per_s == sum(r["items"] for r in done) / 8
+    assert t.payload_bytes_per_s == sum(r["payload"] for r in done) / 8
+    assert t.wire_bytes_per_s == sum(r["sent"] + r["received"] for r in done) / 8
+    assert t.offered_per_s == sum(MEASURED.start <= r["scheduled"] < MEASURED.end for r in rows) / 8
+    tolerance = 0 if exact else 6e-4
+    for found, values in ((t.response_ms, response), (t.request_ms, request)):
+        assert found.count == len(values)
+        assert found.mean == pytest.approx(np.mean(values) / 1e6)
+        assert found.sd == pytest.approx(np.std(values, ddof=1) / 1e6)
+        assert found.max == max(values) / 1e6
+        assert found.p999 is None, "3000 values do not carry it"
+        for q, got in ((0.5, found.p50), (0.9, found.p90), (0.95, found.p95), (0.99, found.p99)):
+            assert got == pytest.approx(nearest_rank(values, q) / 1e6, rel=tolerance, abs=0)
+        assert found.mean_interval is not None and found.mean_interval.df is not None
+        assert found.mean_interval.mean == pytest.approx(found.mean)
+    lateness = [r["start"] - r["scheduled"] for r in rows if MEASURED.start <= r["start"] < MEASURED.end]
+    assert t.lateness_ms.count == len(lateness)
+    assert t.lateness_ms.p99 == pytest.approx(nearest_rank(lateness, 0.99) / 1e6, rel=6e-4)
+
+
+def test_concurrency_counts_what_began_before_and_what_never_ended() -> None:
+    data = made()
+    area = 0
+    for r in rows_of(data):
+        end = MEASURED.end if r["end"] < 0 else r["end"]
+        area += max(0, min(end, MEASURED.end) - max(r["start"], MEASURED.start))
+    assert summed(data).traffic.concurrency == pytest.approx(area / 8e9)
+
+
+def test_errors_by_kind() -> None:
+    data = made()
+    found = {(e.outcome, e.code): e.count for e in summed(data).traffic.errors_by_kind}
+    words = ("ok", "wrong", "error", "timeout", "refused", "cancelled")
+    expected: dict[tuple[str, str], int] = {}
+    for r in rows_of(data):
+        if MEASURED.start <= r["end"] < MEASURED.end and r["outcome"]:
+            key = words[r["outcome"]], CODES[r["code"]]
+            expected[key] = expected.get(key, 0) + 1
+    assert found == expected
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_the_books() -> None:
+    data = made()
+    found = summed(data)
+    assert found.started == len(data)
+    assert found.in_flight_at_end == int(np.sum(data.end < 0)) > 0
+    assert found.started == found.succeeded + found.failed + found.in_flight_at_end
+    assert found.succeeded == int(np.sum((data.outcome == 0) & (data.end >= 0)))
+
+
+def test_stages_and_workloads_add_up_to_the_run() -> None:
+    data = made()
+    found = summed(data)
+    assert [s.name for s in found.stages] == ["up", "top"]
+    assert sum(s.traffic.transactions for s in found.stages) == found.traffic.transactions
+    assert sum(s.traffic.errors for s in found.stages) == found.traffic.errors
+    area = sum(s.traffic.concurrency * s.traffic.window_s for s in found.stages)
+    assert area == pytest.approx(found.traffic.concurrency * 8)
+    offered = sum(s.traffic.offered_per_s * s.traffic.window_s for s in found.stages)
+    assert offered == pytest.approx(found.traffic.offered_per_s * 8)
+    assert [w.workload for w in found.workloads] == ["readers", "writers"]
+    assert sum(w.traffic.transactions for w in found.workloads) == found.traffic.transactions
+    assert sum(w.traffic.concurrency for w in found.workloads) == pytest.approx(found.traffic.concurrency)
+
+
+def test_testers_and_shares() -> None:
+    data = made()
+    found = summed(data)
+    rows = [r for r in rows_of(data) if MEASURED.start <= r["end"] < MEASURED.end]
+    done = [r for r in rows if r["outcome"] == 0]
+    assert [t.agent for t in found.testers] == ["agent-0", "agent-0", "agent-1"]
+    for t in found.testers:
+        mine = [r for r in done if r["tester"] == t.tester]
+        assert t.transactions == len(mine)
+        assert t.errors == sum(r["outcome"] != 0 and r["tester"] == t.tester for r in rows)
+        mean = np.mean([r["end"] - r["scheduled"] for r in mine]) / 1e6
+        assert t.response_ms_mean == pytest.approx(mean)
+        assert t.share == pytest.approx(3 * len(mine) / len(done))
+    counts = np.array([t.transactions for t in found.testers])
+    assert found.fairness.jain == pytest.approx(counts.sum() ** 2 / (3 * (counts**2).sum()))
+
+
+def test_series_agree_with_the_rows() -> None:
+    data = made()
+    series = summed(data).series
+    rows = rows_of(data)
+    assert len(series.t_s) == 12 and series.quantum_s == 1
+    done = [r for r in rows if r["outcome"] == 0 and r["end"] >= 0]
+    for k in range(12):
+        mine = [r["end"] - r["scheduled"] for r in done if r["end"] // S == k]
+        assert series.throughput_per_s[k] == len(mine)
+        assert series.errors_per_s[k] == sum(
+            r["outcome"] > 0 and r["end"] // S == k for r in rows if r["end"] >= 0
+        )
+        area = 0
+        for r in rows:
+            end = LENGTH if r["end"] < 0 else r["end"]
+            area += max(0, min(end, (k + 1) * S) - max(r["start"], k * S))
+        assert series.concurrency[k] == pytest.approx(area / S)
+        mean, p50, p95 = series.response_ms_mean[k], series.response_ms_p50[k], series.response_ms_p95[k]
+        if not mine:
+            assert (mean, p50, p95) == (None, None, None)
+            continue
+        assert mean == pytest.approx(np.mean(mine) / 1e6)
+        assert p50 == pytest.approx(nearest_rank(mine, 0.5) / 1e6, rel=0.009)
+        assert p95 == pytest.approx(nearest_rank(mine, 0.95) / 1e6, rel=0.009)
+    assert max(series.active_testers) == pytest.approx(3, abs=0.01)
+
+
+def test_peak_and_distribution() -> None:
+    data = made()
+    found = summed(data)
+    assert found.peak is not None
+    assert found.peak.active_testers == 3
+    assert 0 <= found.peak.start_s < found.peak.end_s <= 12
+    done = int(np.sum((data.outcome == 0) & (data.end >= 0)))
+    assert found.peak.throughput_per_s * (found.peak.end_s - found.peak.start_s) == pytest.approx(
+        done, rel=0.02
+    )
+    assert found.ecdf is not None
+    assert found.ecdf.share[-1] == 1 and found.ecdf.ms[-1] == found.traffic.response_ms.max
+
+
+def test_chunks_of_any_size_and_order_give_the_same() -> None:
+    data = made()
+    shuffled = np.random.default_rng(3).permutation(len(data))
+    other = Transactions(*(getattr(data, f)[shuffled] for f in Transactions.__dataclass_fields__))
+    one, many = summed(data, parts=1), summed(other, parts=17)
+    assert one.series == many.series
+    assert one.histograms == many.histograms
+    assert one.traffic.response_ms.p99 == many.traffic.response_ms.p99
+    assert one.traffic.throughput_interval == many.traffic.throughput_interval
+
+
+def test_an_empty_run() -> None:
+    found = Accumulator(layout()).result()
+    assert found.started == 0
+    assert found.traffic.transactions == 0
+    assert found.traffic.error_rate is None
+    assert found.traffic.response_ms.mean is None and found.traffic.response_ms.max is None
+    assert found.peak is None and found.ecdf is None and found.testers == ()
+    assert found.fairness.jain is None
+    assert found.trend.verdict == "too short to tell"
+
+
+def test_only_failures() -> None:
+    data = made(200)
+    failed = dataclasses.replace(data, outcome=np.where(data.end < 0, 5, 2).astype(np.uint8))
+    found = summed(failed)
+    assert found.traffic.transactions == 0
+    assert found.traffic.error_rate == 1
+    assert found.traffic.response_ms.p50 is None
+    assert all(t.share is None or t.share == 0 for t in found.testers)
+
+
+def test_records_that_do_not_fit_the_plan_are_refused() -> None:
+    with pytest.raises(IndexError, match="tester 2 of 1"):
+        Accumulator(layout(tester_agents=("only",))).add(made())
+    with pytest.raises(IndexError, match="workload 1 of 1"):
+        Accumulator(layout(workloads=("main",))).add(made())
+
+
+def test_a_long_run_has_a_bounded_number_of_quanta() -> None:
+    accumulator = Accumulator(layout(length_ns=24 * 3600 * S, quantum_ns=1_000_000))
+    assert accumulator.timeline.n <= 5000
+    assert Accumulator(layout(length_ns=24 * 3600 * S, quantum_ns=None)).timeline.n <= 1200
+
+
+def test_a_tester_that_thinks_for_long_is_active_all_the_same() -> None:
+    """Two testers in a window of 8 s: one request each 4 s, and a single one. Three requests, shares 4/3 and 2/3."""
+    start = np.array([3, 7, 5], dtype=np.int64) * S
+    zero = np.zeros(3, dtype=np.int64)
+    data = Transactions(
+        start,
+        start,
+        start + 10_000_000,
+        zero.astype(np.uint8),
+        zero,
+        np.array([0, 0, 1]),
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+    )
+    accumulator = Accumulator(layout(tester_agents=("a", "a"), by_workload=False))
+    accumulator.add(data)
+    found = accumulator.result()
+    assert [t.share for t in found.testers] == pytest.approx([4 / 3, 2 / 3])
+    assert found.fairness.jain == pytest.approx(9 / (2 * 5))

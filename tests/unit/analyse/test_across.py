@@ -1,0 +1,229 @@
+"""A designed experiment from the results of its runs to cells, brackets, capacities, effects and verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from tests.unit.analyse.made import histogram, run
+
+from plimsoll.analyse.across import (
+    Design,
+    Group,
+    cell_results,
+    common_bottleneck,
+    grouped,
+    saturations,
+    verdicts,
+)
+from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.quantiles import Histogram
+from plimsoll.analyse.results import RunResult
+from plimsoll.plan.model import CapacityRules, Threshold
+from plimsoll.plan.rules import parse_rule
+
+LEVELS = {"zip": ["0", "5"], "testers": ["1", "2", "4", "8"]}
+DESIGN = Design(LEVELS, "testers", {"1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0})
+KNEE = {"0": 4.0, "5": 2.0}
+
+
+def experiment(
+    repetitions: int = 2, *, noise: float = 0.01
+) -> tuple[list[RunResult], dict[str, dict[str, Histogram]]]:
+    """X = 100 min(N, knee), R = N / X: the cells of 2 x 4 in an order that is not the file's."""
+    rng = np.random.default_rng(3)
+    runs: list[RunResult] = []
+    histograms: dict[str, dict[str, Histogram]] = {}
+    for repetition in range(repetitions):
+        for testers in reversed(LEVELS["testers"]):
+            for level in LEVELS["zip"]:
+                n = float(testers)
+                done = 100 * min(n, KNEE[level]) * math.exp(rng.normal(0, noise))
+                times = (n / done * 1000 * rng.uniform(0.5, 1.5, 400)).tolist()
+                id = f"{len(runs) + 1:04}"
+                made = run(
+                    id,
+                    cell={"zip": level, "testers": testers},
+                    throughput=done,
+                    response_ms=times,
+                    transactions=int(done * 10),
+                    errors=100 if n == 8 else 0,
+                )
+                full = n >= KNEE[level]
+                made = dataclasses.replace(
+                    made, repetition=repetition + 1, bottleneck="gateway" if full else "not resolved"
+                )
+                runs.append(made)
+                histograms[id] = histogram(times)
+    return runs, histograms
+
+
+def groups(repetitions: int = 2) -> list[Group]:
+    return grouped(*experiment(repetitions), DESIGN)
+
+
+def test_cells_in_the_order_of_the_file() -> None:
+    cells = cell_results(groups(), DESIGN)
+    assert [(c.cell["zip"], c.cell["testers"]) for c in cells] == [
+        (z, t) for z in LEVELS["zip"] for t in LEVELS["testers"]
+    ]
+    first = cells[0]
+    assert (first.load, first.repetitions, first.valid) == (1.0, 2, 2)
+    throughput = first.responses["throughput_per_s"]
+    assert throughput.df == 8 and throughput.method == "pooled over the design"
+    assert throughput.low is not None and throughput.high is not None
+    assert throughput.low < 100 < throughput.high
+    assert throughput.high / throughput.low < 1.1
+
+
+def test_stretch_and_scaling() -> None:
+    cells = {(c.cell["zip"], c.cell["testers"]): c for c in cell_results(groups(), DESIGN)}
+    assert cells["0", "1"].stretch == pytest.approx(1)
+    assert cells["0", "8"].stretch == pytest.approx(2, rel=0.1)
+    assert cells["5", "8"].scaling == pytest.approx(0.25, rel=0.05)
+
+
+def test_error_rates_have_an_upper_bound() -> None:
+    cells = {(c.cell["zip"], c.cell["testers"]): c for c in cell_results(groups(), DESIGN)}
+    assert cells["0", "1"].error_rate == 0 and cells["0", "1"].error_rate_upper == pytest.approx(
+        0.002, abs=0.001
+    )
+    assert cells["5", "8"].error_rate == pytest.approx(200 / 4200, abs=0.002)
+
+
+def test_percentiles_of_a_cell_are_those_of_its_merged_runs() -> None:
+    """One run of 100 fast and one of 300 slow requests: the median is a slow one, not the mean of two medians."""
+    fast, slow = [1.0] * 100, [100.0] * 300
+    runs = [run("0001", cell={"a": "x"}, response_ms=fast), run("0002", cell={"a": "x"}, response_ms=slow)]
+    for at, values in enumerate((1.0, 100.0)):
+        traffic = runs[at].traffic
+        times = dataclasses.replace(traffic.response_ms, p50=values)
+        runs[at] = dataclasses.replace(runs[at], traffic=dataclasses.replace(traffic, response_ms=times))
+    histograms = {"0001": histogram(fast), "0002": histogram(slow)}
+    design = Design({"a": ["x"]}, None, {})
+    (cell,) = cell_results(grouped(runs, histograms, design), design)
+    assert cell.responses["response_ms_p50"].mean == pytest.approx(100, rel=1e-3)
+    assert cell.load is None and cell.stretch is None
+
+
+def test_a_percentile_that_only_the_merged_runs_carry() -> None:
+    runs, histograms = experiment(3)
+    cells = cell_results(grouped(runs, histograms, DESIGN), DESIGN)
+    p99 = cells[0].responses["response_ms_p99"]
+    assert p99.mean == pytest.approx(14.9, rel=0.02), "1200 requests, evenly between 5 and 15 ms"
+    assert p99.low is None and "merged" in p99.method
+    assert "response_ms_p999" not in cells[0].responses
+
+
+def test_invalid_runs_are_counted_and_not_used() -> None:
+    runs, histograms = experiment()
+    bad = dataclasses.replace(runs[0], valid=False)
+    worse = dataclasses.replace(bad, traffic=dataclasses.replace(bad.traffic, throughput_per_s=1e9))
+    found = cell_results(grouped([worse, *runs[1:]], histograms, DESIGN), DESIGN)
+    cell = next(c for c in found if c.cell == runs[0].cell)
+    assert (cell.repetitions, cell.valid) == (2, 1)
+    assert cell.responses["throughput_per_s"].mean < 1000
+
+
+def test_a_cell_without_a_valid_run() -> None:
+    runs, histograms = experiment()
+    lost = {"zip": "0", "testers": "1"}
+    some = [dataclasses.replace(r, valid=False) if r.cell == lost else r for r in runs]
+    found = cell_results(grouped(some, histograms, DESIGN), DESIGN)
+    assert found[0].cell == lost and found[0].responses == {} and found[0].error_rate is None
+    assert found[1].stretch == pytest.approx(1), "the lowest load that was measured takes its place"
+    brackets = saturations(grouped(some, histograms, DESIGN), DESIGN, CapacityRules(), [])
+    assert brackets[0].lower == 2
+
+
+def test_saturation_per_combination() -> None:
+    rules = CapacityRules(parse_rule("p(95)<35ms", "response"), parse_rule("rate<1%", "errors"))
+    found = saturations(groups(), DESIGN, rules, ["throughput"])
+    assert [(s.combination["zip"], s.verdict, s.lower, s.upper) for s in found] == [
+        ("0", "bracketed", 2.0, 4.0),
+        ("5", "bracketed", 1.0, 2.0),
+    ]
+    assert all(s.metric == "throughput_per_s" and s.bottleneck == "gateway" for s in found)
+    assert found[0].text == "saturates between 2 and 4 testers"
+    kinds = {c.kind: c for c in found[1].capacities}
+    assert set(kinds) == {"nominal", "usable", "error-limited"}
+    nominal = kinds["nominal"].value
+    assert nominal is not None and nominal.mean == pytest.approx(200, rel=0.03) and nominal.df == 8
+    assert kinds["usable"].load in (2.0, 4.0) and kinds["usable"].reached
+    assert kinds["error-limited"].load == 4.0
+    assert found[1].efficiency == pytest.approx(1, abs=0.05)
+
+
+def test_saturation_of_each_throughput_that_is_a_response() -> None:
+    found = saturations(groups(), DESIGN, CapacityRules(), ["items_per_s", "response", "throughput"])
+    assert [s.metric for s in found] == ["items_per_s"] * 2 + ["throughput_per_s"] * 2
+    assert saturations(groups(), Design(LEVELS, None, {}), CapacityRules(), []) == ()
+
+
+def test_one_repetition_gives_means_without_intervals() -> None:
+    cells = cell_results(groups(1), DESIGN)
+    assert all(i.low is None for c in cells for i in c.responses.values())
+    found = saturations(groups(1), DESIGN, CapacityRules(), [])
+    assert "without an interval" in found[0].text
+
+
+def test_thresholds_per_cell() -> None:
+    rules = [
+        Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {}),
+        Threshold(
+            "throughput", parse_rule("rate>150", "throughput"), "rate>150", {"zip": ("0",), "testers": ("1",)}
+        ),
+        Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {"zip": ("9",)}),
+    ]
+    found = verdicts(groups(), rules)
+    assert len(found) == 8 + 1 + 1
+    assert [v.cell["testers"] for v in found[:8] if not v.passed] == ["8", "8"]
+    assert not found[8].passed and found[8].observed == pytest.approx(100, rel=0.05)
+    assert not found[9].passed and "no cell" in found[9].reason
+
+
+def test_bottleneck_of_a_cell_is_what_most_runs_name() -> None:
+    named = [dataclasses.replace(run(), bottleneck=b) for b in ("db", "db", "cache")]
+    assert common_bottleneck(named) == "db"
+    assert common_bottleneck(named[1:]) == "not resolved"
+    assert common_bottleneck([]) == "not resolved"
+
+
+def test_effects_of_the_experiment() -> None:
+    runs, _ = experiment(3)
+    effects, models, left = fit_all(
+        runs, LEVELS, [Wanted("throughput", "log"), Wanted("nonsense"), Wanted("p99")]
+    )
+    (model,) = models
+    assert (model.response, model.sum_of_squares, model.error_df) == ("throughput_per_s", "orthogonal", 16.0)
+    assert len(model.residuals) == len(model.run_ids) == 24
+    shares = [e.variation_percent for e in effects if e.variation_percent is not None]
+    assert sum(shares) == pytest.approx(100)
+    by_level = {(e.term, e.level): e.effect for e in effects}
+    assert by_level["testers", "1"] is not None and by_level["testers", "1"] < 1
+    assert {one.what for one in left} == {"effects on nonsense", "effects on response_ms_p99"}
+
+
+def test_what_the_residuals_say_stands_in_the_model() -> None:
+    runs, _ = experiment(4)
+    drifting = [
+        dataclasses.replace(
+            r,
+            traffic=dataclasses.replace(r.traffic, throughput_per_s=r.traffic.throughput_per_s + 5 * r.order),
+        )
+        for r in runs
+    ]
+    _, (model,), _ = fit_all(drifting, LEVELS, [Wanted("throughput")])
+    assert any("drift with run order" in remark for remark in model.remarks)
+
+
+def test_a_term_that_can_be_estimated_in_part_keeps_its_line() -> None:
+    runs, _ = experiment(2)
+    some = [r for r in runs if r.cell != {"zip": "0", "testers": "8"}]
+    effects, (model,), _ = fit_all(some, LEVELS, [Wanted("throughput")])
+    partial = [e for e in effects if e.term == "zip:testers"]
+    assert len(partial) == 1 and partial[0].effect is None and partial[0].df == 2
+    assert model.sum_of_squares == "type II"
+    assert any("only 2 of its 3 degrees of freedom" in said for said in model.not_estimable)

@@ -1,0 +1,138 @@
+"""The answer says what a person would say, and says so when something cannot be said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.golden.fixture import designed, empty, single
+
+from plimsoll.analyse.answer import sentences, with_answer
+from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation
+
+
+def said(analysis: Analysis) -> str:
+    return " ".join(sentences(analysis)).replace("\u202f", " ")
+
+
+def with_saturation(**changes: object) -> Analysis:
+    analysis = designed()
+    first = replace(analysis.saturation[0], **changes)  # type: ignore[arg-type]
+    return replace(analysis, saturation=(first,))
+
+
+def nominal(found: Saturation, *, reached: bool) -> tuple[Capacity, ...]:
+    return (replace(found.capacities[0], reached=reached),)
+
+
+def test_capacity_bracket_and_bottleneck_with_their_evidence() -> None:
+    text = said(designed())
+    assert text.startswith("Zip level 0 carries most, 3.6 times as much as zip level 5.")
+    assert (
+        "With zip level 0 the target carries at most 1 453 ± 26 requests/s (151 MB/s of payload); it saturates between "
+        "2 and 4 testers, and what saturates it is the gateway service (its busiest thread at 96 % of a core)."
+        in text
+    )
+
+
+def test_combinations_that_overlap_are_not_ranked() -> None:
+    analysis = designed()
+    one, two = analysis.saturation[:2]
+    same = replace(two, capacities=one.capacities)
+    text = said(replace(analysis, saturation=(one, same)))
+    assert "Zip level 0 and zip level 1 carry most, and cannot be told apart." in text
+
+
+def test_not_reached_is_at_least() -> None:
+    first = designed().saturation[0]
+    text = said(
+        with_saturation(
+            verdict="not reached", lower=8.0, upper=None, capacities=nominal(first, reached=False)
+        )
+    )
+    assert "carries at least 1 453 ± 26" in text
+    assert "not saturated at 8 testers, the highest load tried" in text
+    assert "what saturates it" not in text
+
+
+def test_saturated_at_the_lowest_level_and_retrograde() -> None:
+    text = said(with_saturation(verdict="retrograde", lower=None, upper=1.0, text=""))
+    assert "saturated already at the lowest load tried (1 testers), carries less beyond" in text
+
+
+def test_a_bracket_that_cannot_be_said_claims_no_limit() -> None:
+    why = "the runs differ too much to tell whether throughput rises"
+    text = said(with_saturation(verdict="cannot be said", lower=None, upper=None, text=why))
+    assert f"carried up to 1 453 ± 26 requests/s (151 MB/s of payload); {why}." in text
+    assert "saturates" not in text
+
+
+def test_a_gain_that_cannot_be_excluded_is_said() -> None:
+    doubt = "saturates between 2 and 4 testers (a gain of up to 12 % at 8 cannot be excluded)"
+    assert "(a gain of up to 12 % at 8 cannot be excluded)" in said(with_saturation(text=doubt))
+
+
+def test_not_resolved_is_an_answer() -> None:
+    assert "what saturates it is not resolved" in said(with_saturation(bottleneck="not resolved"))
+
+
+def test_testers_as_the_limit_warn() -> None:
+    assert (
+        "the load generator itself (its busiest thread at 35 % of a core): the target may carry more"
+        in said(with_saturation(bottleneck="testers"))
+    )
+
+
+def test_rules_that_bind_are_said_and_those_held_nowhere_too() -> None:
+    first = designed().saturation[0]
+    usable = Capacity("usable", Interval(700.0, 690.0, 710.0), 2.0, "p(95)<5ms held", True)
+    none = Capacity("error-limited", None, None, "rate<1%", True, "held at no level")
+    text = said(with_saturation(capacities=(first.capacities[0], usable, none)))
+    assert "Its usable capacity (p(95)<5ms held) is 700 ± 10 requests/s at 2 testers" in text
+    assert "it has no error-limited capacity: held at no level" in text
+
+
+def test_invalid_doubtful_failed_and_unfinished_are_all_said() -> None:
+    text = said(designed(finished=7))
+    assert text.startswith("So far: 7 of 24 runs.")
+    assert "1 of 7 runs is invalid and left out: the testers' busiest thread used 97 % of a core" in text
+    assert "1 of 2 thresholds failed: response time p(95)<20ms." in text
+    assert "1 of 7 runs is doubtful" in text
+
+
+def test_one_repetition_has_no_interval() -> None:
+    text = said(designed(repetitions=1))
+    assert "without intervals, that is one observation" in text
+    assert text.endswith("No interval: one repetition.")
+    assert "±" not in text
+
+
+def test_a_single_run_speaks_of_its_response_times() -> None:
+    text = said(single())
+    assert "carried 1 452 ± 22 requests/s" in text
+    assert "median 2.75 ms, p95 4.90 ms and p99 6.22 ms" in text
+    assert "± holds within this run" in text
+
+
+def test_nothing_measured_and_nothing_valid() -> None:
+    assert sentences(empty()) == ("So far: 0 of 24 runs.", "Nothing has been measured yet.")
+    analysis = single()
+    bad = replace(analysis.runs[0], valid=False, invalid_reasons=("nothing succeeded",))
+    text = said(replace(analysis, runs=(bad,)))
+    assert text == "Nothing can be said about the target: the one run is not valid (nothing succeeded)."
+
+
+def test_many_combinations_name_the_ends_only() -> None:
+    analysis = designed()
+    many = tuple(
+        replace(analysis.saturation[0], combination={"zip level": str(level)}, capacities=(
+            Capacity("nominal", Interval(100.0 + level, 99.9 + level, 100.1 + level), 4.0, "", True),))
+        for level in range(20)
+    )  # fmt: skip
+    text = said(replace(analysis, saturation=many))
+    assert "The other 18 combinations lie between these two" in text
+    assert len(sentences(replace(analysis, saturation=many))) < 9
+
+
+def test_the_answer_is_put_into_the_analysis() -> None:
+    analysis = replace(designed(), answer=())
+    assert with_answer(analysis).answer == sentences(analysis)

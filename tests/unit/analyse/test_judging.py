@@ -1,0 +1,246 @@
+"""Thresholds, capacities, validity and bottlenecks: rules applied to what was seen."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.unit.analyse.made import histogram, run
+
+from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
+from plimsoll.analyse.capacity import Level, efficiency, error_limited, nominal, scaling, stretch, usable
+from plimsoll.analyse.metrics import METRICS, canonical
+from plimsoll.analyse.results import Interval, Utilization
+from plimsoll.analyse.steady import Trend
+from plimsoll.analyse.thresholds import Sample, judge, observe
+from plimsoll.analyse.validity import Observed, judge_run
+from plimsoll.plan.model import Threshold, Validity
+from plimsoll.plan.rules import parse_rule
+
+
+def threshold(metric: str, test: str) -> Threshold:
+    return Threshold(metric, parse_rule(test, metric), test, {})
+
+
+def sample(*values_ms: list[float], errors: int = 0) -> Sample:
+    runs = [run(f"{i + 1:04}", response_ms=v, errors=errors) for i, v in enumerate(values_ms)]
+    return Sample(runs, [histogram(v) for v in values_ms])
+
+
+# -- thresholds
+
+
+def test_percentiles_come_from_the_merged_runs() -> None:
+    """p90 of [1 x 90 and 10 x 10] is 1 ms, that of [100 x 100] is 100 ms; of both together 100 ms, never 50.5."""
+    both = sample([1.0] * 90 + [10.0] * 10, [100.0] * 100)
+    observed, _ = observe(parse_rule("p(90)<1s", "response"), both)
+    assert observed == pytest.approx(0.1, rel=1e-3)
+    median, _ = observe(parse_rule("med<1s", "response"), both)
+    assert median == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "test", "observed"),
+    [
+        ("response", "avg<1s", 0.0505),
+        ("response", "min<1s", 0.001),
+        ("response", "max<1s", 0.1),
+        ("errors", "rate<1%", 200 / 2200),
+        ("errors", "count<1", 200),
+        ("throughput", "rate>1", 100),
+        ("items_per_s", "avg>1", 1000),
+        ("transactions", "count>1", 2000),
+        ("dropped", "count<1", 0),
+    ],
+)
+def test_what_a_rule_is_about(metric: str, test: str, observed: float) -> None:
+    both = sample([1.0] * 100, [100.0] * 100, errors=100)
+    found, _ = observe(parse_rule(test, metric), both)
+    assert found == pytest.approx(observed, rel=1e-3)
+
+
+def test_verdicts() -> None:
+    good = judge(threshold("response", "p(95)<500ms"), {"zip": "1"}, sample([1.0] * 400))
+    assert (good.passed, good.reason, good.cell) == (True, "", {"zip": "1"})
+    bad = judge(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400))
+    assert not bad.passed
+    assert bad.reason == "1 ms where p(95)<0.5ms was asked"
+    weak = judge(threshold("response", "p(99)<500ms"), {}, sample([1.0] * 50))
+    assert weak.passed and "only 0 of 50 values lie beyond it" in weak.reason
+
+
+@pytest.mark.parametrize("test", ["p(95)<500ms", "avg<1s", "min>0", "max<1s"])
+def test_no_sample_fails(test: str) -> None:
+    for empty in (Sample([], []), sample([])):
+        verdict = judge(threshold("response", test), {}, empty)
+        assert not verdict.passed and verdict.observed is None and verdict.reason.startswith("failed: no")
+
+
+def test_no_ended_transaction_fails_an_error_rule() -> None:
+    nothing = Sample([run(transactions=0, errors=0)], [{}])
+    assert not judge(threshold("errors", "rate<10%"), {}, nothing).passed
+
+
+# -- capacities
+
+
+def level(load: float, mean: float, observed: list[float], errors: int = 0) -> Level:
+    throughput = Interval(mean, mean * 0.95, mean * 1.05, 0.95, 4.0, "pooled over the design")
+    return Level(
+        load, throughput, sum(observed) / len(observed), observed, [errors, errors], [10_000, 10_000]
+    )
+
+
+LEVELS = [
+    level(1, 100, [0.010, 0.010]),
+    level(2, 180, [0.015, 0.016]),
+    level(4, 200, [0.049, 0.050], errors=50),
+    level(8, 195, [0.100, 0.120], errors=2000),
+]
+
+
+def test_capacities() -> None:
+    top = nominal(LEVELS, saturated=True)
+    assert (top.load, top.reached, top.remark) == (4, True, "")
+    assert top.value is not None and top.value.mean == 200
+    fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
+    assert (fast.load, fast.reached) == (2, True)
+    assert fast.remark == "held at the upper bound too"
+    assert efficiency(fast, top) == pytest.approx(0.9)
+    edge = usable(LEVELS, parse_rule("p(95)<50ms", "response"))
+    assert edge.load == 4 and "not at its upper bound" in edge.remark
+    few = error_limited(LEVELS, parse_rule("rate<1%", "errors"))
+    assert (few.load, few.reached) == (4, True)
+    strict = error_limited(LEVELS, parse_rule("rate<0.5%", "errors"))
+    assert strict.load == 2, "50 of 10000 is 0.5 %, and its upper bound is above it"
+
+
+def test_capacities_that_are_not_reached_say_so() -> None:
+    assert "higher" in nominal(LEVELS, saturated=False).remark
+    loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
+    assert not loose.reached and "the limit was not reached" in loose.remark
+    none = usable(LEVELS, parse_rule("p(95)<1ms", "response"))
+    assert none.value is None and none.remark == "the rule is held at no level"
+    assert efficiency(none, nominal(LEVELS, saturated=True)) is None
+    assert not error_limited(LEVELS, parse_rule("rate<50%", "errors")).reached
+    held = error_limited(LEVELS[3:], parse_rule("rate<1%", "errors"))
+    assert held.value is None and "held at no level" in held.remark
+    assert nominal([], saturated=True).value is None
+    assert usable([], parse_rule("p(95)<1s", "response")).value is None
+    assert error_limited([], parse_rule("rate<1%", "errors")).value is None
+
+
+def test_one_repetition_has_no_bound() -> None:
+    single = [dataclasses.replace(one, observed_runs=one.observed_runs[:1]) for one in LEVELS]
+    found = usable(single, parse_rule("p(95)<20ms", "response"))
+    assert "one repetition gives no bound" in found.remark
+
+
+def test_stretch_and_scaling() -> None:
+    assert stretch(30.0, 10.0) == 3
+    assert stretch(None, 10.0) is None and stretch(1.0, 0.0) is None
+    assert scaling(180, 2, 100, 1) == pytest.approx(0.9)
+    assert scaling(180, 2, 0, 1) is None
+
+
+# -- validity
+
+FINE = Observed(1000, 0.5, 1000, 999, 0.0005, 0.010, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"succeeded": 0}, "nothing succeeded"),
+        ({"busiest_thread": 0.95}, "busiest thread used 95.0 % of a core"),
+        ({"started": 980}, "only 98.00 % of the planned"),
+        ({"lateness_p99": 0.002}, "p99 of lateness 2 ms is 20 % of the median response time"),
+        ({"balanced": False}, "the record is damaged"),
+        ({"lost_records": 3}, "3 transactions lost"),
+    ],
+)
+def test_invalid(change: dict[str, float], reason: str) -> None:
+    assert judge_run(FINE, Validity()).valid
+    found = judge_run(dataclasses.replace(FINE, **change), Validity())  # type: ignore[arg-type]
+    assert not found.valid
+    assert len(found.invalid) == 1 and reason in found.invalid[0]
+
+
+def test_lateness_needs_both_its_share_and_its_floor() -> None:
+    quick = dataclasses.replace(FINE, lateness_p99=0.0009, response_p50=0.001)
+    assert judge_run(quick, Validity()).valid, "below 1 ms"
+    slow = dataclasses.replace(FINE, lateness_p99=0.05, response_p50=1.0)
+    assert judge_run(slow, Validity()).valid, "5 % of the response time"
+
+
+def test_limits_can_be_changed() -> None:
+    busy = dataclasses.replace(FINE, busiest_thread=0.95)
+    assert judge_run(busy, Validity(tester_cpu=0.99)).valid
+    assert judge_run(dataclasses.replace(FINE, succeeded=0), Validity(success=False)).valid
+
+
+def test_a_trend_is_a_doubt_not_a_verdict() -> None:
+    moving = Trend("trends", 0.2, 1e-6, 60.0, "throughput changes by +20.0 %")
+    found = judge_run(dataclasses.replace(FINE, trend=moving), Validity())
+    assert found.valid and "still trends" in found.doubtful[0]
+    assert found.evidence["trend_change"] == 0.2
+    assert judge_run(dataclasses.replace(FINE, trend=moving), Validity(trend=False)).doubtful == ()
+
+
+def test_what_was_not_watched_is_not_held_against_a_run() -> None:
+    unknown = Observed(10, None, None, None, None, None, None)
+    found = judge_run(unknown, Validity())
+    assert found.valid and found.evidence["tester_cpu"] is None
+
+
+# -- bottleneck
+
+
+def part(name: str, role: str, mean: float, half: float | None = 0.01) -> Utilization:
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return Utilization(name, role, "busiest thread", mean, low, high)
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ([part("db", "service", 0.97), part("cache", "service", 0.3), part("testers", "testers", 0.4)], "db"),
+        ([part("db", "service", 0.97), part("testers", "testers", 0.95)], "testers"),
+        ([part("db", "service", 0.6), part("host", "host", 0.5)], NOT_RESOLVED),
+        ([part("db", "service", 0.97), part("cache", "service", 0.96)], NOT_RESOLVED),
+        ([part("db", "service", 0.97, None), part("cache", "service", 0.3, None)], "db"),
+        ([part("host", "host", 0.98)], "host"),
+        ([part("host", "host", 0.98), part("db", "service", 0.5)], "host"),
+        ([part("host", "host", 0.99), part("db", "service", 0.95)], "db"),
+        ([], NOT_RESOLVED),
+    ],
+)
+def test_bottleneck(parts: list[Utilization], name: str) -> None:
+    found = bottleneck(parts)
+    assert found.component == name
+    assert found.reason
+
+
+# -- metrics
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("throughput", "throughput_per_s"),
+        ("items_per_s", "items_per_s"),
+        ("response", "response_ms_mean"),
+        ("response_p95", "response_ms_p95"),
+        ("p99", "response_ms_p99"),
+        ("errors", "error_rate"),
+        ("nonsense", None),
+    ],
+)
+def test_metric_names(written: str, name: str | None) -> None:
+    assert canonical(written) == name
+
+
+def test_every_metric_can_be_read() -> None:
+    for name, read in METRICS.items():
+        assert canonical(name) == name
+        read(run())

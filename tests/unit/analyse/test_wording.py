@@ -1,0 +1,128 @@
+"""Numbers as people write them: never finer than known, never rounded into a lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.analyse.results import Interval, Verdict
+from plimsoll.analyse.wording import (
+    count,
+    describe,
+    ends,
+    level_words,
+    listing,
+    number,
+    observed,
+    percent,
+    plural,
+    plus_minus,
+    quantity,
+)
+
+
+def plain(text: str) -> str:
+    return text.replace("\u202f", " ")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1513, "1 510"),
+        (999.6, "1 000"),
+        (99.96, "100"),
+        (0, "0"),
+        (0.0045612, "0.00456"),
+        (-1234567, "-1 230 000"),
+        (12.3, "12.3"),
+        (5e-9, "5.00e-09"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "∞"),
+    ],
+)
+def test_three_significant_digits(value: float | None, text: str) -> None:
+    assert plain(number(value)) == text
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [
+        (1243.2, 31.4, "1 240 ± 30"),
+        (1243.2, 12.4, "1 243 ± 12"),
+        (1243.2, 0.3, "1 243.2 ± 0.3"),
+        (12.0, 29.4, "12 ± 29"),
+        (0.5, 0.0042, "0.500 ± 0.004"),
+        (1510.0, 0.0, "1 510 ± 0"),
+    ],
+)
+def test_a_mean_is_never_finer_than_its_interval(mean: float, half: float, text: str) -> None:
+    assert plain(plus_minus(Interval(mean, mean - half, mean + half), "rate")) == text
+
+
+def test_a_lopsided_interval_shows_both_ends() -> None:
+    assert plain(plus_minus(Interval(100.0, 80.0, 150.0), "rate", "/s")) == "100 (80 to 150) /s"
+
+
+def test_without_an_interval_the_mean_stands_alone() -> None:
+    assert plain(plus_minus(Interval(1513.0, None, None), "rate", "requests/s")) == "1 510 requests/s"
+    assert plus_minus(None, "rate") == "–"
+    assert ends(Interval(1.0, None, None), "ms") == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (0.25, "ms", "250 µs"),
+        (8.214, "ms", "8.21 ms"),
+        (2300.0, "ms", "2.30 s"),
+        (157e6, "bytes_rate", "157 MB/s"),
+        (12.0, "bytes_rate", "12.0 B/s"),
+        (0.5, "fraction", "50.0 %"),
+        (None, "ms", "–"),
+    ],
+)
+def test_units_suit_the_size(value: float | None, kind: str, text: str) -> None:
+    assert plain(quantity(value, kind)) == text  # type: ignore[arg-type]
+
+
+def test_percent_keeps_away_from_the_ends() -> None:
+    assert plain(percent(0.99996)) == "> 99.9 %"
+    assert plain(percent(1.0)) == "100 %"
+    assert plain(percent(1e-9)) == "< 0.0001 %"
+    assert plain(percent(0.0)) == "0 %"
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "kind"),
+    [
+        ("throughput_per_s", "throughput", "rate"),
+        ("throughput", "throughput", "rate"),
+        ("response_ms_p95", "p95 of response time", "ms"),
+        ("response_p95_ms", "p95 of response time", "ms"),
+        ("response_ms.p50", "median response time", "ms"),
+        ("p999", "p99.9 of response time", "ms"),
+        ("response", "response time", "ms"),
+        ("lateness_ms_mean", "mean lateness", "ms"),
+        ("own_thing", "own thing", "number"),
+        ("cache_bytes_per_s", "cache throughput", "bytes_rate"),
+    ],
+)
+def test_metrics_are_called_by_their_words(name: str, title: str, kind: str) -> None:
+    found = describe(name)
+    assert (found.title, found.kind) == (title, kind)
+
+
+def test_what_a_threshold_saw_is_in_peoples_units() -> None:
+    assert plain(observed(Verdict("response", "p(95)<2s", {}, 0.0412, True, ""))) == "41.2 ms"
+    assert plain(observed(Verdict("errors", "rate<10%", {}, 0.02, True, ""))) == "2.00 %"
+    assert plain(observed(Verdict("errors", "count<10", {}, 12.0, False, ""))) == "12.0"
+    assert observed(Verdict("response", "p(95)<2s", {}, None, False, "no sample")) == "–"
+
+
+def test_lists_and_plurals() -> None:
+    assert listing(["a", "b", "c"]) == "a, b and c"
+    assert listing([]) == ""
+    assert plural(1, "run") == "1 run"
+    assert plain(plural(12000, "run")) == "12 000 runs"
+    assert count(None) == "–"
+    assert level_words({"workload.frontier.zip": "0", "size": "1 MB"}) == "zip 0 and size 1 MB"

@@ -1,0 +1,51 @@
+"""Small experiment files for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from plimsoll.errors import BadInput
+from plimsoll.plan import Experiment, parse_experiment
+
+BASE = """\
+plimsoll: 1
+name: small
+services:
+  web: {kind: echo}
+workload:
+  driver: http
+  target: web
+load: {testers: 1}
+run: {duration: 1s}
+"""
+
+
+def load(
+    text: str,
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    directory: Path = Path("/nowhere"),
+) -> Experiment:
+    """An experiment from text; messages call its file x.yaml."""
+    return parse_experiment(text, "x.yaml", directory, sets, environ or {})
+
+
+def problems(
+    text: str,
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    directory: Path = Path("/nowhere"),
+) -> list[str]:
+    """What is said of a wrong file, line by line."""
+    with pytest.raises(BadInput) as caught:
+        load(text, sets, environ, directory)
+    return str(caught.value).split("\n")
+
+
+def edited(old: str, new: str, text: str = BASE) -> str:
+    """The small file with one thing changed."""
+    assert old in text
+    return text.replace(old, new)

@@ -1,0 +1,328 @@
+"""What is said of wrong files: file, line, the offending value, what was expected, the nearest known key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.plan.helpers import BASE, edited, load, problems
+
+from plimsoll.errors import BadInput, ExitCode
+from plimsoll.plan import load_experiment
+
+DURATION = "a duration is written like 500us, 20ms, 30s, 5m or 1h"
+
+ONE_CHANGE = [
+    ("testers: 1", "tester: 1", 'x.yaml:8: load.tester: unknown key; did you mean "testers"?'),
+    ("1s", "1", f"x.yaml:9: run.duration: 1 has no unit: {DURATION}"),
+    ("1s", "soon", f'x.yaml:9: run.duration: "soon" is not a duration: {DURATION}'),
+    (
+        "kind: echo",
+        "kind: ecko",
+        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, null or sqlite, got "
+        '"ecko"; did you mean "echo"?',
+    ),
+    (
+        "kind: echo",
+        "kind: postgres",
+        "x.yaml:4: services.web.kind: the service kind postgres is not yet there; it comes with a later version "
+        "(this one has command, delay, echo, frontier, null, sqlite)",
+    ),
+    (
+        "kind: echo",
+        "kind: squid, origin: x, cache: warm",
+        "x.yaml:4: services.web.kind: the service kind squid is not yet there; it comes with a later version "
+        "(this one has command, delay, echo, frontier, null, sqlite)",
+    ),
+    (
+        "{kind: echo}",
+        "{body: 1kB}",
+        "x.yaml:4: services.web.kind: this key is missing: it says what kind of service this is",
+    ),
+    (
+        "target: web",
+        "target: wep",
+        'x.yaml:7: workload.target: "wep" is no service and none of `targets`, and no URL; did you mean "web"?',
+    ),
+    (
+        "driver: http",
+        "driver: htpp",
+        "x.yaml:6: workload.driver: expected exec, frontier, http, null, sql or tcp, "
+        'got "htpp"; did you mean "http"?',
+    ),
+    ("testers: 1", "testers: '1'", 'x.yaml:8: load.testers: expected a whole number, got "1"'),
+    ("testers: 1", "testers: 0", "x.yaml:8: load.testers: must be at least 1, got 0"),
+    ("testers: 1", "testers: true", "x.yaml:8: load.testers: expected a whole number, got true"),
+    (
+        "testers: 1",
+        "testers: 1, rate: 5/s",
+        "x.yaml:8: load: give one of testers (with think or every), rate, ramp, stages; got testers and rate",
+    ),
+    (
+        "testers: 1",
+        "rate: 5/s, think: 1s",
+        "x.yaml:8: load: think means nothing in a load of rate: it can have arrivals, in_flight, when_full",
+    ),
+    ("testers: 1", "testers: 1, every: 0s", "x.yaml:8: load: `every` must be longer than 0s"),
+    (
+        "{testers: 1}",
+        "{stages: [{for: 1s, testers: 1, rate: 1/s}]}",
+        "x.yaml:8: load.stages.0: a stage has either testers or a rate",
+    ),
+    (
+        "{testers: 1}",
+        "{stages: [{for: 1s, testers: 1}]}",
+        "x.yaml:9: run.duration: the stages say how long the run is: leave this key out; warmup cuts their beginning",
+    ),
+    (
+        "duration: 1s",
+        "warmup: 1s",
+        "x.yaml:9: run: nothing ends the run: give duration (for example 30s) or until",
+    ),
+    ("duration: 1s", "duration: 0s", "x.yaml:9: run.duration: nothing is measured in 0s"),
+    ("plimsoll: 1", "plimsoll: one", 'x.yaml:1: plimsoll: expected 1, got "one"'),
+    (
+        "plimsoll: 1",
+        "plimsoll: 2",
+        "x.yaml:1: plimsoll: this file is written for format 2, this Plimsoll reads 1: install a newer Plimsoll",
+    ),
+    (
+        "target: web",
+        "target: 'http://user:pw@host/'",
+        "x.yaml:7: workload.target: a URL must not hold a user or a password: it is stored; "
+        "give a header with a secret",
+    ),
+    (
+        "driver: http",
+        "driver: tcp",
+        "x.yaml:7: workload.target: web is a service of kind echo, which speaks http; the driver needs tcp",
+    ),
+    (
+        "target: web",
+        "on_error: stop",
+        'x.yaml:7: workload.on_error: expected continue, backoff or stop-tester, got "stop"',
+    ),
+    (
+        "target: web",
+        "target: web\n  http: {method: get}",
+        'x.yaml:8: workload.http.method: expected a method such as GET or POST, got "get"',
+    ),
+    (
+        "target: web",
+        "target: web\n  http: {body_file: nothing.bin}",
+        "x.yaml:8: workload.http.body_file: there is no file /nowhere/nothing.bin",
+    ),
+    (
+        "target: web",
+        "target: web\n  mix: [{path: /a}, {weigth: 2}]",
+        'x.yaml:8: workload.mix.1.weigth: unknown key; did you mean "weight"?',
+    ),
+    (
+        "target: web",
+        "target: web\n  mix: [{connection: kept}]",
+        "x.yaml:8: workload.mix.0.connection: connection holds for all requests of a workload: give it in `http`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), ONE_CHANGE)
+def test_one_thing_wrong(old: str, new: str, said: str) -> None:
+    assert said in problems(edited(old, new))
+
+
+ONE_MORE = [
+    (
+        "factors: {load.tester: [1, 2]}",
+        'x.yaml:10: factors.load.tester: there is no load.tester; did you mean "load.testers"?',
+    ),
+    (
+        "factors: {services.wib.body: [1B, 2B]}",
+        'x.yaml:10: factors.services.wib.body: there is no services.wib; did you mean "services.web"?',
+    ),
+    (
+        "factors: {vars.rows: [1, 2]}",
+        "x.yaml:10: factors.vars.rows: there is no vars.rows: vars has no parts",
+    ),
+    (
+        "factors: {design.repetitions: [1, 2]}",
+        "x.yaml:10: factors.design.repetitions: a factor cannot set design.repetitions: it belongs to the "
+        "experiment, not to a run (it can set after_run, before_run, ceiling, cpus, data, load, run, services, "
+        "targets, vars, workload, workloads)",
+    ),
+    (
+        "factors:\n  load.testers:\n    - 1\n    - x",
+        'x.yaml:13: load.testers: expected a whole number, got "x"',
+    ),
+    (
+        "factors: {load.testers: []}",
+        "x.yaml:10: factors.load.testers: the list is empty: give at least one level",
+    ),
+    ("factors: {load.testers: [1, 1]}", "x.yaml:10: factors.load.testers: the level 1 stands twice"),
+    (
+        "factors: {a: {path: load.testers, levels: [1]}, b: {path: load.testers, levels: [2]}}",
+        "x.yaml:10: factors.b.levels.0: the factors a and b both set load.testers",
+    ),
+    (
+        "factors: {a: {paht: load.testers, levels: [1]}}",
+        'x.yaml:10: factors.a.paht: unknown key; did you mean "path"?',
+    ),
+    (
+        "factors: {load.testers: [1, 2], z: {path: run.pause, levels: [0s, 1s], when: {load.tester: 1}}}",
+        'x.yaml:10: factors.z.when.load.tester: there is no factor load.tester; did you mean "load.testers"?',
+    ),
+    (
+        "factors: {load.testers: [1, 2]}\ndesign: {exclude: [{load.testers: 3}]}",
+        "x.yaml:11: design.exclude.0.load.testers: the factor load.testers has no level 3; it has 1, 2",
+    ),
+    (
+        "factors: {load.testers: [1, 2], z: {path: run.pause, levels: [0s, 1s], when: {load.testers: 1}}}\n"
+        "design: {exclude: [{load.testers: 2, z: 0s}]}",
+        "x.yaml:11: design.exclude.0: this entry matches no cell of the design, so it excludes nothing",
+    ),
+    (
+        "factors: {load.testers: [1, 2]}\ndesign: {exclude: [{load.testers: [1, 2]}]}",
+        "x.yaml:11: design.exclude: every cell is excluded: nothing is left to run",
+    ),
+    (
+        "factors: {load.testers: [1, 2, 3]}\ndesign: {kind: 2^k}",
+        "x.yaml:10: factors.load.testers: 2^k takes two levels of each factor, load.testers has 3: give low and high",
+    ),
+    (
+        "design: {order: randm}",
+        'x.yaml:10: design.order: expected random or listed, got "randm"; did you mean "random"?',
+    ),
+    ("design: {repetitions: 0}", "x.yaml:10: design.repetitions: must be at least 1, got 0"),
+    (
+        "hosts: {kind: ssh}",
+        "x.yaml:10: hosts.kind: hosts of kind ssh are not yet there; they come with a later version "
+        "(this one has local)",
+    ),
+    (
+        "targets: {t: {endpoints: ['http://h'], watch: [h]}}",
+        "x.yaml:10: targets.t.watch: watching other hosts is not yet there; it comes with a later version: "
+        "leave this key out",
+    ),
+    (
+        "thresholds: [{metric: respons, test: 'p(95)<5'}]",
+        'x.yaml:10: thresholds.0.metric: there is no metric respons; did you mean "response"?',
+    ),
+    (
+        "ceiling: [{metric: errors, test: 'rate<5%'}]",
+        'x.yaml:10: ceiling.0.test: "rate<5%": a ceiling says what stops the run, so it has > and not <',
+    ),
+    (
+        "vars: {a: '${vars.b}', b: '${vars.a}'}",
+        "x.yaml:10: vars.a: ${vars.b} leads back to itself: b -> a -> b",
+    ),
+    (
+        "vars: {a: '${env:NOPE}'}",
+        "x.yaml:10: vars.a: the environment variable NOPE is not set: export NOPE=...",
+    ),
+    (
+        "vars: {aa: 1, b: '${vars.a}'}",
+        'x.yaml:10: vars.b: ${vars.a} is not there; did you mean "${vars.aa}"?',
+    ),
+    ("load: {testers: 2}", "x.yaml:10: load: this key stands twice, first in line 8"),
+    ("quesiton: why", 'x.yaml:10: quesiton: unknown key; did you mean "question"?'),
+]
+
+
+@pytest.mark.parametrize(("more", "said"), ONE_MORE)
+def test_one_section_wrong(more: str, said: str) -> None:
+    assert said in problems(BASE + more + "\n")
+
+
+def test_problems_of_the_whole_file_come_together() -> None:
+    text = edited("testers: 1", "tester: 1", edited("1s", "1", edited("kind: echo", "kind: ecko")))
+    assert len(problems(text + "factors: {load.tester: [1]}\n")) == 4
+
+
+def test_at_most_twenty_are_shown() -> None:
+    text = BASE + "".join(f"wrong{number}: 1\n" for number in range(30))
+    said = problems(text)
+    assert len(said) == 21
+    assert said[-1] == "and 10 more"
+
+
+def test_a_million_runs_are_refused_with_the_arithmetic() -> None:
+    factors = "".join(
+        f"  f{i}: {{path: workload.http.headers.h{i}, levels: [0,1,2,3,4,5,6,7,8,9]}}\n" for i in range(6)
+    )
+    (said,) = problems(BASE + "factors:\n" + factors)
+    assert said == (
+        "x.yaml:10: factors: the design asks for 1,000,000 runs "
+        "(10 f0 x 10 f1 x 10 f2 x 10 f3 x 10 f4 x 10 f5 = 1,000,000); at most 100,000 can be planned: "
+        "fewer levels or factors, one-at-a-time, 2^k, or a table"
+    )
+
+
+def test_a_design_beyond_all_bounds_is_refused_without_enumerating_it() -> None:
+    levels = ", ".join(map(str, range(100)))
+    factors = "".join(
+        f"  f{i}: {{path: workload.http.headers.h{i}, levels: [{levels}]}}\n" for i in range(40)
+    )
+    (said,) = problems(BASE + "factors:\n" + factors)
+    assert f"{100**40:,} runs" in said
+
+
+@pytest.mark.parametrize("text", ["- a\n", "5\n", "just words\n"])
+def test_not_a_mapping(text: str) -> None:
+    assert "expected a mapping of sections" in problems(text)[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plimsoll: 1\nservices: []\nworkload: 5\nload: x\nrun: {duration: 1s}\nvars: 3\n",
+        "plimsoll: 1\nfactors: 5\ndesign: []\nrun: {}\n",
+        "plimsoll: 1\nfactors: {a: 5, b: {}, c: {levels: 5}, d: {path: 5, levels: [1]}, e: {x: 1}}\nrun:\n",
+        "plimsoll: 1\nfactors: {a: {path: load.testers, levels: [[1], {}, null]}}\nrun: {duration: 1s}\n",
+        "plimsoll: 1\nworkloads: {}\nrun: {duration: 1s}\n",
+        "plimsoll: 1\nworkload: {driver: null}\nload: {testers: 1}\nrun:\n",
+        "plimsoll: 1\nservices: {web: 5, '1x': {kind: echo}}\nworkload: {driver: http, target: web}\n",
+        "plimsoll: 1\nvars: {a: {secret: 5}}\n",
+        "plimsoll: 1\nworkload: {driver: exec}\nload: {testers: 1}\nrun: {duration: 1s}\n",
+        "plimsoll: 1\nworkload: {driver: sql, mix: [5, {queries: 5}]}\nload: {testers: 1}\nrun: {duration: 1s}\n",
+        "plimsoll: 1\nworkload: {driver: http, target: 'http://[::1', http: {}}\nload: {rate: 1/s}\nrun: {}\n",
+        "plimsoll: 1\nworkload: {driver: http, target: 'http://h:99999/'}\nload: {testers: 1}\nrun: {duration: 1s}\n",
+    ],
+)
+def test_wrong_in_many_ways_is_never_a_traceback(text: str) -> None:
+    assert all(line.startswith("x.yaml") for line in problems(text))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        load_experiment(tmp_path / "none.yaml")
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_experiment(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xe9\n")
+    with pytest.raises(BadInput, match="not UTF-8"):
+        load_experiment(tmp_path / "latin.yaml")
+    assert BadInput.exit_code is ExitCode.BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("load.tester=3", '--set load.tester=3: there is no load.tester; did you mean "load.testers"?'),
+        ("load.testers", "--set load.testers: expected path=value, such as load.testers=4"),
+        ("load.testers=x", '--set load.testers=x: load.testers: expected a whole number, got "x"'),
+        ("run.duration=5", f"--set run.duration=5: run.duration: 5 has no unit: {DURATION}"),
+        (
+            "load..testers=5",
+            '--set load..testers=5: "load..testers" is not a path: expected something like load.testers',
+        ),
+    ],
+)
+def test_wrong_options_name_the_option(given: str, said: str) -> None:
+    assert problems(BASE, [given]) == [said]
+
+
+def test_an_option_does_not_fight_with_a_factor() -> None:
+    said = problems(BASE + "factors: {load.testers: [1, 2]}\n", ["load.testers=3"])
+    assert said == [
+        "--set load.testers=3: load.testers is set by the factor load.testers: choose its levels instead, "
+        "--set 'factors.load.testers=...'"
+    ]
+    assert len(load(BASE + "factors: {load.testers: [1, 2]}\n", ["factors.load.testers=[3]"]).cells) == 1

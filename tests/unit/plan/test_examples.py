@@ -1,0 +1,62 @@
+"""Every example is a valid file, as is what `plimsoll init` writes and every block of the reference of the file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from plimsoll.plan import load_experiment, make_plan, parse_experiment, template
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+REFERENCE = ROOT / "docs" / "experiment-file.md"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_valid_and_short(path: Path) -> None:
+    plan = make_plan(load_experiment(path, environ={}), 1)
+    assert plan.experiment.name == path.stem
+    assert plan.estimate.time_ns < 120 * 10**9
+    assert plan.estimate.unbounded == 0
+
+
+def test_the_quickstart_is_the_promised_one() -> None:
+    experiment = load_experiment(ROOT / "examples" / "quickstart.yaml", environ={})
+    levels = {factor.name: factor.labels for factor in experiment.factors}
+    assert levels == {"zip": ("0", "1", "5"), "testers": ("1", "2", "4", "8")}
+    assert experiment.design.repetitions == 2
+    (data,) = experiment.cells[0].config.data
+    assert (data.rows, data.row_bytes) == (10_000, 100)
+    assert experiment.load_factor == "testers"
+
+
+def test_the_template_is_valid() -> None:
+    experiment = parse_experiment(template("mine", "mine.yaml"), "mine.yaml", ROOT, (), {})
+    assert experiment.name == "mine"
+    assert len(make_plan(experiment, 1).runs) == 12
+
+
+def sections() -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", REFERENCE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("text", sections(), ids=lambda text: text.split("\n", 1)[0][:40])
+def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
+    """A block that is no whole file is completed by the sections that it lacks."""
+    for name, content in {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x"}.items():
+        (tmp_path / name).write_text(content)
+    keys = set(re.findall(r"^([a-z_]+):", text, re.MULTILINE))
+    if "plimsoll" not in keys:
+        text += "\nplimsoll: 1\n"
+    if not keys & {"workload", "workloads"}:
+        text += "workload: {driver: http, target: 'http://127.0.0.1:1'}\n"
+        text += "" if "load" in keys else "load: {testers: 1}\n"
+    elif "workload" in keys and "load" not in keys:
+        text += "load: {testers: 1}\n"
+    if "run" not in keys:
+        text += "run: {}\n" if "stages:" in text else "run: {duration: 1s}\n"
+    if "services" not in keys:
+        text += "services: {db: {kind: sqlite}, web: {kind: echo}}\n"
+    make_plan(parse_experiment(text, "block.yaml", tmp_path, (), {"TOKEN": "abcdefgh", "HOST": "h"}), 1)

@@ -1,0 +1,137 @@
+"""A planted password is found nowhere in what is kept, printed, or said; and it does reach the engine."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from tests.unit.plan.helpers import BASE, edited, load, problems
+
+from plimsoll.plan import Redactor, Secret, engine_document, make_plan
+
+PASSWORD = "hunter2-s3cr3t/+"
+WITH_SECRETS = (
+    edited(
+        "target: web",
+        "target: web\n"
+        "  http:\n"
+        "    path: /login\n"
+        "    headers:\n"
+        '      Authorization: {secret: "Bearer ${env:PW}"}\n'
+        "      X-Region: ${env:REGION}\n"
+        "      X-Token: ${vars.token}\n",
+    )
+    + 'vars: {token: {secret: "${env:PW}"}, region: "${env:REGION}"}\n'
+)
+ENVIRON = {"PW": PASSWORD, "REGION": "eu-north-77"}
+
+
+def test_secrets_are_nowhere_but_in_the_engines_document() -> None:
+    experiment = load(WITH_SECRETS, environ=ENVIRON)
+    plan = make_plan(experiment, 1)
+    kept = [
+        json.dumps(plan.to_json()),
+        experiment.effective_yaml(),
+        experiment.text,
+        repr(experiment),
+        repr(plan),
+        repr(plan.runs[0].config),
+        repr(experiment.cells),
+        str(experiment.cells[0].stored),
+        json.dumps(engine_document(plan.runs[0], {"web": ["http://h:1"]}, Path("/d"), "x", redacted=True)),
+    ]
+    for text in kept:
+        assert PASSWORD not in text
+    assert "***" in kept[1]
+    document = engine_document(plan.runs[0], {"web": ["http://h:1"]}, Path("/d"), "x")
+    headers = document["workloads"][0]["operations"][0]["request"]["headers"]
+    assert headers == [
+        ["Authorization", f"Bearer {PASSWORD}"],
+        ["X-Region", "eu-north-77"],
+        ["X-Token", PASSWORD],
+    ]
+
+
+def test_values_of_the_environment_are_stored_as_they_were_written() -> None:
+    stored = load(WITH_SECRETS, environ=ENVIRON).effective_yaml()
+    assert "eu-north-77" not in stored
+    assert "${env:REGION}" in stored
+    assert "${vars.token}" in stored or "***" in stored
+
+
+def test_problems_do_not_tell_values_of_the_environment() -> None:
+    text = edited("target: web", "target: web\n  timeout: ${env:PW}")
+    (said,) = problems(text, environ=ENVIRON)
+    assert PASSWORD not in said
+    assert "${env:PW}" in said
+    (said,) = problems(edited("{testers: 1}", '{testers: {secret: "${env:PW}"}}'), environ=ENVIRON)
+    assert PASSWORD not in said
+    (said,) = problems(BASE + 'question: {secret: "${env:PW}"}\n', environ=ENVIRON)
+    assert "a secret cannot stand here" in said
+
+
+def test_names_in_the_results_are_those_of_the_file() -> None:
+    text = edited(
+        "target: web",
+        "target: http://${env:HOST}:80/\n  http: {path: '/${env:KEY}/x?k=${env:KEY}'}",
+    )
+    (work,) = load(text, environ={"HOST": "inside.example", "KEY": PASSWORD}).cells[0].config.workloads
+    assert work.operations[0].name == "GET /${env:KEY}/x"
+    assert work.target.endpoints[0].name == "http://${env:HOST}:80/"
+    assert work.target.endpoints[0].url == "http://inside.example:80/"
+
+
+def test_short_secrets_are_refused() -> None:
+    text = BASE + 'vars: {token: {secret: "${env:PW}"}}\n'
+    (said,) = problems(text, environ={"PW": "abc"})
+    assert said.startswith("x.yaml:10: vars.token: the secret has fewer than 4 characters")
+
+
+def test_logs_of_others_are_redacted_in_the_usual_forms() -> None:
+    redactor = load(WITH_SECRETS, environ=ENVIRON).redactor
+    log = f"auth {PASSWORD} failed; ?pw=hunter2-s3cr3t%2F%2B&x; aHVudGVyMi1zM2NyM3QvKw== end"
+    shown = redactor.text(log)
+    assert "hunter2" not in shown and "aHVudGVy" not in shown
+    assert shown.endswith(" end")
+    assert b"hunter2" not in redactor.data(log.encode() + b"\xff")
+
+
+def test_a_variable_that_sounds_secret_is_redacted_though_the_file_forgot() -> None:
+    text = edited("target: web", "target: web\n  http: {headers: {A: '${env:DB_PASSWORD}'}}")
+    experiment = load(text, environ={"DB_PASSWORD": PASSWORD})
+    assert PASSWORD not in experiment.redactor.text(f"x {PASSWORD} y")
+    assert PASSWORD not in experiment.effective_yaml()
+
+
+def test_a_secret_shows_as_stars_whatever_is_done_to_it() -> None:
+    secret = Secret(PASSWORD)
+    assert f"{secret}" == str(secret) == repr(secret) == f"{secret:>5}" == "***"
+    assert copy.deepcopy(secret) is secret
+    assert secret == Secret(PASSWORD) and hash(secret) == hash(Secret(PASSWORD))
+    assert secret != PASSWORD
+    with pytest.raises(TypeError):
+        json.dumps(secret)
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+    assert not Redactor([])
+
+
+def test_a_number_of_the_environment_is_one_where_it_reads_back_the_same() -> None:
+    text = edited("testers: 1", "testers: '${env:N}'")
+    assert (
+        load(text, environ={"N": "12"}).cells[0].config.workloads[0].load
+        == load(edited("testers: 1", "testers: 12")).cells[0].config.workloads[0].load
+    )
+    assert "expected a whole number" in problems(text, environ={"N": "012"})[0]
+
+
+def test_braces_of_requests_are_left_alone() -> None:
+    text = (
+        edited("target: web", "target: web\n  http: {path: '/{tester}/$${x}/${vars.a}/{n}'}")
+        + "vars: {a: 5}\n"
+    )
+    (workload,) = load(text).cells[0].config.workloads
+    assert workload.operations[0].request["path"] == "/{tester}/${x}/5/{n}"

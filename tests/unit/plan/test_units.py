@@ -1,0 +1,154 @@
+"""Quantities with units: what is read, what is refused and why, and that what is written reads back the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.plan import units
+from plimsoll.plan.units import UnitError
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("0s", 0),
+        ("1ns", 1),
+        ("500us", 500_000),
+        ("500µs", 500_000),
+        ("20ms", 20_000_000),
+        ("1.5s", 1_500_000_000),
+        (".5s", 500_000_000),
+        ("5m", 300 * SECOND),
+        ("5 min", 300 * SECOND),
+        ("1m30s", 90 * SECOND),
+        ("1h 30m", 5400 * SECOND),
+        ("2d", 172_800 * SECOND),
+        ("0.1us", 100),
+    ],
+)
+def test_durations(text: str, ns: int) -> None:
+    assert units.parse_duration(text) == ns
+    assert units.parse_duration(units.show_duration(ns)) == ns
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (30, "30 has no unit"),
+        (0, "0 has no unit"),
+        (1.5, "1.5 has no unit"),
+        ("30", '"30" has no unit'),
+        ("", "got an empty text"),
+        ("-5s", "is not a duration"),
+        ("5 parsecs", 'no unit "parsecs"'),
+        ("5S", 'no unit "S"'),
+        ("1.2.3s", "is not a duration"),
+        ("0.1ns", "whole number of nanoseconds"),
+        ("9999d", "longer than a year"),
+        (True, "got true"),
+        (None, "got nothing"),
+        ([], "got a list"),
+        ({}, "got a mapping"),
+        ("5s" * 100, "too long"),
+        ("1e3s", 'no unit "e"'),
+    ],
+)
+def test_durations_refused(value: object, said: str) -> None:
+    with pytest.raises(UnitError) as caught:
+        units.parse_duration(value)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0B", 0),
+        ("100B", 100),
+        ("10kB", 10_000),
+        ("10 kB", 10_000),
+        ("64KiB", 65_536),
+        ("1.5MB", 1_500_000),
+        ("2GiB", 2 << 30),
+        ("1TB", 10**12),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert units.parse_size(text) == size
+    assert units.parse_size(units.show_size(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (100, "100 has no unit"),
+        ("1K", "write kB for powers of 1000, KiB for powers of 1024"),
+        ("1KB", "write kB for powers of 1000, KiB for powers of 1024"),
+        ("1M", "write MB for powers of 1000, MiB for powers of 1024"),
+        ("1.5B", "whole number of bytes"),
+        ("5s", 'no unit "s"'),
+        ("9999TB", "more than 1 PB"),
+    ],
+)
+def test_sizes_refused(value: object, said: str) -> None:
+    with pytest.raises(UnitError) as caught:
+        units.parse_size(value)
+    assert said in str(caught.value)
+
+
+def test_rates() -> None:
+    assert units.parse_rate("500/s") == 500
+    assert units.parse_rate("30/m") == 0.5
+    assert units.parse_rate("36 / h") == 0.01
+    assert units.parse_rate_range("50/s..500/s") == (50, 500)
+    assert units.parse_rate_range("0/s..1/s") == (0, 1)
+    assert units.parse_rate_range("50/s") == (50, 50)
+    for rate in (500.0, 0.5, 0.1, 1e-4, 123456.789):
+        assert units.parse_rate(units.show_rate(rate)) == rate
+
+
+@pytest.mark.parametrize("value", [500, "500", "0/s", "5/x", "5", "-5/s", "5s", "1e99/s", "/s"])
+def test_rates_refused(value: object) -> None:
+    with pytest.raises(UnitError):
+        units.parse_rate(value)
+
+
+def test_percentages() -> None:
+    assert units.parse_fraction("10%") == 0.1
+    assert units.parse_fraction("0.5 %") == 0.005
+    assert units.parse_fraction("100%") == 1
+    for fraction in (0.1, 0.07, 0.99, 0.005, 0.0):
+        assert units.parse_fraction(units.show_fraction(fraction)) == fraction
+    for wrong in (0.1, "0.1", "10", "101%", "-1%", "%"):
+        with pytest.raises(UnitError):
+            units.parse_fraction(wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (4, 4.0),
+        (0.5, 0.5),
+        ("4", 4.0),
+        ("100ms", 0.1),
+        ("10 kB", 10_000.0),
+        ("500/s", 500.0),
+        ("10%", 0.1),
+        ("squid", None),
+        (True, None),
+        ("nan", None),
+        (None, None),
+    ],
+)
+def test_numbers_of_levels(value: object, number: float | None) -> None:
+    assert units.quantity(value) == number
+
+
+def test_for_people() -> None:
+    assert units.about_duration(250 * 10**6) == "250 ms"
+    assert units.about_duration(96 * SECOND) == "1 min 36 s"
+    assert units.about_duration(3600 * SECOND) == "1 h"
+    assert units.about_duration(26.4 * 3600 * SECOND) == "1 d 2 h"
+    assert units.about_size(999) == "999 B"
+    assert units.about_size(5_312_000) == "5.31 MB"

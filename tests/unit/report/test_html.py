@@ -1,0 +1,233 @@
+"""The page: complete in itself, closed to everything from outside, a table for every chart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from tests.golden.fixture import HOSTILE, designed, empty, make_run, set_up, single
+
+from plimsoll.analyse.answer import sentences
+from plimsoll.analyse.results import Analysis, Interval
+from plimsoll.report.html import flat, render
+from plimsoll.report.page_data import MOST_RUNS, for_script, packed
+from plimsoll.report.setup import SetUp
+from plimsoll.report.terminal import summary_lines
+
+STUB = "window.vegaEmbed = async () => {};"
+CASES: dict[str, Callable[[], Analysis]] = {
+    "designed": designed,
+    "once": lambda: designed(repetitions=1),
+    "single": single,
+    "empty": empty,
+    "unfinished": lambda: designed(finished=7),
+    "hostile": lambda: designed(hostile=True),
+}
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with their attributes, texts of scripts, ids, links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self._script: dict[str, str | None] | None = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self._script = dict(attrs)
+
+    def handle_data(self, data: str) -> None:
+        if self._script is not None:
+            self.scripts.append((self._script, data))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._script = None
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        (text,) = [text for attributes, text in self.scripts if attributes.get("id") == "plimsoll-data"]
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+def page(analysis: Analysis, setup: SetUp | None = None) -> Page:
+    return Page(render(analysis, setup or set_up(), bundle=STUB))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_is_a_page_with_its_parts(case: str) -> None:
+    found = page(CASES[case]())
+    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = [attributes["href"] for attributes in found.all("a")]
+    assert links
+    assert all(link is not None and link.startswith("#") and link[1:] in ids for link in links)
+    assert len(found.scripts) == 3
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_can_be_fetched(case: str) -> None:
+    text = render(CASES[case](), set_up(case == "hostile"), bundle=STUB)
+    found = Page(text)
+    assert not [
+        tag for tag, _ in found.elements if tag in {"img", "iframe", "object", "embed", "base", "form"}
+    ]
+    fetching = [
+        value for _, attributes in found.elements for name, value in attributes.items() if name == "src"
+    ]
+    assert fetching == []
+    assert [link["href"][:5] for link in found.all("link") if link["href"]] == ["data:"]
+    policy = next(
+        meta["content"] for meta in found.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "connect-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "url(" not in text
+
+
+def test_the_policy_names_exactly_our_scripts() -> None:
+    found = page(designed())
+    policy = next(meta["content"] for meta in found.all("meta") if meta.get("http-equiv"))
+    run = [text for attributes, text in found.scripts if attributes.get("type") != "application/json"]
+    hashes = {f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in run}
+    assert policy is not None
+    assert set(re.findall(r"'sha256-[^']+'", policy)) == hashes
+    assert "'unsafe-inline'" not in policy.split("style-src")[0]
+
+
+def test_hostile_texts_are_shown_and_never_elements() -> None:
+    text = render(designed(hostile=True), set_up(hostile=True), bundle=STUB)
+    assert HOSTILE not in text
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    found = Page(text)
+    assert not any(name.startswith("on") for _, attributes in found.elements for name in attributes)
+    assert len(found.all("script")) == 3
+    assert HOSTILE in json.dumps(found.data)
+
+
+def test_every_chart_has_a_table_an_alternative_text_and_a_place() -> None:
+    found = page(designed())
+    charts = [each for each in found.all("div") if each.get("class") == "chart"]
+    keys = {str(each["id"]).removeprefix("chart-") for each in charts}
+    assert all(each.get("role") == "img" and len(each.get("aria-label") or "") > 20 for each in charts)
+    assert keys == {*found.data["figures"], "series", "testers"}
+    assert keys >= {
+        "throughput",
+        "response",
+        "distribution",
+        "errors",
+        "utilization",
+        "fairness",
+        "effects-1",
+        "order",
+    }
+    assert len(found.all("figure")) == len(charts)
+    assert len(found.all("table")) >= len(charts)
+
+
+def test_unfinished_says_so_far_first() -> None:
+    text = render(designed(finished=7), set_up(), bundle=STUB)
+    assert text.index("So far: 7 of 24 runs.") < text.index('class="answer"')
+    assert text.count("So far: 7 of 24 runs.") == 1
+
+
+def test_the_answer_stands_before_every_figure() -> None:
+    text = render(designed(), set_up(), bundle=STUB)
+    assert text.index("carries most") < text.index("<figure")
+    assert text.index("How many requests") < text.index("carries most")
+
+
+def test_the_set_up_is_there_in_full() -> None:
+    text = render(designed(), set_up(), bundle=STUB)
+    for part in ("net.core.somaxconn", "4096", "Xeon 2.8 GHz", "8 GB", "rows: 10000", "runs/0001/transactions.parquet",
+                 "1.2 MB", "seed of design", "20061", "plimsoll run quickstart.yaml", "warmup: 4s"):  # fmt: skip
+        assert part in text, part
+
+
+def test_flat_names_every_leaf() -> None:
+    tree = {"a": {"b_bytes": 1000, "c": [1, 2]}, "d": None, "e": True, "disks": [{"n": 1}]}
+    assert flat(tree) == [("a b", "1 kB"), ("a c", "1, 2"), ("e", "yes"), ("disks 1 n", "1")]
+
+
+def test_an_empty_set_up_and_absent_values_break_nothing() -> None:
+    analysis = designed()
+    bare = tuple(
+        replace(
+            run, series=None, ecdf=None, testers=(), utilization=(), jain_index=None, evidence={}, peak=None
+        )
+        for run in analysis.runs
+    )
+    cells = tuple(
+        replace(cell, responses={}, error_rate=None, error_rate_upper=None) for cell in analysis.cells
+    )
+    text = render(
+        replace(analysis, runs=bare, cells=cells, saturation=(), models=(), effects=()), SetUp(), bundle=STUB
+    )
+    assert "Set-up" in text
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_that_are_none_break_nothing(odd: float) -> None:
+    analysis = designed()
+    broken = tuple(
+        replace(
+            run,
+            evidence={"succeeded": odd, "tester_cpu": odd},
+            jain_index=odd,
+            traffic=replace(run.traffic, throughput_per_s=odd, throughput_interval=Interval(odd, odd, odd)),
+            utilization=tuple(replace(each, mean=odd, low=odd, high=odd) for each in run.utilization),
+        )
+        for run in analysis.runs
+    )
+    cells = tuple(
+        replace(cell, responses={name: Interval(odd, odd, odd) for name in cell.responses}, error_rate=odd)
+        for cell in analysis.cells
+    )
+    whole = replace(analysis, runs=broken, cells=cells)
+    assert "plimsoll-data" in render(whole, set_up(), bundle=STUB)
+    assert summary_lines(whole)
+    assert sentences(whole)
+
+
+def test_of_many_runs_some_are_embedded_and_it_is_said() -> None:
+    analysis = designed()
+    runs = tuple(make_run(n, {"zip level": "0", "testers": "4"}, 1 + n // 10) for n in range(1, 101))
+    text = render(replace(analysis, runs=runs), set_up(), bundle=STUB)
+    found = Page(text)
+    assert len(found.data["runs"]) == MOST_RUNS
+    assert "40 more runs could not be put into this file" in text
+    assert len(text) < 1_500_000
+
+
+def test_data_of_a_script_cannot_end_it() -> None:
+    text = for_script({"</script>": "<!-- \u2028 & \ud7ff"})
+    assert not set(text) & set("<>&\u2028")
+    assert json.loads(text) == {"</script>": "<!-- \u2028 & \ud7ff"}
+
+
+def test_rows_are_packed_by_column_with_their_gaps() -> None:
+    rows = [{"a": "x", "v": 1.0}, {"a": "y", "v": float("nan")}, {"a": "x", "w": 2}]
+    assert packed(rows) == {
+        "a": {"k": ["x", "y"], "i": [0, 1, 0]},
+        "v": [1.0, None, None],
+        "w": [None, None, 2],
+    }
+    assert packed([]) == {}
