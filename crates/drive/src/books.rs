@@ -176,7 +176,7 @@ impl Books {
             }
             Outcome::Cancelled => self.in_flight += 1,
             Outcome::Wrong | Outcome::Error | Outcome::Timeout | Outcome::Refused => {
-                self.counters.failed += 1
+                self.counters.failed += 1;
             }
         }
         let cancelled = attempt.outcome == Outcome::Cancelled;
@@ -283,11 +283,12 @@ impl Books {
 
     fn close_second(&mut self) {
         self.deliver();
-        let at_ns = (self.second_end - 1 - self.parts.t0) as u64;
-        let over = self.second_end > self.parts.over;
-        let active = if over {
+        // At the end of the second, or of the window where that comes first.
+        let at = self.second_end.min(self.parts.over) - 1;
+        let active = if at < self.second_end - SECOND {
             0
         } else {
+            let at_ns = (at - self.parts.t0) as u64;
             self.members.iter().filter(|member| member.active(at_ns)).count()
         };
         self.total.add(&self.counters);
@@ -351,7 +352,7 @@ impl Books {
             lane: self.lane,
             counters: self.total,
             in_flight: self.in_flight,
-            window_ns: self.parts.over.min(now) - self.parts.t0,
+            window_ns: (self.parts.over.min(now) - self.parts.t0).max(0),
         };
         self.backlog.push_back(ended);
         for event in self.backlog.drain(..) {

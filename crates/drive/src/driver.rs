@@ -110,6 +110,7 @@ pub struct Attempt {
     /// See `Transaction`.
     pub session: u32,
     /// See `Transaction`.
+    #[allow(clippy::struct_field_names, reason = "the column's name")]
     pub attempt: u16,
     /// See `Transaction`.
     pub cache: Cache,

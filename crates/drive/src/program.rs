@@ -232,7 +232,7 @@ impl Program {
         )]
         let timeout = libc::timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX) as libc::time_t,
-            tv_nsec: most.subsec_nanos() as libc::c_long,
+            tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
         };
         // SAFETY: `entries` is a writable array of the length given, `timeout` is valid for the call.
         unsafe {

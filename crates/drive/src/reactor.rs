@@ -8,7 +8,7 @@
 //! Sockets are registered edge-triggered for both directions, once. A read that fills less than its buffer has emptied
 //! the socket, so that no read is ever tried in vain.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
@@ -30,6 +30,8 @@ pub type Io = Rc<Reactor>;
 /// Most tasks polled before sockets and timers are looked at again.
 const ROUND: usize = 256;
 const EVENTS: usize = 1024;
+/// Bytes read at once.
+const BUFFER: usize = 64 * 1024;
 const TIMER: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
 const NEVER: i64 = i64::MAX;
@@ -55,6 +57,8 @@ pub struct Reactor {
     armed: Cell<i64>,
     sources: RefCell<Vec<Source>>,
     free: RefCell<Vec<u32>>,
+    /// Where all sockets of the lane are read into.
+    buffer: RefCell<Box<[u8]>>,
     spin_ns: i64,
     spun_ns: Arc<AtomicU64>,
 }
@@ -131,8 +135,8 @@ pub fn event_fd() -> io::Result<OwnedFd> {
 }
 
 impl Reactor {
-    /// A reactor that spins for the last `spin_ns` before a deadline, and adds the time spun to `spun_ns`.
-    pub fn new(clock: Arc<dyn Clock>, spin_ns: u64, spun_ns: Arc<AtomicU64>) -> io::Result<Io> {
+    /// A reactor that spins for the last `spin_ns` before a deadline, and adds the time spun (ns) to `total`.
+    pub fn new(clock: Arc<dyn Clock>, spin_ns: u64, total: Arc<AtomicU64>) -> io::Result<Io> {
         // SAFETY: no memory is passed to either call.
         let (epoll, timer) = unsafe {
             let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
@@ -162,8 +166,9 @@ impl Reactor {
             armed: Cell::new(NEVER),
             sources: RefCell::default(),
             free: RefCell::default(),
+            buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
             spin_ns: spin_ns as i64,
-            spun_ns,
+            spun_ns: total,
         };
         // Edge-triggered, these two need never be read: every expiry and every write is an edge.
         reactor.control(reactor.timer.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, TIMER)?;
@@ -194,6 +199,12 @@ impl Reactor {
     #[inline]
     pub fn seen(&self, stamp: i64) {
         self.now.set(stamp);
+    }
+
+    /// The lane's buffer for reads. To be given back before anything is awaited.
+    #[inline]
+    pub fn buffer(&self) -> RefMut<'_, Box<[u8]>> {
+        self.buffer.borrow_mut()
     }
 
     /// How often this reactor has waited: unchanged between two looks means that nothing else had a chance.
@@ -369,7 +380,11 @@ impl Reactor {
         }
         // The kernel's timer runs on the steered clock, up to 0.05 % faster or slower than ours: over a long distance wake
         // early; the timer is then set again for the rest.
-        let distance = if distance > 2_000_000 { distance - (distance >> 10) } else { distance };
+        let distance = if distance > 2_000_000 {
+            distance - (distance >> 10)
+        } else {
+            distance
+        };
         let zero = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,

@@ -365,7 +365,7 @@ fn start_lane(
     };
     let core = (!common.spec.tester_cpus.is_empty())
         .then(|| common.spec.tester_cpus[lane % common.spec.tester_cpus.len()]);
-    let (ready, spun_ns) = (common.ready.clone(), Arc::clone(&common.spun_ns));
+    let (ready, spun) = (common.ready.clone(), Arc::clone(&common.spun_ns));
     let name = format!("lane-{lane}");
     let work = move || {
         host::no_timer_slack();
@@ -377,7 +377,7 @@ fn start_lane(
             });
         let (clock, spin_ns) = (Arc::clone(&setup.clock), setup.spec.spin_ns);
         let io = bound.and_then(|()| {
-            Reactor::new(clock, spin_ns, spun_ns).map_err(system("open the descriptors of a lane of testers"))
+            Reactor::new(clock, spin_ns, spun).map_err(system("open the descriptors of a lane of testers"))
         });
         match io {
             Ok(io) => {

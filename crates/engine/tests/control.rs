@@ -1,4 +1,8 @@
 //! Lab, controller and agent as real processes, with the null driver: everything that may happen to them in a run.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; its helpers are tests too"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -212,7 +216,7 @@ fn a_run_from_command_to_files() {
         assert!(!run.join("segments").exists());
         let live = fs::read_to_string(run.join("live.jsonl")).unwrap();
         assert_eq!(live.lines().count(), seconds.len() + 1);
-        assert!(live.starts_with(r#"{"#) && live.lines().next().unwrap().contains("plimsoll.live/1"));
+        assert!(live.lines().next().unwrap().contains("plimsoll.live/1"));
     }
     lab.say(&json!({"type": "quit"}));
     lab.wait();
@@ -445,4 +449,47 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
         damage.contains("No space left") && damage.contains("could not be written"),
         "{damage}"
     );
+}
+
+/// Processes whose command line holds `mark`.
+fn alive(mark: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines
+        .filter(|line| String::from_utf8_lossy(line).split('\0').any(|word| word == mark))
+        .count()
+}
+
+#[test]
+fn client_programs_outlive_neither_agent_nor_controller() {
+    let place = Place::new("orphans");
+    // A duration that nobody else sleeps for.
+    let mark = format!("7{}.5", std::process::id());
+    for (name, victim_is_agent) in [("agent", true), ("controller", false)] {
+        let run = place.run(name);
+        let mut lab = Lab::start();
+        let mut spec = spec(&run, LONG);
+        spec["workloads"][0]["driver"] = json!("exec");
+        spec["workloads"][0]["settings"] = json!({"mode": "per-transaction", "env": {}, "cwd": null});
+        spec["workloads"][0]["timeout_ns"] = json!(LONG);
+        spec["workloads"][0]["endpoints"] = json!([{"name": "here", "url": "exec:"}]);
+        spec["workloads"][0]["operations"][0]["request"] = json!({"command": ["sh", "-c", format!("sleep {mark}; true")], "stdin": null, "bytes": {"kind": "none"}});
+        lab.run(&spec);
+        lab.until("second");
+        assert_eq!(alive(&mark), 2, "{name}");
+        if victim_is_agent {
+            Lab::kill(lab.agent(), libc::SIGKILL);
+            assert_eq!(lab.finished()["status"], "agent-lost");
+        } else {
+            Lab::kill(lab.process.id().cast_signed(), libc::SIGKILL);
+        }
+        let since = Instant::now();
+        while alive(&mark) > 0 {
+            assert!(
+                since.elapsed() < Duration::from_secs(20),
+                "{name}: programs outlive it"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }

@@ -51,7 +51,10 @@ impl RecordError {
     }
 
     /// A file that is not what it should be.
-    #[allow(clippy::needless_pass_by_value, reason = "errors and texts are handed over where they arise")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "errors and texts are handed over where they arise"
+    )]
     pub fn broken(path: &Path, what: impl ToString) -> Self {
         Self::Broken {
             path: path.to_owned(),

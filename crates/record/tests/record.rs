@@ -1,4 +1,8 @@
 //! From batches to Parquet, with everything that may happen in between.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; its helpers are tests too"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,7 +85,7 @@ fn write(run: &Run, transactions: &[Transaction], codes: &Codes, rotate: u64) ->
     names
 }
 
-/// (tester, scheduled, start, connected, first_byte, end, code) of every row.
+/// Tester, the five stamps in the order of the columns, and code of every row.
 fn rows(path: &Path) -> Vec<(u32, i64, i64, i64, i64, i64, String)> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(path).unwrap())
         .unwrap()

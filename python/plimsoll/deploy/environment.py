@@ -49,7 +49,6 @@ def host_facts(engine_version: str) -> dict[str, Any]:
             "architecture": platform.machine(),
             "virtualisation": _virtualisation(),
             "memory_bytes": _memory_bytes(),
-            "boot_command_line": read("/proc/cmdline"),
         },
         "cpu": cpu_facts(),
         "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),

@@ -324,10 +324,7 @@ impl Exec {
 
 /// The last line of an output that is a JSON object.
 fn last_report(output: &[u8]) -> Option<Report> {
-    output
-        .rsplit(|&byte| byte == b'\n')
-        .filter_map(parse_report)
-        .next()
+    output.rsplit(|&byte| byte == b'\n').find_map(parse_report)
 }
 
 fn parse_report(line: &[u8]) -> Option<Report> {

@@ -338,7 +338,7 @@ impl AsyncTester for Tester {
                 attempt.cache = answer.cache;
                 if answer.status == 200 {
                     let verified = READER.with_borrow_mut(|reader| reader.verify(&self.body));
-                    judge(&driver.wrong, verified, attempt);
+                    judge(driver.wrong, verified, attempt);
                 } else {
                     attempt.conclude(Outcome::Error, driver.statuses.code(answer.status));
                 }
@@ -353,7 +353,7 @@ impl AsyncTester for Tester {
     }
 }
 
-fn judge(wrong: &Wrong, verified: Result<Summary, DocumentError>, attempt: &mut Attempt) {
+fn judge(wrong: Wrong, verified: Result<Summary, DocumentError>, attempt: &mut Attempt) {
     match verified {
         Ok(Summary {
             error: Some(error), ..

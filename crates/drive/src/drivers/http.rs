@@ -3,7 +3,7 @@
 //! Stamps: start before the first system call (connect, or write on a kept connection); connected when a new connection is
 //! ready to carry the request (with TLS: after the handshake; through a tunnel: after it); first byte and end right after
 //! the reads that brought them. Wire bytes: heads and bodies of both directions (of TLS the plain side). Payload: the body
-//! without transfer coding, as it came (not decompressed). Items: 1 for each good answer.
+//! without transfer coding, as it came (not decompressed). TLS sessions are not resumed. Items: 1 for each good answer.
 //!
 //! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `bad response`, `tls ...`,
 //! `proxy STATUS`; time-outs say what was waited for. Outcome `wrong` is an answer whose status or body is not expected.

@@ -11,6 +11,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
 use plimsoll_model::{Code, Outcome};
 use plimsoll_schedule::Template;
@@ -22,7 +23,6 @@ use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 
-const BUFFER: usize = 64 * 1024;
 /// Longest line, bytes.
 const LONGEST_LINE: u64 = 16 * 1024 * 1024;
 
@@ -99,7 +99,6 @@ impl AsyncDriver for Tcp {
             io: Rc::clone(io),
             sessions: 0,
             request: Vec::new(),
-            buffer: vec![0; BUFFER].into_boxed_slice(),
         }
     }
 }
@@ -111,7 +110,6 @@ pub struct Tester {
     kept: Vec<Option<(Stream, u32)>>,
     sessions: u32,
     request: Vec<u8>,
-    buffer: Box<[u8]>,
 }
 
 impl AsyncTester for Tester {
@@ -160,22 +158,21 @@ impl Tester {
         let mut kept = self.kept[endpoint].take().filter(|(stream, _)| !stream.closed());
         loop {
             let reused = kept.is_some();
-            let (mut stream, session) = match kept.take() {
-                Some(kept) => kept,
-                None => {
-                    attempt.waiting = Waiting::Connect;
-                    let stream = host
-                        .connect(&self.io)
-                        .await
-                        .map_err(|error| Failure::connecting(&error))?;
-                    attempt.connected = attempt.now();
-                    self.sessions += 1;
-                    (stream, self.sessions)
-                }
+            let (mut stream, session) = if let Some(kept) = kept.take() {
+                kept
+            } else {
+                attempt.waiting = Waiting::Connect;
+                let stream = host
+                    .connect(&self.io)
+                    .await
+                    .map_err(|error| Failure::connecting(&error))?;
+                attempt.connected = attempt.now();
+                self.sessions += 1;
+                (stream, self.sessions)
             };
             attempt.session = if self.driver.keep { session } else { 0 };
             attempt.waiting = Waiting::FirstByte;
-            let result = round_trip(&mut stream, &self.request, &mut self.buffer, expect, attempt).await;
+            let result = round_trip(&self.io, &mut stream, &self.request, expect, attempt).await;
             let untouched = attempt.received == 0;
             match result {
                 Ok(outcome) => {
@@ -192,9 +189,9 @@ impl Tester {
 }
 
 async fn round_trip(
+    io: &Io,
     stream: &mut Stream,
     request: &[u8],
-    buffer: &mut [u8],
     expect: Expect,
     attempt: &mut Attempt,
 ) -> Result<Outcome, Failure> {
@@ -213,7 +210,13 @@ async fn round_trip(
     }
     let mut length = 0_u64;
     loop {
-        let count = poll_fn(|_| stream.poll_recv(buffer)).await.map_err(talking)?;
+        let read = poll_fn(|_| {
+            let mut buffer = io.buffer();
+            let count = ready!(stream.poll_recv(&mut buffer))?;
+            let line = matches!(expect, Expect::Line).then(|| memchr::memchr(b'\n', &buffer[..count]));
+            Poll::Ready(std::io::Result::Ok((count, line.flatten())))
+        });
+        let (count, line) = read.await.map_err(talking)?;
         if count == 0 {
             return match expect {
                 Expect::Close => {
@@ -229,7 +232,7 @@ async fn round_trip(
         let whole = match expect {
             Expect::Close => None,
             Expect::Bytes { count } => (length >= count).then_some((count, count)),
-            Expect::Line => memchr::memchr(b'\n', &buffer[..count]).map(|at| {
+            Expect::Line => line.map(|at| {
                 let line = length - count as u64 + at as u64;
                 (line, line + 1)
             }),

@@ -69,7 +69,6 @@ impl Chunked {
                 self.left = self.left << 4 | u64::from((byte as char).to_digit(16).ok_or(Bad)?);
                 State::Size
             }
-            (State::Size, b';' | b' ' | b'\t') => State::Extension,
             (State::Size | State::Extension, b'\r') => State::SizeEnd,
             (State::Size | State::Extension | State::SizeEnd, b'\n') => {
                 self.line = 0;
@@ -79,15 +78,14 @@ impl Chunked {
                     State::Data
                 }
             }
-            (State::Extension, _) => State::Extension,
+            (State::Size, b';' | b' ' | b'\t') | (State::Extension, _) => State::Extension,
             (State::DataEnd, b'\r') => State::DataEnd,
             (State::DataEnd, b'\n') => {
                 self.line = 0;
                 State::SizeStart
             }
-            (State::TrailerStart, b'\r') => State::TrailerStart,
+            (State::TrailerStart, b'\r') | (State::Trailer, b'\n') => State::TrailerStart,
             (State::TrailerStart, b'\n') => State::Done,
-            (State::Trailer, b'\n') => State::TrailerStart,
             (State::TrailerStart | State::Trailer, _) => State::Trailer,
             _ => return Err(Bad),
         };

@@ -5,23 +5,22 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use plimsoll_model::Cache;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::body::Chunked;
-use super::head::{self, Bad, Framing, Head};
+use super::answer::{Answer, Reader, Unreadable};
+use super::head;
 use crate::driver::{Attempt, Waiting};
 use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 
-/// Longest body that is kept in memory, bytes.
-pub const LONGEST_KEPT: usize = 256 * 1024 * 1024;
+/// Reads in a row before the other testers of the lane have their turn.
+const READS: u32 = 16;
 
 /// The way to an endpoint.
 pub struct Route {
@@ -49,17 +48,6 @@ pub struct Exchange<'a> {
     pub body: Option<&'a mut Vec<u8>>,
 }
 
-/// What came back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
-    /// Three digits.
-    pub status: u16,
-    /// Bytes of the body, transfer coding removed.
-    pub body: u64,
-    /// What caches said.
-    pub cache: Cache,
-}
-
 enum Transport {
     Plain(Stream),
     Tls(Box<TlsStream<Stream>>),
@@ -76,7 +64,6 @@ pub struct Connections {
     io: Io,
     kept: Vec<Option<Kept>>,
     sessions: u32,
-    buffer: Box<[u8]>,
 }
 
 /// Why an exchange over a connection broke.
@@ -92,9 +79,12 @@ impl From<Failure> for Broken {
     }
 }
 
-impl From<Bad> for Failure {
-    fn from(_: Bad) -> Self {
-        Self::error("bad response")
+impl From<Unreadable> for Failure {
+    fn from(why: Unreadable) -> Self {
+        match why {
+            Unreadable::Bad => Self::error("bad response"),
+            Unreadable::TooLong => Self::error("answer too long to keep"),
+        }
     }
 }
 
@@ -105,7 +95,6 @@ impl Connections {
             io: Rc::clone(io),
             kept: (0..ways).map(|_| None).collect(),
             sessions: 0,
-            buffer: vec![0; head::LONGEST].into_boxed_slice(),
         }
     }
 
@@ -135,8 +124,8 @@ impl Connections {
             attempt.session = if exchange.keep { connection.session } else { 0 };
             attempt.waiting = Waiting::FirstByte;
             let result = round_trip(
+                &self.io,
                 &mut connection.transport,
-                &mut self.buffer,
                 &mut exchange,
                 reused,
                 attempt,
@@ -160,7 +149,7 @@ impl Connections {
         let connecting = |error: io::Error| Failure::connecting(&error);
         let mut stream = route.host.connect(&self.io).await.map_err(connecting)?;
         if let Some(tunnel) = &route.tunnel {
-            open_tunnel(&mut stream, &mut self.buffer, tunnel, attempt).await?;
+            open_tunnel(&self.io, &mut stream, tunnel, attempt).await?;
         }
         let transport = match &route.tls {
             None => Transport::Plain(stream),
@@ -226,19 +215,36 @@ impl Transport {
         Ok(())
     }
 
-    #[inline]
-    async fn receive(&mut self, buffer: &mut [u8], attempt: &mut Attempt) -> io::Result<usize> {
-        let count = poll_fn(|context| self.poll_read(context, buffer)).await?;
-        if count > 0 {
-            attempt.read(count);
-        }
-        Ok(count)
+    /// Reads until `taken` says that it has all it wants, or the peer closes: `Some` of its word, or none. The lane's one
+    /// buffer serves all testers: with one for each, hundreds of testers would run out of the cache.
+    async fn receive<T>(
+        &mut self,
+        io: &Io,
+        attempt: &mut Attempt,
+        mut take: impl FnMut(&[u8]) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        poll_fn(|context| {
+            let mut buffer = io.buffer();
+            for _ in 0..READS {
+                let count = ready!(self.poll_read(context, &mut buffer))?;
+                if count == 0 {
+                    return Poll::Ready(Ok(None));
+                }
+                attempt.read(count);
+                if let Some(taken) = take(&buffer[..count]) {
+                    return Poll::Ready(Ok(Some(taken)));
+                }
+            }
+            io.wake(io.current());
+            Poll::Pending
+        })
+        .await
     }
 }
 
 async fn open_tunnel(
+    io: &Io,
     stream: &mut Stream,
-    buffer: &mut [u8],
     tunnel: &[u8],
     attempt: &mut Attempt,
 ) -> Result<(), Failure> {
@@ -250,20 +256,23 @@ async fn open_tunnel(
             .map_err(talking)?;
     }
     attempt.sent += sent as u64;
-    let mut filled = 0;
+    let mut answer = Vec::new();
     loop {
-        let count = poll_fn(|_| stream.poll_recv(&mut buffer[filled..]))
-            .await
-            .map_err(talking)?;
+        let count = poll_fn(|_| {
+            let mut buffer = io.buffer();
+            let count = ready!(stream.poll_recv(&mut buffer))?;
+            answer.extend_from_slice(&buffer[..count]);
+            Poll::Ready(io::Result::Ok(count))
+        });
+        let count = count.await.map_err(talking)?;
         if count == 0 {
             return Err(Failure::closed_early());
         }
         attempt.received += count as u64;
-        filled += count;
-        if let Some(head) = head::parse(&buffer[..filled], true)? {
+        if let Some(head) = head::parse(&answer, true).map_err(Unreadable::from)? {
             return match head.status {
-                200..300 if head.length == filled => Ok(()),
-                200..300 => Err(Failure::error("bad response")),
+                200..300 if head.length == answer.len() => Ok(()),
+                200..300 => Err(Unreadable::Bad.into()),
                 status => Err(Failure::error(format!("proxy {status}"))),
             };
         }
@@ -272,8 +281,8 @@ async fn open_tunnel(
 
 /// One request and its answer on a connection; gives also whether it may carry another.
 async fn round_trip(
+    io: &Io,
     transport: &mut Transport,
-    buffer: &mut [u8],
     exchange: &mut Exchange<'_>,
     reused: bool,
     attempt: &mut Attempt,
@@ -281,152 +290,32 @@ async fn round_trip(
     let received = attempt.received;
     // A peer that answers early (413, 503) may close while we still send: its answer counts, if there is one.
     let unsent = transport.send(exchange.request, attempt).await.err();
-    let (head, filled) = match read_head(transport, buffer, exchange.head_only, attempt).await {
-        Ok(found) => found,
-        Err(None) if reused && attempt.received == received => return Err(Broken::Stale),
-        Err(None) => return Err(Failure::closed_early().into()),
-        Err(Some(ReadHead::Io(error))) => {
+    let mut reader = Reader::new(exchange.head_only);
+    let read = transport.receive(io, attempt, |bytes| {
+        match reader.feed(bytes, exchange.body.as_deref_mut()) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(why) => Some(Err(why)),
+        }
+    });
+    let untouched = |attempt: &Attempt| reused && attempt.received == received;
+    match read.await {
+        Ok(Some(Ok(()))) => {}
+        Ok(Some(Err(why))) => return Err(Failure::from(why).into()),
+        Ok(None) if reader.end() => attempt.end = attempt.now(),
+        Ok(None) if untouched(attempt) => return Err(Broken::Stale),
+        Ok(None) => return Err(Failure::closed_early().into()),
+        Err(error) => {
             let gone = matches!(
                 error.kind(),
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
             );
-            if reused && gone && attempt.received == received {
+            if gone && untouched(attempt) {
                 return Err(Broken::Stale);
             }
             return Err(Failure::talking(unsent.as_ref().unwrap_or(&error)).into());
         }
-        Err(Some(ReadHead::Bad)) => return Err(Failure::from(Bad).into()),
-    };
-    let body = read_body(
-        transport,
-        buffer,
-        &head,
-        filled,
-        exchange.body.as_deref_mut(),
-        attempt,
-    )
-    .await?;
-    let clean = body.clean && unsent.is_none();
-    Ok((
-        Answer {
-            status: head.status,
-            body: body.length,
-            cache: head.cache,
-        },
-        head.keep && clean,
-    ))
-}
-
-enum ReadHead {
-    Io(io::Error),
-    Bad,
-}
-
-/// Reads to the end of a head, past any interim answers; gives it with the number of bytes in `buffer`, head included.
-/// `Err(None)`: the peer closed.
-async fn read_head(
-    transport: &mut Transport,
-    buffer: &mut [u8],
-    head_only: bool,
-    attempt: &mut Attempt,
-) -> Result<(Head, usize), Option<ReadHead>> {
-    let mut filled = 0;
-    loop {
-        if filled == buffer.len() {
-            return Err(Some(ReadHead::Bad));
-        }
-        let count = transport
-            .receive(&mut buffer[filled..], attempt)
-            .await
-            .map_err(|error| Some(ReadHead::Io(error)))?;
-        if count == 0 {
-            return Err(None);
-        }
-        let seen = filled;
-        filled += count;
-        // A head that comes byte by byte must not be parsed anew for each. What is plainly not HTTP is seen at once.
-        if seen > 16 && !head::may_be_whole(&buffer[..filled], seen) {
-            continue;
-        }
-        loop {
-            match head::parse(&buffer[..filled], head_only) {
-                Err(Bad) => return Err(Some(ReadHead::Bad)),
-                Ok(None) => break,
-                Ok(Some(head)) if head.status == 101 => return Err(Some(ReadHead::Bad)),
-                Ok(Some(head)) if head.status < 200 => {
-                    buffer.copy_within(head.length..filled, 0);
-                    filled -= head.length;
-                }
-                Ok(Some(head)) => return Ok((head, filled)),
-            }
-        }
     }
-}
-
-/// A body that was read.
-struct Body {
-    length: u64,
-    /// Nothing came after it.
-    clean: bool,
-}
-
-async fn read_body(
-    transport: &mut Transport,
-    buffer: &mut [u8],
-    head: &Head,
-    filled: usize,
-    mut keep: Option<&mut Vec<u8>>,
-    attempt: &mut Attempt,
-) -> Result<Body, Failure> {
-    let (mut from, mut to) = (head.length, filled);
-    let mut length = 0_u64;
-    let mut chunked = Chunked::default();
-    loop {
-        let so_far = length;
-        let mut take = |data: &[u8]| {
-            length += data.len() as u64;
-            if let Some(keep) = &mut keep {
-                keep.extend_from_slice(data);
-            }
-        };
-        let done = match head.framing {
-            Framing::Length(whole) => {
-                let left = usize::try_from(whole - so_far).unwrap_or(usize::MAX);
-                let count = left.min(to - from);
-                take(&buffer[from..from + count]);
-                from += count;
-                count == left
-            }
-            Framing::Chunked => {
-                from += chunked.feed(&buffer[from..to], &mut take)?;
-                chunked.done()
-            }
-            Framing::ToEnd => {
-                take(&buffer[from..to]);
-                false
-            }
-        };
-        if done {
-            return Ok(Body {
-                length,
-                clean: from == to,
-            });
-        }
-        if keep.as_ref().is_some_and(|kept| kept.len() > LONGEST_KEPT) {
-            return Err(Failure::error("answer too long to keep"));
-        }
-        let count = transport
-            .receive(buffer, attempt)
-            .await
-            .map_err(|error| Failure::talking(&error))?;
-        (from, to) = (0, count);
-        if count == 0 {
-            if head.framing == Framing::ToEnd {
-                // The end of the stream is the end of the answer.
-                attempt.end = attempt.now();
-                return Ok(Body { length, clean: true });
-            }
-            return Err(Failure::closed_early());
-        }
-    }
+    let (answer, keep) = reader.answer().ok_or_else(Failure::closed_early)?;
+    Ok((answer, keep && unsent.is_none()))
 }

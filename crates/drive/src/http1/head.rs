@@ -53,10 +53,9 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
         &mut headers,
     );
     let length = match parsed {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() >= LONGEST => return Err(Bad),
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(Bad),
+        Ok(httparse::Status::Complete(length)) if length <= LONGEST => length,
+        Ok(httparse::Status::Partial) if bytes.len() < LONGEST => return Ok(None),
+        Ok(_) | Err(_) => return Err(Bad),
     };
     let status = response.code.ok_or(Bad)?;
     let mut facts = Facts {
@@ -69,12 +68,11 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
     let no_body = head_only || status == 204 || status == 304 || (100..200).contains(&status);
     let framing = if no_body {
         Framing::Length(0)
-    } else if facts.chunked {
-        Framing::Chunked
-    } else if facts.coded {
-        Framing::ToEnd
     } else {
-        facts.length.map_or(Framing::ToEnd, Framing::Length)
+        facts
+            .coded
+            .or(facts.length.map(Framing::Length))
+            .unwrap_or(Framing::ToEnd)
     };
     Ok(Some(Head {
         status,
@@ -89,8 +87,8 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
 struct Facts {
     keep: bool,
     length: Option<u64>,
-    chunked: bool,
-    coded: bool,
+    /// By Transfer-Encoding, which outranks the length.
+    coded: Option<Framing>,
     x_cache: Option<Cache>,
     status: Option<Cache>,
     aged: bool,
@@ -118,8 +116,8 @@ impl Facts {
                 self.length = Some(length);
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                self.coded = true;
-                self.chunked = value.trim_ascii().to_ascii_lowercase().ends_with(b"chunked");
+                let chunked = value.trim_ascii().to_ascii_lowercase().ends_with(b"chunked");
+                self.coded = Some(if chunked { Framing::Chunked } else { Framing::ToEnd });
             }
             _ => {}
         }

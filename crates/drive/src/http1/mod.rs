@@ -1,5 +1,6 @@
 //! HTTP/1.1 from the client's side, for all drivers that speak it: heads, bodies, TLS, connections.
 
+pub mod answer;
 pub mod body;
 pub mod connection;
 pub mod head;

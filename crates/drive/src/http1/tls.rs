@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -48,25 +49,29 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, Strin
     } else {
         builder.with_root_certificates(roots(settings)?)
     };
-    let config = match settings.and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref()))) {
-        Some((cert, key)) => {
-            let chain = certificates(cert)?;
-            if chain.is_empty() {
-                return Err(format!("tls.cert: there is no certificate in {}", cert.display()));
+    let mut config =
+        match settings.and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref()))) {
+            Some((cert, key)) => {
+                let chain = certificates(cert)?;
+                if chain.is_empty() {
+                    return Err(format!("tls.cert: there is no certificate in {}", cert.display()));
+                }
+                let key_file = key.unwrap_or(cert);
+                let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| {
+                    format!(
+                        "tls.key: there is no usable key in {}: {error}",
+                        key_file.display()
+                    )
+                })?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| format!("tls.cert and tls.key: {error}"))?
             }
-            let key_file = key.unwrap_or(cert);
-            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| {
-                format!(
-                    "tls.key: there is no usable key in {}: {error}",
-                    key_file.display()
-                )
-            })?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| format!("tls.cert and tls.key: {error}"))?
-        }
-        None => builder.with_no_client_auth(),
-    };
+            None => builder.with_no_client_auth(),
+        };
+    // Every connection pays its whole handshake, as those of different users do: a ticket taken over from another tester
+    // would make the service look faster than it is.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 

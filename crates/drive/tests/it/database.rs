@@ -13,7 +13,8 @@ pub const BYTES: u64 = 100_000;
 /// Three rows with values of every kind: 19 bytes as text.
 pub const KINDS: &str = "SELECT i, r, t, b FROM kinds";
 /// Never ends, and has no row.
-pub const ENDLESS: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
+pub const ENDLESS: &str =
+    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
 
 /// A directory with a database; removed when dropped.
 pub struct Database {

@@ -40,7 +40,9 @@ impl Gateway {
             runtime.unwrap().block_on(async move {
                 let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
                 told.send(listener.local_addr().unwrap()).unwrap();
-                serve(listener, config, async { stopped.await.unwrap_or(()) }).await.unwrap();
+                serve(listener, config, async { stopped.await.unwrap_or(()) })
+                    .await
+                    .unwrap();
             });
         });
         let address = address.recv().unwrap();
@@ -78,7 +80,14 @@ fn request(query: &str, zip: u8) -> Value {
 
 fn frontier(url: &str, request: Value, testers: u32, each: u32) -> Value {
     let settings = json!({"connection": "kept", "id": "test 1.0", "proxies": []});
-    spec("frontier", url, settings, request, closed(testers), json!({"each_tester": each}))
+    spec(
+        "frontier",
+        url,
+        settings,
+        request,
+        closed(testers),
+        json!({"each_tester": each}),
+    )
 }
 
 #[test]
@@ -97,7 +106,10 @@ fn answers_of_every_level_have_their_rows_and_the_gateway_counts_them_all() {
         received.push(ran.transactions[0].received);
     }
     assert!(received[0] > ALL_BYTES * 4 / 3, "{received:?}");
-    assert!(received[1] < received[0] && received[2] < received[0], "{received:?}");
+    assert!(
+        received[1] < received[0] && received[2] < received[0],
+        "{received:?}"
+    );
 }
 
 /// Else the verification of an answer would show as lateness of the next request.
@@ -113,14 +125,17 @@ fn verification_is_neither_response_nor_lateness() {
 #[test]
 fn texts_are_filled_and_connections_may_be_made_anew() {
     let gateway = Gateway::start();
-    let query = "SELECT id, string FROM t_string WHERE id <= {n} + 1 + {tester} * 0 AND '{endpoint}' LIKE 'http%'";
+    let query =
+        "SELECT id, string FROM t_string WHERE id <= {n} + 1 + {tester} * 0 AND '{endpoint}' LIKE 'http%'";
     let mut spec = frontier(&gateway.url, request(query, 1), 2, 3);
     spec["workloads"][0]["settings"]["connection"] = json!("per-request");
     let ran = run(spec);
     assert_eq!(ran.results(), [(Outcome::Ok, ""); 6], "{:?}", ran.notes);
     for tester in 0..2 {
         let mine = ran.transactions.iter().filter(|t| t.tester == tester);
-        let seen: Vec<_> = mine.map(|t| (t.items, t.session, t.connected >= t.start)).collect();
+        let seen: Vec<_> = mine
+            .map(|t| (t.items, t.session, t.connected >= t.start))
+            .collect();
         assert_eq!(seen, [(1, 0, true), (2, 0, true), (3, 0, true)]);
     }
 }
@@ -131,7 +146,9 @@ fn errors_of_the_gateway_are_errors_with_its_words_in_a_note() {
     let ran = run(frontier(&gateway.url, request("SELECT * FROM nowhere", 5), 1, 2));
     assert_eq!(ran.results(), [(Outcome::Error, "frontier error"); 2]);
     assert!(
-        ran.notes.iter().any(|(_, text)| text.contains("no such table: nowhere")),
+        ran.notes
+            .iter()
+            .any(|(_, text)| text.contains("no such table: nowhere")),
         "{:?}",
         ran.notes
     );
@@ -142,7 +159,10 @@ fn errors_of_the_gateway_are_errors_with_its_words_in_a_note() {
     let mut spec = frontier(&gateway.url, request(ENDLESS, 0), 1, 1);
     spec["workloads"][0]["timeout_ns"] = json!(60 * MS);
     let ran = run(spec);
-    assert_eq!(ran.results(), [(Outcome::Timeout, ran.code(&ran.transactions[0]))]);
+    assert_eq!(
+        ran.results(),
+        [(Outcome::Timeout, ran.code(&ran.transactions[0]))]
+    );
 }
 
 fn http(head: &str, body: &str) -> Vec<u8> {
@@ -157,14 +177,22 @@ fn answers_that_are_damaged_are_named() {
         http(ok, &EXAMPLE.replacen(from, to, 1))
     };
     let closing = |bytes: &[u8]| [b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", bytes].concat();
-    let two = EXAMPLE.replacen(" <transaction payloads=\"1\">", " <transaction payloads=\"2\">", 1);
+    let two = EXAMPLE.replacen(
+        " <transaction payloads=\"1\">",
+        " <transaction payloads=\"2\">",
+        1,
+    );
     let none = "<frontier><transaction payloads=\"0\"></transaction></frontier>";
     for (answer, outcome, code) in [
         (http(ok, EXAMPLE), Outcome::Ok, ""),
         (changed("8daa", "8dab"), Outcome::Wrong, "md5"),
         (changed("BgAAAAlp", "BgAAAAlq"), Outcome::Wrong, "md5"),
         (changed("BgAAAAlp", "B*AAAAlp"), Outcome::Wrong, "base64"),
-        (changed("records=\"2\"", "records=\"3\""), Outcome::Wrong, "records"),
+        (
+            changed("records=\"2\"", "records=\"3\""),
+            Outcome::Wrong,
+            "records",
+        ),
         (changed("\"125\"", "\"124\""), Outcome::Wrong, "size"),
         (changed("\"125\"", "\"99999999999\""), Outcome::Wrong, "too big"),
         (changed("\"BLOB\"", "\"BLOBzip\""), Outcome::Wrong, "inflate"),
@@ -184,7 +212,10 @@ fn answers_that_are_damaged_are_named() {
         let ran = run(frontier(&server.url("http"), request("SELECT 1", 0), 1, 2));
         assert_eq!(ran.results(), [(outcome, code); 2], "{:?}", ran.notes);
         let (items, payload) = if outcome == Outcome::Ok { (2, 125) } else { (0, 0) };
-        assert_eq!((ran.transactions[0].items, ran.transactions[0].payload), (items, payload));
+        assert_eq!(
+            (ran.transactions[0].items, ran.transactions[0].payload),
+            (items, payload)
+        );
     }
     let bytes = closing(&EXAMPLE.as_bytes()[..200]);
     let server = Server::start(move |mut stream| {
@@ -231,24 +262,35 @@ fn requests_are_as_a_client_sends_them_also_through_a_proxy() {
         let seen = seen.lock().unwrap();
         for (n, request) in seen.iter().enumerate() {
             let lines: Vec<&str> = request.lines().collect();
-            let target = lines[0].strip_prefix("GET ").unwrap().strip_suffix(" HTTP/1.1").unwrap();
+            let target = lines[0]
+                .strip_prefix("GET ")
+                .unwrap()
+                .strip_suffix(" HTTP/1.1")
+                .unwrap();
             let start = "http://gateway.invalid:8000/Prod/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOBzip5&p1=";
             assert!(target.starts_with(start) && target.ends_with(suffix), "{target}");
             let command = &parse_target(target).unwrap()[0];
             let sql = decode_p1(command.p1.as_deref().unwrap()).unwrap();
             assert_eq!(sql, format!("SELECT '0-{n}'"));
-            assert_eq!(lines[1..4], [
-                "Host: gateway.invalid:8000",
-                "X-Frontier-Id: test 1.0",
-                &format!("Cache-Control: {control}"),
-            ]);
+            assert_eq!(
+                lines[1..4],
+                [
+                    "Host: gateway.invalid:8000",
+                    "X-Frontier-Id: test 1.0",
+                    &format!("Cache-Control: {control}"),
+                ]
+            );
         }
     }
 }
 
 #[test]
 fn nobody_there_is_refused() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let url = format!("http://127.0.0.1:{port}");
     let ran = run(frontier(&url, request("SELECT 1", 0), 1, 1));
     assert_eq!(ran.results(), [(Outcome::Refused, "refused")]);

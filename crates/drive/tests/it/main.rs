@@ -1,5 +1,10 @@
 //! The crate from outside: whole runs against small real servers.
 #![allow(clippy::unwrap_used, clippy::too_many_lines, missing_docs)]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::similar_names,
+    reason = "`json!` literals as arguments read best"
+)]
 
 mod database;
 mod exec;

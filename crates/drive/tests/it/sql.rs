@@ -36,7 +36,11 @@ fn a_known_table_has_its_rows_and_bytes_on_either_kind_of_connection() {
                 assert_eq!((t.items, t.payload), (3, 19));
                 assert_eq!((t.sent, t.received), (0, 0));
                 assert!(t.first_byte >= t.connected.max(t.start) && t.end >= t.first_byte);
-                assert_eq!(t.connected != -1, n == 0 || connection == "per-query", "{connection} {n}");
+                assert_eq!(
+                    t.connected != -1,
+                    n == 0 || connection == "per-query",
+                    "{connection} {n}"
+                );
                 assert_eq!(t.session, u32::from(connection == "kept"));
             }
         }
@@ -53,7 +57,10 @@ fn closing_a_connection_is_neither_response_nor_lateness() {
     spec["workloads"][0]["load"] = closed(1);
     let ran = run(spec);
     for pair in ran.transactions.windows(2) {
-        assert!(pair[1].scheduled > pair[0].end, "planned after the connection was closed");
+        assert!(
+            pair[1].scheduled > pair[0].end,
+            "planned after the connection was closed"
+        );
     }
 }
 
@@ -97,7 +104,11 @@ fn what_still_runs_at_the_end_is_cancelled() {
     let ran = run(spec);
     assert_eq!(ran.results(), [(Outcome::Cancelled, ""); 2]);
     assert_eq!(ran.in_flight, 2);
-    assert!(ran.notes.iter().all(|(kind, _)| *kind != "stuck"), "{:?}", ran.notes);
+    assert!(
+        ran.notes.iter().all(|(kind, _)| *kind != "stuck"),
+        "{:?}",
+        ran.notes
+    );
 }
 
 #[test]
@@ -107,15 +118,22 @@ fn what_goes_wrong_has_a_code() {
         ("SELEC 1", "syntax error"),
         ("SELECT 'x", "syntax error"),
         ("SELECT * FROM nowhere", "no such table"),
-        ("SELECT nothing FROM kinds", "no such column"),
+        ("SELECT absent FROM kinds", "no such column"),
         ("INSERT INTO kinds(i) VALUES (1)", "read-only"),
         ("SELECT 1; SELECT 2", "several statements"),
         ("SELECT ?", "parameters"),
     ] {
         let ran = once(&database.url(), query);
-        assert_eq!(ran.results(), [(Outcome::Error, code)], "{query}: {:?}", ran.notes);
+        assert_eq!(
+            ran.results(),
+            [(Outcome::Error, code)],
+            "{query}: {:?}",
+            ran.notes
+        );
         assert!(
-            ran.notes.iter().any(|(kind, text)| *kind == "driver" && text.starts_with("sql: ")),
+            ran.notes
+                .iter()
+                .any(|(kind, text)| *kind == "driver" && text.starts_with("sql: ")),
             "{query}: {:?}",
             ran.notes
         );
