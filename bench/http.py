@@ -17,8 +17,10 @@ def of_plimsoll(address: str, connections: int, seconds: float, core: int) -> pa
     """Requests that ended in the window; CPU of the agent from the monitor's own samples."""
     found = parts.plimsoll(f"http://{address}/", "-c", str(connections), "-z", f"{seconds:g}s", core=core)
     run = found["runs"][0]
-    rate = run["traffic"]["throughput_per_s"]
-    cpu = next((one["detail"]["cores_used"] for one in run["utilization"] if one["role"] == "testers"), None)
+    rate = run["throughput_per_s"]
+    cpu = next(
+        (one["detail"]["cores_used"] for one in run["utilization"].values() if one["role"] == "testers"), None
+    )
     if run["counts"]["failed"] or not run["counts"]["balanced"]:
         sys.exit(f"the run is not sound: {run['counts']}")
     return parts.Measured(rate, None if cpu is None else cpu / rate * 1e6)

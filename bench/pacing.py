@@ -39,7 +39,7 @@ def once(rate: int, seconds: float, spin: str, server: int, client: int) -> tupl
     process.stdin.close()
     gaps = json.loads(process.stdout.read())
     process.wait(10)
-    late = found["runs"][0]["traffic"]["lateness_ms"]["p99"]
+    late = found["runs"][0]["lateness_ms"]["p99"]
     return late * 1e3, gaps["p99_ms"] / (1e3 / rate)
 
 

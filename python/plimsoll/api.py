@@ -17,9 +17,11 @@ from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, RunResult
 from plimsoll.analyse.runs import RunFacts, run_result
-from plimsoll.analyse.summary import Accumulator, Layout
+from plimsoll.analyse.seconds import REMARK, summarise_seconds
+from plimsoll.analyse.summary import Accumulator, Layout, RunSummary
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
+from plimsoll.collect.live import seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_samples
 from plimsoll.collect.results import Results, RunFiles, open_results
 from plimsoll.errors import BadInput, DamagedResults
@@ -66,10 +68,14 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     histograms: dict[str, Mapping[str, Histogram]] = {}
     left: list[LeftOut] = list(_not_there(results))
     for run in results.runs:
-        if run.transactions is None or run.summary is None:
+        if run.summary is None or (run.transactions is None and not run.live):
             left.append(LeftOut(f"run {run.id}", _why_nothing(run)))
             continue
-        found, parts = _one(run, results, options, rules.validity)
+        measured = _measured(run, options)
+        if measured is None:
+            left.append(LeftOut(f"run {run.id}", _why_within_warmup(run)))
+            continue
+        found, parts = _one(run, results, options, measured, rules.validity)
         runs.append(found)
         histograms[run.id] = parts
     info = _info(results, runs)
@@ -127,33 +133,58 @@ def _threshold(told: Mapping[str, Any]) -> Threshold:
     return Threshold(told["metric"], parse_rule(told["test"], told["metric"]), told["test"], where)
 
 
+def _measured(run: RunFiles, options: Options) -> Window | None:
+    """What is measured of a run; None if it ended within its warm-up. BadInput where the user's cut does it."""
+    start = round(_warmup_s(run, options) * 1e9)
+    end = int((run.summary or {})["measured_end_ns"])
+    if end > start:
+        return Window(start, end)
+    if options.warmup_s is not None and end > round(run.record["warmup_s"] * 1e9):
+        raise BadInput(f"run {run.id}: a warm-up of {options.warmup_s:g} s leaves nothing of {end / 1e9:g} s")
+    return None
+
+
+def _warmup_s(run: RunFiles, options: Options) -> float:
+    return float(run.record["warmup_s"]) if options.warmup_s is None else options.warmup_s
+
+
 def _one(
-    run: RunFiles, results: Results, options: Options, limits: Validity
+    run: RunFiles, results: Results, options: Options, measured: Window, limits: Validity
 ) -> tuple[RunResult, Mapping[str, Histogram]]:
-    assert run.transactions is not None and run.summary is not None
+    assert run.summary is not None
     record, summary = run.record, run.summary
-    file = TransactionFile(run.transactions, tuple(record["workloads"]))
-    warmup_s = record["warmup_s"] if options.warmup_s is None else options.warmup_s
-    measured = Window(round(warmup_s * 1e9), int(summary["measured_end_ns"]))
-    if measured.end <= measured.start:
-        raise BadInput(
-            f"run {run.id}: a warm-up of {warmup_s:g} s leaves nothing of {measured.end / 1e9:g} s"
+    stages = _stages(record, measured)
+    remarks: tuple[str, ...] = ()
+    if run.transactions is None:
+        found = summarise_seconds(
+            seconds_of(run.live), measured, stages=stages, in_flight=int(summary["in_flight"])
         )
+        remarks = (REMARK,)
+    else:
+        found = _from_transactions(run.transactions, run, options, measured, stages)
+    facts = _facts(run, results, measured, _warmup_s(run, options), remarks)
+    return run_result(facts, found, limits), found.histograms
+
+
+def _from_transactions(
+    path: Path, run: RunFiles, options: Options, measured: Window, stages: list[Stage]
+) -> RunSummary:
+    record, summary = run.record, run.summary or {}
+    file = TransactionFile(path, tuple(record["workloads"]))
     layout = Layout(
         measured=measured,
         length_ns=max(int(summary["rows"]["last_end_ns"]), measured.end),
         codes=file.names["code"].texts,
         workloads=file.names["workload"].texts,
         tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers,
-        stages=_stages(record, measured),
+        stages=stages,
         by_workload=len(record["workloads"]) > 1,
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
     )
     accumulator = Accumulator(layout, exact=options.exact)
     for chunk in file.chunks():
         accumulator.add(chunk)
-    found = accumulator.result()
-    return run_result(_facts(run, results, measured, warmup_s), found, limits), found.histograms
+    return accumulator.result()
 
 
 def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:
@@ -167,7 +198,9 @@ def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:
     return found
 
 
-def _facts(run: RunFiles, results: Results, measured: Window, warmup_s: float) -> RunFacts:
+def _facts(
+    run: RunFiles, results: Results, measured: Window, warmup_s: float, remarks: tuple[str, ...]
+) -> RunFacts:
     record, summary = run.record, run.summary or {}
     counts = _counts(summary)
     samples = read_samples(run.samples) if run.samples is not None else []
@@ -183,8 +216,10 @@ def _facts(run: RunFiles, results: Results, measured: Window, warmup_s: float) -
         planned = started + (0 if record["drops_on_request"] else counts.dropped)
     status = ENDED_AS_PLANNED.get(record["status"], "failed")
     notes = [
+        *remarks,
         *summary.get("damage", []),
         record.get("cpus_remark") or "",
+        f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
         record["reason"] if status != "finished" else "",
     ]
     return RunFacts(
@@ -263,9 +298,13 @@ def _not_there(results: Results) -> list[LeftOut]:
 
 def _why_nothing(run: RunFiles) -> str:
     reason = run.record.get("reason") or "no reason is on record"
-    if run.summary is not None and run.summary.get("keep") == "summaries":
-        return "only its one-second histograms were kept (keep: summaries)"
     return f"measured nothing ({run.record.get('status')}): {reason}"
+
+
+def _why_within_warmup(run: RunFiles) -> str:
+    status, reason = run.record.get("status"), run.record.get("reason")
+    told = f" ({status}: {reason})" if reason else f" ({status})"
+    return f"ended within its warm-up of {run.record['warmup_s']:g} s{told}"
 
 
 def _left_out(run: RunResult) -> list[LeftOut]:

@@ -26,6 +26,7 @@ load: {testers: 2, think: 1ms}
 factors: {load.testers: [1, 2]}
 design: {repetitions: 2, seed: 5}
 run: {warmup: 200ms, duration: 800ms, drain: 1s}
+validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}     # the machine of the tests may be busy
 """
 
 
@@ -82,9 +83,9 @@ def test_json_has_what_the_reference_promises(lab: Lab) -> None:
     assert len(found["runs"]) == 4
     run = found["runs"][0]
     assert run["valid"] or run["invalid_reasons"]
-    assert run["traffic"]["transactions"] > 0
-    assert run["traffic"]["response_ms"]["p50"] > 0
-    assert {one["role"] for one in run["utilization"]} == {"host", "service", "testers"}
+    assert run["transactions"] > 0
+    assert run["response_ms"]["p50"] > 0
+    assert {one["role"] for one in run["utilization"].values()} == {"host", "service", "testers"}
     assert found["cells"][0]["responses"]["throughput_per_s"]["df"] == 2
 
 
@@ -94,7 +95,7 @@ def test_analysis_from_disk_is_that_of_the_run(lab: Lab) -> None:
     assert again["runs"] == first["runs"]
     assert again["cells"] == first["cells"]
     other = lab.run("analyse", lab.results(), "--json", "--set", "run.warmup=500ms").json
-    assert other["runs"][0]["traffic"]["window_s"] == pytest.approx(0.5, abs=0.01)
+    assert other["runs"][0]["window_s"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_live_seconds_agree_with_the_books(lab: Lab) -> None:
@@ -160,6 +161,7 @@ def test_export_gives_csv_and_hlog(lab: Lab) -> None:
     count = 0
     while (interval := reader.get_next_interval_histogram()) is not None:
         count += interval.get_total_count()
+    reader.close()
     summary = json.loads((lab.results() / "runs" / "0001" / "summary.json").read_text())
     assert count == summary["counters"]["succeeded"]
 
@@ -174,5 +176,5 @@ def test_every_example_runs(lab: Lab, path: Path) -> None:
     assert done.code in (0, 97, 99), done.err
     found = json.loads((lab.results() / "analysis.json").read_text())
     assert found["runs"]
-    assert all(run["counts"]["succeeded"] > 0 for run in found["runs"]), found["runs"][0]["traffic"]
+    assert all(run["counts"]["succeeded"] > 0 for run in found["runs"]), found["runs"][0]
     assert lab.run("check", lab.results()).code == 0

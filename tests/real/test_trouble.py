@@ -26,6 +26,7 @@ load: {testers: 2, think: 1ms}
 factors: {load.testers: [1, 2]}
 design: {repetitions: 2, seed: 5, order: listed}
 run: {warmup: 200ms, duration: 3s, drain: 1s}
+validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}     # the machine of the tests may be busy
 """
 
 
@@ -70,7 +71,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(lab: Lab) -> None:
     summary = json.loads((lab.results() / "runs" / "0001" / "summary.json").read_text())
     assert summary["counters"]["succeeded"] > 0
     assert (lab.results() / "runs" / "0001" / "transactions.parquet").exists()
-    assert "so far" in (lab.results() / "report.html").read_text()
+    assert "So far: 1 of 4 runs" in (lab.results() / "report.html").read_text()
     assert not (lab.results() / "runs" / "0002").exists()
     results = lab.results()
     done = lab.run("run", "--resume", results)
@@ -135,7 +136,7 @@ def test_a_full_disk_marks_the_run_and_ends_in_words(lab: Lab) -> None:
     small = lab.directory / "small"
     small.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", small],
+        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", small],
         capture_output=True,
         text=True,
         check=False,
@@ -144,7 +145,7 @@ def test_a_full_disk_marks_the_run_and_ends_in_words(lab: Lab) -> None:
         missing(f"the right to mount ({mounted.stderr.strip()})", "run the tests where mounting is allowed")
     try:
         process = lab.start("run", lab.file(LONG), "--out", small)
-        wait_for(lambda: len(list(small.glob("*/runs/0001/live.jsonl"))) == 1)
+        wait_for(lambda: bool(list(small.glob("*/runs/0001/live.jsonl"))))
         with (small / "filler").open("wb") as filler, pytest.raises(OSError, match="No space"):
             while True:
                 filler.write(b"x" * 1_000_000)
@@ -222,7 +223,7 @@ def test_a_target_that_misbehaves_is_counted_by_kind(
         done = lab.run(f"http://127.0.0.1:{port}/", "-c", "1", "-n", "2", "-t", "1s", "--json")
     assert done.code == 97, done.err
     run = done.json["runs"][0]
-    kinds = {one["outcome"] for one in run["traffic"]["errors_by_kind"]}
+    kinds = {one["outcome"] for one in run["errors_by_kind"]}
     assert kinds == {outcome}
     assert run["counts"]["failed"] == 2
     assert not run["valid"]

@@ -25,23 +25,44 @@ impl Epoll {
         }
         // SAFETY: `raw` was just created and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS] })
+        Ok(Self {
+            fd,
+            events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS],
+        })
     }
 
     /// Reports `source` as readable, edge by edge, under the number `token`.
     pub fn add(&self, source: &impl AsRawFd, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: token };
+        let mut event = libc::epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+            u64: token,
+        };
         // SAFETY: `event` lives over the call; both descriptors are open.
-        let done =
-            unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, source.as_raw_fd(), &raw mut event) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let done = unsafe {
+            libc::epoll_ctl(
+                self.fd.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                source.as_raw_fd(),
+                &raw mut event,
+            )
+        };
+        if done < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits at most `timeout_ms` (-1: for ever) and gives the tokens of what is readable.
     pub fn wait(&mut self, timeout_ms: i32) -> io::Result<impl Iterator<Item = u64> + '_> {
         // SAFETY: `events` has room for EVENTS entries and is not touched meanwhile.
         let count = unsafe {
-            libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), EVENTS as i32, timeout_ms)
+            libc::epoll_wait(
+                self.fd.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                EVENTS as i32,
+                timeout_ms,
+            )
         };
         if count < 0 {
             let error = io::Error::last_os_error();

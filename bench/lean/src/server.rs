@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Epoll, heads};
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: lean\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nServer: lean\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 const LISTENER: u64 = u64::MAX;
 
 /// Serves on `listener` until stdin closes; `on_request` is called once for every request that was read.

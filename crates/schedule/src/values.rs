@@ -243,7 +243,7 @@ mod tests {
         let template = Template::new(text, values);
         let mut used = Vec::new();
         template.used(&mut used);
-        let drawn = values.draw(&used, draws).to_vec();
+        let found = values.draw(&used, draws).to_vec();
         let mut out = Vec::new();
         template.fill(
             &Fill {
@@ -251,7 +251,7 @@ mod tests {
                 n,
                 endpoint: "http://h/",
                 values,
-                drawn: &drawn,
+                drawn: &found,
             },
             &mut out,
         );

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 
+from plimsoll.analyse.document import finite
 from plimsoll.analyse.effects import Factorial
 from plimsoll.analyse.fits import effects_of, fit_table, model_of
 from plimsoll.analyse.wording import ends, number, percent
 from plimsoll.api import Options, analyse_results
-from plimsoll.cli.outcome import exit_code, finite, print_json, print_summary, write_files
+from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode
 
@@ -123,9 +125,12 @@ def _numbers(texts: list[str], path: Path, column: str) -> list[float]:
     values = []
     for row, text in enumerate(texts, 2):
         try:
-            values.append(float(text))
+            value = float(text)
         except ValueError:
             raise BadInput(f"{path}: row {row}, column {column}: {text!r} is no number") from None
+        if not math.isfinite(value):
+            raise BadInput(f"{path}: row {row}, column {column}: {text!r} is not finite: leave the row out")
+        values.append(value)
     return values
 
 

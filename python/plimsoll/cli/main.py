@@ -32,6 +32,11 @@ VERBS = {
     "doctor": "look for limits of this host that would spoil a measurement",
 }
 SPELLINGS = {"analyze": "analyse"}
+# The linear algebra behind numpy starts a thread per core at import, and their stacks and spinning would lie beside the
+# testers on the very cores that are measured; our matrices are far too small to gain from them. It is read once, when
+# numpy is first imported, hence here; who wants more sets the variable.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 QUICK = "http://HOST/PATH -c 50 -z 30s -q 1000 [--json]"
 
 
@@ -60,6 +65,11 @@ def main(argv: list[str] | None = None) -> int:
         # Whoever read our output has enough of it. Python would complain again at exit without this.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.PASSED)
+    except OSError as error:
+        # A full disk, a directory taken away, no more file descriptors: trouble of the host that whoever met it had no
+        # better words for. What was measured lies on disk.
+        print(f"plimsoll: {error}", file=sys.stderr)
+        return int(ExitCode.ERROR)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -93,7 +103,7 @@ def _unknown(word: str) -> int:
     import difflib
 
     near = difflib.get_close_matches(word, VERBS, n=1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    hint = f'; did you mean "{near[0]}"?' if near else "."
     print(f'plimsoll: "{word}" is neither a verb nor a URL{hint} See plimsoll --help.', file=sys.stderr)
     return int(ExitCode.BAD_INPUT)
 

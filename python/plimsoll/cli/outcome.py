@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis
 from plimsoll.api import Options, analyse_results, setup_of
 from plimsoll.cli.progress import wants_colour
@@ -47,23 +45,6 @@ def write_files(results: Results, analysis: Analysis) -> list[Path]:
     page = results.path / "report.html"
     write_text(page, render(analysis, setup_of(results)))
     return [page, document]
-
-
-def as_document(analysis: Analysis) -> dict[str, Any]:
-    """The JSON form: `format` first; a number that is not finite is null."""
-    tree = finite(asdict(analysis))
-    return {"format": tree.pop("format"), **tree}
-
-
-def finite(value: Any) -> Any:
-    """A copy of plain data without NaN and infinities, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value
 
 
 def print_json(analysis: Analysis) -> None:

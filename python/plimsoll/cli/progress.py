@@ -30,6 +30,7 @@ class Progress:
         self._length = 0.0
         self._last_plain = 0.0
         self._shown = False
+        self._noted: set[tuple[str, str]] = set()
 
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
@@ -59,8 +60,11 @@ class Progress:
             self._line(text)
 
     def note(self, kind: str, text: str) -> None:
-        """Events that a person should see at once."""
-        self._line(f"{self._head}  {kind}: {text}")
+        """Events that a person should see at once; the same words once per experiment, as events.jsonl of each run
+        has them all."""
+        if (kind, text) not in self._noted:
+            self._noted.add((kind, text))
+            self._line(f"{self._head}  {kind}: {text}")
 
     def run_ended(self, run_id: str, status: str, reason: str) -> None:
         """Said only where it did not end as planned."""

@@ -11,9 +11,9 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import BadInput
 
 NAMES = ("frontier", "echo", "delay", "null")
-EXAMPLES = """settings are keys of the service in an experiment file, as JSON, for example:
+EXAMPLES = """settings are those of the engine's service, as JSON, as they stand in runs/NNNN/services/NAME/config:
   plimsoll serve echo --listen 127.0.0.1:8080
-  plimsoll serve delay --set '{"servers": 2, "time": {"kind": "exponential", "mean_ns": 10000000}}'
+  plimsoll serve delay --set '{"servers": 2, "service": {"law": "exponential", "mean_s": 0.01}}'
   plimsoll serve frontier --set '{"database": "conditions.sqlite"}'
 """
 

@@ -68,10 +68,16 @@ class TransactionFile:
 
     def __init__(self, path: Path, workloads: tuple[str, ...]) -> None:
         try:
+            # Its format first: a file of another version may lack the columns that are asked for below.
+            require_format(pq.ParquetFile(path), "plimsoll.transactions", path)
             self._file = pq.ParquetFile(path, read_dictionary=list(NAMED), memory_map=True)
         except (OSError, pa.ArrowException) as error:
             raise DamagedResults(f"{path} cannot be read: {error}") from error
-        require_format(self._file, "plimsoll.transactions", path)
+        except KeyError as error:
+            raise DamagedResults(f"{path} lacks the column {error}") from error
+        for name in READ:
+            if name not in self._file.schema_arrow.names:
+                raise DamagedResults(f"{path} lacks the column {name}")
         self._path = path
         self.names = {"outcome": Names.of(OUTCOMES), "code": Names.of(("",)), "workload": Names.of(workloads)}
 
@@ -151,9 +157,12 @@ def read_samples(path: Path) -> list[SampleSeries]:
     except (OSError, pa.ArrowException) as error:
         raise DamagedResults(f"{path} cannot be read: {error}") from error
     require_format(file, "plimsoll.samples", path)
-    columns = [table.column(name).to_pylist() for name in ("component", "metric", "part")]
-    t_s = table.column("t").to_numpy() / 1e9
-    value = table.column("value").to_numpy()
+    try:
+        columns = [table.column(name).to_pylist() for name in ("component", "metric", "part")]
+        t_s = table.column("t").to_numpy() / 1e9
+        value = table.column("value").to_numpy()
+    except KeyError as error:
+        raise DamagedResults(f"{path} lacks a column: {error}") from error
     rows: dict[tuple[str, str, str], list[int]] = {}
     for index, key in enumerate(zip(*columns, strict=True)):
         rows.setdefault(key, []).append(index)

@@ -58,7 +58,9 @@ def engine_version(path: Path) -> str:
     try:
         return str(json.loads(done.stdout)["version"])
     except (ValueError, KeyError, TypeError) as error:
-        raise EngineError(f"{path} is no engine of Plimsoll: it says {done.stdout.strip()[:100]!r}") from error
+        raise EngineError(
+            f"{path} is no engine of Plimsoll: it says {done.stdout.strip()[:100]!r}"
+        ) from error
 
 
 def require_same_version(found: str, path: Path | str) -> None:

@@ -163,7 +163,7 @@ def wait_until(ready: Guarded, check: Callable[[], bool], timeout_s: float) -> N
         if time.monotonic() > deadline:
             raise ServiceError(
                 f"service {ready.name} was not ready after {timeout_s:g} s{ready.last_lines()}\n"
-                "Give it longer with `ready: {timeout: ...}` or look at its command."
+                "Give it longer with `ready_timeout: 60s`, or look at its command."
             )
         time.sleep(pause)
         pause = min(pause * 1.5, 0.2)

@@ -101,6 +101,10 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.lost = 0
+        try:
+            path.touch()  # a run in which nothing happened has an empty one, so that none can be told from lost
+        except OSError:
+            self.lost += 1
 
     def add(self, t_s: float, kind: str, text: str) -> None:
         """One line: seconds from the run's zero (negative before it), a word, a sentence."""

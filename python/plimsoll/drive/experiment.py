@@ -94,7 +94,7 @@ class Driver:
         self._listener = listener
         self._stop = StopRequest()
         self._redactor = plan.experiment.redactor
-        self._fleet = Fleet(engine, directory.path / WORK, self._stop.check)
+        self._fleet = Fleet(engine, directory.path.resolve() / WORK, self._stop.check)
         self._engine: EngineSession | None = None
         self._early: list[str] = []
         self._nothing_measured = 0
@@ -187,7 +187,8 @@ class Driver:
                 self._drop_engine()
         self._keep_services(directory)
         reason = self._redactor.text(end.reason)
-        write_json(directory / "run.json", self._record(run, end, reason, began, pins))
+        record = self._record(run, end, reason, began, pins)
+        write_json(directory / "run.json", {**record, "events_lost": events.lost})
         self._listener.run_ended(run.id, end.status, reason)
         if end.status != "done":
             self._early.append(f"run {run.id}: {end.status}: {reason}")

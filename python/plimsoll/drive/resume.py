@@ -10,6 +10,7 @@ from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.registry import running
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.plan import FORMAT
 
 KEPT = ("done", "ceiling")
 """Ends after which a run is not repeated: it went as planned, or a rule of the experiment ended it."""
@@ -18,20 +19,28 @@ KEPT = ("done", "ceiling")
 def resumed_plan(path: Path) -> tuple[Plan, ResultsDirectory]:
     """The plan of a results directory. Raises BadInput if it runs now, DamagedResults if it is none or was changed."""
     told = _plan_file(path)
+    try:
+        came_from, seed, then = (
+            told["experiment"],
+            int(told["seed"]),
+            [_identity(run) for run in told["runs"]],
+        )
+        sets, directory = list(came_from["sets"]), Path(came_from["directory"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedResults(f"{path / 'plan.json'} is no plan of ours: {error!r}") from error
     if any(one.directory == path.resolve() for one in running()):
         raise BadInput(f"{path}: this experiment is running now (see plimsoll status)")
-    experiment = load_experiment(
-        path / "experiment.yaml", told.get("sets", ()), directory=Path(told["directory"])
-    )
-    plan = make_plan(experiment, int(told["seed"]))
-    now = [(run["id"], run["cell"], run["repetition"]) for run in plan.to_json()["runs"]]
-    then = [(run["id"], run["cell"], run["repetition"]) for run in told["runs"]]
-    if now != then:
+    plan = make_plan(load_experiment(path / "experiment.yaml", sets, directory=directory), seed)
+    if [_identity(run) for run in plan.to_json()["runs"]] != then:
         raise DamagedResults(
             f"{path}: its experiment.yaml no longer gives the runs of its plan.json; the file was changed, or it was "
             "written by another version. Start it anew."
         )
     return plan, ResultsDirectory(path)
+
+
+def _identity(run: dict[str, Any]) -> tuple[Any, ...]:
+    return run["id"], run["cell"], run["repetition"]
 
 
 def done_runs(path: Path) -> frozenset[str]:
@@ -54,6 +63,13 @@ def _plan_file(path: Path) -> dict[str, Any]:
         raise DamagedResults(f"{path} is no results directory: it has no plan.json") from error
     except (OSError, ValueError) as error:
         raise DamagedResults(f"{path / 'plan.json'} cannot be read: {error}") from error
-    if not isinstance(told, dict) or not str(told.get("format", "")).startswith("plimsoll.plan/"):
+    name, _, major = str(told.get("format") if isinstance(told, dict) else "").partition("/")
+    ours, _, known = FORMAT.partition("/")
+    if not isinstance(told, dict) or name != ours or not major.isdigit():
         raise DamagedResults(f"{path / 'plan.json'} is no plan of ours")
+    if int(major) > int(known):
+        raise DamagedResults(
+            f"{path / 'plan.json'}: written in version {major} of {name}, this release reads up to {known}; "
+            "use a newer Plimsoll"
+        )
     return told

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from plimsoll.plan.fields import Count, Label, PlainText, Raw, Size, Text, shown
+from plimsoll.plan.fields import Count, Label, PlainText, Raw, Short, Size, Text, shown
 from plimsoll.plan.raw_services import Argv
 
 Queries = list[PlainText]
@@ -27,7 +27,14 @@ def _statuses(value: object) -> object:
 class Expect(Raw):
     """What an answer must be like; one that is not counts as "wrong"."""
 
-    status: Annotated[list[Status], BeforeValidator(_statuses)] | None = None
+    status: (
+        Annotated[
+            list[Status],
+            BeforeValidator(_statuses),
+            Short({"type": "integer", "minimum": 100, "maximum": 599, "examples": [200]}),
+        ]
+        | None
+    ) = None
     body_contains: PlainText | None = None
     body_regex: PlainText | None = None
 

@@ -13,7 +13,10 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 fn main() -> io::Result<()> {
     let mut words = std::env::args().skip(1);
     let (Some(address), Some(connections), Some(seconds)) = (words.next(), words.next(), words.next()) else {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "usage: epoll-loop HOST:PORT CONNECTIONS SECONDS"));
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "usage: epoll-loop HOST:PORT CONNECTIONS SECONDS",
+        ));
     };
     let connections: usize = connections.parse().map_err(io::Error::other)?;
     let length = Duration::from_secs_f64(seconds.parse().map_err(io::Error::other)?);
@@ -39,7 +42,12 @@ fn main() -> io::Result<()> {
         for &token in &ready {
             let peer = &mut peers[token as usize];
             match peer.read(&mut buffer) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed a connection")),
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "the server closed a connection",
+                    ));
+                }
                 Ok(_) => {
                     done += 1;
                     peer.write_all(REQUEST)?;

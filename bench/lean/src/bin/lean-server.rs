@@ -6,7 +6,10 @@ use std::io;
 use std::net::TcpListener;
 
 fn main() -> io::Result<()> {
-    let port = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let port = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     println!("{}", listener.local_addr()?);
     plimsoll_bench_lean::server::serve(&listener, || {})

@@ -119,7 +119,9 @@ impl Connections {
             let reused = kept.is_some();
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                None => self.connect(exchange.route, attempt).await?,
+                // Boxed: the state of a TLS handshake would make every task three times as large, and the tasks of hundreds of
+                // testers should fit into the cache.
+                None => Box::pin(self.connect(exchange.route, attempt)).await?,
             };
             attempt.session = if exchange.keep { connection.session } else { 0 };
             attempt.waiting = Waiting::FirstByte;

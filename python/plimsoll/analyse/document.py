@@ -1,0 +1,46 @@
+"""The JSON form of an analysis: `analysis.json` and `--json`.
+
+The tree of `results`, with two changes that make it easier to read by machine: the figures of a window stand directly
+in the run, stage or workload they belong to, and utilization is a mapping by component.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from plimsoll.analyse.results import Analysis
+
+
+def as_document(analysis: Analysis) -> dict[str, Any]:
+    """Plain data for JSON, `format` first; a number that is not finite is None."""
+    tree = finite(asdict(analysis))
+    return {"format": tree.pop("format"), **tree, "runs": [_run(run) for run in tree["runs"]]}
+
+
+def _run(run: dict[str, Any]) -> dict[str, Any]:
+    flat = _flat(run)
+    flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
+    flat["stages"] = [_flat(stage) for stage in flat["stages"]]
+    flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
+    return flat
+
+
+def _flat(holder: dict[str, Any]) -> dict[str, Any]:
+    """The holder with the figures of its window in the place of `traffic`."""
+    out: dict[str, Any] = {}
+    for key, value in holder.items():
+        out.update(value if key == "traffic" else {key: value})
+    return out
+
+
+def finite(value: Any) -> Any:
+    """A copy of plain data without NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,99 @@
+"""Finding the engine, binding to cores, readiness: what can be wrong before anything runs, in words."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from plimsoll.deploy.binary import engine_version, find_engine, require_same_version
+from plimsoll.deploy.command_service import _check
+from plimsoll.deploy.environment import host_facts
+from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.process import bound_to
+from plimsoll.errors import EngineError, ServiceError
+
+
+def test_an_override_that_is_no_program_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLIMSOLL_ENGINE", str(tmp_path / "nothing"))
+    with pytest.raises(EngineError, match="no executable file"):
+        find_engine()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/bin/sh\nexit 3\n", "failed with 3"),
+        ("#!/bin/sh\necho hello\n", "no engine of Plimsoll"),
+        ('#!/bin/sh\necho "[]"\n', "no engine of Plimsoll"),
+        ("#!/no/such/interpreter\n", "does not run"),
+    ],
+)
+def test_another_program_is_no_engine(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "engine"
+    path.write_text(text)
+    path.chmod(0o755)
+    with pytest.raises(EngineError, match=said):
+        engine_version(path)
+
+
+def test_lab_and_engine_are_of_one_release() -> None:
+    with pytest.raises(EngineError, match="install both from one release"):
+        require_same_version("99.0", "/somewhere")
+
+
+def test_cores_are_bound_for_a_while() -> None:
+    before = os.sched_getaffinity(0)
+    core = min(before)
+    with bound_to([core]):
+        assert os.sched_getaffinity(0) == {core}
+    assert os.sched_getaffinity(0) == before
+    with bound_to([]):
+        assert os.sched_getaffinity(0) == before
+    with pytest.raises(ServiceError, match="cannot be used"), bound_to([1022]):
+        pass
+    assert os.sched_getaffinity(0) == before
+
+
+def test_ready_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    port = free_port()
+    assert not _check({"tcp": True}, port, log)()
+    with socket.create_server(("127.0.0.1", port)):
+        assert _check({"tcp": True}, port, log)()
+    by_log = _check({"log": "ready on [0-9]+"}, port, log)
+    assert not by_log()
+    log.write_text("starting\nready on 80\n")
+    assert by_log()
+    server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        assert _check({"http": "/good"}, server.server_port, log)()
+        assert not _check({"http": "/bad"}, server.server_port, log)()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/good" else 503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_facts_of_this_host_are_plain_values_and_no_boot_line() -> None:
+    facts = host_facts("1.2.3")
+    assert facts["versions"]["plimsoll"] == "1.2.3"
+    assert facts["cpu"]["usable"] == sorted(os.sched_getaffinity(0))
+    assert facts["limits"]["local_ports"] > 0
+    assert "boot_command_line" not in facts["host"], "it may carry secrets of the machine"

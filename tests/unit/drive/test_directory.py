@@ -1,0 +1,71 @@
+"""The results directory, written: whole files or none, nothing deleted, a full disk counted."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from plimsoll.drive.directory import EventLog, ResultsDirectory, write_json, write_text
+from plimsoll.errors import BadInput, PlimsollError
+
+NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+
+
+def test_two_directories_of_one_second_have_two_names(tmp_path: Path) -> None:
+    one = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
+    two = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
+    assert one.path.name == "a-name-with-odd-parts-20260102T030405Z"
+    assert two.path.name == "a-name-with-odd-parts-20260102T030405Z-2"
+    assert (tmp_path / "out" / "latest").resolve() == two.path.resolve()
+
+
+def test_a_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "latest").mkdir()
+    made = ResultsDirectory.create(tmp_path, "x", NOW)
+    assert made.path.is_dir()
+    assert not (tmp_path / "latest").is_symlink()
+
+
+def test_a_parent_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="no results can be written"):
+        ResultsDirectory.create(tmp_path / "file", "x", NOW)
+
+
+def test_an_earlier_attempt_is_moved_aside(tmp_path: Path) -> None:
+    results = ResultsDirectory.create(tmp_path, "x", NOW)
+    for attempt in ("first", "second"):
+        (results.clear_run("0001") / "mark").write_text(attempt)
+    assert list(results.clear_run("0001").iterdir()) == []
+    aside = results.path / "abandoned"
+    assert [(aside / f"0001.{n}" / "mark").read_text() for n in (1, 2)] == ["first", "second"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    with pytest.raises(PlimsollError, match="could not be written: No such file"):
+        write_text(tmp_path / "gone" / "file", "x")
+    assert [one.name for one in tmp_path.iterdir()] == ["one.json"]
+
+
+def test_events_are_lines_and_what_the_disk_refuses_is_counted(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl")
+    log.add(1.23456, "note", 'a "quoted"\nline')
+    log.add(-0.5, "hook", "ü")
+    told = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert told == [
+        {"t_s": 1.235, "kind": "note", "text": 'a "quoted"\nline'},
+        {"t_s": -0.5, "kind": "hook", "text": "ü"},
+    ]
+    full = EventLog(Path("/dev/full"))
+    full.add(0, "note", "x")
+    full.add(0, "note", "y")
+    assert full.lost == 2
+    assert EventLog(tmp_path / "gone" / "events.jsonl").lost == 1

@@ -1,0 +1,94 @@
+"""Going on with an experiment: only with the file that it was begun with, and only with runs that are not done."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from plimsoll.drive.directory import ResultsDirectory, write_json
+from plimsoll.drive.resume import done_runs, resumed_plan
+from plimsoll.errors import BadInput, DamagedResults
+from plimsoll.plan import load_experiment, make_plan
+
+FILE = """
+plimsoll: 1
+name: small
+workload: {driver: "null"}
+load: {testers: 1}
+factors: {load.testers: [1, 2]}
+design: {repetitions: 2}
+run: {duration: 1s}
+"""
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "small.yaml"
+    file.write_text(FILE)
+    plan = make_plan(load_experiment(file, ["run.duration=2s"]), 77)
+    results = ResultsDirectory.create(tmp_path, "small", datetime.datetime.now(datetime.UTC))
+    (results.path / "experiment.yaml").write_text(FILE)
+    write_json(results.path / "plan.json", plan.to_json())
+    return results.path
+
+
+def test_the_plan_is_that_of_the_first_time(begun: Path) -> None:
+    plan, directory = resumed_plan(begun)
+    then = json.loads((begun / "plan.json").read_text())
+    assert [run.id for run in plan.runs] == [run["id"] for run in then["runs"]]
+    assert [dict(run.cell) for run in plan.runs] == [run["cell"] for run in then["runs"]]
+    assert plan.to_json()["seed"] == 77
+    assert plan.runs[0].config.run.end_ns == 2_000_000_000, "what --set changed stays changed"
+    assert directory.path == begun
+
+
+def test_a_changed_file_is_refused(begun: Path) -> None:
+    (begun / "experiment.yaml").write_text(FILE.replace("[1, 2]", "[1, 3]"))
+    with pytest.raises(DamagedResults, match="no longer gives the runs"):
+        resumed_plan(begun)
+
+
+def test_what_runs_now_is_refused(begun: Path) -> None:
+    from plimsoll.drive import registry
+
+    entry = registry.enter(begun)
+    try:
+        with pytest.raises(BadInput, match="is running now"):
+            resumed_plan(begun)
+    finally:
+        registry.leave(entry)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no results directory"),
+        ("{", "cannot be read"),
+        ("[]", "no plan of ours"),
+        ('{"format": "other/1"}', "no plan of ours"),
+        ('{"format": "plimsoll.plan/9"}', "use a newer Plimsoll"),
+        ('{"format": "plimsoll.plan/1"}', "no plan of ours"),
+    ],
+)
+def test_what_is_no_plan_is_said(begun: Path, text: str | None, said: str) -> None:
+    path = begun / "plan.json"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DamagedResults, match=said):
+        resumed_plan(begun)
+
+
+def test_only_runs_that_went_as_planned_are_done(begun: Path) -> None:
+    for run, status in (("0001", "done"), ("0002", "stopped"), ("0003", "ceiling"), ("0004", "agent-lost")):
+        path = begun / "runs" / run
+        path.mkdir()
+        (path / "run.json").write_text(json.dumps({"status": status}))
+    broken = begun / "runs" / "0005"
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    assert done_runs(begun) == {"0001", "0003"}
