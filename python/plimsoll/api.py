@@ -14,6 +14,7 @@ from typing import Any
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer import with_answer
 from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, RunResult
 from plimsoll.analyse.runs import RunFacts, run_result
@@ -22,7 +23,7 @@ from plimsoll.analyse.summary import Accumulator, Layout, RunSummary
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.collect.live import seconds_of
-from plimsoll.collect.parquet import TransactionFile, read_samples
+from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples
 from plimsoll.collect.results import Results, RunFiles, open_results
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan.model import CapacityRules, Threshold, Validity
@@ -222,6 +223,7 @@ def _facts(
         f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
         record["reason"] if status != "finished" else "",
     ]
+    named = run.path / "metrics.parquet"
     return RunFacts(
         id=run.id,
         cell=record["cell"],
@@ -236,6 +238,7 @@ def _facts(
         started=started,
         busiest_thread=max(busiest) if busiest else None,
         monitor_cpu=monitor_cpu(samples, measured),
+        metrics=named_metrics(read_metrics(named, measured.start, measured.end)) if named.exists() else (),
         notes=[note for note in notes if note],
     )
 

@@ -33,7 +33,7 @@ def test_any_server_binary_is_started_measured_and_stopped(lab: Lab) -> None:
     [run] = done.json["runs"]
     assert run["counts"]["succeeded"] > 0
     assert run["counts"]["failed"] == 0
-    assert "service:web" in run["utilization"]
+    assert run["utilization"]["web"]["role"] == "service"
     assert "GET / HTTP" in (lab.results() / "runs" / "0001" / "services" / "web" / "log").read_text()
     record = json.loads((lab.results() / "runs" / "0001" / "run.json").read_text())
     assert record["services"][0]["kind"] == "command"
@@ -58,3 +58,11 @@ def test_a_program_that_is_not_there(lab: Lab) -> None:
     done = lab.run("run", lab.file(experiment("[/no/such/server]", "{tcp: true}")))
     assert done.code not in (0, 99)
     assert "/no/such/server" in done.err
+
+
+def test_a_server_gets_the_time_to_stop_that_it_was_promised(lab: Lab) -> None:
+    mark = lab.directory / "stopped"
+    script = f"trap 'sleep 6; touch {mark}; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    text = experiment(f'[sh, -c, "{script}"]', "{log: up}", ", stop_timeout: 60s")
+    lab.run("run", lab.file(text))
+    assert mark.exists(), "it was killed before its stop_timeout"

@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Between the polite signal and the other one. Shorter than the lab's own patience.
-const GRACE: Duration = Duration::from_secs(4);
 const POLL: Duration = Duration::from_millis(2);
 
 static TOLD_TO_END: AtomicBool = AtomicBool::new(false);
 
 /// Runs `command` (program first); with `input`, our first line of stdin becomes the child's whole stdin.
 ///
+/// `grace` lies between the polite signal and the other one; the lab's own patience is longer.
+///
 /// The exit status is the child's, 128 + signal if it was killed. We are expected to lead a process group of our own.
-pub fn run(command: &[OsString], input: bool) -> Result<ExitCode> {
+pub fn run(command: &[OsString], input: bool, grace: Duration) -> Result<ExitCode> {
     let (program, arguments) = command.split_first().context("guard: no command given")?;
     catch_termination();
     let first_line = if input { read_line()? } else { String::new() };
@@ -37,7 +37,7 @@ pub fn run(command: &[OsString], input: bool) -> Result<ExitCode> {
             break status;
         }
         if TOLD_TO_END.load(Ordering::Relaxed) {
-            break end(&mut child)?;
+            break end(&mut child, grace)?;
         }
         std::thread::sleep(POLL);
     };
@@ -104,9 +104,9 @@ fn catch_termination() {
     }
 }
 
-fn end(child: &mut Child) -> Result<std::process::ExitStatus> {
+fn end(child: &mut Child, grace: Duration) -> Result<std::process::ExitStatus> {
     signal_group(libc::SIGTERM);
-    let deadline = Instant::now() + GRACE;
+    let deadline = Instant::now() + grace;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait()? {
             return Ok(status);

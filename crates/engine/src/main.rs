@@ -12,6 +12,7 @@ use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
@@ -65,6 +66,9 @@ enum Verb {
         /// The first line of stdin becomes the command's whole stdin
         #[arg(long)]
         input: bool,
+        /// Between the polite signal and the other one
+        #[arg(long, default_value_t = 4000, value_name = "MILLISECONDS")]
+        grace_ms: u64,
         /// Program and arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
@@ -76,7 +80,11 @@ enum Verb {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.verb {
-        Verb::Guard { input, command } => guard::run(&command, input),
+        Verb::Guard {
+            input,
+            grace_ms,
+            command,
+        } => guard::run(&command, input, Duration::from_millis(grace_ms)),
         other => carry_out(other).map(|()| ExitCode::SUCCESS),
     };
     match done {

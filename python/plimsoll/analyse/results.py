@@ -180,6 +180,19 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedMetric:
+    """A metric that a driver gave to its transactions, in its own unit (`_s` seconds, `_bytes` bytes)."""
+
+    name: str
+    count: int
+    mean: float
+    sd: float | None
+    p50: float | None
+    p95: float | None
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """Everything said about one run."""
 
@@ -213,6 +226,7 @@ class RunResult:
     monitor_cpu: float | None
     """Share of one core that the monitor itself used."""
     notes: tuple[str, ...] = ()
+    metrics: tuple[NamedMetric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
-from plimsoll.analyse.results import Counts, RunResult, Utilization
+from plimsoll.analyse.results import Counts, NamedMetric, RunResult, Utilization
 from plimsoll.analyse.summary import RunSummary
 from plimsoll.analyse.validity import Observed, judge_run
 from plimsoll.plan.model import Validity
@@ -35,6 +35,7 @@ class RunFacts:
     busiest_thread: float | None = None
     monitor_cpu: float | None = None
     notes: Sequence[str] = ()
+    metrics: tuple[NamedMetric, ...] = ()
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
@@ -69,6 +70,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         warmup_s=facts.warmup_s,
         monitor_cpu=facts.monitor_cpu,
         notes=(*facts.notes, *_advice(facts, summary)),
+        metrics=facts.metrics,
     )
 
 

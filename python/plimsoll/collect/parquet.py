@@ -167,3 +167,18 @@ def read_samples(path: Path) -> list[SampleSeries]:
     for index, key in enumerate(zip(*columns, strict=True)):
         rows.setdefault(key, []).append(index)
     return [SampleSeries(*key, t_s[at], value[at]) for key, at in rows.items()]
+
+
+def read_metrics(path: Path, start_ns: int, end_ns: int) -> dict[str, NDArray[np.float64]]:
+    """metrics.parquet: values by name, of transactions that started in [start_ns, end_ns). Raises DamagedResults."""
+    try:
+        file = pq.ParquetFile(path)
+        table = file.read(columns=["start", "metric", "value"])
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedResults(f"{path} cannot be read: {error}") from error
+    require_format(file, "plimsoll.metrics", path)
+    start = table.column("start").to_numpy()
+    inside = (start >= start_ns) & (start < end_ns)
+    names = np.array(table.column("metric").to_pylist(), dtype=object)[inside]
+    values = table.column("value").to_numpy()[inside]
+    return {str(name): values[names == name] for name in sorted(set(names))}

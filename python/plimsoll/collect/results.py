@@ -19,6 +19,7 @@ READABLE = {
     "plimsoll.transactions": 1,
     "plimsoll.samples": 1,
     "plimsoll.clock": 1,
+    "plimsoll.metrics": 1,
     "plimsoll.analysis": 1,
 }
 """Formats and their greatest major version that this release reads."""

@@ -55,6 +55,7 @@ def start_command(
         cpus=running.cpus,
         cwd=Path(filled(cwd)) if cwd else running.directory,
         env={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
+        grace_s=settings["stop_timeout"] / 1e9,
     )
     check = _check(settings["ready"], port, process.log)
 

@@ -17,8 +17,10 @@ from typing import IO
 
 from plimsoll.errors import ServiceError
 
-GRACE_S = 5.0
-"""Between the polite signal and the other one."""
+GRACE_S = 4.0
+"""Between the polite signal and the other one, where nothing else is asked for."""
+PATIENCE_S = 1.0
+"""So much longer than its grace the guard itself may take."""
 QUOTED_LINES = 12
 
 
@@ -46,7 +48,8 @@ def bound_to(cpus: Sequence[int]) -> Iterator[None]:
 
 
 class Guarded:
-    """A running child below the guard. `stdout` of the child goes to `log` unless `pipe_stdout` is asked for."""
+    """A running child below the guard. `stdout` of the child goes to `log` unless `pipe_stdout` is asked for; `grace_s`
+    lies between the polite signal that ends it and the other one."""
 
     def __init__(
         self,
@@ -60,14 +63,23 @@ class Guarded:
         env: Mapping[str, str] | None = None,
         first_line: str | None = None,
         pipe_stdout: bool = False,
+        grace_s: float = GRACE_S,
     ) -> None:
         self.name = name
+        self._grace_s = grace_s
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as sink, bound_to(cpus):
             try:
                 self._process = subprocess.Popen(
-                    [engine, "guard", *(["--input"] if first_line is not None else []), "--", *command],
+                    [
+                        engine,
+                        "guard",
+                        *(["--grace-ms", str(round(grace_s * 1000))] if grace_s != GRACE_S else []),
+                        *(["--input"] if first_line is not None else []),
+                        "--",
+                        *command,
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE if pipe_stdout else sink,
                     stderr=sink,
@@ -134,7 +146,7 @@ class Guarded:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         try:
-            self._process.wait(GRACE_S)
+            self._process.wait(self._grace_s + PATIENCE_S)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -220,7 +220,9 @@ def _has_content(section: Section) -> bool:
 
 
 def _parts(labels: Labels) -> tuple[Table, ...]:
-    return tuple(tables.stages(run) for run in chosen_runs(labels) if run.stages or run.workloads)
+    runs = chosen_runs(labels)
+    parts = [tables.stages(run) for run in runs if run.stages or run.workloads]
+    return (*parts, *(tables.metrics(run) for run in runs if run.metrics))
 
 
 def _validity(labels: Labels) -> Section:

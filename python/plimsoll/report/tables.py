@@ -496,3 +496,21 @@ def stages(run: RunResult) -> Table:
     ]
     heads = "|".join(("Throughput", "Offered", "Error rate", *LATENCY_COLUMNS))
     return _table(f"Stages and workloads of run {run.id}", "Part", heads, rows)
+
+
+def metrics(run: RunResult) -> Table:
+    """Named metrics of the run's driver, in their own units."""
+    rows = [
+        (
+            each.name,
+            count(each.count),
+            number(each.mean),
+            number(each.sd),
+            number(each.p50),
+            number(each.p95),
+            number(each.max),
+        )
+        for each in run.metrics
+    ]
+    heads = "Transactions|Mean|Standard deviation|p50|p95|Max"
+    return _table(f"Named metrics of run {run.id}", "Metric", heads, rows)
