@@ -39,6 +39,8 @@ from plimsoll.analyse.wording import (
 MOST_SENTENCES: Final = 8
 """Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
 NOT_RESOLVED: Final = "not resolved"
+DOUBT: Final = "cannot be excluded"
+"""Stands in the text of a bracket whose upper level is not surely flat."""
 NOT_REACHED: Final = "not reached"
 
 
@@ -142,8 +144,8 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     cell = _cell_at(analysis, found, capacity.load)
     carried = plus_minus(capacity.value, metric.kind, metric.unit) + _payload(cell, found.metric)
     carries = "carries at least" if found.verdict == NOT_REACHED else "carries at most"
-    if found.upper is None and found.verdict != NOT_REACHED:
-        carries = "carried up to"
+    if found.verdict != NOT_REACHED and (found.upper is None or DOUBT in found.text):
+        carries = "carried up to"  # "at most" would claim what the bracket cannot
     text = f"{head} {carries} {carried}; {_where(analysis, found)}"
     limit = _limit(analysis, found, capacity.load)
     return f"{text}{limit}.{_bounded(analysis, found)}"

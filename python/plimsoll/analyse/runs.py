@@ -86,6 +86,7 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
         trend=summary.trend,
         balanced=facts.counts.balanced,
         lost_records=facts.counts.lost_records,
+        steal=next((one.detail.get("cpu.steal") for one in facts.utilization if one.role == "host"), None),
     )
 
 

@@ -69,7 +69,11 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
     threads = [
         values for (metric, _), values in mine.items() if metric == "cpu.busiest_thread" and values.size
     ]
-    share = cpu / max(1, cores)
+    # A tester that spins before a start waits, it does not work: what the engine counted as spinning is taken off.
+    spun = mine.get(("spin", ""), np.zeros(0))
+    idle = float(spun.mean()) / max(1, cores) if spun.size else 0.0
+    share = np.maximum(cpu / max(1, cores) - idle, 0.0)
+    threads = [np.maximum(values - idle, 0.0) for values in threads]
     name, resource, values = component.removeprefix("service:"), f"cpu of its {cores} cores", share
     if cores == 1:
         resource = "cpu of its core"

@@ -15,7 +15,8 @@ from plimsoll.plan.model import Validity
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What a run showed. `busiest_thread` 0..1 (None: not watched); `planned`, `started`: starts in the window, without
-    those dropped or skipped on request (None: a closed load plans none). Times in seconds."""
+    those dropped or skipped on request (None: a closed load plans none). Times in seconds.
+    `steal`: share of the processor time of the host that the hypervisor gave to others (None: not watched)."""
 
     succeeded: int
     busiest_thread: float | None
@@ -24,6 +25,7 @@ class Observed:
     lateness_p99: float | None
     response_p50: float | None
     trend: Trend | None
+    steal: float | None = None
     balanced: bool = True
     lost_records: int = 0
 
@@ -89,9 +91,15 @@ def _lateness_share(seen: Observed) -> float | None:
 
 
 def _doubts(seen: Observed, limits: Validity) -> tuple[str, ...]:
+    found = []
     if limits.trend and seen.trend is not None and seen.trend.verdict == "trends":
-        return (f"still trends after the warm-up: {seen.trend.text}",)
-    return ()
+        found.append(f"still trends after the warm-up: {seen.trend.text}")
+    if seen.steal is not None and seen.steal > limits.steal:
+        found.append(
+            f"the hypervisor gave {100 * seen.steal:.0f} % of this host's processor time to others "
+            f"(steal: {100 * limits.steal:g} %)"
+        )
+    return tuple(found)
 
 
 def _evidence(seen: Observed, share: float | None, ratio: float | None) -> dict[str, float | None]:
@@ -103,5 +111,6 @@ def _evidence(seen: Observed, share: float | None, ratio: float | None) -> dict[
         "lateness_p99_s": seen.lateness_p99,
         "response_p50_s": seen.response_p50,
         "trend_change": seen.trend.change if seen.trend else None,
+        "steal": seen.steal,
         "trend_p": seen.trend.p_value if seen.trend else None,
     }

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from plimsoll.collect.hdr import decode
 from plimsoll.collect.results import Results
 from plimsoll.errors import DamagedResults, PlimsollError
 
@@ -71,7 +72,8 @@ def export_hlog(results: Results, out: Path) -> list[Path]:
             '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"',
         ]
         for line in lines:
-            largest = float(line.get("max_ns", 0)) / 1e6
+            values = decode(line["response"]).values
+            largest = float(values[-1]) / 1e6 if values.size else 0.0
             text.append(f"{float(line['second']):.3f},1.000,{largest:.3f},{compressed(line['response'])}")
         target = _target(out, f"{run.id}.hlog")
         try:

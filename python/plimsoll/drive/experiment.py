@@ -173,15 +173,11 @@ class Driver:
             log(0.0, "cpus", pins.remark)
         try:
             end = self._measure(run, directory, pins, log)
-        except (ServiceError, EngineError) as error:
+        except (Interrupted, BadInput):
+            raise
+        except PlimsollError as error:
             self._stop.check()
-            end = RunEnd(
-                "service-gone" if isinstance(error, ServiceError) else "engine-lost",
-                str(error),
-                None,
-                (),
-                None,
-            )
+            end = RunEnd(_status_of(error), str(error), None, (), None)
             log(0.0, end.status, end.reason)
             if isinstance(error, EngineError):
                 self._drop_engine()
@@ -227,8 +223,13 @@ class Driver:
         end = carry_out(self._session(), document, self._watchman(), self._listener, log)
         if end.status == "agent-lost":
             self._drop_engine()
-        for line in run_hooks(config.after_run, "after_run", environment, self._redactor):
-            log(0.0, "hook", line)
+        try:
+            for line in run_hooks(config.after_run, "after_run", environment, self._redactor):
+                log(0.0, "hook", line)
+        except PlimsollError as error:
+            # What was measured before it is measured.
+            log(0.0, "hook-failed", str(error))
+            self._listener.note("hook-failed", self._redactor.text(str(error)))
         if config.run.pause_ns:
             self._pause(config.run.pause_ns / 1e9)
         return end
@@ -301,6 +302,13 @@ class _Watchman:
 
     def service_gone(self) -> str | None:
         return self._fleet.first_gone()
+
+
+def _status_of(error: PlimsollError) -> str:
+    """The word in run.json for what kept a run from being measured."""
+    if isinstance(error, ServiceError):
+        return "service-gone"
+    return "engine-lost" if isinstance(error, EngineError) else "hook-failed"
 
 
 def seconds_of(run: PlannedRun) -> float:

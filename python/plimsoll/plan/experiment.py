@@ -388,6 +388,7 @@ def _built(
         started=first.validity.started,
         lateness_share=first.validity.lateness_share,
         lateness_floor_ns=first.validity.lateness_floor,
+        steal=first.validity.steal,
         success=first.validity.success,
         trend=first.validity.trend,
     )

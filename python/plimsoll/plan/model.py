@@ -310,6 +310,7 @@ class Validity:
     started: float = 0.99
     lateness_share: float = 0.1
     lateness_floor_ns: int = 1_000_000
+    steal: float = 0.05
     success: bool = True
     trend: bool = True
 

@@ -137,6 +137,7 @@ class ValidityRaw(Raw):
     started: Fraction = 0.99
     lateness_share: Fraction = 0.1
     lateness_floor: Duration = NS["ms"]
+    steal: Fraction = 0.05
     success: bool = True
     trend: bool = True
 

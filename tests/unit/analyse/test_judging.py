@@ -187,6 +187,14 @@ def test_a_trend_is_a_doubt_not_a_verdict() -> None:
     assert judge_run(dataclasses.replace(FINE, trend=moving), Validity(trend=False)).doubtful == ()
 
 
+def test_steal_is_a_doubt_not_a_verdict() -> None:
+    quiet, robbed = (judge_run(dataclasses.replace(FINE, steal=share), Validity()) for share in (0.01, 0.24))
+    assert quiet.doubtful == ()
+    assert robbed.valid
+    assert "24 %" in robbed.doubtful[0]
+    assert robbed.evidence["steal"] == 0.24
+
+
 def test_what_was_not_watched_is_not_held_against_a_run() -> None:
     unknown = Observed(10, None, None, None, None, None, None)
     found = judge_run(unknown, Validity())
