@@ -201,7 +201,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "") -> str:
         return with_unit(f"{number(mean)} ± 0", scaled)
     place = _place(half)
     if min(up, down) < 0.8 * half:
-        return with_unit(f"{fixed(mean, place)} ({fixed(low, place)} to {fixed(high, place)})", scaled)
+        # Two digits of each: to the place of the longer half, a mean near the lower end would be written as 0.
+        return with_unit(f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})", scaled)
     return with_unit(f"{fixed(mean, place)} ± {fixed(half, place)}", scaled)
 
 
