@@ -315,18 +315,16 @@ def _saturation(
         upper=bracket.upper,
         verdict=bracket.verdict,
         text=bracket.text,
-        bottleneck=_saturated_by(members, bracket, design),
+        bottleneck=_gives_way(members, nominal.load, design),
         capacities=tuple(found),
         efficiency=share,
     )
 
 
-def _saturated_by(members: Sequence[Group], bracket: Bracket, design: Design) -> str:
-    """What most valid runs at and above saturation name; before saturation nothing gives way."""
-    if bracket.upper is None:
-        return NOT_RESOLVED
-    above = [g for g in members if (load := design.load(g.cell)) is not None and load >= bracket.upper]
-    return common_bottleneck([run for group in above for run in group.valid])
+def _gives_way(members: Sequence[Group], load: float | None, design: Design) -> str:
+    """What most valid runs name where most is carried. Lower levels, even within the bracket, may not be full yet."""
+    at = [group for group in members if load is not None and design.load(group.cell) == load]
+    return common_bottleneck([run for group in at for run in group.valid])
 
 
 def verdicts(groups: Sequence[Group], thresholds: Sequence[Threshold]) -> tuple[Verdict, ...]:
