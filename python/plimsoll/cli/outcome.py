@@ -23,7 +23,7 @@ WIDTH_WITHOUT_TERMINAL = 100
 def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True) -> int:
     """Analyses, writes analysis.json and report.html, prints the summary; gives the exit code."""
     results = open_results(outcome.directory)
-    if not quiet:
+    if not quiet and len(results.runs) > 1:
         print(f"analysing {len(results.runs)} runs", file=sys.stderr)  # a long experiment takes a while here
     analysis = analyse_results(results, Options())
     written = write_files(results, analysis) if files else []

@@ -67,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _run(plan: Any, directory: ResultsDirectory, args: argparse.Namespace, *, kept: bool) -> int:
-    outcome = execute(plan, directory, frozenset(), quiet=args.json)
+    outcome = execute(plan, directory, frozenset(), quiet=args.json, kept=kept)
     return conclude(outcome, quiet=False, as_json=args.json, files=kept)
 
 

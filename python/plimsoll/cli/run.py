@@ -61,16 +61,23 @@ def main(args: argparse.Namespace) -> int:
 
 
 def execute(
-    plan: Plan, directory: ResultsDirectory, done: frozenset[str], *, quiet: bool, prepare: bool = True
+    plan: Plan,
+    directory: ResultsDirectory,
+    done: frozenset[str],
+    *,
+    quiet: bool,
+    prepare: bool = True,
+    kept: bool = True,
 ) -> Outcome:
-    """Carries out what is not done, with progress on stderr."""
+    """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command."""
     seconds = {run.id: seconds_of(run) for run in plan.runs if run.id not in done}
     progress = Progress(sys.stderr, seconds, quiet=quiet)
     driver = Driver(plan, directory, find_engine(), progress)
     if prepare:
         driver.prepare(["plimsoll", *sys.argv[1:]])
-    if not quiet:
-        print(f"{plan.experiment.name}: {len(seconds)} runs, results in {directory.path}", file=sys.stderr)
+    if not quiet and kept:
+        runs = "1 run" if len(seconds) == 1 else f"{len(seconds)} runs"
+        print(f"{plan.experiment.name}: {runs}, results in {directory.path}", file=sys.stderr)
     try:
         return driver.carry_out(done)
     finally:

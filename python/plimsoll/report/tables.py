@@ -12,6 +12,7 @@ from plimsoll.analyse.results import (
     Capacity,
     CellResult,
     Effect,
+    ErrorCount,
     Latency,
     Model,
     RunResult,
@@ -253,6 +254,11 @@ def distribution(labels: Labels) -> Table:
     )
 
 
+def error_kind(each: ErrorCount) -> str:
+    """Outcome and code; one word where both are the same ("refused")."""
+    return each.outcome if each.code in ("", each.outcome) else f"{each.outcome} {each.code}"
+
+
 def errors(labels: Labels) -> Table:
     """Error rate of each cell with its upper bound, and the kinds of errors met."""
     rows = []
@@ -260,7 +266,7 @@ def errors(labels: Labels) -> Table:
         kinds: dict[str, int] = {}
         for run in labels.analysis.runs:
             for each in run.traffic.errors_by_kind if run.cell == cell.cell and run.valid else ():
-                kind = f"{each.outcome} {each.code}".strip()
+                kind = error_kind(each)
                 kinds[kind] = kinds.get(kind, 0) + each.count
         met = listing(
             f"{kind} ({count(times)})" for kind, times in sorted(kinds.items(), key=lambda item: -item[1])

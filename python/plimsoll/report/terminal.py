@@ -24,7 +24,7 @@ from plimsoll.analyse.wording import (
     quantity,
 )
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import Column, milliseconds, so_far, verdict_text
+from plimsoll.report.tables import Column, error_kind, milliseconds, so_far, verdict_text
 
 NARROWEST: Final = 40
 LEAST_TEXT: Final = 10
@@ -247,7 +247,7 @@ def _errors(style: Style, runs: Sequence[RunResult]) -> list[str]:
     done = sum(run.traffic.transactions for run in runs)
     for run in runs:
         for each in run.traffic.errors_by_kind:
-            kind = f"{each.outcome} {each.code}".strip()
+            kind = error_kind(each)
             kinds[kind] = kinds.get(kind, 0) + each.count
     if not kinds:
         return style.pair("errors", "none")
