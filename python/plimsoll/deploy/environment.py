@@ -28,7 +28,7 @@ NETWORK_SETTINGS = (
     "net/ipv4/tcp_slow_start_after_idle",
     "net/ipv4/tcp_notsent_lowat",
 )
-PACKAGES = ("numpy", "scipy", "statsmodels", "pyarrow", "pydantic", "altair", "vl-convert-python")
+PACKAGES = ("numpy", "scipy", "pyarrow", "pydantic", "altair", "vl-convert-python")
 
 
 def read(path: str | Path) -> str | None:

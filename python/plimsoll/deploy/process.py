@@ -75,7 +75,8 @@ class Guarded:
                     [
                         engine,
                         "guard",
-                        *(["--grace-ms", str(round(grace_s * 1000))] if grace_s != GRACE_S else []),
+                        "--grace-ms",
+                        str(round(grace_s * 1000)),
                         *(["--input"] if first_line is not None else []),
                         "--",
                         *command,
