@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.results import Interval
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def ratio_mean(
     k = d.size
     se = float(d.std(ddof=1)) * math.sqrt(k) / total
     independent = lag1 < LAG1_LIMIT
-    half = float(stats.t.ppf(0.5 + confidence / 2, k - 1)) * se
+    half = t_quantile(0.5 + confidence / 2, k - 1) * se
     method = METHOD if independent else f"{METHOD}, which still depend on each other: too narrow"
     interval = Interval(ratio, ratio - half, ratio + half, confidence, float(k - 1), method)
     return BatchMean(interval, k, lag1, independent, _effective(variance, se, total))

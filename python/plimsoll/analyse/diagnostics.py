@@ -1,5 +1,7 @@
 """What the residuals of a factorial model say about its assumptions (Jain 14.7, 18.5): equal variances, no drift in
-run order, a scale on which effects add up."""
+run order, a scale on which effects add up.
+
+scipy.stats is imported where it is called: designs pay its half second, not every command."""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from plimsoll.analyse.linear import Array, codes
 
@@ -80,11 +81,13 @@ def equal_variances_p(
     """
     number = np.asarray(cells)
     groups = [residuals[number == c] for c in np.unique(number)]
-    if float(np.abs(residuals).max(initial=0.0)) == 0.0:
+    if float(np.abs(residuals).max(initial=0.0)) == 0.0 or all(g.size < 2 for g in groups):
         return None
+    from scipy import stats
+
     if len(groups) > 1 and all(g.size >= 3 for g in groups):
         return _finite(float(stats.levene(*groups, center="median").pvalue))
-    if not all(g.size >= 2 for g in groups):
+    if any(g.size < 2 for g in groups):
         return None
     spread = np.array([float(np.mean(np.abs(g))) for g in groups])
     first = np.array([int(np.nonzero(number == c)[0][0]) for c in np.unique(number)])
@@ -110,6 +113,8 @@ def _over_time(e: Array, order: Sequence[int] | None) -> tuple[float | None, flo
     power = float(by_time @ by_time)
     if power == 0.0:
         return None, None, None
+    from scipy import stats
+
     fit = stats.linregress(np.arange(e.size), by_time)
     lag1 = float(by_time[1:] @ by_time[:-1]) / power
     return float(fit.slope) * (e.size - 1), _finite(float(fit.pvalue)), lag1

@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
+from plimsoll.analyse.distributions import f_tail, t_quantile
 from plimsoll.analyse.linear import (
     Array,
     codes,
@@ -293,11 +293,7 @@ class _Fit:
     ) -> Interval | None:
         if self.error_sd is None:
             return None
-        half = (
-            float(stats.t.ppf(0.5 + self.confidence / 2, self.error_df))
-            * self.error_sd
-            * math.sqrt(unit_variance)
-        )
+        half = t_quantile(0.5 + self.confidence / 2, self.error_df) * self.error_sd * math.sqrt(unit_variance)
         points = [additive + value, additive + value - half, additive + value + half]
         mean, low, high = (math.exp(p) for p in points) if ratio else points
         return Interval(mean, low, high, self.confidence, float(self.error_df), self._method())
@@ -330,7 +326,7 @@ class _Fit:
         f = p = None
         if self.error_sd is not None and self.error_ss > 0:
             f = (square / df) / (self.error_ss / self.error_df)
-            p = float(stats.f.sf(f, df, self.error_df))
+            p = f_tail(f, df, self.error_df)
         levels: tuple[LevelEffect, ...] = ()
         coefficient: float | None = None
         coefficient_interval: Interval | None = None

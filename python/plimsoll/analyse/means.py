@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.results import Interval
 
 POOLED = "pooled over the design"
@@ -53,7 +53,7 @@ def mean_interval(
         sd, df, method = float(y.std(ddof=1)), int(y.size) - 1, SEPARATE
     else:
         return Interval(mean, None, None, confidence, None, SINGLE)
-    half = float(stats.t.ppf(0.5 + confidence / 2, df)) * sd / math.sqrt(y.size)
+    half = t_quantile(0.5 + confidence / 2, df) * sd / math.sqrt(y.size)
     return Interval(mean, mean - half, mean + half, confidence, float(df), method)
 
 

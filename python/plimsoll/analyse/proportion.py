@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+
+from plimsoll.analyse.distributions import beta_quantile, normal_quantile
 
 
 def wilson(count: float, total: float, *, confidence: float = 0.95) -> tuple[float, float]:
     """Two-sided Wilson score interval of `count` (may be fractional) in `total` (> 0): Wilson, JASA 22 (1927) 209."""
     if total <= 0:
         raise ValueError("a proportion needs a total above 0")
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = normal_quantile(0.5 + confidence / 2)
     p = count / total
     centre = p + z * z / (2 * total)
     half = z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
@@ -29,8 +30,8 @@ def clopper_pearson(count: int, total: int, *, confidence: float = 0.95) -> tupl
     if total <= 0:
         raise ValueError("a proportion needs a total above 0")
     tail = (1 - confidence) / 2
-    low = 0.0 if count == 0 else float(stats.beta.ppf(tail, count, total - count + 1))
-    high = 1.0 if count == total else float(stats.beta.ppf(1 - tail, count + 1, total - count))
+    low = 0.0 if count == 0 else beta_quantile(tail, count, total - count + 1)
+    high = 1.0 if count == total else beta_quantile(1 - tail, count + 1, total - count)
     return low, high
 
 

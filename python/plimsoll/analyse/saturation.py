@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import Pooled, pooled_error
 
 Array = NDArray[np.float64]
@@ -140,7 +140,7 @@ def _gain(
     if float(a.min()) <= 0 or float(b.min()) <= 0 or error is None:
         return Gain(start, end, mean_end / mean_start - 1, None, None)
     step = float(np.log(b).mean() - np.log(a).mean())
-    half = float(stats.t.ppf(0.5 + confidence / 2, error.df)) * error.sd * math.sqrt(1 / a.size + 1 / b.size)
+    half = t_quantile(0.5 + confidence / 2, error.df) * error.sd * math.sqrt(1 / a.size + 1 / b.size)
     return Gain(start, end, math.expm1(step), math.expm1(step - half), math.expm1(step + half))
 
 

@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+
+from plimsoll.analyse.distributions import t_tail
 
 Array = NDArray[np.float64]
 
@@ -91,7 +92,7 @@ def trend(values: Sequence[float] | Array, *, alpha: float = 0.01, least: float 
         text = f"only {effective:.1f} independent bins of {y.size}, {FEWEST_INDEPENDENT:g} are needed"
         return Trend("too short to tell", change, None, effective, text)
     se = math.sqrt(power / (effective - 2) / float(x @ x))
-    p = 2 * float(stats.t.sf(abs(slope) / se, effective - 2))
+    p = 2 * t_tail(abs(slope) / se, effective - 2)
     moves = p < alpha and abs(change) >= least
     text = f"changes by {100 * change:+.1f} % of its mean over the window (p = {p:.2g})"
     return Trend("trends" if moves else "steady", change, p, effective, text)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from plimsoll.analyse.batch import batch_mean
+from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.results import Utilization
 from plimsoll.analyse.transactions import Window
 from plimsoll.collect.samples import SampleSeries
@@ -138,7 +138,7 @@ def _mean(values: Array) -> tuple[float, float | None, float | None]:
     if batched is not None:
         low, high = batched.interval.low, batched.interval.high
     elif values.size >= 3:
-        half = float(stats.t.ppf(0.975, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
+        half = t_quantile(0.975, values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
         low, high = mean - half, mean + half
     else:
         return min(mean, 1.0), None, None

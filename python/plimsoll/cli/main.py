@@ -36,6 +36,10 @@ SPELLINGS = {"analyze": "analyse"}
 # testers on the very cores that are measured; our matrices are far too small to gain from them. It is read once, when
 # numpy is first imported, hence here; who wants more sets the variable.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# A user that the system does not know, as in a container started with any number, has no home, and libraries fail
+# at their import for it. Docker says "/" there; what cannot be kept below it is done without.
+if os.path.expanduser("~") == "~":  # noqa: PTH111  # pathlib raises here
+    os.environ["HOME"] = "/"
 
 QUICK = "http://HOST/PATH -c 50 -z 30s -q 1000 [--json]"
 

@@ -56,7 +56,7 @@ class Resolver:
     def file(self, name: str, path: KeyPath) -> str:
         """Absolute name of a file or directory that must exist; relative ones are beside the experiment
         file."""
-        full = self.directory / Path(name).expanduser()
+        full = self.directory / home_of(name)
         if not full.exists():
             self.wrong(path, f"there is no file {self.written.get(path, str(full))}")
         return str(full)
@@ -208,6 +208,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def home_of(name: str) -> Path:
+    """A file's name with `~` and `~user` replaced; as it is where there is no such user, so that the file is missed."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
 def _database(
     name: str, database: str, file: ExperimentRaw, resolver: Resolver
 ) -> tuple[tuple[str, ...], str]:
@@ -219,7 +227,7 @@ def _database(
             resolver.wrong(at, f"{database} is a service of kind {other.kind}: expected one of kind sqlite")
         _stands_above(name, database, file, at, resolver)
         return (database,), database
-    full = resolver.directory / Path(database).expanduser()
+    full = resolver.directory / home_of(database)
     if not full.is_file():
         near = nearest(database, file.services)
         resolver.wrong(at, f'"{database}" is neither a service of this file nor a database file', near)

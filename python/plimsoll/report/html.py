@@ -16,8 +16,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-import altair as alt
-import vl_convert
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
@@ -31,6 +29,7 @@ from plimsoll.report.labels import Labels
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
 from plimsoll.report.tables import Table, so_far, verdict_text
+from plimsoll.report.vega import vega_bundle
 
 TERMS: Final = (
     ("Response time", "End minus scheduled start. The delay of a late tester shows in it."),
@@ -96,7 +95,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
     runs = chosen_runs(labels)
     sections = _sections(labels, setup, with_runs=bool(runs))
     script = _asset("report.js")
-    vega = _vega() if bundle is None else bundle
+    vega = vega_bundle() if bundle is None else bundle
     figures = [figure for section in sections for figure in section.figures]
     first = first_run(labels, runs)
     left = len(worth_showing(labels)) - len(runs)
@@ -144,15 +143,6 @@ def _template() -> Template:
 @cache
 def _asset(name: str) -> str:
     return files("plimsoll.report").joinpath("page", name).read_text(encoding="utf-8")
-
-
-@cache
-def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script, from the libraries that vl-convert carries."""
-    version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    bundle = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # no snippet: its default
-    # HTML turns carriage returns into newlines before hashing, and ends a script at its end tag wherever that stands
-    return bundle.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
 
 
 def _facts(analysis: Analysis) -> str:

@@ -6,7 +6,7 @@ CUT and AVERAGES.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import altair as alt
 
@@ -75,16 +75,25 @@ def chart(run: RunResult | None) -> Chart:
         _shade(),
         _pair("throughput", "throughput (requests/s)", THROUGHPUT, "left", "throughput"),
         _pair("concurrency", "concurrency (requests)", CONCURRENCY, "right", "concurrency", headroom=1.35),
-    ).resolve_scale(y="independent")
+        **_panel("independent"),
+    )
     times = alt.layer(
         _pair("mean", "response time (ms)", MEAN, "left", "mean response time"),
         _line("p95", "response time (ms)", "p95 of the quantum"),
-    ).resolve_scale(y="shared")
-    lower = alt.layer(_shade(), _errors(), times).resolve_scale(y="independent")
-    both = alt.vconcat(
-        upper.properties(width=WIDTH - 20, height=190), lower.properties(width=WIDTH - 20, height=190)
-    ).resolve_scale(x="shared", color="shared")
+        resolve=_scales(y="shared"),
+    )
+    lower = alt.layer(_shade(), _errors(), times, **_panel("independent"))
+    both = alt.vconcat(upper, lower, resolve=_scales(x="shared", color="shared"))
     return finish(both, **{SERIES: rows, CUT: cut_rows(run) if run is not None else []})
+
+
+def _panel(y: Literal["shared", "independent"]) -> dict[str, Any]:
+    return {"width": WIDTH - 20, "height": 190, "resolve": _scales(y=y)}
+
+
+def _scales(**channels: Literal["shared", "independent"]) -> alt.Resolve:
+    """To be given to a chart as it is made: each method of a chart copies all its parts, which costs a page most."""
+    return alt.Resolve(scale=alt.ScaleResolveMap(**channels))
 
 
 def _named(name: str) -> alt.Chart:
@@ -138,10 +147,9 @@ def _pair(
         .mark_point(opacity=0)
         .encode(x=_x(), y=_y("above", title, colour, side))
     )
-    both: alt.LayerChart = alt.layer(raw, smooth, *([above] if headroom > 1 else [])).resolve_scale(
-        y="shared"
+    return alt.LayerChart(
+        layer=[raw, smooth, *([above] if headroom > 1 else [])], resolve=_scales(y="shared")
     )
-    return both
 
 
 def _line(field: str, title: str, name: str) -> alt.Chart:

@@ -1,0 +1,34 @@
+"""Tails and quantiles of the laws that intervals and tests need.
+
+From `scipy.special`: the functions that `scipy.stats` itself calls, without the half second that its import adds to
+every command. `tests/stats/test_distributions.py` holds the one against the other.
+"""
+
+from __future__ import annotations
+
+from scipy import special
+
+
+def normal_quantile(p: float) -> float:
+    """Quantile of the standard normal law at 0 < `p` < 1."""
+    return float(special.ndtri(p))
+
+
+def t_quantile(p: float, df: float) -> float:
+    """Quantile of Student's t with `df` > 0 degrees of freedom at 0 < `p` < 1; NaN outside."""
+    return float(special.stdtrit(df, p)) if df > 0 else float("nan")
+
+
+def t_tail(t: float, df: float) -> float:
+    """P(T > `t`) of Student's t with `df` > 0 degrees of freedom."""
+    return float(special.stdtr(df, -t))
+
+
+def f_tail(f: float, df: float, error_df: float) -> float:
+    """P(F > `f`) of Fisher's F with `df` and `error_df` degrees of freedom, `f` >= 0."""
+    return float(special.fdtrc(df, error_df, f))
+
+
+def beta_quantile(p: float, a: float, b: float) -> float:
+    """Quantile of the beta law with parameters `a`, `b` > 0 at 0 <= `p` <= 1."""
+    return float(special.betaincinv(a, b, p))
