@@ -16,10 +16,10 @@ from plimsoll.analyse.answer import with_answer
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, RunResult
+from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, OpenLoad, RunResult
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
-from plimsoll.analyse.summary import Accumulator, Layout, RunSummary
+from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changing_load
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.collect.live import seconds_of
@@ -90,10 +90,16 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         saturation=saturations(groups, rules.design, rules.capacity, [one.metric for one in rules.responses]),
         effects=effects,
         models=models,
-        verdicts=verdicts(groups, rules.thresholds),
+        verdicts=verdicts(groups, rules.thresholds, _unfinished(results)),
         left_out=(*left, *(one for run in runs for one in _left_out(run)), *unfitted),
     )
     return with_answer(whole)
+
+
+def _unfinished(results: Results) -> list[dict[str, str]]:
+    """Cells of which a run is still to come, or was interrupted and will be carried out again."""
+    ended = {run.id for run in results.runs if ENDED_AS_PLANNED.get(run.record["status"]) != "interrupted"}
+    return [run["cell"] for run in results.plan["runs"] if run["id"] not in ended]
 
 
 class _Rules:
@@ -163,6 +169,9 @@ def _one(
         remarks = (REMARK,)
     else:
         found = _from_transactions(run.transactions, run, options, measured, stages)
+    if record.get("load_changes", len(record["stages"]) > 1):
+        rising = [number for number, told in enumerate(record["stages"]) if told.get("changes")]
+        found = of_changing_load(found, rising)
     facts = _facts(run, results, measured, _warmup_s(run, options), remarks)
     return run_result(facts, found, limits), found.histograms
 
@@ -180,6 +189,7 @@ def _from_transactions(
         tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers,
         stages=stages,
         by_workload=len(record["workloads"]) > 1,
+        slots_of=_open_workloads(record) if _open_load(record) == "some" else frozenset(),
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
     )
     accumulator = Accumulator(layout, exact=options.exact)
@@ -225,6 +235,7 @@ def _facts(
     ]
     named = run.path / "metrics.parquet"
     return RunFacts(
+        open_load=_open_load(record),
         id=run.id,
         cell=record["cell"],
         repetition=record["repetition"],
@@ -241,6 +252,20 @@ def _facts(
         metrics=named_metrics(read_metrics(named, measured.start, measured.end)) if named.exists() else (),
         notes=[note for note in notes if note],
     )
+
+
+def _open_workloads(record: Mapping[str, Any]) -> frozenset[str]:
+    """Workloads with a rate, by the configuration that is kept with the run; a staged one with a rate in some stage."""
+    effective = record["effective"]
+    loads = {name: each["load"] for name, each in effective.get("workloads", {}).items()}
+    loads = loads or dict.fromkeys(record["workloads"], effective.get("load", {}))
+    parts = {name: (load, *load.get("stages", ())) for name, load in loads.items()}
+    return frozenset(name for name, each in parts.items() if any("rate" in part for part in each))
+
+
+def _open_load(record: Mapping[str, Any]) -> OpenLoad:
+    found = len(_open_workloads(record))
+    return "none" if not found else "all" if found == len(record["workloads"]) else "some"
 
 
 def _counts(summary: Mapping[str, Any]) -> Counts:
@@ -321,7 +346,12 @@ def _left_out(run: RunResult) -> list[LeftOut]:
             LeftOut(f"{counts.dropped} arrivals of {where}", "found no free slot and were never started")
         )
     if counts.missed:
-        found.append(LeftOut(f"{counts.missed} slots of {where}", "passed during a transaction (late: skip)"))
+        found.append(
+            LeftOut(
+                f"{counts.missed} slots of {where}",
+                "passed during a transaction (late: skip), or were due when the run ended",
+            )
+        )
     if counts.in_flight_at_end:
         found.append(
             LeftOut(f"{counts.in_flight_at_end} transactions of {where}", "in progress when the run ended")

@@ -223,6 +223,24 @@ def test_status_check_and_stop(measured: Lab) -> None:
     assert "no experiment of yours runs there" in done.err
 
 
+def test_a_refusal_for_want_of_disk_leaves_nothing_behind(lab: Lab) -> None:
+    small = SMALL.replace("duration: 600ms", "duration: 200ms").replace("repetitions: 2", "repetitions: 1")
+    done = lab.run("run", lab.file(small), "--quiet")
+    assert done.code == 0, done.err
+    before, newest = sorted((lab.directory / "results").iterdir()), lab.results()
+    huge = small.replace("load: {testers: 1, think: 2ms}", "load: {rate: 1000000/s}").replace("200ms", "365d")
+    huge = huge.replace("factors: {load.testers: [1, 2]}\n", "")
+    for words in (
+        ["run", lab.file(huge)],
+        ["http://127.0.0.1:1/", "-z", "365d", "-q", "1e7", "--out", "results"],
+    ):
+        done = lab.run(*words)
+        assert done.code == 2
+        assert "are free; use --out" in done.err
+        assert sorted((lab.directory / "results").iterdir()) == before
+        assert lab.results() == newest
+
+
 def test_both_spellings_of_analyse(measured: Lab) -> None:
     one = measured.run("analyse", "results/latest", "--json", "--quantum", "200ms")
     two = measured.run("analyze", "results/latest", "--json", "--quantum", "200ms")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +51,13 @@ def nothing_valid() -> Analysis:
     return replace(analysis, runs=runs, cells=cells, saturation=(), models=(), effects=())
 
 
+def half_open() -> Analysis:
+    """Open loads in one of two repetitions: the figure of the testers is there, and hidden where there are no users."""
+    analysis = designed()
+    runs = (replace(run, open_load="all") if run.repetition == 2 else run for run in analysis.runs)
+    return replace(analysis, runs=tuple(runs))
+
+
 CASES: dict[str, Callable[[], Analysis]] = {
     "designed": designed,
     "single": single,
@@ -56,6 +65,7 @@ CASES: dict[str, Callable[[], Analysis]] = {
     "hostile": lambda: designed(hostile=True),
     "empty": empty,
     "nothing-valid": nothing_valid,
+    "half-open": half_open,
 }
 
 
@@ -127,6 +137,79 @@ def test_the_run_that_is_shown_has_its_numbers(tmp_path: Path) -> None:
     table = seen.document.split('id="table-series"')[1].split("</table>")[0]
     assert table.count("<tr>") == 25  # a head and 24 quanta
     assert 'id="run-facts" aria-live="polite">Valid' in seen.document
+
+
+CHOOSE = """
+(async function () {
+  const wait = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 50)); };
+  const shapes = () => Array.from(document.querySelectorAll(CHARTS), (path) => path.getAttribute("d")).join();
+  const picker = document.getElementById("run-picker"), table = document.getElementById("table-series");
+  await wait(() => document.documentElement.dataset.charts);
+  const drawn = shapes(), told = table.textContent;
+  picker.value = RUN;
+  picker.dispatchEvent(new Event("change"));
+  await wait(() => shapes() !== drawn && table.textContent !== told);
+  document.documentElement.dataset.chosen = picker.value;
+})();
+"""
+"""What a reader does who chooses a run, and waits for its charts."""
+
+
+def with_script(page: str, script: str) -> str:
+    """A copy of the report with one more script, which its policy then lets run."""
+    token = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = page.replace("script-src ", f"script-src 'sha256-{token}' ", 1)
+    head, end, tail = allowed.rpartition("</body>")
+    return f"{head}<script>{script}</script>{end}{tail}"
+
+
+def shapes(document: str, chart: str) -> list[str]:
+    """The lines and bars of a chart."""
+    drawn = document.split(f'id="chart-{chart}"')[1].split("</figure>")[0]
+    return re.findall(r'<path[^>]* d="([^"]+)"', drawn)
+
+
+def choosing(page: str, run: str) -> str:
+    """A copy of the report in which a reader chooses this run."""
+    charts = '"#chart-series path"'
+    return with_script(page, CHOOSE.replace("RUN", f'"{run}"').replace("CHARTS", charts))
+
+
+def test_another_run_is_chosen(tmp_path: Path) -> None:
+    """Its numbers and its charts come in the place of the first one's: the same as where it is the first."""
+    page = tmp_path / "report.html"
+    text = render(designed(), set_up())
+    runs = re.findall(r'<option value="(\d+)"( selected)?>', text)
+    first, other = next(run for run, on in runs if on), next(run for run, on in reversed(runs) if not on)
+    page.write_text(text, encoding="utf-8")
+    before = opened(page, tmp_path)
+    moved = text.replace(f'"{first}" selected', f'"{first}"').replace(f'"{other}">', f'"{other}" selected>')
+    page.write_text(moved, encoding="utf-8")
+    wanted = opened(page, tmp_path)
+    page.write_text(choosing(text, other), encoding="utf-8")
+    seen = opened(page, tmp_path)
+    assert (seen.console, seen.requests) == ((), ())
+    assert f'data-chosen="{other}"' in seen.document
+    for part, end in (("run-facts", "</p>"), ("table-series", "</table>"), ("table-testers", "</table>")):
+        told = [one.document.split(f'id="{part}"')[1].split(end)[0] for one in (seen, before, wanted)]
+        assert told[0] != told[1]
+        assert told[0] == told[2]
+    for chart in ("series", "testers"):
+        assert shapes(seen.document, chart) == shapes(wanted.document, chart)
+        assert shapes(seen.document, chart) != shapes(before.document, chart)
+
+
+def test_an_open_run_that_is_chosen_shows_no_shares(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    analysis = half_open()
+    text = render(analysis, set_up())
+    other = next(run.id for run in analysis.runs if run.open_load == "all")
+    page.write_text(choosing(text, other), encoding="utf-8")
+    seen = opened(page, tmp_path)
+    assert (seen.console, seen.requests) == ((), ())
+    assert f'data-chosen="{other}"' in seen.document
+    assert 'id="figure-testers" hidden=""' in seen.document
+    assert "its testers are slots, not users" in seen.document
 
 
 def test_a_chart_that_cannot_be_drawn_is_noticed(tmp_path: Path) -> None:

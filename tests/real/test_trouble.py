@@ -60,12 +60,15 @@ def command_of(pid: int) -> str:
 
 
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(lab: Lab) -> None:
-    process = lab.start("run", lab.file(LONG))
+    process = lab.start("run", lab.file(LONG + "thresholds: [{metric: response, test: 'p(95)<10s'}]\n"))
     wait_for(lambda: measured(lab))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "--resume" in err
+    assert "not judged yet: no valid run so far" in out
+    assert "! the run is invalid" in out
+    assert "FAILED" not in out and "failed:" not in out
     first = json.loads((lab.results() / "runs" / "0001" / "run.json").read_text())
     assert first["status"] == "stopped"
     summary = json.loads((lab.results() / "runs" / "0001" / "summary.json").read_text())
@@ -76,6 +79,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(lab: Lab) -> None:
     results = lab.results()
     done = lab.run("run", "--resume", results)
     assert done.code == 0, done.err
+    assert "not judged" not in done.out
     runs = sorted(path.name for path in (results / "runs").iterdir())
     assert runs == ["0001", "0002", "0003", "0004"]
     records = [json.loads((results / "runs" / run / "run.json").read_text()) for run in runs]

@@ -146,6 +146,37 @@ def test_errors_by_kind() -> None:
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_successes_by_code(exact: bool) -> None:
+    """Codes that come after the first chunk count too; successes without one are in no row."""
+    data = made()
+    code = np.where(data.outcome > 0, data.code, np.arange(len(data)) % 5)
+    data = dataclasses.replace(data, code=np.where(np.arange(len(data)) < 2000, code % 2, code))
+    names = ("", "200", "304", "204", "206")
+    accumulator = Accumulator(layout(codes=names), exact=exact)
+    for at in range(0, len(data), 1000):
+        accumulator.add(data.take((np.arange(len(data)) >= at) & (np.arange(len(data)) < at + 1000)))
+    found = accumulator.result()
+    expected: dict[str, int] = {}
+    for r in rows_of(data):
+        if MEASURED.start <= r["end"] < MEASURED.end and r["outcome"] == 0 and r["code"]:
+            expected[names[r["code"]]] = expected.get(names[r["code"]], 0) + 1
+    counts = {each.code: each.count for each in found.traffic.successes_by_code}
+    assert counts == expected and len(counts) == 4
+    assert list(counts.values()) == sorted(counts.values(), reverse=True)
+    for part in (found.stages, found.workloads):
+        for name, times in counts.items():
+            parts = [
+                each.count for one in part for each in one.traffic.successes_by_code if each.code == name
+            ]
+            assert sum(parts) == times
+
+
+def test_a_driver_without_codes_has_none() -> None:
+    data = dataclasses.replace(made(), code=np.zeros(4000, dtype=np.uint16))
+    assert summed(data).traffic.successes_by_code == ()
+
+
 def test_the_books() -> None:
     data = made()
     found = summed(data)
@@ -185,6 +216,27 @@ def test_testers_and_shares() -> None:
         assert t.share == pytest.approx(3 * len(mine) / len(done))
     counts = np.array([t.transactions for t in found.testers])
     assert found.fairness.jain == pytest.approx(counts.sum() ** 2 / (3 * (counts**2).sum()))
+
+
+def test_slots_of_an_open_load_take_no_part_in_shares() -> None:
+    """Two closed testers beside a slot: their shares and Jain's index are those of the two alone."""
+    data = made()
+    data = dataclasses.replace(data, workload=(data.tester == 1).astype(np.int64))
+    mixed = Accumulator(layout(slots_of=frozenset({"writers"})))
+    alone = Accumulator(layout())
+    mixed.add(data)
+    alone.add(data.take(data.tester != 1))
+    found, wanted = mixed.result(), alone.result()
+    assert [t.share is None for t in found.testers] == [False, True, False]
+    assert [t.share for t in found.testers if t.share is not None] == pytest.approx(
+        [t.share for t in wanted.testers]
+    )
+    assert found.fairness.jain == pytest.approx(wanted.fairness.jain)
+    assert found.fairness.cv == pytest.approx(wanted.fairness.cv)
+    assert found.testers[1].transactions > 0, "its work is told all the same"
+    whole = Accumulator(layout())
+    whole.add(data)
+    assert whole.result().fairness.jain != pytest.approx(wanted.fairness.jain)
 
 
 def test_series_agree_with_the_rows() -> None:

@@ -11,8 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use plimsoll_link::{LinkError, Reader, ToAgent, ToController, Writer};
-use plimsoll_model::format;
+use plimsoll_link::{Greeting, LinkError, Reader, ToAgent, ToController, VersionError, Writer};
 
 use crate::affinity::Affinity;
 use crate::run::Run;
@@ -30,6 +29,12 @@ pub enum AgentError {
     /// The link broke, other than by its end.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The controller is of another version.
+    #[error("refused: {0}")]
+    Version(#[from] VersionError),
+    /// The controller does not say who it is.
+    #[error("refused: the controller began with another word than its greeting")]
+    Stranger,
     /// The system refuses a resource.
     #[error("cannot {0}: {1}")]
     System(&'static str, std::io::Error),
@@ -43,14 +48,16 @@ pub enum AgentError {
 pub fn run_agent(stream: UnixStream, version: &str, ended: Receiver<()>) -> Result<(), AgentError> {
     // No time-out here: a controller that has nothing to say is silent, and its end closes the link.
     let (mut reader, writer) = Reader::split(stream, None)?;
-    let hello = ToController::Hello {
-        link: format::LINK_VERSION,
-        version: version.to_owned(),
-        pid: std::process::id(),
-    };
-    writer.send(&hello)?;
+    writer.send(&ToController::Hello(Greeting::new(version)))?;
     beat(writer.clone()).map_err(|error| AgentError::System("start a thread", error))?;
     close_on(ended, writer.clone()).map_err(|error| AgentError::System("start a thread", error))?;
+    if let Err(error) = be_greeted(&mut reader, version) {
+        writer.close();
+        return match error {
+            AgentError::Link(LinkError::Closed) => Ok(()),
+            error => Err(error),
+        };
+    }
     let affinity = Affinity::current();
     let mut run: Option<Run> = None;
     let outcome = loop {
@@ -87,6 +94,7 @@ pub fn run_agent(stream: UnixStream, version: &str, ended: Receiver<()>) -> Resu
                     run.stop(&writer);
                 }
             }
+            ToAgent::Hello(_) => {}
             ToAgent::Quit => break Ok(()),
         }
     };
@@ -96,6 +104,14 @@ pub fn run_agent(stream: UnixStream, version: &str, ended: Receiver<()>) -> Resu
     }
     end_children();
     outcome
+}
+
+/// Nothing else of what the controller says is taken in before it is known to be of our version.
+fn be_greeted(reader: &mut Reader, version: &str) -> Result<(), AgentError> {
+    match reader.receive::<ToAgent>()? {
+        ToAgent::Hello(theirs) => Ok(theirs.check("the controller", "agent", version)?),
+        _ => Err(AgentError::Stranger),
+    }
 }
 
 /// Says "still there" until nobody listens.
@@ -132,4 +148,54 @@ pub fn no_signals() -> Receiver<()> {
     let (sender, receiver) = mpsc::channel();
     drop(sender);
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_link::pair;
+
+    use super::*;
+
+    /// An agent of version 1.2.3 whose controller begins with `first`: what the agent says of itself, and how it ends.
+    fn meet(first: &ToAgent) -> (Greeting, String) {
+        let (near, far) = pair().unwrap();
+        let agent = std::thread::spawn(move || run_agent(far, "1.2.3", no_signals()));
+        let (mut reader, writer) = Reader::split(near, Some(Duration::from_secs(60))).unwrap();
+        writer.send(first).unwrap();
+        let ToController::Hello(greeting) = reader.receive().unwrap() else {
+            panic!("no greeting");
+        };
+        // The end of the link, not a silence, is what the other side hears.
+        let end = loop {
+            match reader.receive::<ToController>() {
+                Ok(ToController::Heartbeat) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(end, LinkError::Closed), "{end}");
+        (greeting, agent.join().unwrap().unwrap_err().to_string())
+    }
+
+    #[test]
+    fn a_controller_of_another_version_is_refused() {
+        let other = Greeting {
+            link: 77,
+            version: "9.8.7".into(),
+            pid: 1,
+        };
+        let (greeting, error) = meet(&ToAgent::Hello(other));
+        assert_eq!(greeting, Greeting::new("1.2.3"));
+        let own = format!("version 1.2.3 (link {})", greeting.link);
+        assert!(
+            error.contains("the controller is version 9.8.7 (link 77)") && error.contains(&own),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_controller_that_does_not_greet_is_refused() {
+        let (_, error) = meet(&ToAgent::Go { t0_raw_ns: 1 });
+        assert!(error.contains("greeting"), "{error}");
+    }
 }

@@ -11,7 +11,7 @@ use plimsoll_link::{Prepare, ToController, Writer};
 use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction};
 use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorThread};
 use plimsoll_record::segment::Origin;
-use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, SecondMerger};
+use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks, SecondMerger};
 
 /// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90 MB at most.
 const QUEUE: usize = 512;
@@ -188,32 +188,10 @@ impl Run {
                 Ok(monitor) => (monitor.map(MonitorThread::finish).unwrap_or_default(), None),
                 Err(why) => (MonitorBooks::default(), Some(why)),
             };
-            let mut books = AgentBooks {
-                counters: lanes.counters,
-                in_flight: lanes.in_flight,
-                segments: recording.segments,
-                damage: lanes.damage,
-                monitor_cpu_ns: monitor.cpu_ns,
-            };
-            if books.counters.lost_records > 0 {
-                let lost = books.counters.lost_records;
-                books.damage.push(format!(
-                    "the recorder had no room for {lost} records: the disk or the core is too slow"
-                ));
-            }
-            books.counters.lost_records += recording.discarded;
-            books.segments.extend(monitor.segments);
-            books.damage.extend(
-                recording
-                    .damage
-                    .into_iter()
-                    .chain(unmonitored)
-                    .chain(monitor.damage),
-            );
-            let _ = sending.send(&ToController::Finished {
-                books,
-                window_ns: lanes.window_ns,
-            });
+            let window_ns = lanes.window_ns;
+            let mut books = closed(lanes, recording, monitor);
+            books.damage.extend(unmonitored);
+            let _ = sending.send(&ToController::Finished { books, window_ns });
         };
         match std::thread::Builder::new().name("books".into()).spawn(work) {
             Ok(thread) => self.closing = Some(thread),
@@ -227,6 +205,29 @@ impl Run {
             }
         }
     }
+}
+
+/// The agent's books: what the lanes, the recorder and the monitor have to say.
+fn closed(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -> AgentBooks {
+    let mut books = AgentBooks {
+        counters: lanes.counters,
+        in_flight: lanes.in_flight,
+        segments: recording.segments,
+        damage: lanes.damage,
+        monitor_cpu_ns: monitor.cpu_ns,
+    };
+    if books.counters.lost_records > 0 {
+        let lost = books.counters.lost_records;
+        books.damage.push(format!(
+            "the recorder had no room for {lost} records: the disk or the core is too slow"
+        ));
+    }
+    books.counters.lost_records += recording.discarded;
+    books.segments.extend(monitor.segments);
+    books
+        .damage
+        .extend(recording.damage.into_iter().chain(monitor.damage));
+    books
 }
 
 /// What the lanes said in sum.
@@ -302,5 +303,36 @@ fn names(spec: &RunSpec, agents: &[String]) -> Names {
         endpoints: workloads
             .flat_map(|w| w.endpoints.iter().map(|e| e.name.clone()))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_recorder_had_no_room_for_marks_the_run_as_damaged() {
+        let counters = Counters {
+            started: 100,
+            succeeded: 100,
+            lost_records: 30,
+            ..Counters::default()
+        };
+        let lanes = Lanes {
+            counters,
+            in_flight: 0,
+            window_ns: 0,
+            damage: Vec::new(),
+        };
+        let recording = RecordingBooks {
+            discarded: 5,
+            damage: vec!["the disk does not answer".into()],
+            ..RecordingBooks::default()
+        };
+        let books = closed(lanes, recording, MonitorBooks::default());
+        assert_eq!(books.counters.lost_records, 35);
+        assert_eq!(books.damage.len(), 2, "{:?}", books.damage);
+        assert!(books.damage[0].contains("no room for 30 records"));
+        assert!(books.damage[1].contains("does not answer"));
     }
 }

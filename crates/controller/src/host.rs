@@ -8,9 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use plimsoll_link::{LinkError, Reader, SILENCE, ToAgent, ToController, Writer, pair};
+use plimsoll_link::{Greeting, LinkError, Reader, ToAgent, ToController, Writer, pair};
 
 use crate::session::Input;
+
+/// How long a killed process may take to be gone.
+const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// How the agent is started: the program, and the arguments before `--fd N`.
 #[derive(Debug, Clone)]
@@ -19,6 +22,8 @@ pub struct AgentCommand {
     pub program: OsString,
     /// For instance `["agent"]`.
     pub arguments: Vec<OsString>,
+    /// An agent that says nothing for so long is lost: [`plimsoll_link::SILENCE`].
+    pub silence: Duration,
 }
 
 /// A running agent.
@@ -31,7 +36,7 @@ pub(crate) struct AgentHost {
 }
 
 impl AgentHost {
-    /// Starts the process and a thread that passes on what it says.
+    /// Starts the process, greets it as engine `version`, and starts a thread that passes on what it says.
     ///
     /// # Errors
     /// No process, no socket, or no thread is to be had.
@@ -39,11 +44,12 @@ impl AgentHost {
         name: &str,
         generation: u64,
         how: &AgentCommand,
+        version: &str,
         inbox: Sender<Input>,
     ) -> io::Result<Self> {
         let (near, far) = pair()?;
         let (mut reader, writer) =
-            Reader::split(near, Some(SILENCE)).map_err(|error| io::Error::other(error.to_string()))?;
+            Reader::split(near, Some(how.silence)).map_err(|error| io::Error::other(error.to_string()))?;
         let far = OwnedFd::from(far);
         let fd = far.as_raw_fd();
         let mut command = Command::new(&how.program);
@@ -71,6 +77,8 @@ impl AgentHost {
         }
         let child = command.spawn()?;
         drop(far);
+        // An agent that has ended already shows as the end of its link.
+        let _ = writer.send(&ToAgent::Hello(Greeting::new(version)));
         std::thread::Builder::new()
             .name(format!("agent-{name}"))
             .spawn(move || {
@@ -113,12 +121,19 @@ impl AgentHost {
         self.writer.close();
         let own = self.child.try_wait().ok().flatten();
         let _ = self.child.kill();
-        let ended = self.child.wait();
+        // A process that waits for a disk that does not answer cannot even be killed: we do not wait for the disk with it.
+        let since = Instant::now();
+        let ended = loop {
+            let ended = self.child.try_wait();
+            if !matches!(ended, Ok(None)) || since.elapsed() > LAST_BREATH {
+                break ended.ok().flatten();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
         // Client programs run in process groups of their own; orphans come to us, their subreaper.
         plimsoll_agent::end_children();
-        own.or(ended.ok())
-            .map(|status| status.to_string())
-            .unwrap_or_default()
+        own.or(ended)
+            .map_or_else(|| "it cannot be killed".to_owned(), |status| status.to_string())
     }
 }
 

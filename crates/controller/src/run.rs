@@ -32,16 +32,9 @@ const CLOSING: Duration = Duration::from_secs(150);
 pub(crate) fn greet(session: &mut Session) -> Result<(), String> {
     let message = wait_for(session, GREETING, "the agent did not speak")?;
     match message {
-        ToController::Hello { link, version, .. } => {
-            if link != format::LINK_VERSION || version != session.version {
-                return Err(format!(
-                    "the agent is version {version} (link {link}), this engine is {} (link {}): install one version",
-                    session.version,
-                    format::LINK_VERSION
-                ));
-            }
-            Ok(())
-        }
+        ToController::Hello(theirs) => theirs
+            .check("the agent", "engine", &session.version)
+            .map_err(|error| error.to_string()),
         other => Err(format!("the agent began with {other:?} instead of a greeting")),
     }
 }
@@ -108,7 +101,10 @@ fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
 pub(crate) fn carry_out(session: &mut Session, spec: RunSpec) -> Result<Finished, String> {
     spec.check().map_err(|error| error.to_string())?;
     let segments = room(&spec)?;
-    let name = session.agent()?.name.clone();
+    let name = match session.agent() {
+        Ok(agent) => agent.name.clone(),
+        Err(error) => return Err(forget(&segments, error)),
+    };
     let prepare = Prepare {
         spec: spec.clone(),
         agents: vec![name.clone()],
@@ -423,13 +419,7 @@ impl Going {
         let merged = convert(&self.spec.directory, &self.start);
         match &merged {
             Ok(merged) => summary.settle(merged),
-            Err(error) => {
-                summary.damage.push(format!(
-                    "{error}; the segments are kept: make room and run `plimsoll-engine convert {}`",
-                    self.spec.directory.display()
-                ));
-                summary.add_up();
-            }
+            Err(error) => summary.postpone(&self.spec.directory, error),
         }
         match write_json(&self.spec.directory.join("summary.json"), &summary) {
             Ok(()) => merged.iter().for_each(Merged::clean_up),

@@ -67,11 +67,20 @@ impl Session {
     pub(crate) fn agent(&mut self) -> Result<&AgentHost, String> {
         if self.agent.is_none() {
             self.generation += 1;
-            let agent = AgentHost::spawn(LOCAL, self.generation, &self.how, self.sender.clone())
-                .map_err(|error| format!("the agent could not be started: {error}"))?;
+            let agent = AgentHost::spawn(
+                LOCAL,
+                self.generation,
+                &self.how,
+                &self.version,
+                self.sender.clone(),
+            )
+            .map_err(|error| format!("the agent could not be started: {error}"))?;
             self.agent = Some(agent);
             if let Err(error) = run::greet(self) {
-                self.drop_agent();
+                // It was told of our version, too, and ends of itself when it has said why.
+                if let Some(agent) = self.agent.take() {
+                    agent.end();
+                }
                 return Err(error);
             }
         }

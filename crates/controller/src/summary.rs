@@ -1,9 +1,15 @@
 //! `summary.json`: the books of a run, held against the rows that are on disk.
 
+use std::path::Path;
+
 use plimsoll_model::{AgentBooks, Counters, Finished, Keep, format};
 use plimsoll_record::merge::{SegmentFound, TableWritten};
-use plimsoll_record::{Merged, Start, Tally};
+use plimsoll_record::{Merged, RecordError, Start, Tally};
 use serde::{Deserialize, Serialize};
+
+/// Ends the text of damage for as long as the segments could not be converted.
+const KEPT: &str = "the segments are kept: make room and run `plimsoll-engine convert";
+const NOT_ON_DISK: &str = "transactions are not on disk";
 
 /// The whole document.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -86,8 +92,16 @@ impl Summary {
         }
     }
 
+    /// Closes the books without the segments of `run`, which could not be converted.
+    pub(crate) fn postpone(&mut self, run: &Path, error: &RecordError) {
+        self.damage.push(format!("{error}; {KEPT} {}`", run.display()));
+        self.add_up();
+    }
+
     /// Closes the books with what is on disk. May be repeated: everything is computed anew.
     pub(crate) fn settle(&mut self, merged: &Merged) {
+        // What an earlier attempt has said of them is no longer so.
+        self.damage.retain(|text| !text.contains(KEPT));
         self.rows = (self.keep == Keep::All).then(|| merged.tally());
         self.tables.clone_from(&merged.tables);
         self.segments.clone_from(&merged.segments);
@@ -146,14 +160,13 @@ impl Summary {
         };
         self.balanced =
             closed && kept && counters.lost_records == 0 && !self.agents.iter().any(|agent| agent.lost);
+        self.damage.retain(|text| !text.ends_with(NOT_ON_DISK));
         let missing = counters
             .started
             .saturating_sub(self.rows.map_or(counters.started, |rows| rows.counters.started));
         if self.keep == Keep::All && missing > 0 && self.rows.is_some() {
-            let text = format!("{missing} of {} transactions are not on disk", counters.started);
-            if !self.damage.contains(&text) {
-                self.damage.push(text);
-            }
+            self.damage
+                .push(format!("{missing} of {} {NOT_ON_DISK}", counters.started));
         }
     }
 
@@ -247,11 +260,38 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_record_unbalances_the_books() {
+        let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
+        summary.agents[0].books.counters.lost_records = 1;
+        summary.settle(&Merged::default());
+        assert!(!summary.balanced);
+    }
+
+    #[test]
     fn summaries_only_balance_by_the_books() {
         let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
         summary.settle(&Merged::default());
         assert!(summary.balanced);
         assert_eq!(summary.rows, None);
+    }
+
+    #[test]
+    fn a_second_conversion_takes_back_what_the_first_had_said() {
+        let mut summary = summary(Keep::All, 10, 9, 0, 1);
+        let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let run = Path::new("/results/0001");
+        summary.postpone(run, &RecordError::io("writing", run, full));
+        assert!(!summary.balanced);
+        assert!(
+            summary.damage[0].contains("No space left")
+                && summary.damage[0].contains("convert /results/0001`"),
+            "{:?}",
+            summary.damage
+        );
+        summary.settle(&merged(6, 5, 0, 1));
+        assert_eq!(summary.damage, ["4 of 10 transactions are not on disk"]);
+        summary.settle(&merged(10, 9, 0, 1));
+        assert_eq!((summary.balanced, summary.damage), (true, vec![]));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Turns {
     number: u32,
     slots: Option<Slots>,
     slot: u64,
+    /// Slots that were begun or missed.
+    settled: u64,
     think: Think,
 }
 
@@ -72,6 +74,7 @@ impl Turns {
             number: seat.number,
             slots,
             slot: 0,
+            settled: 0,
             think,
         }
     }
@@ -102,6 +105,18 @@ impl Turns {
         }
         let think_ns = self.think.draw();
         self.present(end_ns.saturating_add(think_ns))
+    }
+
+    /// The turn that was given last is begun.
+    pub fn begun(&mut self) {
+        self.settled = self.slot + 1;
+    }
+
+    /// Slots due before `over_ns`, the end of the run, that were neither begun nor missed; 0 without slots.
+    pub fn left_before(&self, over_ns: u64) -> u64 {
+        self.slots
+            .as_ref()
+            .map_or(0, |slots| slots.before(over_ns).saturating_sub(self.settled))
     }
 
     fn present(&self, earliest_ns: u64) -> Option<Turn> {

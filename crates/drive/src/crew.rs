@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, Outcome, RunSpec, WhenFull};
-use plimsoll_schedule::{Arrival, ArrivalStream};
+use plimsoll_schedule::Arrival;
 
+use crate::arrivals::Arrivals;
 use crate::books::{Books, Header, cancel};
 use crate::conduct::{Conduct, Seat, Turns, Verdict};
 use crate::control::{Control, parts};
@@ -119,7 +120,7 @@ pub struct Crew {
     cancelled: AtomicBool,
     cancel: OwnedFd,
     /// Per workload.
-    arrivals: Vec<Mutex<Option<ArrivalStream>>>,
+    arrivals: Vec<Mutex<Option<Arrivals>>>,
     /// Per member, its transaction in progress. Whoever takes it out enters it in the books: the tester, or the lane when
     /// the tester does not come back.
     progress: Vec<Mutex<Option<(Header, i64)>>>,
@@ -140,7 +141,7 @@ pub struct CrewSetup {
     /// The crew's books.
     pub books: Books,
     /// Per workload, the agent's part of the arrivals.
-    pub arrivals: Vec<Option<ArrivalStream>>,
+    pub arrivals: Vec<Option<Arrivals>>,
     /// Number of testers.
     pub members: usize,
 }
@@ -288,7 +289,7 @@ impl Crew {
             for arrivals in &self.arrivals {
                 let left = locked(arrivals)
                     .as_mut()
-                    .map_or(0, |stream| stream.skip_before(self.run_time(over_at)));
+                    .map_or(0, |stream| stream.rest_before(self.run_time(over_at)));
                 not_started(&mut books, now, left);
             }
         }
@@ -309,6 +310,11 @@ impl Crew {
         self.t0
             .load(Ordering::SeqCst)
             .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
+    }
+
+    /// When the run's measured part ends or ended (raw, ns).
+    fn over(&self) -> i64 {
+        self.over_at.load(Ordering::SeqCst).min(self.control.stopped_at())
     }
 
     /// Sleeps until `at` (raw, ns); false if the run has ended before.
@@ -344,15 +350,20 @@ impl<T: BlockingTester> Worker<T> {
         while let Some(turn) = next {
             let at = self.crew.raw(turn.at_ns);
             if !self.crew.sleep_until(at) || !self.crew.control.take() {
-                return;
+                break;
             }
+            turns.begun();
             if turn.missed > 0 {
                 locked(&self.crew.books).missed(turn.missed);
             }
             let Some((free, pause_ns)) = self.perform(at, turn.stage) else {
-                return;
+                break;
             };
             next = turns.after(self.crew.run_time(free).saturating_add(pause_ns));
+        }
+        let over = self.crew.over();
+        if self.crew.clock.raw_ns() >= over {
+            locked(&self.crew.books).missed(turns.left_before(self.crew.run_time(over)));
         }
     }
 
@@ -361,14 +372,7 @@ impl<T: BlockingTester> Worker<T> {
         while let Some(arrival) = self.next_arrival(free_since) {
             let at = self.crew.raw(arrival.at_ns);
             if !self.crew.sleep_until(at) {
-                if at
-                    < self
-                        .crew
-                        .over_at
-                        .load(Ordering::SeqCst)
-                        .min(self.crew.control.stopped_at())
-                    && !self.crew.control.exhausted()
-                {
+                if at < self.crew.over() && !self.crew.control.exhausted() {
                     not_started(&mut locked(&self.crew.books), self.crew.clock.raw_ns(), 1);
                 }
                 return;
@@ -396,12 +400,12 @@ impl<T: BlockingTester> Worker<T> {
         let mut arrivals = locked(&self.crew.arrivals[usize::from(population.workload)]);
         let arrivals = arrivals.as_mut()?;
         if population.when_full == WhenFull::Drop {
-            let dropped = arrivals.skip_before(free_since);
+            let dropped = arrivals.drop_before(free_since);
             if dropped > 0 {
                 locked(&self.crew.books).dropped(dropped);
             }
         }
-        arrivals.next()
+        arrivals.take()
     }
 
     fn perform(&mut self, scheduled: i64, stage: u16) -> Option<(i64, u64)> {

@@ -5,6 +5,8 @@ use std::io;
 
 use plimsoll_model::Outcome;
 
+use crate::http1::tls;
+
 /// A transaction that did not come to an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -46,11 +48,11 @@ impl Failure {
 
     /// An error on a connection.
     pub fn talking(error: &io::Error) -> Self {
-        if let Some(tls) = error
+        if let Some(error) = error
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<rustls::Error>())
         {
-            return Self::error(format!("tls {tls}"));
+            return Self::error(tls::code(error));
         }
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::error("reset"),

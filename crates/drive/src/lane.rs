@@ -9,8 +9,9 @@ use std::task::Poll;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Code, Codes, Outcome, RunSpec, WhenFull};
-use plimsoll_schedule::{Arrival, ArrivalStream};
+use plimsoll_schedule::Arrival;
 
+use crate::arrivals::Arrivals;
 use crate::books::{Books, Header, cancel};
 use crate::conduct::{Conduct, Seat, Turns, Verdict};
 use crate::control::{Control, parts};
@@ -40,7 +41,7 @@ pub struct Lane {
     /// Per task, when its transaction times out.
     deadlines: Vec<Cell<i64>>,
     /// Per workload.
-    arrivals: Vec<RefCell<Option<ArrivalStream>>>,
+    arrivals: Vec<RefCell<Option<Arrivals>>>,
 }
 
 /// The codes of time-outs.
@@ -83,8 +84,8 @@ pub struct LaneSetup {
     pub codes: Codes,
     /// The lane's books; their members are `seats`.
     pub books: Books,
-    /// Per workload, the lane's part of the arrivals.
-    pub arrivals: Vec<Option<ArrivalStream>>,
+    /// Per workload, the lane's view of the arrivals.
+    pub arrivals: Vec<Option<Arrivals>>,
     /// The lane's testers and what makes them.
     pub seats: Vec<(Seat, Arc<dyn Fleet>)>,
 }
@@ -210,7 +211,7 @@ impl Lane {
                 let mut arrivals = arrivals.borrow_mut();
                 let left = arrivals
                     .as_mut()
-                    .map_or(0, |stream| stream.skip_before(self.run_time(over)));
+                    .map_or(0, |stream| stream.rest_before(self.run_time(over)));
                 not_started(&mut books, now, left);
             }
         }
@@ -311,21 +312,27 @@ impl<T: AsyncTester> Worker<T> {
         while let Some(turn) = next {
             let at = lane.raw(turn.at_ns);
             if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() || !lane.control.take() {
-                return;
+                break;
             }
+            turns.begun();
             if turn.missed > 0 {
                 lane.books.borrow_mut().missed(turn.missed);
             }
             let Some((free, pause_ns)) = self.perform(at, turn.stage).await else {
-                return;
+                break;
             };
             next = turns.after(lane.run_time(free).saturating_add(pause_ns));
             self.breathe().await;
         }
+        let over = lane.over_at.get();
+        if lane.io.now() >= over {
+            lane.books
+                .borrow_mut()
+                .missed(turns.left_before(lane.run_time(over)));
+        }
     }
 
-    /// A slot of an open load: takes the lane's next arrival, waits until it is due, and carries it out. So no dispatcher
-    /// is needed, and waiting arrivals are a number, not a queue.
+    /// A slot of an open load: takes the next arrival, waits until it is due, and carries it out. So no dispatcher is needed, and waiting arrivals are a number, not a queue.
     async fn serve(&mut self) {
         let lane = Rc::clone(&self.lane);
         let mut free_since = 0;
@@ -368,7 +375,7 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// The lane's next arrival. Those that came while no slot was free are dropped if the load says so: this slot is the
+    /// The next arrival. Those that came while no slot was free are dropped if the load says so: this slot is the
     /// first to be free again, since `free_since`.
     fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
         if self.lane.is_over() {
@@ -378,12 +385,12 @@ impl<T: AsyncTester> Worker<T> {
         let mut arrivals = self.lane.arrivals[usize::from(population.workload)].borrow_mut();
         let arrivals = arrivals.as_mut()?;
         if population.when_full == WhenFull::Drop {
-            let dropped = arrivals.skip_before(free_since);
+            let dropped = arrivals.drop_before(free_since);
             if dropped > 0 {
                 self.lane.books.borrow_mut().dropped(dropped);
             }
         }
-        arrivals.next()
+        arrivals.take()
     }
 
     /// Carries out one transaction. Gives when the tester is free again (raw, ns) and a pause to make after it; none if it

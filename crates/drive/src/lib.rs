@@ -5,6 +5,7 @@
 //! a [`Sink`] in batches, everything else as [`DriveEvent`]s.
 
 mod api;
+mod arrivals;
 mod books;
 mod conduct;
 mod control;

@@ -71,16 +71,27 @@ impl Population {
         (first..total).step_by(step as usize)
     }
 
-    /// `(offset, step)` of the arrivals that a lane takes from the global sequence; none if it has no slot. Agents and
-    /// lanes without a slot take no arrivals, so that none is lost.
-    pub fn arrivals_of(&self, of: Share, lane: usize, lanes: usize) -> Option<(u64, u64)> {
+    /// What an agent takes from the global sequence of arrivals; none if it has no slot, so that no arrival is lost.
+    pub fn arrivals_of(&self, of: Share) -> Option<Part> {
         let (agent, slots) = (u64::from(of.agent), u64::from(self.slots()));
         let agents = u64::from(of.agents).min(slots);
-        let here = share(slots, agent, u64::from(of.agents));
-        let lanes = (lanes as u64).min(here);
-        let lane = lane as u64;
-        (agent < agents && lane < lanes).then_some((agent + agents * lane, agents * lanes))
+        (agent < agents).then_some(Part {
+            offset: agent,
+            step: agents,
+            slots: share(slots, agent, u64::from(of.agents)),
+        })
     }
+}
+
+/// The part of an agent in an open load: arrivals `offset`, `offset + step`, ... with so many slots for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Its first arrival.
+    pub offset: u64,
+    /// From one to the next.
+    pub step: u64,
+    /// At least 1.
+    pub slots: u64,
 }
 
 /// All populations of a run.
@@ -157,15 +168,15 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
 
-    fn open(in_flight: u32) -> Population {
+    pub(crate) fn open(rate: f64, arrivals: Arrivals, in_flight: u32) -> Population {
         let load = LoadSpec::Open {
-            rate: 10.0,
-            arrivals: Arrivals::Even,
+            rate,
+            arrivals,
             in_flight,
             when_full: WhenFull::Wait,
         };
@@ -190,22 +201,22 @@ mod tests {
         for agents in 1..=4_u16 {
             for lanes in 1..=3_usize {
                 for slots in [1, 2, 3, 5, 8, 100] {
-                    let population = open(slots);
+                    let population = open(10.0, Arrivals::Even, slots);
                     let mut members = Vec::new();
                     let mut owners = vec![0_u32; 240];
                     for agent in 0..agents {
                         let of = Share { agent, agents };
-                        for lane in 0..lanes {
-                            let mine: Vec<u32> = Population::members(slots, of, lane, lanes).collect();
-                            let arrivals = population.arrivals_of(of, lane, lanes);
-                            assert!(arrivals.is_none() || !mine.is_empty(), "arrivals need a slot");
-                            if let Some((offset, step)) = arrivals {
-                                for k in (offset..240).step_by(step as usize) {
-                                    owners[k as usize] += 1;
-                                }
+                        let mine: Vec<u32> = (0..lanes)
+                            .flat_map(|lane| Population::members(slots, of, lane, lanes))
+                            .collect();
+                        let part = population.arrivals_of(of);
+                        assert_eq!(part.map_or(0, |part| part.slots), mine.len() as u64);
+                        if let Some(Part { offset, step, .. }) = part {
+                            for k in (offset..240).step_by(step as usize) {
+                                owners[k as usize] += 1;
                             }
-                            members.extend(mine);
                         }
+                        members.extend(mine);
                     }
                     members.sort_unstable();
                     assert_eq!(members, (0..slots).collect::<Vec<_>>());

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, RunEnd, RunSpec, Workload};
-use plimsoll_schedule::ArrivalStream;
 
 use crate::api::{DriveError, DriveEvent, Share, Sink};
+use crate::arrivals::{Arrivals, Pool};
 use crate::books::{Books, Member};
 use crate::conduct::Seat;
 use crate::control::Control;
@@ -68,6 +68,8 @@ struct Common {
     control: Arc<Control>,
     events: SyncSender<DriveEvent>,
     populations: Vec<Arc<Population>>,
+    /// Per workload, its arrivals on this agent.
+    pools: Vec<Option<Pool>>,
     spun_ns: Arc<AtomicU64>,
     ready: Sender<Result<(String, i32), DriveError>>,
 }
@@ -101,6 +103,10 @@ impl Drive {
             threads: Vec::new(),
             spun_ns: Arc::clone(&spun_ns),
         };
+        let pools = populations
+            .iter()
+            .map(|population| Pool::new(population, share, spec.seed))
+            .collect();
         let common = Common {
             spec,
             share,
@@ -109,6 +115,7 @@ impl Drive {
             control,
             events,
             populations,
+            pools,
             spun_ns,
             ready,
         };
@@ -267,27 +274,17 @@ fn check_resources(of: Share, all: &[Arc<Population>], made: &[Made]) -> Result<
     Ok(())
 }
 
-/// The lane's part of every workload's arrivals, for the workloads that `mine` selects.
+/// The lane's view of every workload's arrivals, for the workloads that `mine` selects.
 fn arrivals(
     common: &Common,
     mine: impl Fn(usize) -> bool,
     lane: usize,
     lanes: usize,
-) -> Vec<Option<ArrivalStream>> {
-    let stream = |(index, population): (usize, &Arc<Population>)| {
-        let curve = population.curve.clone().filter(|_| mine(index))?;
-        let (offset, step) = population.arrivals_of(common.share, lane, lanes)?;
-        let (seed, workload) = (common.spec.seed, u64::from(population.workload));
-        Some(ArrivalStream::new(
-            curve,
-            population.arrivals,
-            seed,
-            workload,
-            offset,
-            step,
-        ))
-    };
-    common.populations.iter().enumerate().map(stream).collect()
+) -> Vec<Option<Arrivals>> {
+    let pools = common.pools.iter().enumerate();
+    pools
+        .map(|(index, pool)| Some(pool.as_ref().filter(|_| mine(index))?.lane(lane, lanes)))
+        .collect()
 }
 
 /// The seats of a population on a lane.

@@ -102,6 +102,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
             let how = AgentCommand {
                 program: OsString::from("/proc/self/exe"),
                 arguments: vec![OsString::from("agent")],
+                silence: plimsoll_link::SILENCE,
             };
             let signals = signals::listen().context("cannot listen to signals")?;
             Ok(plimsoll_controller::control(

@@ -269,6 +269,36 @@ fn a_killed_agent_loses_the_run_but_not_its_segments() {
 }
 
 #[test]
+fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
+    let place = Place::new("silent");
+    let (first, second) = (place.run("0001"), place.run("0002"));
+    let mut lab = Lab::start();
+    lab.run(&spec(&first, LONG));
+    lab.until("second");
+    lab.until("second");
+    let agent = lab.agent();
+    // Its link stays open: nothing but the silence tells.
+    Lab::kill(agent, libc::SIGSTOP);
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("agent-lost"), &json!(false))
+    );
+    let reason = finished["reason"].as_str().unwrap();
+    assert!(reason.contains("nothing was heard for 5 s"), "{reason}");
+    assert!(!finished["damage"].as_array().unwrap().is_empty());
+    let summary = summary(&first);
+    assert_eq!(summary["agents"][0]["lost"], true);
+    assert!(summary["rows"]["counters"]["started"].as_u64().unwrap() > 0);
+    assert!(
+        !Path::new(&format!("/proc/{agent}")).exists(),
+        "a stopped agent is ended, too"
+    );
+    lab.run(&spec(&second, 300_000_000));
+    assert_eq!(lab.finished()["status"], "done", "the next run has a new agent");
+}
+
+#[test]
 fn the_end_of_the_lab_and_a_signal_end_the_run_cleanly() {
     let place = Place::new("ends");
     for how in ["eof", "signal"] {
@@ -449,6 +479,41 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
         damage.contains("No space left") && damage.contains("could not be written"),
         "{damage}"
     );
+}
+
+#[test]
+fn a_run_whose_conversion_found_the_disk_full_is_converted_later() {
+    let place = Place::new("later");
+    let run = place.run("0001");
+    // Where the file is written there is no space at all.
+    std::os::unix::fs::symlink("/dev/full", run.join("transactions.parquet.part")).unwrap();
+    let mut lab = Lab::start();
+    lab.run(&spec(&run, 500_000_000));
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("done"), &json!(false))
+    );
+    let damage = finished["damage"].to_string();
+    assert!(
+        damage.contains("No space left") && damage.contains("plimsoll-engine convert"),
+        "{damage}"
+    );
+    assert!(run.join("segments").exists() && !run.join("transactions.parquet").exists());
+    let output = Command::new(ENGINE).arg("convert").arg(&run).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&said["converted"], &said["balanced"], &said["damage"]),
+        (&json!(true), &json!(true), &json!([]))
+    );
+    let summary = summary(&run);
+    assert_eq!(
+        summary["rows"]["counters"]["started"],
+        finished["counters"]["started"]
+    );
+    assert_eq!(summary["status"], "done");
+    assert!(run.join("transactions.parquet").exists() && !run.join("segments").exists());
 }
 
 /// Processes whose command line holds `mark`.

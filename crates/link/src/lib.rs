@@ -9,5 +9,5 @@ mod message;
 mod stream;
 
 pub use codec::{Decoder, FrameError, MOST};
-pub use message::{Prepare, ToAgent, ToController};
+pub use message::{Greeting, Prepare, ToAgent, ToController, VersionError};
 pub use stream::{LinkError, Reader, SILENCE, Writer, pair};

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{Decoder, FrameError, encode};
 
-/// Both sides speak once a second; an agent that was silent for so long is lost.
+/// An agent speaks once a second; one that was silent for so long is lost.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// Why the link is of no use any more.
@@ -23,7 +23,7 @@ pub enum LinkError {
     #[error("the other side has ended")]
     Closed,
     /// Nothing came for a while.
-    #[error("nothing was heard for {} s", .0.as_secs())]
+    #[error("nothing was heard for {} s", .0.as_secs_f64())]
     Silent(Duration),
     /// The operating system refused.
     #[error("the link broke: {0}")]

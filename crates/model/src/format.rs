@@ -21,7 +21,9 @@ pub const LIVE: &str = "plimsoll.live/1";
 /// The books of a run as the engine closed them.
 pub const SUMMARY: &str = "plimsoll.summary/1";
 /// Version of the framed protocol between controller and agent.
-pub const LINK_VERSION: u16 = 1;
+///
+/// 2: both sides greet, so that both can say why they refuse.
+pub const LINK_VERSION: u16 = 2;
 
 /// Whether this build can read `found` (`name/major`), given the name and major version it writes itself.
 ///

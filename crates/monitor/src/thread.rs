@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_clock::Clock;
 use plimsoll_model::Watch;
@@ -15,6 +15,9 @@ use crate::Monitor;
 
 /// A last, shorter interval is worth a sample if it is at least this long.
 const SHORTEST_NS: i64 = 200_000_000;
+
+/// How long [`MonitorThread::finish`] waits for a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What to watch and where to write.
 pub struct MonitorConfig {
@@ -89,6 +92,20 @@ impl MonitorThread {
     /// Takes a last reading and closes the files.
     pub fn finish(self) -> MonitorBooks {
         let _ = self.stop.send(());
+        let since = Instant::now();
+        while !self.thread.is_finished() {
+            if since.elapsed() > PATIENCE {
+                // It cannot be joined; it ends with the process.
+                return MonitorBooks {
+                    damage: vec![format!(
+                        "the monitor did not finish within {} s: the disk does not answer",
+                        PATIENCE.as_secs()
+                    )],
+                    ..MonitorBooks::default()
+                };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.thread.join().unwrap_or_else(|_| MonitorBooks {
             damage: vec!["the monitor's thread broke off: please report this".into()],
             ..MonitorBooks::default()

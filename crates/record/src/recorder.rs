@@ -4,13 +4,15 @@
 //! and never waited for. When writing fails the recorder says so once and goes on discarding: the load must not notice.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll_model::{Codes, Keep, MetricRow, Transaction, format};
 
-use crate::segment::{Origin, ROTATE_BYTES, SegmentWriter};
+use crate::segment::{Create, Origin, ROTATE_BYTES, SegmentWriter};
 use crate::tables::MetricWriter;
 use crate::{Columns, Names, RecordError};
 
@@ -21,6 +23,8 @@ pub const BATCH_ROWS: usize = 16 * 1024;
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 /// How long [`Recorder::finish`] waits for a disk that does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it looks whether the queue has room again for the word that ends the thread.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Where and what to record.
 #[derive(Debug, Clone)]
@@ -62,7 +66,8 @@ impl RecorderConfig {
 pub struct RecordingBooks {
     /// Names of the files, in order.
     pub segments: Vec<String>,
-    /// Transactions that were taken from the lanes and could not be written.
+    /// Transactions that were taken from the lanes and could not be written, or of which nobody knows: the disk does not
+    /// answer.
     pub discarded: u64,
     /// What went wrong; empty when nothing did.
     pub damage: Vec<String>,
@@ -79,13 +84,18 @@ pub struct Recorder {
     queue: SyncSender<Message>,
     books: Receiver<RecordingBooks>,
     thread: JoinHandle<()>,
+    pending: Pending,
 }
+
+/// Transactions taken from the lanes of which nothing is known yet: neither written nor discarded. Counted by the batch.
+type Pending = Arc<AtomicU64>;
 
 /// A lane's end of the recorder.
 pub struct LaneSink {
     lane: usize,
     queue: SyncSender<Message>,
     empty: Receiver<Vec<Transaction>>,
+    pending: Pending,
 }
 
 impl LaneSink {
@@ -100,19 +110,22 @@ impl LaneSink {
             .try_recv()
             .unwrap_or_else(|_| Vec::with_capacity(batch.capacity()));
         let full = std::mem::replace(batch, fresh);
+        let count = full.len();
+        // Before it is sent: the thread may be done with it in the same moment.
+        self.pending.fetch_add(count as u64, Ordering::Relaxed);
         match self.queue.try_send(Message::Transactions {
             lane: self.lane,
             batch: full,
         }) {
             Ok(()) => 0,
             Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
+                self.pending.fetch_sub(count as u64, Ordering::Relaxed);
                 let Message::Transactions { batch: mut full, .. } = message else {
                     return 0;
                 };
-                let lost = full.len();
                 full.clear();
                 *batch = full;
-                lost
+                count
             }
         }
     }
@@ -136,8 +149,29 @@ impl Recorder {
     /// # Errors
     /// [`RecordError::Io`] when no thread can be started.
     pub fn start(config: RecorderConfig) -> Result<(Self, Vec<LaneSink>), RecordError> {
+        let segments = Writing::segments(&config);
+        Self::start_with(config, segments)
+    }
+
+    /// The same with transactions going into files made by `create`.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with_files(
+        config: RecorderConfig,
+        create: Create,
+    ) -> Result<(Self, Vec<LaneSink>), RecordError> {
+        let segments = Writing::segments(&config).with_files(create);
+        Self::start_with(config, segments)
+    }
+
+    fn start_with(
+        config: RecorderConfig,
+        segments: SegmentWriter,
+    ) -> Result<(Self, Vec<LaneSink>), RecordError> {
         let (queue, inbox) = mpsc::sync_channel(config.queue.max(1));
         let (done, books) = mpsc::sync_channel(1);
+        let pending = Pending::default();
         let mut recycle = Vec::new();
         let mut sinks = Vec::new();
         for lane in 0..config.lanes {
@@ -147,42 +181,62 @@ impl Recorder {
                 lane,
                 queue: queue.clone(),
                 empty,
+                pending: Arc::clone(&pending),
             });
         }
         let directory = config.directory.clone();
+        let counting = Arc::clone(&pending);
         let thread = std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || {
-                let _ = done.send(Writing::new(config).run(&inbox, &recycle));
+                let _ = done.send(Writing::new(config, segments, counting).run(&inbox, &recycle));
             })
             .map_err(|error| RecordError::io("starting the recorder of", &directory, error))?;
-        Ok((Self { queue, books, thread }, sinks))
+        let recorder = Self {
+            queue,
+            books,
+            thread,
+            pending,
+        };
+        Ok((recorder, sinks))
     }
 
     /// Writes what is left, closes the files and ends the thread. Sinks that still exist are told "no room" afterwards.
     pub fn finish(self) -> RecordingBooks {
-        let _ = self.queue.send(Message::End);
-        match self.books.recv_timeout(PATIENCE) {
+        self.finish_within(PATIENCE)
+    }
+
+    /// The same with another bound than two minutes for a disk that does not answer.
+    pub fn finish_within(self, patience: Duration) -> RecordingBooks {
+        let since = Instant::now();
+        // Not `send`: behind a disk that hangs the queue is full, and stays so.
+        while matches!(self.queue.try_send(Message::End), Err(TrySendError::Full(_)))
+            && since.elapsed() < patience
+        {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let why = match self.books.recv_timeout(patience.saturating_sub(since.elapsed())) {
             Ok(books) => {
                 let _ = self.thread.join();
-                books
+                return books;
             }
             // A disk that hangs cannot be joined; the thread ends with the process.
-            Err(RecvTimeoutError::Timeout) => damaged(format!(
+            Err(RecvTimeoutError::Timeout) => format!(
                 "the recorder did not finish within {} s: the disk does not answer",
-                PATIENCE.as_secs()
-            )),
+                patience.as_secs_f64()
+            ),
             Err(RecvTimeoutError::Disconnected) => {
-                damaged("the recorder's thread broke off: please report this".into())
+                "the recorder's thread broke off: please report this".to_owned()
             }
+        };
+        let discarded = self.pending.load(Ordering::Relaxed);
+        RecordingBooks {
+            damage: vec![format!(
+                "{why}; {discarded} transactions may not have been written"
+            )],
+            discarded,
+            ..RecordingBooks::default()
         }
-    }
-}
-
-fn damaged(text: String) -> RecordingBooks {
-    RecordingBooks {
-        damage: vec![text],
-        ..RecordingBooks::default()
     }
 }
 
@@ -193,13 +247,17 @@ struct Writing {
     segments: Option<SegmentWriter>,
     metrics: Option<MetricWriter>,
     books: RecordingBooks,
+    pending: Pending,
 }
 
 impl Writing {
-    fn new(config: RecorderConfig) -> Self {
+    fn segments(config: &RecorderConfig) -> SegmentWriter {
+        SegmentWriter::transactions(&config.directory, config.origin(), ROTATE_BYTES)
+    }
+
+    fn new(config: RecorderConfig, segments: SegmentWriter, pending: Pending) -> Self {
         let origin = config.origin();
         let columns = Columns::new(&config.names, config.codes.clone(), origin.metadata(), BATCH_ROWS);
-        let segments = SegmentWriter::transactions(&config.directory, origin.clone(), ROTATE_BYTES);
         let metrics = MetricWriter::new(&config.directory, &origin, config.codes);
         Self {
             keep: config.keep,
@@ -207,7 +265,13 @@ impl Writing {
             segments: Some(segments),
             metrics: Some(metrics),
             books: RecordingBooks::default(),
+            pending,
         }
+    }
+
+    /// The fate of so many transactions is known.
+    fn settle(&self, count: u64) {
+        self.pending.fetch_sub(count, Ordering::Relaxed);
     }
 
     fn run(mut self, inbox: &Receiver<Message>, recycle: &[SyncSender<Vec<Transaction>>]) -> RecordingBooks {
@@ -241,10 +305,12 @@ impl Writing {
 
     fn take(&mut self, batch: &[Transaction]) {
         if self.keep == Keep::Summaries {
+            self.settle(batch.len() as u64);
             return;
         }
         if self.segments.is_none() {
             self.books.discarded += batch.len() as u64;
+            self.settle(batch.len() as u64);
             return;
         }
         for part in batch.chunks(BATCH_ROWS) {
@@ -264,10 +330,12 @@ impl Writing {
             (Ok(batch), Some(segments)) => segments.write(&batch),
             (Ok(_), None) => {
                 self.books.discarded += rows;
+                self.settle(rows);
                 return;
             }
             (Err(error), _) => Err(error.into()),
         };
+        self.settle(rows);
         if let Err(error) = written {
             self.books.discarded += rows;
             self.give_up(&error);

@@ -17,6 +17,13 @@ use crate::{RecordError, columns};
 /// Size at which a segment is closed and the next one begun.
 pub const ROTATE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How a segment's file is made; it must not be there yet. Tests give one that stands for a disk that does not answer.
+pub type Create = fn(&Path) -> io::Result<File>;
+
+fn create_new(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
+}
+
 /// What stands beside a closed segment, in `NAME.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
@@ -76,6 +83,7 @@ pub struct SegmentWriter {
     origin: Origin,
     schema: SchemaRef,
     rotate_bytes: u64,
+    create: Create,
     sequence: u32,
     open: Option<Open>,
     written: Vec<String>,
@@ -117,10 +125,17 @@ impl SegmentWriter {
             origin,
             schema,
             rotate_bytes,
+            create: create_new,
             sequence: 0,
             open: None,
             written: Vec::new(),
         }
+    }
+
+    /// The same writer with files made by `create`.
+    #[must_use]
+    pub fn with_files(self, create: Create) -> Self {
+        Self { create, ..self }
     }
 
     /// A writer of transactions; the batches come from [`crate::Columns`] made with the same origin.
@@ -167,11 +182,7 @@ impl SegmentWriter {
     fn begin(&mut self) -> Result<Open, RecordError> {
         let name = format!("{}-{:03}.arrow", self.origin.stem(), self.sequence);
         let path = self.directory.join(&name);
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|error| RecordError::io("creating", &path, error))?;
+        let file = (self.create)(&path).map_err(|error| RecordError::io("creating", &path, error))?;
         self.written.push(name);
         let mut metadata = self.schema.metadata().clone();
         metadata.insert("sequence", self.sequence.to_string());

@@ -17,6 +17,9 @@ use plimsoll_record::{
     write_json,
 };
 
+#[path = "record/disk.rs"]
+mod disk;
+
 const T0: i64 = 5_000_000_000_000;
 
 /// A directory that goes with the test.

@@ -1,4 +1,4 @@
-//! The arrivals of an open load: one global sequence, of which every lane takes its own members.
+//! The arrivals of an open load: one global sequence, of which every agent takes its own members.
 
 use plimsoll_model::{Arrivals as Law, LoadSpec};
 use rand_distr::{Distribution, Exp1};
@@ -134,7 +134,7 @@ impl RateCurve {
     }
 }
 
-/// Arrivals of one lane, in order of time. Endless for a load without stages.
+/// Arrivals of one agent, in order of time. Endless for a load without stages.
 ///
 /// Even: arrival `k` comes when the integral of the rate reaches `k`, so that an interval of constant rate holds exactly
 /// rate times length of them. Poisson: a unit-rate process mapped through the same inverse (thinning was rejected: it
@@ -145,6 +145,7 @@ pub struct ArrivalStream {
     law: State,
     /// Number of the next arrival that is ours.
     index: u64,
+    offset: u64,
     step: u64,
 }
 
@@ -160,8 +161,8 @@ enum State {
 }
 
 impl ArrivalStream {
-    /// Arrivals `offset`, `offset + step`, ... of the global sequence. Lane `l` of `lanes` on agent `a` of `agents` has
-    /// `offset = a + agents * l` and `step = agents * lanes`.
+    /// Arrivals `offset`, `offset + step`, ... of the global sequence. Agent `a` of `agents` has `offset = a` and
+    /// `step = agents`.
     pub fn new(curve: RateCurve, law: Law, seed: u64, workload: u64, offset: u64, step: u64) -> Self {
         let law = match law {
             Law::Even => State::Even,
@@ -175,8 +176,20 @@ impl ArrivalStream {
             curve,
             law,
             index: offset,
+            offset,
             step: step.max(1),
         }
+    }
+
+    /// How many of this stream's arrivals came before the next one.
+    pub fn number(&self) -> u64 {
+        (self.index - self.offset) / self.step
+    }
+
+    /// Goes on to the stream's own arrival `number`, from 0. Never back: a law that draws does not remember what it drew.
+    pub fn go_to(&mut self, number: u64) {
+        let index = self.offset.saturating_add(number.saturating_mul(self.step));
+        self.index = self.index.max(index);
     }
 
     /// The next arrival, left in place. (Asking again draws nothing anew.)
@@ -325,19 +338,19 @@ mod tests {
     }
 
     #[test]
-    fn lanes_together_are_the_whole() {
+    fn agents_together_are_the_whole() {
         for law in [Law::Even, Law::Poisson] {
             let load = staged(
                 vec![stage(3, Some((10.0, 100.0))), stage(2, Some((100.0, 100.0)))],
                 law,
             );
             let whole: Vec<Arrival> = stream(&load, law, 42, 0, 1).collect();
-            for lanes in 1..=7 {
-                let mut parts: Vec<Arrival> = (0..lanes)
-                    .flat_map(|lane| stream(&load, law, 42, lane, lanes))
+            for agents in 1..=7 {
+                let mut parts: Vec<Arrival> = (0..agents)
+                    .flat_map(|agent| stream(&load, law, 42, agent, agents))
                     .collect();
                 parts.sort_by_key(|arrival| arrival.index);
-                assert_eq!(parts, whole, "{law:?}, {lanes} lanes");
+                assert_eq!(parts, whole, "{law:?}, {agents} agents");
             }
         }
     }
@@ -354,6 +367,83 @@ mod tests {
         // Expected 100 for both; standard errors sqrt(100/2000) = 0.22 and 100 sqrt(2/2000) = 3.2; four of them.
         assert!((mean - 100.0).abs() < 0.9, "mean {mean}");
         assert!((variance - 100.0).abs() < 13.0, "variance {variance}");
+    }
+
+    /// Kolmogorov's distance of `values` from the exponential law of mean 1.
+    fn distance_from_exponential(values: &mut [f64]) -> f64 {
+        values.sort_unstable_by(f64::total_cmp);
+        let n = values.len() as f64;
+        let law = |x: f64| 1.0 - (-x).exp();
+        values.iter().enumerate().fold(0.0, |worst: f64, (i, &x)| {
+            let (below, above) = (law(x) - i as f64 / n, (i as f64 + 1.0) / n - law(x));
+            worst.max(below).max(above)
+        })
+    }
+
+    #[test]
+    fn poisson_gaps_are_exponential_and_know_nothing_of_each_other() {
+        const N: usize = 20_000;
+        // A ramp, too: in units of the integral of the rate the gaps of any Poisson process are exponential (Papangelou).
+        let ramp = staged(vec![stage(1_000, Some((5.0, 95.0)))], Law::Poisson);
+        let area = |at_ns: u64| {
+            let t = at_ns as f64 * 1e-9;
+            5.0 * t + 0.5 * 0.09 * t * t
+        };
+        let flat = open(50.0, Law::Poisson);
+        for (load, area) in [
+            (&flat, (&|at_ns: u64| at_ns as f64 * 50e-9) as &dyn Fn(u64) -> f64),
+            (&ramp, &area),
+        ] {
+            for seed in [1, 2, 3] {
+                let times: Vec<f64> = stream(load, Law::Poisson, seed, 0, 1)
+                    .take(N)
+                    .map(|arrival| area(arrival.at_ns))
+                    .collect();
+                assert_eq!(times.len(), N);
+                let mut last = 0.0;
+                let mut gaps: Vec<f64> = times
+                    .iter()
+                    .map(|&at| at - std::mem::replace(&mut last, at))
+                    .collect();
+                // Lag-1 correlation: standard error 1 / sqrt(N); four of them.
+                let correlation = gaps
+                    .windows(2)
+                    .map(|pair| (pair[0] - 1.0) * (pair[1] - 1.0))
+                    .sum::<f64>()
+                    / N as f64;
+                assert!(correlation.abs() < 4.0 / (N as f64).sqrt(), "{correlation}");
+                // Smirnov's critical value at 0.1 %.
+                let distance = distance_from_exponential(&mut gaps) * (N as f64).sqrt();
+                assert!(distance < 1.949, "{distance}");
+            }
+        }
+        // The test is able to fail: a mean that is off by 5 % is found.
+        let mut wrong: Vec<f64> = stream(&flat, Law::Poisson, 1, 0, 1)
+            .take(N)
+            .map(|arrival| arrival.at_ns as f64 * 52.5e-9)
+            .collect();
+        let before = wrong.clone();
+        wrong
+            .iter_mut()
+            .skip(1)
+            .zip(&before)
+            .for_each(|(at, last)| *at -= last);
+        assert!(distance_from_exponential(&mut wrong) * (N as f64).sqrt() > 1.949);
+    }
+
+    #[test]
+    fn going_on_leaves_out_what_lies_between() {
+        for law in [Law::Even, Law::Poisson] {
+            let all: Vec<Arrival> = stream(&open(50.0, law), law, 5, 2, 3).take(40).collect();
+            let mut some = stream(&open(50.0, law), law, 5, 2, 3);
+            for number in [0, 1, 7, 39] {
+                some.go_to(number);
+                assert_eq!(some.number(), number);
+                assert_eq!(some.next().as_ref(), all.get(number as usize), "{law:?}");
+            }
+            some.go_to(3);
+            assert_eq!(some.number(), 40, "never back");
+        }
     }
 
     #[test]

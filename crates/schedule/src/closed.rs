@@ -137,6 +137,14 @@ impl Slots {
         }
     }
 
+    /// How many are due before `t_ns`.
+    pub fn before(&self, t_ns: u64) -> u64 {
+        let Some(last) = t_ns.checked_sub(self.first_ns + 1) else {
+            return 0;
+        };
+        last / self.every_ns + 1
+    }
+
     /// The one after `slot`, whose transaction ended at `end_ns`.
     pub fn after(&self, slot: u64, end_ns: u64) -> NextSlot {
         let time = |slot: u64| self.first_ns + slot * self.every_ns;
@@ -194,6 +202,16 @@ impl Think {
 mod tests {
     use super::*;
     use plimsoll_model::{Arrivals, StageSpec, WhenFull};
+
+    #[test]
+    fn slots_are_counted_to_the_end() {
+        let slots = Slots::new(1, 2, 20, Late::Skip); // at 10, 30, 50, ...
+        for (t_ns, due) in [(0, 0), (10, 0), (11, 1), (30, 1), (31, 2), (50, 2), (51, 3)] {
+            assert_eq!(slots.before(t_ns), due, "before {t_ns}");
+        }
+        assert_eq!(Slots::new(0, 1, 20, Late::Skip).before(0), 0);
+        assert_eq!(Slots::new(0, 1, 20, Late::Skip).before(1), 1);
+    }
 
     #[test]
     fn a_ramp_joins_and_leaves() {

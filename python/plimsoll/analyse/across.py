@@ -17,7 +17,7 @@ from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
 from plimsoll.analyse.saturation import NOT_REACHED, Bracket, saturation, throughput_error
-from plimsoll.analyse.thresholds import Sample, judge, observe
+from plimsoll.analyse.thresholds import Sample, judge, not_yet, observe
 from plimsoll.analyse.wording import factor_word
 from plimsoll.plan.model import CapacityRules, Threshold
 from plimsoll.plan.rules import Rule
@@ -327,14 +327,20 @@ def _gives_way(members: Sequence[Group], load: float | None, design: Design) -> 
     return common_bottleneck([run for group in at for run in group.valid])
 
 
-def verdicts(groups: Sequence[Group], thresholds: Sequence[Threshold]) -> tuple[Verdict, ...]:
+def verdicts(
+    groups: Sequence[Group], thresholds: Sequence[Threshold], unfinished: Sequence[Mapping[str, str]] = ()
+) -> tuple[Verdict, ...]:
     """Every threshold on every cell that it is for. One that is for no cell fails: a rule that judges nothing is a
-    mistake, not a success."""
+    mistake, not a success. `unfinished`: cells of which runs are still to come; they are not judged on no sample."""
     out = []
     for threshold in thresholds:
         mine = [group for group in groups if threshold.applies(group.cell)]
-        out += [judge(threshold, group.cell, group.sample) for group in mine]
-        if not mine:
+        out += [
+            judge(threshold, group.cell, group.sample, unfinished=group.cell in unfinished) for group in mine
+        ]
+        if not mine and any(threshold.applies(cell) for cell in unfinished):
+            out.append(not_yet(threshold, {}))
+        elif not mine:
             reason = "failed: no cell of this experiment is meant by its `where`"
             out.append(Verdict(threshold.metric, threshold.text, {}, None, False, reason))
     return tuple(out)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from plimsoll.analyse.explained import explained
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import (
     Analysis,
@@ -24,6 +25,7 @@ from plimsoll.analyse.results import (
     Utilization,
 )
 from plimsoll.analyse.wording import (
+    UNKNOWN,
     count,
     describe,
     factor_word,
@@ -31,6 +33,7 @@ from plimsoll.analyse.wording import (
     listing,
     number,
     percent,
+    percent_range,
     plural,
     plus_minus,
     quantity,
@@ -42,6 +45,7 @@ NOT_RESOLVED: Final = "not resolved"
 DOUBT: Final = "cannot be excluded"
 """Stands in the text of a bracket whose upper level is not surely flat."""
 NOT_REACHED: Final = "not reached"
+CANNOT_SAY: Final = "cannot be said"
 
 
 def with_answer(analysis: Analysis) -> Analysis:
@@ -61,6 +65,8 @@ def sentences(analysis: Analysis) -> tuple[str, ...]:
         return (*said, _nothing_valid(analysis))
     leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
     said += _of_saturation(analysis, leading) if leading else _of_cells(analysis)
+    said += _of_stages(analysis)
+    said += explained(analysis)
     said += _about_the_runs(analysis)
     return tuple(said)
 
@@ -83,7 +89,7 @@ def _response(analysis: Analysis) -> str:
 
 def _of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[str]:
     ranked = sorted(found, key=lambda each: -(_mean(_capacity(each, "nominal")) or -math.inf))
-    said = _comparison(ranked)
+    said = _comparison([each for each in ranked if not _one_load(analysis, each)])
     if len(found) <= MOST_SENTENCES:
         return said + [_saturation_sentence(analysis, each) for each in found]
     said += [_saturation_sentence(analysis, each) for each in (ranked[0], ranked[-1])]
@@ -102,7 +108,8 @@ def _mean(capacity: Capacity | None) -> float | None:
 
 
 def _comparison(ranked: Sequence[Saturation]) -> list[str]:
-    """Which combination carries most, and how much more than the least; nothing for a single one."""
+    """Which combination carries most, and how much more than the least; nothing for a single one. Those of which one
+    load was tried, as in a design that varies one factor at a time, may carry more: they are not compared."""
     known = [
         (each, capacity.value)
         for each in ranked
@@ -143,6 +150,9 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
         return f"{head}: its capacity cannot be said ({found.verdict})."
     cell = _cell_at(analysis, found, capacity.load)
     carried = plus_minus(capacity.value, metric.kind, metric.unit) + _payload(cell, found.metric)
+    if _one_load(analysis, found):
+        load = _load_label(analysis, found.load_factor, capacity.load) or UNKNOWN
+        return f"{head} carried {carried} at {_loads(load, factor_word(found.load_factor))}, the only load tried."
     carries = "carries at least" if found.verdict == NOT_REACHED else "carries at most"
     if found.verdict != NOT_REACHED and (found.upper is None or DOUBT in found.text):
         carries = "carried up to"  # "at most" would claim what the bracket cannot
@@ -164,7 +174,7 @@ def _where(analysis: Analysis, found: Saturation) -> str:
     if found.verdict == NOT_REACHED:
         highest = upper or lower
         return (
-            f"it is not saturated at {highest} {word}, the highest load tried"
+            f"it is not saturated at {_loads(highest, word)}, the highest load tried"
             if highest
             else "it is not saturated"
         )
@@ -173,7 +183,7 @@ def _where(analysis: Analysis, found: Saturation) -> str:
     falls = ", carries less beyond" if found.verdict == "retrograde" else ""
     doubt = "".join(re.findall(r" \([^()]*cannot be excluded\)", found.text))
     if lower is None:
-        return f"it is saturated already at the lowest load tried ({upper} {word}){falls}{doubt}"
+        return f"it is saturated already at the lowest load tried ({_loads(upper, word)}){falls}{doubt}"
     return f"it saturates between {lower} and {upper} {word}{falls}{doubt}"
 
 
@@ -183,6 +193,11 @@ def _load_label(analysis: Analysis, factor: str, load: float | None) -> str | No
         return None
     found = (cell.cell[factor] for cell in analysis.cells if cell.load == load and factor in cell.cell)
     return next(found, number(load))
+
+
+def _loads(label: str, word: str) -> str:
+    """`4 testers`, `1 tester`."""
+    return f"{label} {word.removesuffix('s') if label == '1' else word}"
 
 
 def _limit(analysis: Analysis, found: Saturation, load: float | None) -> str:
@@ -212,8 +227,7 @@ def _evidence(seen: Sequence[Utilization]) -> str:
     """The utilization behind a bottleneck, as a range over the runs; a warning where it was the testers."""
     if not seen:
         return ""
-    low, high = (percent(each(one.mean for one in seen), 2) for each in (min, max))
-    shown = high if low == high else f"{low[:-2]} to {high}"
+    shown = percent_range(min(one.mean for one in seen), max(one.mean for one in seen), 2)
     resource = seen[0].resource
     said = (
         f" (its busiest thread at {shown} of a core)"
@@ -229,6 +243,12 @@ def _is_at(cell: Mapping[str, str], found: Saturation) -> bool:
 
 def _cell_at(analysis: Analysis, found: Saturation, load: float | None) -> CellResult | None:
     return next((cell for cell in analysis.cells if cell.load == load and _is_at(cell.cell, found)), None)
+
+
+def _one_load(analysis: Analysis, found: Saturation) -> bool:
+    """Whether nothing can be said because one load was tried, as in a design that varies one factor at a time."""
+    tried = sum(cell.valid > 0 and _is_at(cell.cell, found) for cell in analysis.cells)
+    return found.verdict == CANNOT_SAY and tried == 1
 
 
 def _load_of(analysis: Analysis, run: RunResult) -> float | None:
@@ -247,7 +267,7 @@ def _bounded(analysis: Analysis, found: Saturation) -> str:
             said.append(f"it has no {kind} capacity: {capacity.remark or 'the rule is held at no load'}")
             continue
         load = _load_label(analysis, found.load_factor, capacity.load)
-        at = f" at {load} {factor_word(found.load_factor)}" if load else ""
+        at = f" at {_loads(load, factor_word(found.load_factor))}" if load else ""
         carried = plus_minus(capacity.value, metric.kind, metric.unit)
         said.append(f"its {kind} capacity ({capacity.definition}) is {carried}{at}")
     return f" {_start('; '.join(said))}." if said else ""
@@ -299,6 +319,21 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     return f"{text}{_bottleneck(cell, one)}.{_failures(cell)}"
 
 
+def _of_stages(analysis: Analysis) -> list[str]:
+    """Stage by stage, where there is one run of a staged load: its mean over all stages answers little."""
+    stages = analysis.runs[0].stages if len(analysis.runs) == 1 else ()
+    if not 2 <= len(stages) <= MOST_SENTENCES:
+        return []
+    parts = []
+    for stage in stages:
+        carried = quantity(stage.traffic.throughput_per_s, "rate", "requests/s")
+        p95 = stage.traffic.response_ms.p95
+        failed = f", {percent(stage.traffic.error_rate)} failed" if stage.traffic.error_rate else ""
+        slow = f" with p95 {quantity(p95, 'ms')}" if p95 is not None else ""
+        parts.append(f"{stage.name or f'stage {stage.stage}'} {carried}{slow}{failed}")
+    return [f"Stage by stage: {'; '.join(parts)}."]
+
+
 def _bottleneck(cell: CellResult, run: RunResult | None) -> str:
     if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
         return ""
@@ -315,29 +350,35 @@ def _failures(cell: CellResult) -> str:
 
 def _about_the_runs(analysis: Analysis) -> list[str]:
     said = []
-    failed = [each for each in analysis.verdicts if not each.passed]
+    failed = [each for each in analysis.verdicts if not each.passed and each.judged]
     if failed:
         tests = listing(dict.fromkeys(f"{describe(each.metric).title} {each.test}" for each in failed))
-        said.append(f"{count(len(failed))} of {plural(len(analysis.verdicts), 'threshold')} failed: {tests}.")
+        judged = sum(each.judged for each in analysis.verdicts)
+        said.append(f"{count(len(failed))} of {plural(judged, 'threshold')} failed: {tests}.")
     invalid = [run for run in analysis.runs if not run.valid]
     if invalid:
         are = "is invalid and left out" if len(invalid) == 1 else "are invalid and left out"
-        said.append(
-            f"{count(len(invalid))} of {plural(len(analysis.runs), 'run')} {are}: {_reasons(invalid)}."
-        )
+        said.append(f"{_of_runs(invalid, analysis)} {are}: {_reasons(invalid)}.")
     doubtful = [run for run in analysis.runs if run.valid and run.doubtful_reasons]
     if doubtful:
         are = "is doubtful" if len(doubtful) == 1 else "are doubtful"
         reasons = _grouped(reason for run in doubtful for reason in run.doubtful_reasons)
-        said.append(f"{count(len(doubtful))} of {plural(len(analysis.runs), 'run')} {are}: {reasons}.")
+        which = "The run" if len(analysis.runs) == 1 else _of_runs(doubtful, analysis)
+        said.append(f"{which} {are}: {reasons}.")
     if not any(each.low is not None for cell in analysis.cells for each in cell.responses.values()):
         said.append(_no_interval(analysis))
     return said
 
 
+def _of_runs(some: Sequence[RunResult], analysis: Analysis) -> str:
+    return f"{count(len(some))} of {plural(len(analysis.runs), 'run')}"
+
+
 def _no_interval(analysis: Analysis) -> str:
     once = analysis.experiment.repetitions == 1
     why = "one repetition" if once else "no cell has two valid repetitions yet"
+    if len(analysis.runs) == 1 and analysis.runs[0].traffic.throughput_interval is None:
+        return f"How much runs differ cannot be said: {why}."
     if len(analysis.runs) == 1:
         return f"± holds within this run; how much runs differ cannot be said: {why}."
     return f"No interval: {why}."

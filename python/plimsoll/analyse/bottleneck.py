@@ -31,7 +31,7 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     full = max((c for c in testers if c.mean >= threshold), key=lambda c: c.mean, default=None)
     if full is not None:
         return Bottleneck(
-            full.component, f"the load generator itself: {_said(full)}; the service was not the limit"
+            full.component, f"the load generator itself: {_busy(full)}; the service was not the limit"
         )
     services = _ranked([c for c in components if c.role == "service"])
     hosts = _ranked([c for c in components if c.role == "host"])
@@ -56,11 +56,16 @@ def _judge(ranked: list[Utilization], threshold: float) -> Bottleneck:
         second_high = second.high if second.high is not None else second.mean
         if first_low <= second_high:
             return Bottleneck(NOT_RESOLVED, f"{_said(first)} cannot be told from {_said(second)}")
-    return Bottleneck(first.component, _said(first))
+    return Bottleneck(first.component, _busy(first))
 
 
 def _said(c: Utilization) -> str:
+    """For where the component is not named beside it."""
+    return f"{c.component}: {_busy(c)}"
+
+
+def _busy(c: Utilization) -> str:
     interval = (
         f" ({100 * c.low:.0f} to {100 * c.high:.0f} %)" if c.low is not None and c.high is not None else ""
     )
-    return f"{c.component}: {c.resource} {100 * c.mean:.0f} % busy{interval}"
+    return f"{c.resource} {100 * c.mean:.0f} % busy{interval}"

@@ -52,8 +52,8 @@ def diagnose(
     differ = p is not None and p < alpha
     if differ:
         remarks.append(
-            f"variances differ between cells (p = {p:.2g}): intervals of cells use the variance of each cell; "
-            "a logarithmic scale may help"
+            f"variances differ between cells (p = {p:.2g}): intervals of cells use the variance of each cell"
+            + ("; a logarithmic scale may help" if scale == "linear" else "")
         )
     drift, drift_p, lag1 = _over_time(e, order)
     if drift is not None and drift_p is not None and drift_p < alpha:
@@ -66,7 +66,9 @@ def diagnose(
         remarks.append(f"the greatest response is {ratio:.3g} times the smallest: consider scale: log")
     outliers = _outliers(e)
     if outliers:
-        remarks.append(f"{len(outliers)} run(s) lie far from their cell; they are kept, and marked")
+        lie = "1 run lies far from its cell; it is kept, and marked"
+        many = f"{len(outliers)} runs lie far from their cells; they are kept, and marked"
+        remarks.append(lie if len(outliers) == 1 else many)
     return Diagnostics(p, differ, drift, drift_p, lag1, ratio, outliers, tuple(remarks))
 
 

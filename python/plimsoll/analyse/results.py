@@ -8,7 +8,9 @@ without unit is a count or a fraction of 1. `None` always means "cannot be said 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+OpenLoad = Literal["none", "some", "all"]
 FORMAT = "plimsoll.analysis/1"
 """Name and major version of the JSON form. A reader refuses a greater major version."""
 
@@ -57,6 +59,14 @@ class ErrorCount:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeCount:
+    """Successful transactions with one code of their driver, such as the status of an answer."""
+
+    code: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """What was done in a window: counts, rates, times. The same for a run, a stage, a workload."""
 
@@ -77,6 +87,8 @@ class Traffic:
     lateness_ms: Latency
     throughput_interval: Interval | None = None
     """By batch means within the window."""
+    successes_by_code: tuple[CodeCount, ...] = ()
+    """Successful transactions to which the driver gave a code, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +239,10 @@ class RunResult:
     """Share of one core that the monitor itself used."""
     notes: tuple[str, ...] = ()
     metrics: tuple[NamedMetric, ...] = ()
+    open_load: OpenLoad = "none"
+    """Which of its workloads are open. The testers of an open load are slots that take the next arrival, no users:
+    where all are, `jain_index`, `share_cv` and the shares say nothing about fairness; where some are, those of the open
+    ones are left out of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +339,8 @@ class Verdict:
     observed: float | None
     passed: bool
     reason: str
+    judged: bool = True
+    """False while runs of the cell are to come and none is valid yet; `passed` is false then too."""
 
 
 @dataclass(frozen=True, slots=True)

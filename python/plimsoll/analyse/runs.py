@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
-from plimsoll.analyse.results import Counts, NamedMetric, RunResult, Utilization
+from plimsoll.analyse.results import Counts, NamedMetric, OpenLoad, RunResult, Utilization
 from plimsoll.analyse.summary import RunSummary
 from plimsoll.analyse.validity import Observed, judge_run
 from plimsoll.plan.model import Validity
@@ -36,6 +36,7 @@ class RunFacts:
     monitor_cpu: float | None = None
     notes: Sequence[str] = ()
     metrics: tuple[NamedMetric, ...] = ()
+    open_load: OpenLoad = "none"
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
@@ -71,6 +72,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         monitor_cpu=facts.monitor_cpu,
         notes=(*facts.notes, *_advice(facts, summary)),
         metrics=facts.metrics,
+        open_load=facts.open_load,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +56,16 @@ def mser5(values: Sequence[float] | Array, *, bin_s: float = 1.0, group: int = 5
 class Trend:
     """Whether a series still moves. `change` is that from start to end of the window as a share of its mean."""
 
-    verdict: Literal["steady", "trends", "too short to tell"]
+    verdict: Literal["steady", "trends", "too short to tell", "changes by plan"]
     change: float | None
     p_value: float | None
     effective_bins: float
     text: str
+
+
+CHANGES_BY_PLAN: Final = Trend(
+    "changes by plan", None, None, 0.0, "the load changes by plan: a steady state is not looked for"
+)
 
 
 def trend(values: Sequence[float] | Array, *, alpha: float = 0.01, least: float = LEAST_CHANGE) -> Trend:

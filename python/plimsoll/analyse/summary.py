@@ -7,8 +7,8 @@ Everything else is the same to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plimsoll.analyse.fairness import Fairness, fairness
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import Ecdf, Peak, Series, StageResult, TesterResult, Traffic, WorkloadResult
-from plimsoll.analyse.steady import Trend, WarmUp, mser5, peak_window, trend
+from plimsoll.analyse.steady import CHANGES_BY_PLAN, Trend, WarmUp, mser5, peak_window, trend
 from plimsoll.analyse.timeline import Timeline, default_quantum
 from plimsoll.analyse.traffic import BINS, Block, WindowSum, within
 from plimsoll.analyse.transactions import Int, Stage, Transactions, Window
@@ -34,7 +34,8 @@ class Layout:
     `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run, drain
     included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
-    whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run).
+    whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run). `slots_of`:
+    workloads, among others, whose testers are slots of an open load; they take no part in shares (needs `by_workload`).
     """
 
     measured: Window
@@ -45,6 +46,7 @@ class Layout:
     stages: Sequence[Stage] = ()
     by_workload: bool = False
     quantum_ns: int | None = None
+    slots_of: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Accumulator:
         quantum = layout.quantum_ns or default_quantum(layout.length_ns)
         self.timeline = Timeline(layout.length_ns, quantum)
         n = len(layout.tester_agents)
+        self.tester_workload = np.zeros(n, dtype=np.int64)
         self.tester_started = np.zeros(n, dtype=np.int64)
         self.tester_done = np.zeros(n, dtype=np.int64)
         self.tester_failed = np.zeros(n, dtype=np.int64)
@@ -113,6 +116,7 @@ class Accumulator:
                 self._by_workload(block)
 
     def _by_workload(self, block: Block) -> None:
+        self.tester_workload[block.rows.tester] = block.rows.workload
         numbers = np.unique(block.rows.workload).tolist()
         for number in numbers:
             total = self.workloads.setdefault(number, WindowSum(self.layout.measured, exact=self.exact))
@@ -205,14 +209,18 @@ class Accumulator:
         spans = np.where(gaps > 0, (ends - starts) // np.maximum(gaps, 1), self.layout.length_ns)
         spans = np.where(self.tester_started > 0, spans, 0)
         at = np.linspace(w.start, w.end, BINS + 1)
-        grown = np.concatenate([[0], np.cumsum(self.whole.bin_count)])
+        slots = [at for at, name in enumerate(self.layout.workloads) if name in self.layout.slots_of]
+        of_slots = np.isin(self.tester_workload, slots)
+        bins = self.whole.bin_count - sum(
+            self.workloads[at].bin_count for at in slots if at in self.workloads
+        )
         return fairness(
-            self.tester_done,
-            starts - spans,
-            ends + spans,
+            np.where(of_slots, 0, self.tester_done),
+            np.where(of_slots, 0, starts - spans),  # never active, so without a share
+            np.where(of_slots, 0, ends + spans),
             window=(w.start, w.end),
             completed_at=at,
-            completed=grown,
+            completed=np.concatenate([[0], np.cumsum(bins)]),
         )
 
     def _tester_results(self, shares: Fairness, active: NDArray[np.bool_]) -> tuple[TesterResult, ...]:
@@ -267,6 +275,25 @@ class Accumulator:
         """MSER-5 on the throughput of the whole run up to the end of the window, warm-up included."""
         until = min(self.timeline.n, self.layout.measured.end // self.timeline.quantum)
         return mser5(self.timeline.done[:until].astype(np.float64), bin_s=self.timeline.quantum / 1e9)
+
+
+def of_changing_load(found: RunSummary, rising: Collection[int]) -> RunSummary:
+    """The summary of a run whose load changes by plan (stages, a ramp): a trend is what was asked for, and batch means
+    of different loads give no interval. Stages keep theirs, but for those of a `rising` rate (by number)."""
+    stages = tuple(
+        replace(each, traffic=_without_intervals(each.traffic)) if each.stage in rising else each
+        for each in found.stages
+    )
+    return replace(found, traffic=_without_intervals(found.traffic), stages=stages, trend=CHANGES_BY_PLAN)
+
+
+def _without_intervals(traffic: Traffic) -> Traffic:
+    return replace(
+        traffic,
+        throughput_interval=None,
+        response_ms=replace(traffic.response_ms, mean_interval=None),
+        request_ms=replace(traffic.request_ms, mean_interval=None),
+    )
 
 
 def _about(found: Trend, what: str) -> Trend:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from plimsoll.analyse.metrics import METRICS, canonical, latency
 from plimsoll.analyse.quantiles import Histogram, merged, rank
 from plimsoll.analyse.results import RunResult, Verdict
+from plimsoll.analyse.wording import number, percent, quantity
 from plimsoll.plan.model import Threshold
 from plimsoll.plan.rules import COUNTS, FRACTIONS, TIMES, Rule
 
@@ -81,10 +82,14 @@ def _count(run: RunResult, metric: str) -> int:
             return run.traffic.transactions
 
 
-def judge(threshold: Threshold, cell: Mapping[str, str], sample: Sample) -> Verdict:
-    """One threshold on one cell."""
+def judge(
+    threshold: Threshold, cell: Mapping[str, str], sample: Sample, *, unfinished: bool = False
+) -> Verdict:
+    """One threshold on one cell. `unfinished`: runs of the cell are still to come, which may bring a sample."""
     rule = threshold.rule
     observed, remark = observe(rule, sample)
+    if observed is None and unfinished:
+        return not_yet(threshold, cell)
     if observed is None:
         return Verdict(rule.metric, threshold.text, dict(cell), None, False, f"failed: {remark}")
     passed = rule.holds(observed)
@@ -94,9 +99,17 @@ def judge(threshold: Threshold, cell: Mapping[str, str], sample: Sample) -> Verd
     )
 
 
+def not_yet(threshold: Threshold, cell: Mapping[str, str]) -> Verdict:
+    """The verdict on a cell of which nothing was measured so far."""
+    reason = "not judged yet: no valid run so far"
+    return Verdict(threshold.rule.metric, threshold.text, dict(cell), None, False, reason, judged=False)
+
+
 def _shown(rule: Rule, value: float) -> str:
     if rule.metric in TIMES:
-        return f"{value * 1e3:.4g} ms"
+        return quantity(
+            value * 1e3, "ms", digits=4
+        )  # one more than elsewhere: it may lie just beyond the rule
     if rule.metric in FRACTIONS and rule.stat != "count":
-        return f"{value * 100:.3g} %"
-    return f"{value:.5g}"
+        return percent(value)
+    return number(value, 5)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plimsoll.analyse.batch import BatchMean, ratio_mean
 from plimsoll.analyse.quantiles import Buckets, Exact, bucket_of, carries
-from plimsoll.analyse.results import ErrorCount, Interval, Latency, Traffic
+from plimsoll.analyse.results import CodeCount, ErrorCount, Interval, Latency, Traffic
 from plimsoll.analyse.transactions import OK, OUTCOMES, Int, Transactions, Window
 
 BINS = 240
@@ -189,6 +189,7 @@ class WindowSum:
         self.lateness = Durations(exact=False)
         self.failed_response = Moments()
         self.errors: Counter[tuple[int, int]] = Counter()
+        self.codes: Counter[int] = Counter()
         self.items = self.payload = self.wire = self.offered = 0
         self.in_progress_ns = 0
         self.bin_count = np.zeros(BINS, dtype=np.int64)
@@ -250,6 +251,10 @@ class WindowSum:
         self.items += _sum(rows.items, others)
         self.payload += _sum(rows.payload, others)
         self.wire += _sum(rows.sent, others) + _sum(rows.received, others)
+        codes = np.bincount(rows.code)
+        codes -= np.bincount(rows.code[others], minlength=codes.size)
+        for number in np.flatnonzero(codes).tolist():
+            self.codes[number] += int(codes[number])
         position = self._bin(_at(rows.end, mask, every))
         self.bin_count += np.bincount(position, minlength=BINS)
         by_response = np.bincount(position, weights=as_float, minlength=BINS)
@@ -293,6 +298,7 @@ class WindowSum:
             request_ms=self.request.latency(self._mean(self.bin_request, self.request)),
             lateness_ms=self.lateness.latency(),
             throughput_interval=self._throughput(seconds),
+            successes_by_code=_successes(self.codes, codes),
         )
 
     def _mean(self, sums: NDArray[np.float64], durations: Durations) -> BatchMean | None:
@@ -301,6 +307,15 @@ class WindowSum:
     def _throughput(self, seconds: float) -> Interval | None:
         found = ratio_mean(self.bin_count.astype(np.float64), np.full(BINS, seconds / BINS))
         return None if found is None else found.interval
+
+
+def _successes(counts: Counter[int], codes: Sequence[str]) -> tuple[CodeCount, ...]:
+    named = (
+        (codes[number] if number < len(codes) else str(number), times) for number, times in counts.items()
+    )
+    return tuple(
+        CodeCount(code, times) for code, times in sorted(named, key=lambda one: (-one[1], one[0])) if code
+    )
 
 
 def _kinds(errors: Counter[tuple[int, int]], codes: Sequence[str]) -> tuple[ErrorCount, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.analyse.steady import Trend
+from plimsoll.analyse.wording import percent, quantity
 from plimsoll.plan.model import Validity
 
 
@@ -67,8 +68,8 @@ def judge_run(seen: Observed, limits: Validity) -> Judgement:
         and seen.lateness_p99 * 1e9 > limits.lateness_floor_ns
     ):
         invalid.append(
-            f"testers started late: p99 of lateness {1e3 * seen.lateness_p99:.3g} ms is {100 * ratio:.3g} % of the "
-            f"median response time (lateness_share: {100 * limits.lateness_share:g} %, lateness_floor: "
+            f"testers started late: p99 of lateness {quantity(1e3 * seen.lateness_p99, 'ms')} is {percent(ratio)} of "
+            f"the median response time (lateness_share: {100 * limits.lateness_share:g} %, lateness_floor: "
             f"{limits.lateness_floor_ns / 1e6:g} ms)"
         )
     if not seen.balanced or seen.lost_records:

@@ -178,8 +178,18 @@ def percent(fraction: float | None, digits: int = 3) -> str:
     if 0 < fraction < 1e-6:
         shown = "< 0.0001"
     elif fraction < 1 and shown.startswith("100"):
-        shown = "> 99.9"
+        shown = number(fraction * 100)
+        shown = "> 99.9" if shown.startswith("100") else shown
     return with_unit(shown, "%")
+
+
+def percent_range(low: float, high: float, digits: int = 3) -> str:
+    """Two shares of 1 in percent, `97 to 100 %`; one where they read the same. Ends are rounded, as ends of a range may
+    be, but a range is never narrowed to 100 %."""
+    shown = [number(max(each, 0.0) * 100, digits) for each in (low, high)]
+    if shown[0].startswith("100") and low < 1:
+        shown[0] = "99.9" if low >= 0.999 else number(low * 100)
+    return with_unit(shown[1] if shown[0] == shown[1] else " to ".join(shown), "%")
 
 
 def plus_minus(interval: Interval | None, kind: Kind, unit: str = "") -> str:

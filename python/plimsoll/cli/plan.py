@@ -38,15 +38,15 @@ def main(args: argparse.Namespace) -> int:
 def lines(plan: Plan, most: int) -> list[str]:
     """The plan for people."""
     experiment, estimate = plan.experiment, plan.estimate
-    said = [f"{experiment.name}: {len(plan.runs)} runs ({experiment.design.counted})"]
+    said = [f"{experiment.name}: {_some(len(plan.runs), 'run')} ({experiment.design.counted})"]
     if experiment.question:
         said.append(f"question: {experiment.question}")
     seed = "given" if experiment.design.seed is not None else "drawn now; `run` draws its own and records it"
     said.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
     said += ["", *_table(plan, most), ""]
-    unbounded = f", and {estimate.unbounded} runs that only counts end" if estimate.unbounded else ""
+    unbounded = f", and {_some(estimate.unbounded, 'run')} that only counts end" if estimate.unbounded else ""
     said.append(f"time: {about_duration(estimate.time_ns)}{unbounded}")
-    said.append(f"restarts: {estimate.restarts} services, {estimate.loads} tables written")
+    said.append(f"restarts: {_some(estimate.restarts, 'service')}, {_some(estimate.loads, 'table')} written")
     said.append(
         f"disk: {about_size(estimate.disk_bytes)} kept, {about_size(estimate.disk_peak_bytes)} must be free"
     )
@@ -54,6 +54,10 @@ def lines(plan: Plan, most: int) -> list[str]:
     said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     said += [f"needs root: {text}" for text in plan.needs_root]
     return said
+
+
+def _some(amount: int, word: str) -> str:
+    return f"{amount} {word if amount == 1 else word + 's'}"
 
 
 def _table(plan: Plan, most: int) -> list[str]:

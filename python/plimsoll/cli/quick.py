@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import datetime
 import io
 import os
+import re
 import secrets
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ruamel.yaml import YAML
 
@@ -18,6 +23,11 @@ from plimsoll.cli.run import execute
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.errors import BadInput
 from plimsoll.plan import make_plan, parse_experiment
+from plimsoll.plan.expand import expand
+from plimsoll.plan.secret import HIDDEN, SHORTEST, carries_credentials
+
+_SCHEME: Final = re.compile(r"(Basic|Bearer|Digest|DPoP|Negotiate|OAuth|Token) +(?=\S)", re.IGNORECASE)
+"""Kinds of credential that a header names before the credential itself; they are no part of the secret."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Runs it as an experiment of one run."""
+    kept = Kept(os.environ)
     stream = io.StringIO()
-    YAML().dump(document(args), stream)
-    experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), os.environ)
-    plan = make_plan(experiment, secrets.randbits(32))
+    YAML().dump(document(args, kept), stream)
+    experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), kept.environ)
+    plan = make_plan(replace(experiment, instead=kept.instead), secrets.randbits(32))
     now = datetime.datetime.now(datetime.UTC)
     if args.out is not None:
         return _run(plan, ResultsDirectory.create(args.out, experiment.name, now), args, kept=True)
@@ -71,15 +82,91 @@ def _run(plan: Any, directory: ResultsDirectory, args: argparse.Namespace, *, ke
     return conclude(outcome, quiet=False, as_json=args.json, files=kept)
 
 
-def document(args: argparse.Namespace) -> dict[str, Any]:
+class Kept:
+    """What may be kept of the letters: what lets somebody in, and what is sent, goes by the environment.
+
+    `environ`: the process's own, with the values for which the file has `${env:NAME}`; `instead`: words of the
+    command line, and what is stored of them. So the file can be read by anybody, and carried out again by whoever
+    sets these variables.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = dict(environ)
+        self.instead: dict[str, str] = {}
+        self._named: set[str] = set()
+
+    def away(self, name: str, value: str) -> str:
+        """The place that stands for the value."""
+        found = expand({"value": value}, self.environ)
+        if found.wrong:
+            raise BadInput(f"{name}: {found.wrong[0][1]}")
+        name = variable = "PLIMSOLL_" + re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
+        while variable in self._named:
+            variable = f"{name}_{len(self._named)}"
+        self._named.add(variable)
+        self.environ[variable] = str(found.tree["value"])
+        return f"${{env:{variable}}}"
+
+    def secret(self, name: str, value: str) -> str | dict[str, str]:
+        """The same for a value that must not turn up in any text either. One that is too short to be told from
+        ordinary text is kept out of the files at least."""
+        kind = found[0] if (found := _SCHEME.match(value)) else ""
+        rest = value.removeprefix(kind)
+        place = kind + self.away(name, rest)
+        return {"secret": place} if len(rest) >= SHORTEST else place
+
+    def header(self, text: str) -> tuple[str, str | dict[str, str]]:
+        """Name and value of `-H`."""
+        name, colon, value = text.partition(":")
+        name, value = name.strip(), value.strip()
+        if not colon or not name:
+            raise BadInput(f'-H {text!r}: a header is written "Name: value"')
+        if not carries_credentials(name) or not value:
+            return name, value
+        self.instead[text] = f"{name}: {HIDDEN}"
+        return name, self.secret(name, value)
+
+    def url(self, text: str) -> tuple[str, str, dict[str, Any]]:
+        """A URL as it may be shown, as a target, and the keys of `http` that hold the rest: a user with a password
+        is sent as a header, a query that names a credential as a path."""
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            return text, text, {}  # whoever checks targets says what is wrong with it
+        user, at, place = parts.netloc.rpartition("@")
+        target, found = parts._replace(netloc=place, fragment=""), dict[str, Any]()
+        shown = target
+        if at:
+            name, _, password = user.partition(":")
+            told = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+            found["headers"] = {"Authorization": self.secret("Authorization", f"Basic {told}")}
+        if any(carries_credentials(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+            found["path"] = self.secret("path", f"{parts.path or '/'}?{parts.query}")
+            target = target._replace(path="", query="")
+            shown = shown._replace(query=HIDDEN)
+        if not found:
+            return text, text, {}
+        self.instead[text] = shown.geturl()
+        return shown.geturl(), target.geturl(), found
+
+
+def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
     """The experiment file that these letters stand for."""
     if args.n is not None and args.z is not None:
         raise BadInput("give -n or -z, not both")
-    http: dict[str, Any] = {"method": args.m}
-    if args.H:
-        http["headers"] = dict(_header(text) for text in args.H)
-    if args.d is not None:
-        http["body"] = args.d
+    shown, target, beside = kept.url(args.url)
+    headers = dict(kept.header(text) for text in args.H)
+    if not any(name.lower() == "authorization" for name in headers):
+        headers = {
+            **beside.get("headers", {}),
+            **headers,
+        }  # what is said outright goes before what the URL says
+    http: dict[str, Any] = {"method": args.m, **beside}
+    if headers:
+        http["headers"] = headers
+    if args.d:
+        http["body"] = kept.away("body", args.d)
+        kept.instead[args.d] = HIDDEN
     if args.disable_keepalive:
         http["connection"] = "per-request"
     if args.insecure:
@@ -93,15 +180,8 @@ def document(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "plimsoll": 1,
         "name": "quick",
-        "question": f"How does {args.url} take {args.c} connections?",
-        "workload": {"driver": "http", "target": args.url, "timeout": args.t, "http": http},
+        "question": f"How does {shown} take {args.c} connections?",
+        "workload": {"driver": "http", "target": target, "timeout": args.t, "http": http},
         "load": load,
         "run": {"warmup": "0s", **end},
     }
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise BadInput(f'-H {text!r}: a header is written "Name: value"')
-    return name.strip(), value.strip()

@@ -42,9 +42,9 @@ def main(args: argparse.Namespace) -> int:
     """Runs, analyses, reports; the exit code says how it went."""
     find_engine()  # before anything is made
     if args.resume is not None:
-        if args.file is not None or args.set:
-            raise BadInput("--resume takes the experiment from the directory: give no file and no --set")
-        plan, directory = resumed_plan(args.resume)
+        if args.file is not None:
+            raise BadInput("--resume takes the experiment from the directory: give no file")
+        plan, directory = resumed_plan(args.resume, args.set)
         done = done_runs(args.resume)
     else:
         if args.file is None:

@@ -19,6 +19,7 @@ from plimsoll.errors import BadInput, PlimsollError
 
 RUN_RECORD = "plimsoll.run-record/1"
 ENVIRONMENT = "plimsoll.environment/1"
+BEFORE_RUNS = ("experiment.yaml", "effective.yaml", "plan.json", "environment.json")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -59,20 +60,27 @@ class ResultsDirectory:
                 with contextlib.suppress(FileExistsError):
                     path.mkdir()
                     (path / "runs").mkdir()
-                    cls._point_latest(parent, path)
                     return cls(path)
         except OSError as error:
             raise BadInput(f"--out {parent}: no results can be written there: {error.strerror}") from error
         raise BadInput(f"--out {parent}: a thousand results of one second; something starts runs in a loop")
 
-    @staticmethod
-    def _point_latest(parent: Path, path: Path) -> None:
+    def point_latest(self) -> None:
+        """Makes `latest` beside it lead here."""
         # A convenience for people at a shell; a file system without links loses nothing else.
-        link = parent / "latest"
+        link = self.path.parent / "latest"
         with contextlib.suppress(OSError):
             if link.is_symlink():
                 link.unlink()
-            link.symlink_to(path.name)
+            link.symlink_to(self.path.name)
+
+    def discard(self) -> None:
+        """Removes it if it holds no more than what is written before the first run."""
+        with contextlib.suppress(OSError):
+            (self.path / "runs").rmdir()
+            for name in BEFORE_RUNS:
+                (self.path / name).unlink(missing_ok=True)
+            self.path.rmdir()
 
     def run(self, run_id: str) -> Path:
         """The directory of one run, made if need be."""

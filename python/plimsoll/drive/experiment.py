@@ -26,11 +26,12 @@ from plimsoll.drive.directory import (
     write_text,
 )
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.facts import planned_starts, stages_of
+from plimsoll.drive.facts import load_changes, planned_starts, stages_of
 from plimsoll.drive.hooks import run_hooks
 from plimsoll.drive.run import Listener, RunEnd, carry_out
 from plimsoll.errors import BadInput, EngineError, Interrupted, PlimsollError, ServiceError
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
+from plimsoll.plan.secret import shown_words
 
 WORK = ".work"
 """Working directories of services, inside the results while they run: databases may need the room that is there."""
@@ -102,7 +103,16 @@ class Driver:
         self._agents_lost = False
 
     def prepare(self, command_line: list[str]) -> None:
-        """Writes what is known before the first run. Raises BadInput when the disk has too little room."""
+        """Writes what is known before the first run. Raises BadInput when the disk has too little room; then nothing of
+        the directory stays, and `latest` leads to where it did."""
+        try:
+            self._prepare(command_line)
+        except BaseException:
+            self._directory.discard()
+            raise
+        self._directory.point_latest()
+
+    def _prepare(self, command_line: list[str]) -> None:
         version = engine_version(self._binary)
         require_same_version(version, self._binary)
         need = self._plan.estimate.disk_peak_bytes + SPARE_BYTES
@@ -119,7 +129,7 @@ class Driver:
         facts = {
             "format": ENVIRONMENT,
             "started": _now(),
-            "command_line": command_line,
+            "command_line": shown_words(command_line, experiment.instead, experiment.redactor),
             **host_facts(version),
         }
         write_json(self._directory.path / "environment.json", facts)
@@ -287,6 +297,7 @@ class Driver:
             "services": [describe(service) for service in self._fleet.running],
             "workloads": [workload.name for workload in run.config.workloads],
             "stages": stages_of(run.config),
+            "load_changes": load_changes(run.config),
             **planned_starts(run.config),
             "effective": self._plan.cell_of(run).stored,
         }

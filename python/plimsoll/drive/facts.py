@@ -9,7 +9,8 @@ from plimsoll.plan.model import Closed, Config, Every, Open, Ramp, Staged
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
-    """Name, start and end (seconds from the run's zero) of each stage; empty where no load is staged.
+    """Name, start and end (seconds from the run's zero) of each stage, and whether the load changes within it; empty
+    where no load is staged.
 
     Populations with different stages are cut by the first of them: stages of a run are one axis of time.
     """
@@ -18,10 +19,30 @@ def stages_of(config: Config) -> list[dict[str, Any]]:
             ends = list(accumulate(stage.for_ns for stage in workload.load.stages))
             starts = [0, *ends[:-1]]
             return [
-                {"name": stage.name, "start_s": start / 1e9, "end_s": end / 1e9}
+                {
+                    "name": stage.name,
+                    "start_s": start / 1e9,
+                    "end_s": end / 1e9,
+                    "changes": stage.rate is not None and stage.rate[0] != stage.rate[1],
+                }
                 for stage, start, end in zip(workload.load.stages, starts, ends, strict=True)
             ]
     return []
+
+
+def load_changes(config: Config) -> bool:
+    """Whether some load is meant to change during the run, so that no steady state is to be looked for."""
+    for workload in config.workloads:
+        match workload.load:
+            case Ramp():
+                return True
+            case Staged(stages=stages):
+                levels = {(stage.testers, stage.rate) for stage in stages}
+                if len(levels) > 1 or any(rate[0] != rate[1] for _, rate in levels if rate is not None):
+                    return True
+            case Closed() | Every() | Open():
+                pass
+    return False
 
 
 def planned_starts(config: Config) -> dict[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ from plimsoll.drive.registry import running
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.plan import FORMAT
+from plimsoll.plan.secret import HIDDEN
 
 KEPT = ("done", "ceiling")
 """Ends after which a run is not repeated: it went as planned, or a rule of the experiment ended it."""
 
 
-def resumed_plan(path: Path) -> tuple[Plan, ResultsDirectory]:
-    """The plan of a results directory. Raises BadInput if it runs now, DamagedResults if it is none or was changed."""
+def resumed_plan(path: Path, again: Sequence[str] = ()) -> tuple[Plan, ResultsDirectory]:
+    """The plan of a results directory. Raises BadInput if it runs now, DamagedResults if it is none or was changed.
+
+    `again`: "path=value" for the secrets of the first time's --set, which were not stored.
+    """
     told = _plan_file(path)
     try:
         came_from, seed, then = (
@@ -30,6 +35,7 @@ def resumed_plan(path: Path) -> tuple[Plan, ResultsDirectory]:
         raise DamagedResults(f"{path / 'plan.json'} is no plan of ours: {error!r}") from error
     if any(one.directory == path.resolve() for one in running()):
         raise BadInput(f"{path}: this experiment is running now (see plimsoll status)")
+    sets = _with_secrets(path, sets, again)
     plan = make_plan(load_experiment(path / "experiment.yaml", sets, directory=directory), seed)
     if [_identity(run) for run in plan.to_json()["runs"]] != then:
         raise DamagedResults(
@@ -37,6 +43,25 @@ def resumed_plan(path: Path) -> tuple[Plan, ResultsDirectory]:
             "written by another version. Start it anew."
         )
     return plan, ResultsDirectory(path)
+
+
+def _with_secrets(results: Path, sets: Sequence[str], again: Sequence[str]) -> list[str]:
+    """The first time's --set, with the values that are secrets from this time's."""
+    given = {one.partition("=")[0].strip(): one for one in again}
+    hidden = [one.partition("=")[0].strip() for one in sets if HIDDEN in one]
+    missing = [path for path in hidden if path not in given]
+    if missing:
+        words = " ".join(f"--set {path}=..." for path in hidden)
+        raise BadInput(
+            f"{results}: what --set {missing[0]} gave is a secret, which is not stored: give it again, "
+            f"plimsoll run --resume {results} {words}"
+        )
+    beside = [path for path in given if path not in hidden]
+    if beside:
+        raise BadInput(
+            f"--set {beside[0]}: --resume takes the experiment from the directory; only a secret is given again"
+        )
+    return [given[one.partition("=")[0].strip()] if HIDDEN in one else one for one in sets]
 
 
 def _identity(run: dict[str, Any]) -> tuple[Any, ...]:

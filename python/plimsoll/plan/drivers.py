@@ -215,9 +215,19 @@ def _http_settings(section: HttpSection, at: KeyPath, where: Where) -> dict[str,
         "connection": section.connection,
         "tls": {**names, "verify": tls.verify},
         "token_file": token,
-        "proxies": [] if section.proxy is None else [section.proxy],
+        "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), where)],
         "keep_body": False,  # the engine keeps it where an expectation looks into it
     }
+
+
+def proxy(address: str | Secret, at: KeyPath, where: Where) -> str | Secret:
+    """A proxy's URL, which must not hold a password: no driver would use it, and where it is plain it is stored."""
+    text = address.reveal() if isinstance(address, Secret) else address
+    if "@" in text:
+        where.wrong(
+            at, "a proxy's URL holds a user or a password: give a Proxy-Authorization header with a secret"
+        )
+    return address
 
 
 def _http_requests(section: HttpSection, at: KeyPath, where: Where) -> Requests:
@@ -266,7 +276,7 @@ def _queries(queries: list[str], at: KeyPath, where: Where) -> list[tuple[str, s
 
 
 def _frontier_settings(section: FrontierSection, at: KeyPath, where: Where) -> dict[str, Json]:
-    proxies = [] if section.proxy is None else [section.proxy]
+    proxies = [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), where)]
     return {"id": section.id, "connection": section.connection, "proxies": proxies}
 
 

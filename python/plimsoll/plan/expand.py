@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from plimsoll.plan.memo import Memo
 from plimsoll.plan.paths import nearest
-from plimsoll.plan.secret import SHORTEST, Secret
+from plimsoll.plan.secret import SHORTEST, Secret, carries_credentials
 from plimsoll.plan.source import KeyPath, plain_scalar
 
 _PLACE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
@@ -49,14 +51,31 @@ class _Unknown(Exception):
     """Something to fill in is not there."""
 
 
-def expand(tree: Mapping[str, Any], environ: Mapping[str, str]) -> Expanded:
-    """Fills in everything but the sections in UNTOUCHED. Problems are gathered, not raised."""
-    worker = _Expander(tree, environ)
+def expand(tree: Mapping[str, Any], environ: Mapping[str, str], memo: Memo | None = None) -> Expanded:
+    """Fills in everything but the sections in UNTOUCHED. Problems are gathered, not raised.
+
+    A section in which there is nothing to fill in stays the same object; `memo` must have seen no other `environ`.
+    """
+    memo = memo or Memo()
     done = Expanded({})
-    worker.done = done
     for key, value in tree.items():
-        done.tree[key] = value if key in UNTOUCHED else worker.value(value, (key,), 0)
+        if key in UNTOUCHED:
+            done.tree[key] = value
+            continue
+        section = memo.get(key, (value, tree.get("vars")), partial(_section, tree, key, environ))
+        done.tree[key] = section.tree[key]
+        done.written |= section.written
+        done.secrets |= section.secrets
+        done.wrong += section.wrong
     return done
+
+
+def _section(tree: Mapping[str, Any], key: str, environ: Mapping[str, str]) -> Expanded:
+    worker = _Expander(tree, environ)
+    value = worker.value(tree[key], (key,), 0)
+    touched = worker.done.written or worker.done.secrets or worker.done.wrong or value != tree[key]
+    worker.done.tree[key] = value if touched else tree[key]
+    return worker.done
 
 
 class _Expander:
@@ -110,13 +129,17 @@ class _Expander:
             return ""
         self.done.secrets.add(value)
         # The parts that came from outside are hidden by themselves too: a log may show the token without
-        # "Bearer ".
-        for match in _PLACE.finditer(text):
-            if match[1] and match[1].startswith("env:"):
-                part = self.environ.get(match[1][4:], "")
-                if len(part) >= SHORTEST:
-                    self.done.secrets.add(part)
+        # "Bearer ". A variable of the file may be anything, so its name must say what it is.
+        parts = (self._part(match[1] or "") for match in _PLACE.finditer(text))
+        self.done.secrets.update(part for part in parts if len(part) >= SHORTEST)
         return Secret(value)
+
+    def _part(self, place: str) -> str:
+        """What of a secret must be hidden by itself: "" where the place is no reason to."""
+        if place.startswith("env:"):
+            return self.environ.get(place[4:], "")
+        value = self.vars.get(place.removeprefix("vars."))
+        return str(value) if isinstance(value, (str, int)) and carries_credentials(place) else ""
 
     def _fill(self, text: str, within: tuple[str, ...], whole_text: bool = False) -> Any:
         """The text with its places filled in. A single place keeps the type of what it stands for."""

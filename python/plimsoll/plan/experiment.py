@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,15 +18,17 @@ from ruamel.yaml import YAML
 
 from plimsoll.errors import MOST_PROBLEMS, BadInput, Problem
 from plimsoll.plan import design, model
-from plimsoll.plan.factors import Factor, Level, check_labels, parse_factors
+from plimsoll.plan.cells import CellMaker, overlap
+from plimsoll.plan.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.fields import shown
-from plimsoll.plan.paths import Origins, PathError, check_path, nearest, with_value
+from plimsoll.plan.paths import Origins, nearest
 from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import DesignRaw, ExperimentRaw
-from plimsoll.plan.resolve import Failed, Resolved, Resolver, resolve_cell
+from plimsoll.plan.resolve import Failed, Resolved, Resolver
 from plimsoll.plan.rules import METRICS, TIMES
 from plimsoll.plan.secret import Redactor
-from plimsoll.plan.source import LARGEST_TEXT, Document, KeyPath, dotted, parse_document, parse_value
+from plimsoll.plan.sets import with_sets
+from plimsoll.plan.source import LARGEST_TEXT, KeyPath, dotted, parse_document
 
 RESPONSES: Final = tuple(
     dict.fromkeys(
@@ -67,7 +69,8 @@ class Experiment:
     """An experiment file, parsed and checked. `directory` is where relative file names of it are looked up.
 
     `load_factor`: the factor whose levels are the load, the axis of every load line; None where the load is
-    fixed.
+    fixed. `sets`: as they may be stored, "path=***" for a secret; `instead`: words of the command line that hold
+    a secret, and what is stored of them.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Experiment:
     thresholds: tuple[model.Threshold, ...]
     validity: model.Validity
     redactor: Redactor = field(repr=False)
+    instead: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def effective_yaml(self) -> str:
         """The effective file of the first cell, with defaults and without secrets, as YAML."""
@@ -145,7 +149,7 @@ def parse_experiment(
         raise BadInput(
             [Problem(f"expected a mapping of sections, got {shown(document.data)}", file=name, line=1)]
         )
-    tree, origins = _with_sets(document, sets)
+    tree, origins, instead = with_sets(document, sets)
     report = Resolver(origins, {}, directory)
     factors = parse_factors(tree, report)
     raw_design = _design(tree, report)
@@ -159,47 +163,14 @@ def parse_experiment(
         if design.check_design(factors, raw_design, rows, report):
             cells = design.enumerate_cells(factors, raw_design, table, report)
     if cells is None or report.problems or raw_design is None:
-        _gather_form(tree, factors, origins, directory, environ, report)
+        _gather_form(CellMaker(tree, factors, origins, directory, environ), report)
         raise BadInput(report.problems)
-    resolved = _resolve_all(tree, factors, cells.labels, origins, directory, environ, report)
+    resolved = _resolve_all(CellMaker(tree, factors, origins, directory, environ), cells.labels, report)
     if report.problems:
         raise BadInput(report.problems)
-    return _built(name, text, directory, tuple(sets), factors, raw_design, cells, resolved, report)
-
-
-def _with_sets(document: Document, sets: Sequence[str]) -> tuple[Mapping[str, Any], Origins]:
-    tree: Mapping[str, Any] = document.data
-    said: dict[KeyPath, str] = {}
-    problems = []
-    for given in sets:
-        path, equals, text = given.partition("=")
-        path = path.strip()
-        if not equals or not path:
-            problems.append(Problem("expected path=value, such as load.testers=4", file=f"--set {given}"))
-            continue
-        try:
-            steps = _set_path(tree, path)
-            value = parse_value(text)
-        except PathError as error:
-            problems.append(Problem(str(error), file=f"--set {given}"))
-            continue
-        except BadInput as error:
-            problems.append(Problem(error.problems[0].message, file=f"--set {given}"))
-            continue
-        tree = with_value(tree, steps, value)
-        said[steps] = given
-    if problems:
-        raise BadInput(problems)
-    return tree, Origins(document, said=said)
-
-
-def _set_path(tree: Mapping[str, Any], path: str) -> KeyPath:
-    """A path of --set. A factor in short form has a name with dots in it."""
-    factors = tree.get("factors")
-    name = path.removeprefix("factors.")
-    if name != path and isinstance(factors, Mapping) and name in factors:
-        return ("factors", name)
-    return check_path(tree, path)
+    found = _built(name, text, directory, factors, raw_design, cells, resolved, report)
+    kept = tuple(found.redactor.text(instead.get(given, given)) for given in sets)
+    return replace(found, sets=kept, instead=instead)
 
 
 def _design(tree: Mapping[str, Any], report: Resolver) -> DesignRaw | None:
@@ -230,66 +201,24 @@ def _not_set_twice(
     """A path that --set and a factor both set would silently be the factor's."""
     for path, given in origins.said.items():
         for factor in factors:
-            if any(_overlap(setting.path, path) for level in factor.levels for setting in level.settings):
+            if any(overlap(setting.path, path) for level in factor.levels for setting in level.settings):
                 advice = f"choose its levels instead, --set 'factors.{factor.name}=...'"
                 message = f"{dotted(path)} is set by the factor {factor.name}: {advice}"
                 report.problems.append(Problem(message, file=f"--set {given}"))
 
 
-def _overlap(one: KeyPath, other: KeyPath) -> bool:
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
-
-
-def _gather_form(
-    tree: Mapping[str, Any],
-    factors: Sequence[Factor],
-    origins: Origins,
-    directory: Path,
-    environ: Mapping[str, str],
-    report: Resolver,
-) -> None:
+def _gather_form(maker: CellMaker, report: Resolver) -> None:
     """Adds the problems of the other sections to those of factors and design, so that a user sees them in one
     go."""
     labels: dict[str, str] = {}
-    for factor in factors:
+    for factor in maker.factors:
         if factor.active(labels):
             labels[factor.name] = factor.labels[0]
-    outcome = _one_cell(tree, factors, labels, origins, directory, environ)
+    outcome = maker.cell(labels)
     if isinstance(outcome, Failed):
         report.problems += outcome.problems
     if outcome.raw is not None:
-        _judged_by(outcome.raw, factors, report)
-
-
-def _one_cell(
-    tree: Mapping[str, Any],
-    factors: Sequence[Factor],
-    labels: Mapping[str, str],
-    origins: Origins,
-    directory: Path,
-    environ: Mapping[str, str],
-) -> Resolved | Failed:
-    """The file with the levels of one cell set into it, resolved."""
-    moved: dict[KeyPath, KeyPath] = {}
-    by_whom: dict[KeyPath, str] = {}
-    problems: list[Problem] = []
-    for factor in factors:
-        if factor.name not in labels:
-            continue
-        level: Level = factor.level(labels[factor.name])
-        for setting in level.settings:
-            for path, whose in by_whom.items():
-                if whose != factor.name and _overlap(path, setting.path):
-                    file, line = origins.place(setting.written)
-                    message = f"the factors {whose} and {factor.name} both set {dotted(setting.path)}"
-                    problems.append(Problem(message, dotted(setting.written), file, line))
-            tree = with_value(tree, setting.path, setting.value)
-            moved[setting.path] = setting.written
-            by_whom[setting.path] = factor.name
-    if problems:
-        return Failed(problems, None)
-    return resolve_cell(tree, Origins(origins.document, moved, origins.said), directory, environ)
+        _judged_by(outcome.raw, maker.factors, report)
 
 
 @dataclass(slots=True)
@@ -298,43 +227,22 @@ class _AllCells:
 
     raw: ExperimentRaw | None = None
     cells: list[model.Cell] = field(default_factory=list)
-    secrets: frozenset[str] = frozenset()
+    secrets: set[str] = field(default_factory=set)
 
     def add(self, labels: Mapping[str, str], values: Mapping[str, float], resolved: Resolved) -> None:
-        """What is equal in neighbouring cells is kept once: a design may have a hundred thousand of them."""
-        config, kept = resolved.config, resolved.stored
-        if self.cells:
-            before = self.cells[-1]
-            same = {
-                one.name: getattr(before.config, one.name)
-                for one in fields(model.Config)
-                if getattr(before.config, one.name) == getattr(config, one.name)
-            }
-            config = replace(config, **same)
-            kept = {
-                key: before.stored[key] if before.stored.get(key) == value else value
-                for key, value in kept.items()
-            }
+        """Takes the next cell."""
         self.secrets |= resolved.secrets
-        self.cells.append(model.Cell(labels, values, config, kept, resolved.secrets))
+        self.cells.append(model.Cell(labels, values, resolved.config, resolved.stored, resolved.secrets))
 
 
-def _resolve_all(
-    tree: Mapping[str, Any],
-    factors: Sequence[Factor],
-    cells: Sequence[Mapping[str, str]],
-    origins: Origins,
-    directory: Path,
-    environ: Mapping[str, str],
-    report: Resolver,
-) -> _AllCells:
+def _resolve_all(maker: CellMaker, cells: Sequence[Mapping[str, str]], report: Resolver) -> _AllCells:
     """Every cell resolved; their problems go to `report`, together with those of what judges the runs."""
     found = _AllCells()
-    numbers = {factor.name: _numbers(factor) for factor in factors}
+    numbers = {factor.name: _numbers(factor) for factor in maker.factors}
     problems: dict[Problem, None] = {}
     since = 0
     for labels in cells:
-        outcome = _one_cell(tree, factors, labels, origins, directory, environ)
+        outcome = maker.cell(labels)
         found.raw = found.raw or outcome.raw
         if isinstance(outcome, Resolved):
             values = {
@@ -348,7 +256,7 @@ def _resolve_all(
             break
     report.problems += problems
     if problems and found.raw is not None:
-        _judged_by(found.raw, factors, report)
+        _judged_by(found.raw, maker.factors, report)
     return found
 
 
@@ -371,7 +279,6 @@ def _built(
     name: str,
     text: str,
     directory: Path,
-    sets: tuple[str, ...],
     factors: tuple[Factor, ...],
     raw_design: DesignRaw,
     cells: design.Cells,
@@ -399,7 +306,7 @@ def _built(
         file=name,
         directory=directory,
         text=text,
-        sets=sets,
+        sets=(),
         factors=factors,
         load_factor=_load_factor(factors),
         design=Design(

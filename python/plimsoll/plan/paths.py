@@ -58,7 +58,7 @@ def check_path(tree: Mapping[str, Any], path: str) -> KeyPath:
     for part in split(path):
         step, kinds = _step(kinds, here, str(part), found)
         found = (*found, step)
-        here = _child(here, step)
+        here = child(here, step)
     if found[0] in ("workload", "load") and "workloads" in tree:
         names = ", ".join(map(str, tree["workloads"])) if isinstance(tree["workloads"], Mapping) else ""
         rest = path if found[0] == "load" else path.removeprefix("workload.")
@@ -166,7 +166,8 @@ def unwrapped(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _child(here: Any, step: str | int) -> Any:
+def child(here: Any, step: str | int) -> Any:
+    """What stands one step further; None where nothing does."""
     if isinstance(here, Mapping):
         return here.get(str(step))
     if isinstance(here, list) and isinstance(step, int) and step < len(here):

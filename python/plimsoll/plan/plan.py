@@ -12,8 +12,13 @@ from plimsoll.plan.changes import Changes, changes
 from plimsoll.plan.estimate import Estimate, estimate
 from plimsoll.plan.experiment import Experiment
 from plimsoll.plan.model import Cell, Config
+from plimsoll.plan.secret import Redactor
 
 FORMAT: Final = "plimsoll.plan/1"
+_OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
+"""Keys of plan.json whose values are words of ours."""
+_BY_FACTOR: Final = frozenset({"cell", "values", "when", "where", "excluded"})
+"""Those of mappings whose keys are the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +120,23 @@ class Plan:
             "not_estimable": list(self.not_estimable),
             "needs_root": list(self.needs_root),
         }
-        cleaned: dict[str, Any] = _clean(found, experiment)
+        cleaned: dict[str, Any] = _clean(found, experiment.redactor) if experiment.redactor else found
         return cleaned
 
 
-def _clean(value: Any, experiment: Experiment) -> Any:
-    """Labels and option texts are the user's own; should one hold a secret all the same, it is not stored."""
-    if not experiment.redactor:
-        return value
+def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
+    """Labels and option texts are the user's own; should one hold a secret all the same, it is not stored. Words of
+    ours stay what they are: a secret may be "seed"."""
     if isinstance(value, str):
-        return experiment.redactor.text(value)
+        return redactor.text(value)
     if isinstance(value, dict):
-        return {_clean(key, experiment): _clean(item, experiment) for key, item in value.items()}
-    return [_clean(item, experiment) for item in value] if isinstance(value, (list, tuple)) else value
+        return {
+            key if own_keys else redactor.text(key): item
+            if own_keys and key in _OUR_WORDS
+            else _clean(item, redactor, own_keys and key not in _BY_FACTOR)
+            for key, item in value.items()
+        }
+    return [_clean(item, redactor, own_keys) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:

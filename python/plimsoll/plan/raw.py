@@ -226,6 +226,11 @@ class ExperimentRaw(Raw):
 
     @model_validator(mode="after")
     def _one_form(self) -> ExperimentRaw:
+        return self.belonging()
+
+    def belonging(self) -> ExperimentRaw:
+        """The file itself. Raises PydanticCustomError where sections that are right by themselves do not belong
+        together."""
         if (self.workload is None) == (self.workloads is None):
             raise PydanticCustomError(
                 "workload", "give workload (one population) or workloads (several), one of the two"

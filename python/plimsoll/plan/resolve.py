@@ -8,27 +8,37 @@ the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import Problem
 from plimsoll.plan import model
 from plimsoll.plan.expand import Expanded, expand
 from plimsoll.plan.fields import Raw, shown
+from plimsoll.plan.memo import MISSING, Memo
 from plimsoll.plan.paths import Origins, nearest, with_value
 from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
 from plimsoll.plan.raw_services import CommandService, FrontierService, ServiceRaw, SqliteService
-from plimsoll.plan.resolve_load import resolve_run, resolve_workload
+from plimsoll.plan.resolve_load import resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.secret import Secret, hidden
+from plimsoll.plan.secret import HIDDEN, Secret, hidden
 from plimsoll.plan.source import KeyPath, dotted
 
+T = TypeVar("T")
+_REQUIRED: Final = {key for key, info in ExperimentRaw.model_fields.items() if info.is_required()}
+_DEFAULTS: Final = {
+    key: partial(info.get_default, call_default_factory=True)
+    for key, info in ExperimentRaw.model_fields.items()
+    if not info.is_required()
+}
 _COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout"})
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\.(port|url)\}")
 _TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -109,39 +119,85 @@ class Failed:
 
 
 def resolve_cell(
-    tree: Mapping[str, Any], origins: Origins, directory: Path, environ: Mapping[str, str]
+    tree: Mapping[str, Any],
+    origins: Origins,
+    directory: Path,
+    environ: Mapping[str, str],
+    memo: Memo,
 ) -> Resolved | Failed:
-    """Resolves the file of one cell, with its levels already set, or gives what is wrong with it."""
-    expanded = expand(tree, environ)
+    """Resolves the file of one cell, with its levels already set, or gives what is wrong with it.
+
+    `memo`: of the cells of this file that were resolved before.
+    """
+    expanded = expand(tree, environ, memo)
     resolver = Resolver(origins, expanded.written, directory)
     for path, message in expanded.wrong:
         resolver.wrong(path, message)
     if resolver.problems:
         return Failed(resolver.problems, None)
     try:
-        raw = ExperimentRaw.model_validate(expanded.tree)
+        raw = _in_form(expanded.tree, memo)
     except ValidationError as error:
         found = translate(error, expanded.tree, origins, expanded.written, ExperimentRaw)
         return Failed(found, None)
-    config = _config(raw, expanded.tree, resolver)
+    config = _config(raw, expanded.tree, resolver, memo)
     if resolver.problems:
         return Failed(resolver.problems, raw)
-    return Resolved(raw, config, stored(raw, expanded), frozenset(expanded.secrets))
+    return Resolved(raw, config, stored(raw, expanded, memo), frozenset(expanded.secrets))
 
 
-def stored(raw: ExperimentRaw, expanded: Expanded) -> dict[str, Any]:
+def _in_form(tree: Mapping[str, Any], memo: Memo) -> ExperimentRaw:
+    """The file checked for form. Where every section was found right before, only what holds between them is checked
+    again, and each is the very object of then. Raises ValidationError."""
+    forms = {key: memo.known(f"form of {key}", (section,)) for key, section in tree.items()}
+    if MISSING in forms.values() or not tree.keys() >= _REQUIRED:
+        checked = ExperimentRaw.model_validate(tree)
+        for key, section in tree.items():
+            forms[key] = memo.get(f"form of {key}", (section,), partial(getattr, checked, key))
+    for key in _DEFAULTS.keys() - tree.keys():
+        forms[key] = memo.get(f"default of {key}", (), _DEFAULTS[key])
+    whole = ExperimentRaw.model_construct(set(tree), **forms)
+    try:
+        return whole.belonging()
+    except PydanticCustomError:
+        return ExperimentRaw.model_validate(tree)  # raises it as a ValidationError
+
+
+def stored(raw: ExperimentRaw, expanded: Expanded, memo: Memo) -> dict[str, Any]:
     """The effective file as plain data: with defaults, without secrets, with `${env:...}` as it was
     written."""
-    found: dict[str, Any] = hidden(
-        raw.model_dump(by_alias=True, exclude_none=True, exclude={"factors", "design"})
-    )
-    for path, text in expanded.written.items():
-        found = with_value(found, path, text)
+    found: dict[str, Any] = {}
+    for key in ExperimentRaw.model_fields:
+        if key in ("factors", "design"):
+            continue
+        section = memo.get(f"{key} as stored", (getattr(raw, key),), partial(_stored, raw, key, expanded))
+        if section is not None:
+            found[key] = section
+    for name, value in raw.vars.items() if expanded.secrets else ():
+        if isinstance(value, str | int) and str(value) in expanded.secrets:
+            found = with_value(found, ("vars", name), HIDDEN)  # a plain variable that a secret is made of
     return found
 
 
-def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver) -> model.Config:
-    services = tuple(_service(name, service, raw, resolver) for name, service in raw.services.items())
+def _stored(raw: ExperimentRaw, key: str, expanded: Expanded) -> Any:
+    found: dict[str, Any] = hidden(raw.model_dump(by_alias=True, exclude_none=True, include={key}))
+    for path, text in expanded.written.items():
+        if path[0] == key:
+            found = with_value(found, path, text)
+    return found.get(key)
+
+
+def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, memo: Memo) -> model.Config:
+    def once(what: str, of: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Made once of the same sections, if there is nothing wrong with them: problems are told for every cell."""
+        before = len(resolver.problems)
+        return memo.get(what, of, make, lambda: len(resolver.problems) == before)
+
+    services = once(
+        "services",
+        (raw.services,),
+        lambda: tuple(_service(name, service, raw, resolver) for name, service in raw.services.items()),
+    )
     known = {service.name: service for service in services}
     populations: list[tuple[str, WorkloadRaw, LoadRaw, KeyPath, KeyPath]]
     if raw.workloads is not None:
@@ -153,22 +209,29 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver) -> 
         assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
         populations = [("main", raw.workload, raw.load, ("workload",), ("load",))]
     workloads = tuple(
-        resolve_workload(name, work, load, tree, at, load_at, known, raw.targets, resolver)
+        replace(
+            once(
+                f"workload {name}",
+                (work, services, raw.targets),
+                lambda: resolve_workload(name, work, tree, at, known, raw.targets, resolver),  # noqa: B023
+            ),
+            load=once("load", (load,), lambda: resolve_load(load, load_at, resolver)),  # noqa: B023
+        )
         for name, work, load, at, load_at in populations
     )
     return model.Config(
         services=services,
-        data=tuple(_data(raw, known, resolver)),
+        data=once("tables", (raw.data, services), lambda: tuple(_data(raw, known, resolver))),
         workloads=workloads,
         run=resolve_run(
             raw.run,
             [(work.load, at) for work, (_, _, _, _, at) in zip(workloads, populations, strict=True)],
             resolver,
         ),
-        cpus=_cpus(raw.cpus, known, resolver),
-        ceiling=_ceilings(raw, resolver),
-        before_run=tuple(_hook(hook) for hook in raw.before_run),
-        after_run=tuple(_hook(hook) for hook in raw.after_run),
+        cpus=once("cpus", (raw.cpus, services), lambda: _cpus(raw.cpus, known, resolver)),
+        ceiling=once("ceilings", (raw.ceiling,), lambda: _ceilings(raw, resolver)),
+        before_run=once("hooks", (raw.before_run,), lambda: tuple(map(_hook, raw.before_run))),
+        after_run=once("hooks", (raw.after_run,), lambda: tuple(map(_hook, raw.after_run))),
     )
 
 

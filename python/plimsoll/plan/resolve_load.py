@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from plimsoll.plan import model
-from plimsoll.plan.drivers import DRIVERS, Where, read_section
+from plimsoll.plan.drivers import DRIVERS, Where, proxy, read_section
 from plimsoll.plan.fields import Dist
 from plimsoll.plan.paths import nearest
 from plimsoll.plan.raw import RunRaw
@@ -34,15 +34,13 @@ class Files(Where, Protocol):
 def resolve_workload(
     name: str,
     raw: WorkloadRaw,
-    load: LoadRaw,
     tree: Mapping[str, Any],
     at: KeyPath,
-    load_at: KeyPath,
     services: Mapping[str, model.Service],
     targets: Mapping[str, TargetRaw],
     where: Files,
 ) -> model.Workload:
-    """One population. `tree`: the whole file, filled in; `at` and `load_at`: where workload and load stand in
+    """One population, its load still to come. `tree`: the whole file, filled in; `at`: where the workload stands in
     it."""
     written = tree
     for part in at:
@@ -61,7 +59,7 @@ def resolve_workload(
         settings=settings,
         operations=operations,
         values={key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()},
-        load=resolve_load(load, load_at, where),
+        load=model.Closed(1, _NO_TIME),
     )
 
 
@@ -99,7 +97,11 @@ def _target(
         )
         if len({endpoint.name for endpoint in endpoints}) < len(endpoints):
             where.wrong(place, "two endpoints have the same name: give each a name of its own")
-        return model.Target(raw.target, endpoints, listed.choose, listed.order, tuple(listed.proxies))
+        through = tuple(
+            proxy(one, ("targets", raw.target, "proxies", index), where)
+            for index, one in enumerate(listed.proxies)
+        )
+        return model.Target(raw.target, endpoints, listed.choose, listed.order, through)
     if ":" in raw.target:
         endpoint = _endpoint(raw.target, None, here, schemes, services, where)
         return model.Target(endpoint.name, (endpoint,))
@@ -139,10 +141,13 @@ def _endpoint(
     try:
         url = urlsplit(address)
         port = url.port
+        inside = "@" in url.netloc
     except ValueError as error:
-        where.wrong(at, f'"{address}" is not a URL: {error}')
-        return model.Endpoint(name or "", address, None)
-    if "@" in url.netloc:
+        inside = "@" in address  # http://me:pass/word@host/: the error would tell a part of the password
+        if not inside:
+            where.wrong(at, f'"{address}" is not a URL: {error}')
+            return model.Endpoint(name or "", address, None)
+    if inside:
         where.wrong(at, "a URL must not hold a user or a password: it is stored; give a header with a secret")
         return model.Endpoint(name or "", "", None)
     known = list(schemes) or ["http", "https", "tcp", "sqlite", "exec"]

@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "***"
 SHORTEST: Final = 4
 """Shorter values cannot be told from ordinary text in a log, so they cannot be kept out of it."""
+_CREDENTIALS: Final = re.compile(
+    r"AUTH|COOKIE|CREDENTIAL|KEY|PASS|PRIVATE|SECRET|SESSION|SIGNATURE|TOKEN", re.IGNORECASE
+)
+
+
+def carries_credentials(name: str) -> bool:
+    """Whether a header, a variable of an environment or a parameter of a URL with this name is likely to let
+    somebody in. Rather one too many: it costs a reader a value, the other mistake gives a password away."""
+    return _CREDENTIALS.search(name) is not None
 
 
 class Secret:
@@ -94,6 +104,20 @@ class Redactor:
         for form in self._forms:
             data = data.replace(form.encode(), HIDDEN.encode())
         return data
+
+
+def shown_words(words: Sequence[str], instead: Mapping[str, str], redactor: Redactor) -> list[str]:
+    """Words of a command line as they may be kept.
+
+    `instead`: words that hold a secret, and what is kept of them. A word may stand by itself or follow its
+    option without a space (`-HCookie: ...`, `--set=path=value`).
+    """
+    said = []
+    for word in words:
+        held = next((one for one in instead if word == one or (word[:1] == "-" and word.endswith(one))), None)
+        kept = word if held is None else word[: len(word) - len(held)] + instead[held]
+        said.append(redactor.text(kept))
+    return said
 
 
 def hidden(value: Any) -> Any:

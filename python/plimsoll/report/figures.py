@@ -16,7 +16,7 @@ from plimsoll.report.charts import check_figures, effect_figures, load_figures, 
 from plimsoll.report.charts.series import chart as series_chart
 from plimsoll.report.charts.testers import chart as testers_chart
 from plimsoll.report.charts.theme import Chart
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import Labels, has_shares
 from plimsoll.report.page_data import chosen_runs
 
 Format = Literal["svg", "png", "pdf"]
@@ -48,7 +48,7 @@ def _charts(labels: Labels) -> list[tuple[str, Chart]]:
     for run in chosen_runs(labels):
         if run.series is not None and run.series.t_s:
             found.append((f"series-{_file_name(run.id)}", series_chart(run)))
-        if len(run.testers) > 1:
+        if has_shares(run):
             found.append((f"testers-{_file_name(run.id)}", testers_chart(run)))
     return found
 

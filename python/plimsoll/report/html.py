@@ -20,12 +20,12 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from plimsoll import __version__
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
 from plimsoll.report import tables
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
 from plimsoll.report.tables import Table, so_far, verdict_text
@@ -49,7 +49,8 @@ TERMS: Final = (
     (
         "Share and Jain's index",
         "Share: work of a tester relative to a fair part, 1 is fair. Jain's index: (Σx)² / (n Σx²) "
-        "over the testers, 1 is fair, 1/n when one gets everything.",
+        "over the testers, 1 is fair, 1/n when one gets everything. Of closed loads only: the testers of an open one "
+        "are slots that take the next arrival, no users.",
     ),
     (
         "±",
@@ -107,9 +108,10 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         facts=_facts(analysis),
         so_far=so_far(analysis),
         answer=[text for text in analysis.answer if text != so_far(analysis)] or ["There is no answer yet."],
-        verdicts=[{"passed": each.passed, "text": verdict_text(each)} for each in analysis.verdicts],
+        verdicts=[_mark(each) | {"text": verdict_text(each)} for each in analysis.verdicts],
         contents=[Section("answer", "Answer"), *sections, Section("terms", "Words and methods")],
         sections=sections,
+        with_testers=any(map(users, runs)),
         picks=[{"id": run.id, "label": labels.run(run), "first": run is first} for run in runs],
         left_runs=f"{plural(left, 'more run')} could not be put into this file; `plimsoll show` has them."
         if left
@@ -119,6 +121,12 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         bundle=Markup(vega),
         script=Markup(script),
     )
+
+
+def _mark(each: Verdict) -> dict[str, str]:
+    if not each.judged:
+        return {"kind": "open", "sign": "–"}
+    return {"kind": "good", "sign": "✓"} if each.passed else {"kind": "bad", "sign": "✗"}
 
 
 def policy(*scripts: str) -> str:
@@ -154,11 +162,18 @@ def _facts(analysis: Analysis) -> str:
         info.design.replace("-", " ") if info.factors else "",
         f"{count(len(analysis.runs))} of {plural(info.planned_runs, 'run')}",
         plural(info.repetitions, "repetition"),
-        f"{count(invalid)} invalid" if invalid else "all valid" if analysis.runs else "",
-        f"{count(doubtful)} doubtful" if doubtful else "",
+        _how_many(invalid, "invalid", analysis) or (_how_many(len(analysis.runs), "valid", analysis)),
+        _how_many(doubtful, "doubtful", analysis),
         f"seed {info.seed}" if info.seed is not None else "",
     ]
     return " · ".join(part for part in said if part)
+
+
+def _how_many(some: int, word: str, analysis: Analysis) -> str:
+    """`2 invalid`, `all valid`; of a single run the word alone; nothing of none."""
+    if not some or len(analysis.runs) == 1:
+        return word if some else ""
+    return f"{'all' if word == 'valid' else count(some)} {word}"
 
 
 def _minute(started: str) -> str:
@@ -191,17 +206,29 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             folded=each,
         ),
         Section("response", "Response time", tables=times, figures=of("response", "distribution")),
+        Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
         Section("errors", "Errors", tables=failed, figures=of("errors")),
         Section("utilization", "What limits it", figures=of("utilization")),
         Section("fairness", "Fairness", figures=of("fairness")),
-        *([Section("one-run", "One run in detail", folded=_parts(labels))] if with_runs else []),
-        Section("effects", "Effects of the factors", figures=tuple(effect_figures(labels))),
+        *(
+            [Section("one-run", "One run in detail", folded=() if single else _parts(labels))]
+            if with_runs
+            else []
+        ),
+        _effects(labels),
         Section("checks", "Checks of the runs and the model", figures=tuple(check_figures(labels))),
         _validity(labels),
         _left_out(labels),
         _set_up(labels, setup),
     ]
     return [section for section in found if _has_content(section)]
+
+
+def _effects(labels: Labels) -> Section:
+    """A figure per response; where the variation cannot be allocated (an unbalanced design), the table alone."""
+    figures = tuple(effect_figures(labels))
+    bare = () if figures else tuple(tables.effects(labels, model) for model in labels.analysis.models)
+    return Section("effects", "Effects of the factors", tables=bare, figures=figures)
 
 
 def _has_content(section: Section) -> bool:

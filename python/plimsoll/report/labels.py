@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plimsoll.analyse.metrics import METRICS, canonical
-from plimsoll.analyse.results import Analysis, CellResult, RunResult
+from plimsoll.analyse.results import Analysis, CellResult, RunResult, TesterResult
 from plimsoll.analyse.wording import Metric, describe, factor_word
 from plimsoll.plan.units import quantity
 
@@ -172,3 +172,13 @@ def run_value(run: RunResult, metric: str) -> float | None:
     """The value of a run under the name of a metric, as the analysis found it; None where it has none."""
     name = canonical(metric)
     return None if name is None else METRICS[name](run)
+
+
+def users(run: RunResult) -> list[TesterResult]:
+    """The testers of closed loads that were active: slots of an open load are no users."""
+    return [] if run.open_load == "all" else [each for each in run.testers if each.share is not None]
+
+
+def has_shares(run: RunResult) -> bool:
+    """Whether the run has several users, among whom the work may be shared out evenly or not."""
+    return run.jain_index is not None and len(users(run)) > 1

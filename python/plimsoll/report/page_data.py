@@ -13,7 +13,7 @@ from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
 from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows
 from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import milliseconds, verdict
 
 MOST_RUNS: Final = 60
@@ -109,8 +109,11 @@ def run_facts(run: RunResult) -> str:
         f"{percent(traffic.error_rate)} failed" if traffic.errors else "no errors",
         f"limited by {run.bottleneck}" if run.bottleneck != "not resolved" else "bottleneck not resolved",
     ]
-    if run.jain_index is not None and len(run.testers) > 1:
-        said.append(f"Jain's index {number(run.jain_index, 4)} over {count(len(run.testers))} testers")
+    if has_shares(run):
+        kind = " of closed loads" if run.open_load == "some" else ""
+        said.append(f"Jain's index {number(run.jain_index, 4)} over {count(len(users(run)))} testers{kind}")
+    if run.open_load == "all":
+        said.append("an open load: its testers are slots, not users, so no shares are shown")
     return " · ".join(said)
 
 

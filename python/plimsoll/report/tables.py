@@ -29,13 +29,14 @@ from plimsoll.analyse.wording import (
     number,
     observed,
     percent,
+    percent_range,
     plural,
     plus_minus,
     quantity,
     with_unit,
 )
 from plimsoll.plan.units import about_size
-from plimsoll.report.labels import Labels, run_value
+from plimsoll.report.labels import Labels, has_shares, run_value, users
 
 LATENCY_COLUMNS = ("mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "max")
 
@@ -289,7 +290,7 @@ def utilization(labels: Labels) -> Table:
             )
             band = UNKNOWN
             if each.low is not None and each.high is not None:
-                band = f"{percent(each.low, 2)} to {percent(each.high, 2)}"
+                band = percent_range(each.low, each.high, 2)
             carried = quantity(run_value(run, metric.name), metric.kind, metric.unit)
             words = (run.id, labels.cell(run.cell), each.component, each.resource, watched)
             rows.append((*words, percent(each.mean, 2), band, carried))
@@ -314,11 +315,11 @@ def _watched(name: str, value: float) -> str:
 def fairness(labels: Labels) -> Table:
     """How evenly the work was shared out in each run."""
     rows = []
-    for run in labels.runs():
-        shares = [each.share for each in run.testers if each.share is not None]
+    for run in filter(has_shares, labels.runs()):
+        shares = [each.share for each in users(run) if each.share is not None]
         least, most = (number(min(shares)), number(max(shares))) if shares else (UNKNOWN, UNKNOWN)
         spread = (number(run.jain_index, 4), number(run.share_cv), least, most)
-        rows.append((run.id, labels.cell(run.cell), count(len(run.testers)), *spread))
+        rows.append((run.id, labels.cell(run.cell), count(len(shares)), *spread))
     note = "Share 1 is fair. Jain's index: 1 is fair, 1/n when one of n testers gets everything."
     return _table(
         "Fairness per run",
@@ -444,7 +445,7 @@ def evidence_words(key: str, value: float | None) -> str:
         return milliseconds(value)
     if key.endswith("_s"):
         return milliseconds(value * 1000)
-    if key in {"tester_cpu", "started", "lateness_share", "trend_change"}:
+    if key in {"tester_cpu", "started", "lateness_share", "trend_change", "steal"}:
         return percent(value) if value > 0 else with_unit(number(value * 100), "%")
     return count(round(value)) if key == "succeeded" else number(value)
 
@@ -475,7 +476,7 @@ def thresholds(labels: Labels) -> Table:
     rows = []
     for each in labels.analysis.verdicts:
         kind = describe(each.metric)
-        passed = "passed" if each.passed else "FAILED"
+        passed = "passed" if each.passed else "FAILED" if each.judged else "not judged yet"
         where = labels.cell(each.cell) if each.cell else "every cell"
         rows.append((passed, kind.title, each.test, where, each.reason, observed(each)))
     return _table("Thresholds", "Verdict|Metric|Test|Where|Why", "Observed", rows)

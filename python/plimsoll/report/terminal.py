@@ -23,7 +23,7 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import Column, error_kind, milliseconds, so_far, verdict_text
 
 NARROWEST: Final = 40
@@ -118,6 +118,7 @@ def summary_lines(
             blocks += [
                 _totals(style, single),
                 _latency(style, single),
+                _parts(style, single),
                 _histogram(style, single),
                 _errors(style, [single]),
             ]
@@ -145,19 +146,19 @@ def _head(style: Style, labels: Labels) -> list[str]:
 def _verdicts(style: Style, labels: Labels, *, only_failed: bool) -> list[str]:
     lines = []
     for each in labels.analysis.verdicts:
-        if each.passed and only_failed:
+        if only_failed and (each.passed or not each.judged):
             continue
-        sign, colour = ("✓", "good") if each.passed else ("✗", "bad")
+        sign, colour = ("✓", "good") if each.passed else ("✗", "bad") if each.judged else (UNKNOWN, "dim")
         mark = style.text(sign).ljust(1 if style.colour else len(PLAIN["✗"]))
         text = style.wrapped(verdict_text(each), f"  {mark} ", " " * (len(mark) + 3))
         lines += [style.paint(text[0], colour), *text[1:]]
     invalid = [run for run in labels.analysis.runs if not run.valid]
     if invalid:
-        total = plural(len(labels.analysis.runs), "run")
-        lines += [
-            style.paint(line, "bad")
-            for line in style.wrapped(f"! {count(len(invalid))} of {total} invalid", hang="    ")
-        ]
+        total = len(labels.analysis.runs)
+        said = (
+            f"{count(len(invalid))} of {plural(total, 'run')} invalid" if total > 1 else "the run is invalid"
+        )
+        lines += [style.paint(line, "bad") for line in style.wrapped(f"! {said}", hang="    ")]
     return lines
 
 
@@ -168,6 +169,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
         f"{count(traffic.transactions)} succeeded, {count(traffic.errors)} failed "
         f"in {number(traffic.window_s)} s",
     )
+    lines += _status_codes(style, run)
     carried = (
         plus_minus(traffic.throughput_interval, "rate", "requests/s") if traffic.throughput_interval else None
     )
@@ -194,6 +196,17 @@ def _totals(style: Style, run: RunResult) -> list[str]:
     return lines + style.pair("bottleneck", limit)
 
 
+def _status_codes(style: Style, run: RunResult) -> list[str]:
+    """Answers by status, successes and failures alike; nothing of a driver that knows none."""
+    counts = {each.code: each.count for each in run.traffic.successes_by_code}
+    for each in run.traffic.errors_by_kind:
+        if each.code.isdecimal():
+            counts[each.code] = counts.get(each.code, 0) + each.count
+    ranked = sorted(counts.items(), key=lambda item: -item[1])[:MOST_ROWS]
+    said = listing((f"[{code}] {plural(times, 'response')}" for code, times in ranked), last="and")
+    return style.pair("status codes", said) if said else []
+
+
 def _latency(style: Style, run: RunResult) -> list[str]:
     lines = []
     rows = [("response time", run.traffic.response_ms)]
@@ -213,6 +226,29 @@ def _latency(style: Style, run: RunResult) -> list[str]:
         said = "  ".join(f"{what}={milliseconds(value)}" for what, value in shown if value is not None)
         lines += style.pair(name, said.replace("\u202f", "") or "nothing succeeded")
     return lines
+
+
+def _parts(style: Style, run: RunResult) -> list[str]:
+    """A line for each stage of a staged load, or each population of several."""
+    parts = [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]
+    head = "stage" if parts else "workload"
+    parts = parts or [(each.workload, each.traffic) for each in run.workloads]
+    if len(parts) < 2:
+        return []
+    rows = [
+        (
+            name,
+            plus_minus(traffic.throughput_interval, "rate", "")
+            if traffic.throughput_interval
+            else quantity(traffic.throughput_per_s, "rate", ""),
+            quantity(traffic.offered_per_s, "rate", ""),
+            *(milliseconds(each) for each in (traffic.response_ms.p50, traffic.response_ms.p95)),
+            percent(traffic.error_rate, 2),
+        )
+        for name, traffic in parts[:MOST_ROWS]
+    ]
+    names = ("requests/s", "offered/s", "median", "p95", "errors")
+    return _aligned(style, [Column(head), *(Column(name, numeric=True) for name in names)], rows)
 
 
 def _histogram(style: Style, run: RunResult) -> list[str]:
@@ -256,8 +292,9 @@ def _errors(style: Style, runs: Sequence[RunResult]) -> list[str]:
         style.paint(line, "bad")
         for line in style.pair("errors", f"{count(failed)} ({percent(failed / (failed + done))})")
     ]
+    wide = len(count(max(kinds.values())))
     for kind, times in sorted(kinds.items(), key=lambda item: -item[1]):
-        lines += style.pair(f"  {kind}"[:17], count(times))
+        lines += style.wrapped(f"{count(times).rjust(wide)}  {kind}", "    ", " " * (6 + wide))
     return lines
 
 
@@ -265,9 +302,12 @@ def _testers(style: Style, run: RunResult) -> list[str]:
     agents = list(dict.fromkeys(each.agent for each in run.testers))
     if not agents:
         return []
-    said = f"{plural(len(run.testers), 'tester')} on {plural(len(agents), 'agent')}"
-    if run.jain_index is not None and len(run.testers) > 1:
-        said += f", Jain's index {number(run.jain_index, 4)}"
+    what = "slot" if run.open_load == "all" else "tester"
+    said = f"{plural(len(run.testers), what)}{' of the open load' if what == 'slot' else ''}"
+    said += f" on {plural(len(agents), 'agent')}"
+    if has_shares(run):
+        of_some = f" over the {count(len(users(run)))} of closed loads" if run.open_load == "some" else ""
+        said += f", Jain's index {number(run.jain_index, 4)}{of_some}"
     return style.pair("testers", said)
 
 

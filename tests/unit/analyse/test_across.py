@@ -184,6 +184,22 @@ def test_thresholds_per_cell() -> None:
     assert not found[9].passed and "no cell" in found[9].reason
 
 
+def test_thresholds_of_an_unfinished_experiment() -> None:
+    invalid = [dataclasses.replace(r, valid=False) for r in experiment(1)[0] if r.cell["testers"] == "1"]
+    found = grouped(invalid, {}, DESIGN)
+    rules = [
+        Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {}),
+        Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {"testers": ("8",)}),
+        Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {"testers": ("9",)}),
+    ]
+    assert all(v.judged and not v.passed for v in verdicts(found, rules)), "no sample fails"
+    to_come = [{"zip": "0", "testers": "1"}, {"zip": "0", "testers": "8"}]
+    zip0, zip5, loaded, nowhere = verdicts(found, rules, to_come)
+    assert (zip0.cell["zip"], zip5.cell["zip"]) == ("0", "5")
+    assert [v.judged for v in (zip0, zip5, loaded, nowhere)] == [False, True, False, True]
+    assert not any(v.passed for v in (zip0, zip5, loaded, nowhere)), "exit codes stay what they are"
+
+
 def test_bottleneck_of_a_cell_is_what_most_runs_name() -> None:
     named = [dataclasses.replace(run(), bottleneck=b) for b in ("db", "db", "cache")]
     assert common_bottleneck(named) == "db"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.golden.fixture import designed, empty, single
 
 from plimsoll.analyse.answer import sentences, with_answer
-from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation
+from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult
 
 
 def said(analysis: Analysis) -> str:
@@ -56,7 +56,7 @@ def test_not_reached_is_at_least() -> None:
 
 def test_saturated_at_the_lowest_level_and_retrograde() -> None:
     text = said(with_saturation(verdict="retrograde", lower=None, upper=1.0, text=""))
-    assert "saturated already at the lowest load tried (1 testers), carries less beyond" in text
+    assert "saturated already at the lowest load tried (1 tester), carries less beyond" in text
 
 
 def test_a_bracket_that_cannot_be_said_claims_no_limit() -> None:
@@ -136,3 +136,47 @@ def test_many_combinations_name_the_ends_only() -> None:
 def test_the_answer_is_put_into_the_analysis() -> None:
     analysis = replace(designed(), answer=())
     assert with_answer(analysis).answer == sentences(analysis)
+
+
+def test_what_was_tried_at_one_load_is_not_compared() -> None:
+    """A design that varies one factor at a time tries most combinations at one load: they may carry more at another."""
+    analysis = designed()
+    first, second = analysis.saturation[:2]
+    only = next(cell for cell in analysis.cells if cell.cell["zip level"] == "1" and cell.load == 8)
+    cells = (*(cell for cell in analysis.cells if cell.cell["zip level"] == "0"), only)
+    lone = replace(
+        second,
+        verdict="cannot be said",
+        lower=None,
+        upper=None,
+        text="1 level of testers is not enough to tell",
+    )
+    text = said(replace(analysis, cells=cells, saturation=(first, lone)))
+    assert "carries most" not in text
+    assert "With zip level 1 the target carried" in text
+    assert "at 8 testers, the only load tried." in text
+
+
+def test_the_shares_of_the_factors_are_said_largest_first() -> None:
+    text = said(designed())
+    assert (
+        "Of the variation of the logarithm of the throughput between the runs, zip level explains 71 % and "
+        "testers 25 %; 0.50 % is left unexplained." in text
+    )
+    one = designed()
+    few = replace(one, experiment=replace(one.experiment, factors={"testers": ["1", "2", "4", "8"]}))
+    assert "explains" not in said(few)
+
+
+def test_a_staged_run_is_told_stage_by_stage_and_without_an_interval_over_all_of_them() -> None:
+    analysis = single()
+    (run,) = analysis.runs
+    bare = replace(run.traffic, throughput_interval=None)
+    busy = replace(bare, throughput_per_s=510.0, error_rate=0.25)
+    stages = (StageResult(0, "quiet", 0.0, 1.0, run.traffic), StageResult(1, "", 1.0, 2.0, busy))
+    text = said(replace(analysis, runs=(replace(run, traffic=bare, stages=stages),)))
+    assert "Stage by stage: quiet " in text
+    assert "; stage 1 510 requests/s with p95 " in text
+    assert ", 25.0 % failed." in text
+    assert "± holds within this run" not in text
+    assert "How much runs differ cannot be said: one repetition." in text

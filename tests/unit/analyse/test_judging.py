@@ -64,7 +64,11 @@ def test_verdicts() -> None:
     assert (good.passed, good.reason, good.cell) == (True, "", {"zip": "1"})
     bad = judge(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400))
     assert not bad.passed
-    assert bad.reason == "1 ms where p(95)<0.5ms was asked"
+    assert bad.reason.replace("\u202f", " ") == "1.000 ms where p(95)<0.5ms was asked"
+    slow = judge(threshold("response", "p(95)<1s"), {}, sample([1234567.0] * 400))
+    assert slow.reason.replace("\u202f", " ") == "1 235 s where p(95)<1s was asked"
+    few = judge(threshold("transactions", "count>10000000"), {}, Sample([run(transactions=1234567)], [{}]))
+    assert few.reason.replace("\u202f", " ") == "1 234 600 where count>10000000 was asked"
     weak = judge(threshold("response", "p(99)<500ms"), {}, sample([1.0] * 50))
     assert weak.passed and "only 0 of 50 values lie beyond it" in weak.reason
 
@@ -74,6 +78,14 @@ def test_no_sample_fails(test: str) -> None:
     for empty in (Sample([], []), sample([])):
         verdict = judge(threshold("response", test), {}, empty)
         assert not verdict.passed and verdict.observed is None and verdict.reason.startswith("failed: no")
+
+
+def test_what_is_still_to_come_is_not_judged_yet() -> None:
+    verdict = judge(threshold("response", "p(95)<1s"), {"zip": "1"}, Sample([], []), unfinished=True)
+    assert (verdict.judged, verdict.passed, verdict.cell) == (False, False, {"zip": "1"})
+    assert "failed" not in verdict.reason
+    known = judge(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400), unfinished=True)
+    assert known.judged and not known.passed, "what was measured counts"
 
 
 def test_no_ended_transaction_fails_an_error_rule() -> None:
@@ -154,7 +166,9 @@ FINE = Observed(1000, 0.5, 1000, 999, 0.0005, 0.010, None)
         ({"succeeded": 0}, "nothing succeeded"),
         ({"busiest_thread": 0.95}, "busiest thread used 95.0 % of a core"),
         ({"started": 980}, "only 98.00 % of the planned"),
-        ({"lateness_p99": 0.002}, "p99 of lateness 2 ms is 20 % of the median response time"),
+        ({"lateness_p99": 0.002}, "p99 of lateness 2.00 ms is 20.0 % of the median response time"),
+        ({"lateness_p99": 0.192}, "p99 of lateness 192 ms is 1 920 % of the median response time"),
+        ({"lateness_p99": 12.0}, "p99 of lateness 12.0 s is 120 000 % of the median response time"),
         ({"balanced": False}, "the record is damaged"),
         ({"lost_records": 3}, "3 transactions lost"),
     ],
@@ -163,7 +177,7 @@ def test_invalid(change: dict[str, float], reason: str) -> None:
     assert judge_run(FINE, Validity()).valid
     found = judge_run(dataclasses.replace(FINE, **change), Validity())  # type: ignore[arg-type]
     assert not found.valid
-    assert len(found.invalid) == 1 and reason in found.invalid[0]
+    assert len(found.invalid) == 1 and reason in found.invalid[0].replace("\u202f", " ")
 
 
 def test_lateness_needs_both_its_share_and_its_floor() -> None:
@@ -227,6 +241,15 @@ def test_bottleneck(parts: list[Utilization], name: str) -> None:
     found = bottleneck(parts)
     assert found.component == name
     assert found.reason
+    assert name == NOT_RESOLVED or f"{name}:" not in found.reason, "its name stands beside the reason"
+
+
+def test_what_is_not_resolved_names_what_it_weighed() -> None:
+    found = bottleneck([part("db", "service", 0.6), part("cache", "service", 0.3)])
+    assert (
+        found.reason
+        == "nothing that was watched is full: the highest is db: busiest thread 60 % busy (59 to 61 %)"
+    )
 
 
 # -- metrics

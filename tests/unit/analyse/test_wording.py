@@ -14,6 +14,7 @@ from plimsoll.analyse.wording import (
     number,
     observed,
     percent,
+    percent_range,
     plural,
     plus_minus,
     quantity,
@@ -90,6 +91,25 @@ def test_percent_keeps_away_from_the_ends() -> None:
     assert plain(percent(1.0)) == "100 %"
     assert plain(percent(1e-9)) == "< 0.0001 %"
     assert plain(percent(0.0)) == "0 %"
+    assert plain(percent(0.997, 2)) == "99.7 %", "more than 99.9 it is not"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.92, 0.95, "92 to 95 %"),
+        (0.97, 0.9996, "97 to 100 %"),
+        (0.9995, 1.0, "99.9 to 100 %"),
+        (0.9995, 0.9997, "99.9 to 100 %"),
+        (0.996, 0.9999, "99.6 to 100 %"),
+        (1.0, 1.0, "100 %"),
+        (0.921, 0.922, "92 %"),
+        (0.0, 0.05, "0 to 5.0 %"),
+        (-0.001, 0.0, "0 %"),
+    ],
+)
+def test_ends_of_a_range_are_rounded_but_it_is_not_narrowed(low: float, high: float, text: str) -> None:
+    assert plain(percent_range(low, high, 2)) == text
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,16 @@ def test_two_directories_of_one_second_have_two_names(tmp_path: Path) -> None:
     two = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
     assert one.path.name == "a-name-with-odd-parts-20260102T030405Z"
     assert two.path.name == "a-name-with-odd-parts-20260102T030405Z-2"
+    assert not (tmp_path / "out" / "latest").exists(), "nothing is in them yet"
+    for made in (one, two):
+        made.point_latest()
     assert (tmp_path / "out" / "latest").resolve() == two.path.resolve()
 
 
 def test_a_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "latest").mkdir()
     made = ResultsDirectory.create(tmp_path, "x", NOW)
+    made.point_latest()
     assert made.path.is_dir()
     assert not (tmp_path / "latest").is_symlink()
 
@@ -33,6 +37,17 @@ def test_a_parent_that_is_a_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="no results can be written"):
         ResultsDirectory.create(tmp_path / "file", "x", NOW)
+
+
+def test_only_what_holds_nothing_measured_is_removed(tmp_path: Path) -> None:
+    empty, begun = (ResultsDirectory.create(tmp_path, "x", NOW) for _ in range(2))
+    for made in (empty, begun):
+        write_json(made.path / "plan.json", {})
+    begun.run("0001")
+    empty.discard()
+    begun.discard()
+    assert not empty.path.exists()
+    assert sorted(one.name for one in begun.path.iterdir()) == ["plan.json", "runs"]
 
 
 def test_an_earlier_attempt_is_moved_aside(tmp_path: Path) -> None:

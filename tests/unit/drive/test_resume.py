@@ -92,3 +92,26 @@ def test_only_runs_that_went_as_planned_are_done(begun: Path) -> None:
     broken.mkdir()
     (broken / "run.json").write_text("{")
     assert done_runs(begun) == {"0001", "0003"}
+
+
+SECRET = FILE.replace(
+    'workload: {driver: "null"}',
+    "workload: {driver: http, target: 'http://h:1/', http: {headers: {X-Token: a, Accept: b}}}",
+)
+
+
+def test_a_secret_of_the_command_line_is_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "begun"
+    path.mkdir()
+    (path / "experiment.yaml").write_text(SECRET)
+    sets = ["workload.http.headers.X-Token=hunter2", "workload.http.headers.Accept=c"]
+    plan = make_plan(load_experiment(path / "experiment.yaml", sets), 77)
+    write_json(path / "plan.json", plan.to_json())
+    assert "hunter2" not in (path / "plan.json").read_text()
+    with pytest.raises(BadInput, match=r"is a secret.*--set workload\.http\.headers\.X-Token=\.\.\."):
+        resumed_plan(path)
+    with pytest.raises(BadInput, match="only a secret is given again"):
+        resumed_plan(path, [*sets])
+    again, _ = resumed_plan(path, sets[:1])
+    assert again.runs[0].config == plan.runs[0].config

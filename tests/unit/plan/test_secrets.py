@@ -11,6 +11,7 @@ import pytest
 from tests.unit.plan.helpers import BASE, edited, load, problems
 
 from plimsoll.plan import Redactor, Secret, engine_document, make_plan
+from plimsoll.plan.secret import shown_words
 
 PASSWORD = "hunter2-s3cr3t/+"
 WITH_SECRETS = (
@@ -135,3 +136,92 @@ def test_braces_of_requests_are_left_alone() -> None:
     )
     (workload,) = load(text).cells[0].config.workloads
     assert workload.operations[0].request["path"] == "/{tester}/${x}/5/{n}"
+
+
+HEADERS = edited(
+    "target: web",
+    "target: web\n"
+    "  http:\n"
+    "    headers: {Authorization: {secret: 'Bearer ${env:PW}'}, Accept: a}\n"
+    "    body: {secret: '${env:PW}-body'}\n",
+)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f"workload.http.headers.Authorization={PASSWORD}",
+        f"workload.http.headers.X-Api-Key='{PASSWORD}'",
+        f"workload.http.headers={{Cookie: '{PASSWORD}', Accept: b}}",
+        f"workload.http.body={PASSWORD}",
+        f"workload.http.body={{secret: '{PASSWORD}'}}",
+        "workload.http.headers.My-Secret=90210777",
+        f"vars.password={PASSWORD}",
+        f"vars.token.secret={PASSWORD}",
+    ],
+)
+def test_a_secret_of_the_command_line_is_sent_and_not_kept(given: str) -> None:
+    text = HEADERS.replace("Accept: a", "Accept: a, X-T: {secret: '${vars.password}x'}, X-U: '${vars.token}'")
+    text += "vars: {password: p123, token: {secret: t123}}\n"
+    experiment = load(text, [given, "load.testers=2"], environ={"PW": "another-one"})
+    plan = make_plan(experiment, 1)
+    words = shown_words(
+        ["plimsoll", "--set", given, f"--set={given}"], experiment.instead, experiment.redactor
+    )
+    kept = json.dumps(plan.to_json()) + experiment.effective_yaml() + repr(plan) + " ".join(words)
+    sent = json.dumps(engine_document(plan.runs[0], {"web": ["http://h:1"]}, Path("/d"), "x"))
+    for planted in (PASSWORD, "90210777"):
+        assert planted not in kept
+        assert (planted in sent) == (planted in given)
+    assert plan.to_json()["experiment"]["sets"][1] == "load.testers=2"
+    assert words[2] == given.partition("=")[0] + "=***"
+
+
+def test_a_place_in_a_secret_of_the_command_line_is_kept_as_it_is_written() -> None:
+    given = "workload.http.headers.Authorization=Token ${env:OTHER}"
+    experiment = load(HEADERS, [given], environ={"PW": PASSWORD, "OTHER": "something"})
+    assert experiment.sets == (given,)
+    assert not experiment.instead
+    assert "something" not in experiment.effective_yaml()
+
+
+def test_a_problem_with_a_secret_of_the_command_line_does_not_tell_it() -> None:
+    (said,) = problems(HEADERS, ["workload.http.headers.X-Key=abc"], environ={"PW": PASSWORD})
+    assert said.startswith("--set workload.http.headers.X-Key=***: ")
+    assert "fewer than 4 characters" in said
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        edited("target: web", f"target: 'http://me:{PASSWORD}@h:1/'"),
+        edited("target: web", "target: 'http://me:${env:PW}@h:1/'"),
+        edited("target: web", f"target: web\n  http: {{proxy: 'http://me:{PASSWORD}@h:1/'}}"),
+        edited("target: web", "target: web\n  http: {proxy: {secret: 'http://me:${env:PW}@h:1/'}}"),
+        edited("target: web", "target: t")
+        + f"targets: {{t: {{endpoints: [web], proxies: ['http://me:{PASSWORD}@h:1']}}}}\n",
+        edited("target: web", "target: t") + f"targets: {{t: {{endpoints: ['http://me:{PASSWORD}@h:1']}}}}\n",
+    ],
+)
+def test_a_url_with_a_password_is_refused_and_not_told(changed: str) -> None:
+    said = problems(changed, environ={"PW": PASSWORD})
+    assert PASSWORD not in "".join(said)
+    assert "a user or a password" in said[0]
+
+
+@pytest.mark.parametrize("word", ["seed", "runs", "one-at-a-time", "throughput", "plimsoll.plan/1", "0001"])
+def test_a_secret_that_is_a_word_of_ours_spoils_no_file(word: str) -> None:
+    text = HEADERS + (
+        f"factors: {{load.testers: [1, 2], word: {{path: vars.word, levels: [{word!r}, b]}}}}\n"
+        "vars: {word: a}\n"
+        "design: {kind: one-at-a-time}\n"
+        "responses: [{metric: throughput}]\n"
+    )
+    told, other = (make_plan(load(text, environ={"PW": pw}), 1).to_json() for pw in (word, "nothing-like-it"))
+    assert told.keys() == other.keys()
+    assert told["design"]["kind"] == "one-at-a-time"
+    assert told["responses"] == other["responses"]
+    assert [run["id"] for run in told["runs"]] == [run["id"] for run in other["runs"]]
+    assert word not in told["factors"][1]["levels"]
+    assert word in other["factors"][1]["levels"]
+    assert all(word not in run["cell"].values() for run in told["runs"])

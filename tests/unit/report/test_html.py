@@ -231,3 +231,59 @@ def test_rows_are_packed_by_column_with_their_gaps() -> None:
         "w": [None, None, 2],
     }
     assert packed([]) == {}
+
+
+def test_what_is_not_judged_yet_is_neither_good_nor_bad() -> None:
+    analysis = designed(finished=7)
+    open_one = replace(
+        analysis.verdicts[1], observed=None, judged=False, reason="not judged yet: none so far"
+    )
+    page = render(replace(analysis, verdicts=(analysis.verdicts[0], open_one)), SetUp(), bundle=STUB)
+    listed = page.split('<ul class="verdicts"')[1].split("</ul>")[0]
+    assert re.findall(r'<b class="(\w+)">(.)</b>', listed) == [("good", "✓"), ("open", "–")]
+    assert "not judged yet" in listed
+
+
+def test_the_facts_of_one_run_and_of_several() -> None:
+    def facts(analysis: Analysis) -> str:
+        return render(analysis, SetUp(), bundle=STUB).split('<p class="facts">')[1].split("</p>")[0]
+
+    one = single()
+    assert facts(one).endswith("1 of 1 run · 1 repetition · valid")
+    bad = replace(one.runs[0], valid=False, doubtful_reasons=("x",))
+    assert facts(replace(one, runs=(bad,))).endswith("1 repetition · invalid")
+    assert "1 invalid · 1 doubtful" in facts(designed())
+
+
+def with_open_load(analysis: Analysis, which: Callable[[int], str]) -> Analysis:
+    """The analysis with open loads in some of its runs, by their place."""
+    runs = tuple(replace(run, open_load=which(at)) for at, run in enumerate(analysis.runs))  # type: ignore[arg-type]
+    return replace(analysis, runs=runs)
+
+
+def test_open_loads_have_no_fairness() -> None:
+    """No figure where all are open; where some are, the figure says what it leaves out, and the selector why."""
+    every = render(with_open_load(designed(), lambda at: "all"), SetUp(), bundle=STUB)
+    for absent in ('id="fairness"', 'id="figure-testers"', "Jain&#39;s index 0."):
+        assert absent not in every
+    data = page_data_of(every)["runs"]
+    assert all("its testers are slots" in run["facts"] and run["testers"] == {} for run in data.values())
+    analysis = with_open_load(designed(), lambda at: "all" if at % 2 else "none")
+    half = render(analysis, SetUp(), bundle=STUB)
+    assert "Runs of an open load are left out: testers of an open load are slots" in half
+    drawn = page_data_of(half)["figures"]["fairness"]["data"]["fairness"]["run"]["k"]
+    closed = {
+        run.id for run in analysis.runs if run.open_load == "none" and run.valid and len(run.testers) > 1
+    }
+    assert set(drawn) == closed
+    assert 'id="figure-testers"' in half
+    table = half.split('id="figure-fairness"')[1].split("</table>")[0]
+    assert len(re.findall("<tr>", table)) - 1 == sum(
+        run.open_load == "none" and len(run.testers) > 1 for run in analysis.runs
+    )
+
+
+def page_data_of(page: str) -> dict[str, Any]:
+    """The data that the page's script draws from."""
+    found: dict[str, Any] = json.loads(page.split('id="plimsoll-data">')[1].split("</script>")[0])
+    return found

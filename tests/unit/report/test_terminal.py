@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from tests.golden.fixture import designed, empty, single
 
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.bottleneck import bottleneck
+from plimsoll.analyse.results import Analysis, CodeCount, ErrorCount, Utilization
 from plimsoll.report.terminal import summary_lines
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -65,7 +67,7 @@ def test_a_single_run_has_totals_latency_and_a_histogram() -> None:
 
 def test_errors_are_counted_by_kind() -> None:
     shown = text(designed())
-    assert re.search(r"errors\.+: 18 \(0\.00421 %\)\n    error 503\.+: 12\n    timeout\.+: 6", shown)
+    assert re.search(r"errors\.+: 18 \(0\.00421 %\)\n    12  error 503\n     6  timeout\n", shown)
 
 
 def test_quiet_keeps_the_answer_and_what_failed() -> None:
@@ -75,6 +77,38 @@ def test_quiet_keeps_the_answer_and_what_failed() -> None:
     assert "Zip level 0 carries most" in shown
     assert "requests...." not in shown
     assert "ok     " not in shown
+
+
+def test_of_one_run_it_is_not_said_how_many() -> None:
+    analysis = single()
+    (run,) = analysis.runs
+    bad = with_answer(replace(analysis, runs=(replace(run, valid=False, invalid_reasons=("it was cold",)),)))
+    assert "! the run is invalid" in text(bad)
+    assert "1 of 1 run" not in text(bad)
+    doubtful = with_answer(replace(analysis, runs=(replace(run, doubtful_reasons=("it was warm",)),)))
+    assert "The run is doubtful: it was warm." in text(doubtful)
+
+
+def test_what_is_not_judged_yet_has_not_failed() -> None:
+    analysis = designed(finished=7)
+    open_one = replace(
+        analysis.verdicts[1], observed=None, judged=False, reason="not judged yet: none so far"
+    )
+    analysis = with_answer(replace(analysis, verdicts=(analysis.verdicts[0], open_one)))
+    shown = text(analysis, width=120)
+    assert re.search(
+        r"^  -      response time p\(95\)<20ms with .*: not judged yet: none so far$", shown, re.MULTILINE
+    )
+    assert "FAILED" not in shown and "failed:" not in shown
+    assert "not judged" not in text(analysis, quiet=True)
+
+
+def test_a_bottleneck_is_named_once() -> None:
+    analysis = single()
+    host = Utilization("host", "host", "cpu", 0.92, None, None)
+    narrow = bottleneck([host])
+    run = replace(analysis.runs[0], bottleneck=narrow.component, bottleneck_reason=narrow.reason)
+    assert "bottleneck........: host (cpu 92 % busy)" in text(replace(analysis, runs=(run,)))
 
 
 def test_unfinished_says_so_far_once() -> None:
@@ -101,3 +135,37 @@ def test_names_cannot_steer_the_terminal() -> None:
 
 def test_nothing_measured() -> None:
     assert "Nothing has been measured yet." in text(empty())
+
+
+def test_status_codes_of_successes_and_failures() -> None:
+    analysis = single()
+    run = analysis.runs[0]
+    assert "status codes" not in text(analysis), "a driver without codes has no such row"
+    traffic = replace(
+        run.traffic,
+        successes_by_code=(CodeCount("200", 34840), CodeCount("304", 6)),
+        errors_by_kind=(
+            ErrorCount("error", "503", 12),
+            ErrorCount("wrong", "200", 1),
+            ErrorCount("timeout", "", 3),
+        ),
+    )
+    shown = text(replace(analysis, runs=(replace(run, traffic=traffic),)), width=120)
+    assert "status codes......: [200] 34 841 responses, [503] 12 responses and [304] 6 responses\n" in shown
+    one = replace(run.traffic, successes_by_code=(CodeCount("200", 1),))
+    assert "[200] 1 response\n" in text(replace(analysis, runs=(replace(run, traffic=one),)))
+
+
+def test_an_open_load_has_slots_and_no_fairness() -> None:
+    analysis = single()
+    run = analysis.runs[0]
+    shown = text(replace(analysis, runs=(replace(run, open_load="all"),)))
+    assert "testers...........: 4 slots of the open load on 1 agent\n" in shown
+    assert "Jain" not in shown
+    some = (*(replace(each, share=None) for each in run.testers[:1]), *run.testers[1:])
+    shown = text(replace(analysis, runs=(replace(run, open_load="some", testers=some),)), width=120)
+    assert "4 testers on 1 agent, Jain's index 0.9984 over the 3 of closed loads\n" in shown
+    alone = tuple(replace(each, share=None) for each in run.testers[1:])
+    assert "Jain" not in text(
+        replace(analysis, runs=(replace(run, open_load="some", testers=(run.testers[0], *alone)),))
+    ), "one user is neither fair nor unfair"

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
+};
 use serde::Deserialize;
 
 /// Settings of TLS.
@@ -42,12 +44,16 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, Strin
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("tls: {error}"))?;
-    let builder = if settings.is_some_and(|settings| !settings.verify) {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+    let trust = if settings.is_some_and(|settings| !settings.verify) {
+        Trust::Anyone
     } else {
-        builder.with_root_certificates(roots(settings)?)
+        Trust::of(roots(settings, &provider)?, &provider)?
+    };
+    let builder = match trust {
+        Trust::Valid(roots) => builder.with_root_certificates(roots),
+        trust => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Judge { trust, provider })),
     };
     let mut config =
         match settings.and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref()))) {
@@ -75,36 +81,88 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, Strin
     Ok(Arc::new(config))
 }
 
-fn roots(settings: Option<&TlsSettings>) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    let mut add = |file: &Path| -> Result<(), String> {
-        let found = certificates(file)?;
-        store.add_parsable_certificates(found);
-        Ok(())
-    };
-    let mut given = false;
+/// Authorities, apart by their dates: what verifies certificates never looks at those of the authority itself, and would
+/// take an expired one, which other clients refuse.
+struct Roots {
+    valid: RootCertStore,
+    /// Expired, or not valid yet.
+    stale: RootCertStore,
+}
+
+fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Result<Roots, String> {
+    let mut found = Vec::new();
+    let mut given = Vec::new();
     if let Some(file) = settings.and_then(|settings| settings.ca_file.as_ref()) {
-        given = true;
-        add(file)?;
+        given.push(file.display().to_string());
+        found.extend(certificates(file)?);
     }
     if let Some(directory) = settings.and_then(|settings| settings.ca_dir.as_ref()) {
-        given = true;
+        given.push(directory.display().to_string());
         let cannot = |error| format!("tls.ca_dir: cannot read {}: {error}", directory.display());
         for entry in std::fs::read_dir(directory).map_err(cannot)? {
             let file = entry.map_err(cannot)?.path();
-            if file.is_file() {
-                // What cannot be read or is no PEM file (policies, lists of revoked certificates) is not for us.
-                let _ = add(&file);
+            // What cannot be read or is no PEM file (policies, lists of revoked certificates, links to what is no longer
+            // there) is not for us. Of a file that is broken in the middle counts what stands before.
+            if file.is_file()
+                && let Ok(sections) = CertificateDer::pem_file_iter(&file)
+            {
+                found.extend(sections.map_while(Result::ok));
             }
         }
     }
-    if !given && let Some(file) = SYSTEM.iter().map(Path::new).find(|file| file.exists()) {
-        add(file)?;
+    if given.is_empty()
+        && let Some(file) = SYSTEM.iter().map(Path::new).find(|file| file.exists())
+    {
+        found.extend(certificates(file)?);
     }
-    if store.is_empty() {
-        return Err("tls: no certificate authority is known: give ca_file or ca_dir".to_owned());
+    // Directories of grids hold every authority several times, as links by the hashes of old and new libraries.
+    found.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
+    found.dedup();
+    let (mut valid, mut stale) = (RootCertStore::empty(), RootCertStore::empty());
+    for authority in found {
+        // One that cannot be understood is left out, as are those of algorithms that nobody uses any more.
+        let _ = if is_stale(&authority, provider) {
+            stale.add(authority)
+        } else {
+            valid.add(authority)
+        };
     }
-    Ok(store)
+    if valid.is_empty() && stale.is_empty() {
+        return Err(if given.is_empty() {
+            "tls: no certificate authority is known: give ca_file or ca_dir".to_owned()
+        } else {
+            format!(
+                "tls: there is no certificate of an authority in {}: ca_file wants a PEM file, ca_dir a directory of them",
+                given.join(" or ")
+            )
+        });
+    }
+    Ok(Roots { valid, stale })
+}
+
+/// Whether an authority's own certificate is past its end, or before its begin. The library reads dates only of what it
+/// is to verify, and there it looks at them first, before anything else can be wrong with an authority in that place.
+fn is_stale(authority: &CertificateDer<'static>, provider: &Arc<CryptoProvider>) -> bool {
+    let mut alone = RootCertStore::empty();
+    if alone.add(authority.clone()).is_err() {
+        return false;
+    }
+    let Ok(verifier) =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(alone), Arc::clone(provider)).build()
+    else {
+        return false;
+    };
+    let anybody = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
+    let judged = verifier.verify_server_cert(authority, &[], &anybody, &[], UnixTime::now());
+    matches!(
+        judged,
+        Err(rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. }
+        ))
+    )
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -115,26 +173,107 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         .map_err(cannot)
 }
 
+/// A few words for `error`, the same for everybody: the library's own hold the second of the check, and long names.
+pub fn code(error: &rustls::Error) -> String {
+    let rustls::Error::InvalidCertificate(why) = error else {
+        return format!("tls {error}");
+    };
+    let why = match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "not valid yet",
+        CertificateError::UnknownIssuer => "unknown authority",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "of another name"
+        }
+        CertificateError::Other(OtherError(why)) => return format!("tls invalid peer certificate: {why}"),
+        _ => return format!("tls {error}"),
+    };
+    format!("tls invalid peer certificate: {why}")
+}
+
 /// The name that the server's certificate must carry.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| format!("{host} is no name that a certificate can carry"))
 }
 
-/// Takes every certificate: `verify: false`.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+/// Why a certificate is refused that an authority of ours vouches for.
+#[derive(Debug, thiserror::Error)]
+#[error("its authority has expired or is not valid yet")]
+struct StaleAuthority;
 
-impl ServerCertVerifier for Anyone {
+/// Judges a server's certificate where the library's own way is not what we want.
+#[derive(Debug)]
+struct Judge {
+    trust: Trust,
+    provider: Arc<CryptoProvider>,
+}
+
+#[derive(Debug)]
+enum Trust {
+    /// Every certificate is good: `verify: false`.
+    Anyone,
+    /// Those of these authorities are good: the library's own way.
+    Valid(RootCertStore),
+    /// Those of valid authorities are good; of those of stale ones it is said why they are not.
+    Dated {
+        valid: Option<Arc<WebPkiServerVerifier>>,
+        stale: Arc<WebPkiServerVerifier>,
+    },
+}
+
+impl Trust {
+    fn of(roots: Roots, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+        if roots.stale.is_empty() {
+            return Ok(Self::Valid(roots.valid));
+        }
+        let verifier = |roots| {
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                .build()
+                .map_err(|error| format!("tls: {error}"))
+        };
+        let valid = if roots.valid.is_empty() {
+            None
+        } else {
+            Some(verifier(roots.valid)?)
+        };
+        let stale = verifier(roots.stale)?;
+        Ok(Self::Dated { valid, stale })
+    }
+}
+
+impl ServerCertVerifier for Judge {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Trust::Dated { valid, stale } = &self.trust else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let judged = match valid {
+            Some(valid) => valid.verify_server_cert(certificate, chain, name, ocsp, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        // A bad signature is that of another authority of the same name, such as the successor of an expired one.
+        let unknown = matches!(
+            judged,
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature
+            ))
+        );
+        // Costs its time only where the answer is no anyway.
+        if unknown
+            && stale
+                .verify_server_cert(certificate, chain, name, ocsp, now)
+                .is_ok()
+        {
+            return Err(CertificateError::Other(OtherError(Arc::new(StaleAuthority))).into());
+        }
+        judged
     }
 
     fn verify_tls12_signature(
@@ -143,7 +282,7 @@ impl ServerCertVerifier for Anyone {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
@@ -153,11 +292,13 @@ impl ServerCertVerifier for Anyone {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

@@ -2,24 +2,22 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_model::{Cache, Outcome};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
 use crate::harness::*;
+use crate::tls::{pki, serve_tls, tls};
 
-fn settings(connection: &str) -> Value {
+pub fn settings(connection: &str) -> Value {
     json!({"connection": connection, "tls": null, "token_file": null, "proxies": [], "keep_body": false})
 }
 
-fn get(path: &str) -> Value {
+pub fn get(path: &str) -> Value {
     json!({"method": "GET", "path": path, "headers": [], "body": null, "body_file": null,
         "expect": {"status": [], "contains": null, "regex": null}})
 }
@@ -41,7 +39,7 @@ fn request(spec: &mut Value) -> &mut Value {
 }
 
 /// Answers every request with the same bytes, in pieces, and may close then.
-fn canned(answer: impl Into<Vec<u8>>, piece: usize, close: bool) -> Server {
+pub fn canned(answer: impl Into<Vec<u8>>, piece: usize, close: bool) -> Server {
     let answer = answer.into();
     Server::start(move |mut stream| {
         while read_request(&mut stream).is_some() {
@@ -345,7 +343,7 @@ fn counts_agree_with_the_servers_own() {
 }
 
 /// A fresh directory for one test.
-fn directory(name: &str) -> PathBuf {
+pub fn directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("plimsoll-drive-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
@@ -385,197 +383,6 @@ fn a_token_file_is_read_anew_when_it_changes() {
         ["Authorization: Bearer first", "Authorization: Bearer second"]
     );
     std::fs::remove_dir_all(directory).unwrap();
-}
-
-struct Pki {
-    directory: PathBuf,
-    server: Arc<rustls::ServerConfig>,
-}
-
-/// An authority, a server's certificate and a client's, all in files.
-fn pki(name: &str, ask_client: bool) -> Pki {
-    let directory = directory(name);
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let issue = |names: &[&str], file: &str| {
-        let key = KeyPair::generate().unwrap();
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let cert = CertificateParams::new(names)
-            .unwrap()
-            .signed_by(&key, &ca)
-            .unwrap();
-        std::fs::write(directory.join(format!("{file}.pem")), cert.pem()).unwrap();
-        std::fs::write(directory.join(format!("{file}.key")), key.serialize_pem()).unwrap();
-    };
-    issue(&["127.0.0.1"], "server");
-    issue(&["tester"], "client");
-    std::fs::create_dir(directory.join("cas")).unwrap();
-    // As grids name them; with a neighbour that is no certificate.
-    std::fs::write(directory.join("cas/0123abcd.0"), ca.pem()).unwrap();
-    std::fs::write(
-        directory.join("cas/0123abcd.signing_policy"),
-        "access_id_CA X509 '/CN=x'",
-    )
-    .unwrap();
-    let cert = CertificateDer::from_pem_file(directory.join("server.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(directory.join("server.key")).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    let builder = if ask_client {
-        let mut roots = rustls::RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_file(directory.join("cas/0123abcd.0")).unwrap())
-            .unwrap();
-        let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .unwrap();
-        builder.with_client_cert_verifier(verifier)
-    } else {
-        builder.with_no_client_auth()
-    };
-    Pki {
-        directory,
-        server: Arc::new(builder.with_single_cert(vec![cert], key).unwrap()),
-    }
-}
-
-fn serve_tls(config: &Arc<rustls::ServerConfig>, stream: TcpStream, served: &AtomicUsize) {
-    let session = rustls::ServerConnection::new(Arc::clone(config)).unwrap();
-    let mut stream = rustls::StreamOwned::new(session, stream);
-    while read_request(&mut stream).is_some() {
-        served.fetch_add(1, Ordering::SeqCst);
-        let body = "s".repeat(50_000);
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{body}");
-        if stream.write_all(answer.as_bytes()).is_err() || stream.flush().is_err() {
-            return;
-        }
-    }
-}
-
-fn tls(directory: &Path, change: impl Fn(&mut Value)) -> Value {
-    let mut tls =
-        json!({"ca_file": null, "ca_dir": directory.join("cas"), "cert": null, "key": null, "verify": true});
-    change(&mut tls);
-    tls
-}
-
-#[test]
-fn tls_with_an_authority_of_our_own() {
-    let pki = pki("tls", false);
-    let served = Arc::new(AtomicUsize::new(0));
-    let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));
-    let server = Server::start(move |stream| serve_tls(&config, stream, &count));
-    let with = |url: String, tls: Value, connection: &str| {
-        let mut settings = settings(connection);
-        settings["tls"] = tls;
-        run(spec(
-            "http",
-            &url,
-            settings,
-            get("/"),
-            closed(2),
-            json!({"transactions": 6}),
-        ))
-    };
-    let trusted = tls(&pki.directory, |_| {});
-    for connection in ["kept", "per-request"] {
-        let ran = with(server.url("https"), trusted.clone(), connection);
-        assert_eq!(
-            (ran.counters.succeeded, ran.counters.payload),
-            (6, 300_000),
-            "{:?}",
-            ran.results()
-        );
-        assert!(ran.transactions[0].connected > ran.transactions[0].start);
-    }
-    assert_eq!(served.load(Ordering::SeqCst), 12);
-    let file = tls(&pki.directory, |tls| {
-        tls["ca_dir"] = Value::Null;
-        tls["ca_file"] = json!(pki.directory.join("cas/0123abcd.0"));
-    });
-    assert_eq!(with(server.url("https"), file, "kept").counters.succeeded, 6);
-    // Another name than the certificate's, and a certificate that nobody vouches for.
-    let other = format!("https://localhost:{}", server.port);
-    let ran = with(other.clone(), trusted, "kept");
-    assert!(
-        ran.results()
-            .iter()
-            .all(|(o, code)| *o == Outcome::Error && code.starts_with("tls ")),
-        "{:?}",
-        ran.results()
-    );
-    let careless = tls(&pki.directory, |tls| tls["verify"] = json!(false));
-    assert_eq!(with(other, careless, "kept").counters.succeeded, 6);
-    let stranger = tls(&pki.directory, |tls| {
-        tls["ca_dir"] = Value::Null;
-        tls["ca_file"] = json!(pki.directory.join("client.pem"));
-    });
-    let ran = with(server.url("https"), stranger, "kept");
-    assert!(
-        ran.results()
-            .iter()
-            .all(|(_, code)| code.starts_with("tls invalid peer certificate")),
-        "{:?}",
-        ran.results()
-    );
-    // No TLS at all on the other side.
-    let plain = canned("HTTP/1.1 400 Bad\r\n\r\n", 1_000, true);
-    let plain = Server::start(move |mut stream| {
-        let _ = &plain;
-        let _ = stream.read(&mut [0; 4096]);
-        let _ = stream.write_all(b"HTTP/1.1 400 Bad\r\n\r\n");
-    });
-    let ran = with(plain.url("https"), tls(&pki.directory, |_| {}), "kept");
-    assert!(
-        ran.results()
-            .iter()
-            .all(|(o, code)| *o == Outcome::Error && code.starts_with("tls ")),
-        "{:?}",
-        ran.results()
-    );
-    std::fs::remove_dir_all(&pki.directory).unwrap();
-}
-
-#[test]
-fn a_client_certificate_is_shown_when_asked_for() {
-    let pki = pki("client", true);
-    let served = Arc::new(AtomicUsize::new(0));
-    let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));
-    let server = Server::start(move |stream| serve_tls(&config, stream, &count));
-    let with = |tls: Value| {
-        let mut settings = settings("kept");
-        settings["tls"] = tls;
-        run(spec(
-            "http",
-            &server.url("https"),
-            settings,
-            get("/"),
-            closed(1),
-            json!({"transactions": 3}),
-        ))
-    };
-    let ours = tls(&pki.directory, |tls| {
-        tls["cert"] = json!(pki.directory.join("client.pem"));
-        tls["key"] = json!(pki.directory.join("client.key"));
-    });
-    assert_eq!(with(ours).counters.succeeded, 3);
-    let ran = with(tls(&pki.directory, |_| {}));
-    assert_eq!(ran.counters.failed, 3, "{:?}", ran.results());
-    let mut settings = settings("kept");
-    settings["tls"] = tls(&pki.directory, |tls| tls["cert"] = json!("/no/such/file"));
-    let refusal = refused(spec(
-        "http",
-        &server.url("https"),
-        settings,
-        get("/"),
-        closed(1),
-        json!({"transactions": 1}),
-    ));
-    assert!(refusal.contains("/no/such/file"), "{refusal}");
-    std::fs::remove_dir_all(&pki.directory).unwrap();
 }
 
 #[test]

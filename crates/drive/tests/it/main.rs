@@ -14,3 +14,4 @@ mod http;
 mod load;
 mod sql;
 mod tcp;
+mod tls;

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import altair as alt
 
+from plimsoll.analyse.explained import term_words
 from plimsoll.analyse.results import Model
-from plimsoll.analyse.wording import describe, factor_word, number, quantity
+from plimsoll.analyse.wording import describe, number, quantity
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
@@ -21,14 +24,17 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels, run_value
 
+NOTHING: Final = 1e-12
+"""Residuals below this share of what was fitted are the rounding of sums: an axis of 0.00000000000001 says nothing."""
+
 
 def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
     """Sorted bars of the share of each term in the variation; None where the analysis gives none."""
     rows: Rows = [
         {
-            "term": " × ".join(factor_word(part) for part in each.term.split(":")),
+            "term": term_words(each.term),
             "share": each.variation_percent,
-            "said": f"{number(each.variation_percent)} %",
+            "said": "< 0.01 %" if each.variation_percent < 0.01 else f"{number(each.variation_percent)} %",
             "kind": "residual" if each.term == "residual" else "term",
         }
         for each in labels.analysis.effects
@@ -135,7 +141,7 @@ def residuals(labels: Labels, model: Model, place: int) -> Figure | None:
         {
             "run": run,
             "fitted": fitted,
-            "residual": residual,
+            "residual": 0.0 if abs(residual) < NOTHING * abs(fitted) else residual,
             "combination": labels.combination(cells[run]),
             "cell": labels.cell(cells[run]),
         }

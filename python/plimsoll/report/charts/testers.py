@@ -20,17 +20,15 @@ from plimsoll.report.charts.theme import (
     load_axis,
     of,
 )
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import Labels, has_shares, users
 
 TESTERS: Final = "testers"
 MOST_BARS: Final = 120
 
 
 def tester_rows(run: RunResult, most: int = MOST_BARS) -> Rows:
-    """One row per tester, from the least share to the greatest; of more than `most`, evenly spaced ranks."""
-    known = sorted(
-        (each for each in run.testers if each.share is not None), key=lambda each: each.share or 0.0
-    )
+    """One row per user, from the least share to the greatest; of more than `most`, evenly spaced ranks."""
+    known = sorted(users(run), key=lambda each: each.share or 0.0)
     if len(known) > most:
         known = [known[round(place * (len(known) - 1) / (most - 1))] for place in range(most)]
     return [
@@ -90,7 +88,7 @@ def fairness(labels: Labels) -> Figure | None:
             "jain": run.jain_index,
         }
         for run in labels.runs()
-        if run.valid and run.jain_index is not None and len(run.testers) > 1
+        if run.valid and has_shares(run)
     ]
     if not rows:
         return None
@@ -120,5 +118,15 @@ def fairness(labels: Labels) -> Figure | None:
         f"to {max(row['jain'] for row in rows):.3f}; 1 is fair.",
         table=tables.fairness(labels),
         caption="Over the testers active in the window. One point per valid run."
-        + ("" if least < 0.8 else " The scale starts at 0.75."),
+        + ("" if least < 0.8 else " The scale starts at 0.75.")
+        + _left_out(labels),
     )
+
+
+def _left_out(labels: Labels) -> str:
+    """What of open loads is not in the figure, and why."""
+    kinds = {run.open_load for run in labels.runs() if run.valid}
+    why = "testers of an open load are slots that take the next arrival, no users."
+    if "all" in kinds:
+        return f" Runs of an open load are left out: {why}"
+    return f" Of runs with an open load too, only the others: {why}" if "some" in kinds else ""

@@ -149,12 +149,14 @@ def log_axis(values: Iterable[float | None]) -> tuple[list[float], list[float]]:
 
 
 def load_axis(labels: Labels, title: str | None = None) -> alt.X:
-    """The load on x: linear from zero, logarithmic where its levels span more than a factor of fifty."""
+    """The load on x: linear from zero, logarithmic where its levels span more than a factor of fifty.
+
+    The domain is that of all loads, so that panels of parts of them can be laid beside each other.
+    """
     loads = labels.loads
     wide = bool(loads) and loads[0] > 0 and loads[-1] / loads[0] > 50
-    scale = (
-        alt.Scale(type="log", nice=False, padding=8) if wide else alt.Scale(zero=True, nice=False, padding=8)
-    )
+    ends = [loads[0] if wide else min(0.0, loads[0]), loads[-1]] if loads else alt.Undefined
+    scale = alt.Scale(type="log" if wide else "linear", domain=ends, nice=False, padding=8)
     values = list(loads) if len(loads) <= 12 else alt.Undefined
     axis = alt.Axis(values=values, grid=False, format=axis_format(loads), labelOverlap=True, labelFlush=False)
     return alt.X("load:Q", title=labels.load_word if title is None else title, scale=scale, axis=axis)

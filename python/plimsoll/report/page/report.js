@@ -38,7 +38,8 @@
     }
   }
 
-  function fillTable(table, heads, found, fields) {
+  function fillTable(key, heads, found, fields) {
+    const table = document.getElementById("table-" + key);
     table.replaceChildren();
     const top = table.createTHead().insertRow();
     for (const head of heads) {
@@ -64,13 +65,16 @@
     document.getElementById("run-facts").textContent = run.facts;
     const series = page.frames.series, testers = page.frames.testers;
     await draw("series", series.spec, Object.assign({}, series.data, { series: run.series, cut: run.cut }));
-    await draw("testers", testers.spec, Object.assign({}, testers.data, { testers: run.testers }));
-    fillTable(document.getElementById("table-series"),
+    const shares = rows(run.testers), figure = document.getElementById("figure-testers");
+    if (figure) figure.hidden = !shares.length;
+    if (shares.length) {
+      await draw("testers", testers.spec, Object.assign({}, testers.data, { testers: run.testers }));
+      fillTable("testers", ["Tester", "Transactions", "Errors", "Per second", "Mean (ms)", "Share"],
+        shares, ["tester", "transactions", "errors", "rate", "mean", "share"]);
+    }
+    fillTable("series",
       ["Time (s)", "Requests/s", "Offered/s", "Concurrency", "Errors/s", "Mean (ms)", "p50 (ms)", "p95 (ms)"],
       rows(run.series), ["t", "throughput", "offered", "concurrency", "errors", "mean", "p50", "p95"]);
-    fillTable(document.getElementById("table-testers"),
-      ["Tester", "Transactions", "Errors", "Per second", "Mean (ms)", "Share"],
-      rows(run.testers), ["tester", "transactions", "errors", "rate", "mean", "share"]);
   }
 
   async function start() {

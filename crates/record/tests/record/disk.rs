@@ -1,0 +1,185 @@
+//! Disks that hang or are full.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use plimsoll_model::{Codes, Transaction};
+use plimsoll_record::synthetic::Mix;
+use plimsoll_record::{ClockReading, LaneSink, Recorder, RecorderConfig, SideWriter, convert};
+
+use crate::{Run, T0, config, converted, expected, rows, start, write};
+
+/// A recorder whose disk hangs: its file is a pipe, which takes 64 KiB, and then nothing until somebody reads from it.
+fn hanging(run: &Run, codes: &Codes) -> (Recorder, LaneSink, PathBuf) {
+    let pipe = run.segments().join("local-000.pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success(), "mkfifo is part of every system");
+    let config = RecorderConfig {
+        queue: 8,
+        ..config(&run.segments(), codes.clone())
+    };
+    // Open for both, because opening a pipe for one waits for the other.
+    let open = |path: &Path| {
+        fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path.with_extension("pipe"))
+    };
+    let (recorder, mut sinks) = Recorder::start_with_files(config, open).unwrap();
+    (recorder, sinks.remove(0), pipe)
+}
+
+/// Hands over 400 batches of 1000 to a recorder whose disk hangs; gives the number that found no room.
+fn overload(sink: &mut LaneSink, codes: &Codes) -> u64 {
+    let rows: Vec<Transaction> = Mix::new(10, T0, codes).take(1_000).collect();
+    (0..400).map(|_| sink.deliver(&mut rows.clone()) as u64).sum()
+}
+
+/// Does `work` on another thread, and fails when that takes longer than anything here may.
+fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    result
+        .recv_timeout(Duration::from_secs(60))
+        .unwrap_or_else(|_| panic!("{what} waits for the disk"))
+}
+
+#[test]
+fn a_disk_that_hangs_blocks_no_tester_and_not_the_end_of_the_run() {
+    let run = Run::new("hang");
+    let codes = Codes::default();
+    let (recorder, mut sink, _) = hanging(&run, &codes);
+    let lost = in_time("a tester", move || overload(&mut sink, &codes));
+    assert!(lost > 0);
+    // The queue is full, and stays so: the last word finds no room either.
+    let books = in_time("the end", move || {
+        recorder.finish_within(Duration::from_millis(300))
+    });
+    assert_eq!(books.damage.len(), 1, "{:?}", books.damage);
+    assert!(
+        books.damage[0].contains("did not finish within 0.3 s: the disk does not answer"),
+        "{:?}",
+        books.damage
+    );
+    // 64 KiB are less than the first batch of Arrow, so that nothing was written to its end.
+    assert_eq!(books.discarded + lost, 400_000);
+}
+
+#[test]
+fn a_disk_that_hung_for_a_while_loses_only_what_was_counted() {
+    let run = Run::new("stall");
+    let codes = Codes::default();
+    let (recorder, mut sink, pipe) = hanging(&run, &codes);
+    let lost = in_time("a tester", move || overload(&mut sink, &codes));
+    assert!(lost > 0);
+    // The disk comes back.
+    let mut disk = fs::File::open(pipe).unwrap();
+    let mut segment = fs::File::create(run.segments().join("local-000.arrow")).unwrap();
+    let copying = std::thread::spawn(move || std::io::copy(&mut disk, &mut segment).unwrap());
+    let books = in_time("the end", move || recorder.finish());
+    assert_eq!((books.discarded, books.damage), (0, vec![]));
+    // The recorder held the only writing end.
+    copying.join().unwrap();
+    let merged = converted(&run);
+    assert_eq!(merged.damage, Vec::<String>::new());
+    assert_eq!(merged.tally().counters.started + lost, 400_000);
+}
+
+/// A file system of 4 MiB in memory, unmounted with the test; none where that is not allowed.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: PathBuf) -> Option<Self> {
+        fs::create_dir_all(&path).unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+            .arg(&path)
+            .stderr(std::process::Stdio::null())
+            .status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(path))
+    }
+
+    /// Fills it but for so many pages of 4 KiB.
+    fn fill_but(&self, pages: usize) {
+        let filler = self.0.join("filler");
+        let _ = fs::remove_file(&filler);
+        let mut file = fs::File::create(&filler).unwrap();
+        let mut written = 0;
+        while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {
+            written += 1;
+        }
+        file.set_len(4096 * (written - pages.min(written)) as u64)
+            .unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_conversion_that_found_the_disk_full_is_done_again_and_loses_nothing() {
+    let run = Run::new("small");
+    let Some(disk) = SmallDisk::mount(run.0.join("disk")) else {
+        println!("SKIPPED: mounting a small tmpfs needs root");
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "under CI what is missing is a failure"
+        );
+        return;
+    };
+    let inside = Run(disk.0.join("0001"));
+    fs::create_dir_all(inside.segments()).unwrap();
+    let codes = Codes::default();
+    let transactions: Vec<Transaction> = Mix::new(11, T0, &codes).take(10_000).collect();
+    write(&inside, &transactions, &codes, 300_000);
+    let mut clock = SideWriter::<ClockReading>::new(
+        &inside.segments(),
+        &config(&inside.segments(), codes.clone()).origin(),
+    );
+    let readings = (0..5_000).map(|raw_ns| ClockReading {
+        raw_ns: T0 + raw_ns,
+        monotonic_ns: raw_ns * 7_919 % 5_003,
+        realtime_ns: raw_ns * 104_729 % 5_003,
+    });
+    clock.write(&readings.collect::<Vec<_>>()).unwrap();
+    clock.finish().1.unwrap();
+    let segments = || fs::read_dir(inside.segments()).unwrap().count();
+    let before = segments();
+    let (mut failures, mut half) = (0, false);
+    // With ever more space it fails in ever later places: before the first byte, between, at the very end, and after
+    // the first of the two tables.
+    let merged = (0..)
+        .find_map(|pages| {
+            disk.fill_but(pages);
+            match convert(&inside.0, &start()) {
+                Ok(merged) => Some(merged),
+                Err(error) => {
+                    assert!(error.to_string().contains("No space left"), "{error}");
+                    assert_eq!(segments(), before, "with {pages} pages free");
+                    let part = |name: &str| inside.0.join(format!("{name}.parquet.part")).exists();
+                    assert!(!part("transactions") && !part("clock"), "space is given back");
+                    failures += 1;
+                    half |= inside.0.join("transactions.parquet").exists();
+                    None
+                }
+            }
+        })
+        .unwrap();
+    assert!(failures > 10 && half, "{failures} failures");
+    assert_eq!(merged.damage, Vec::<String>::new());
+    assert_eq!(merged.tally().counters.started, 10_000);
+    merged.clean_up();
+    assert!(!inside.segments().exists());
+    assert_eq!(
+        rows(&inside.0.join("transactions.parquet")),
+        expected(&transactions, &codes)
+    );
+    let clock =
+        ParquetRecordBatchReaderBuilder::try_new(fs::File::open(inside.0.join("clock.parquet")).unwrap());
+    assert_eq!(clock.unwrap().metadata().file_metadata().num_rows(), 5_000);
+}

@@ -1,0 +1,87 @@
+"""`plimsoll URL` against a server that answers as it is told, and loads of which a part is open."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.conftest import Lab
+
+
+class Rotating(BaseHTTPRequestHandler):
+    """Answers 200, 200 and 404 in turn."""
+
+    protocol_version = "HTTP/1.1"
+    numbers = itertools.count()
+
+    def do_GET(self) -> None:
+        """One answer."""
+        self.send_response(404 if next(self.numbers) % 3 == 2 else 200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """Of a server that lives as long as the test."""
+    Rotating.numbers = itertools.count()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Rotating) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+def test_answers_are_counted_by_status(lab: Lab, url: str) -> None:
+    done = lab.run(url, "-c", "1", "-n", "90", "--out", "results")
+    assert done.code in (0, 97), done.err
+    assert "status codes......: [200] 60 responses and [404] 30 responses" in done.out
+    assert "Jain" not in done.out, "one tester is neither fair nor unfair"
+    (run,) = lab.run("show", lab.results(), "--json").json["runs"]
+    assert run["successes_by_code"] == [{"code": "200", "count": 60}]
+    assert [(each["code"], each["count"]) for each in run["errors_by_kind"]] == [("404", 30)]
+
+
+def test_slots_of_an_open_load_are_no_users(lab: Lab, url: str) -> None:
+    done = lab.run(url, "-c", "4", "-q", "40", "-z", "1s", "--out", "results")
+    assert done.code in (0, 97), done.err
+    assert " of the open load on 1 agent" in done.out
+    assert "Jain" not in done.out
+    (run,) = lab.run("show", lab.results(), "--json").json["runs"]
+    assert run["open_load"] == "all"
+    assert run["jain_index"] is not None, "the number is kept"
+    assert 'id="figure-testers"' not in (lab.results() / "report.html").read_text()
+
+
+MIXED = """
+plimsoll: 1
+name: mixed
+services: {web: {kind: echo, http: true, body: 10B}}
+workloads:
+  readers: {driver: http, target: web, http: {path: /}, load: {testers: 3, think: 5ms}}
+  writer:  {driver: http, target: web, http: {path: /}, load: {stages: [{for: 1s, rate: 50/s}], in_flight: 2}}
+run: {warmup: 0s}
+validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}     # the machine of the tests may be busy
+"""
+
+
+def test_of_a_mixed_run_the_closed_testers_are_compared(lab: Lab) -> None:
+    done = lab.run("run", lab.file(MIXED))
+    assert done.code == 0, done.err
+    (run,) = lab.run("show", lab.results(), "--json").json["runs"]
+    assert run["open_load"] == "some"
+    testers: list[dict[str, Any]] = run["testers"]
+    compared = [each for each in testers if each["share"] is not None]
+    assert len(compared) == 3
+    assert 3 < len(testers) <= 5, "the slots are told, without a share"
+    readers = next(one for one in run["workloads"] if one["workload"] == "readers")
+    assert sum(each["transactions"] for each in compared) == readers["transactions"]
+    assert "over the 3 of closed loads" in done.out

@@ -1,0 +1,23 @@
+"""The plan as people read it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.plan.helpers import BASE, edited, load
+
+from plimsoll.cli.plan import lines
+from plimsoll.plan import make_plan
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BASE, "restarts: 1 service, 0 tables written"),
+        (edited("web: {kind: echo}", "web: {kind: echo, fresh: run}") + "design: {repetitions: 3}\n",
+         "restarts: 3 services, 0 tables written"),
+        (edited("web: {kind: echo}", "web: {kind: echo}\n  db: {kind: sqlite}")
+         + "data: {t: {into: db, rows: 5, row: 10B}}\n", "restarts: 1 service, 1 table written"),
+    ],
+)  # fmt: skip
+def test_restarts_are_counted_in_words(text: str, said: str) -> None:
+    assert said in lines(make_plan(load(text), 1), 10)

@@ -1,0 +1,54 @@
+"""What run.json says of a load: whether it is meant to change, and its stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.drive.facts import load_changes, stages_of
+from plimsoll.plan import make_plan, parse_experiment
+from plimsoll.plan.model import Config
+
+FILE = """
+plimsoll: 1
+name: facts
+workload: {driver: "null", "null": {}}
+load: %s
+run: {duration: 4s}
+"""
+
+
+def config(load: str) -> Config:
+    staged = "stages" in load
+    text = FILE.replace("run: {duration: 4s}", "run: {drain: 1s}") if staged else FILE
+    plan = make_plan(parse_experiment(text % load, "facts.yaml", Path(), (), {}), 1)
+    return plan.runs[0].config
+
+
+@pytest.mark.parametrize(
+    ("load", "changes"),
+    [
+        ("{testers: 2}", False),
+        ("{rate: 50/s}", False),
+        ("{testers: 2, every: 1s}", False),
+        ("{ramp: {testers: 3, every: 1s}}", True),
+        ("{stages: [{for: 1s, testers: 2}, {for: 1s, testers: 2}]}", False),
+        ("{stages: [{for: 1s, testers: 2}, {for: 1s, testers: 3}]}", True),
+        ("{stages: [{for: 1s, rate: 10/s..20/s}], in_flight: 5}", True),
+        ("{stages: [{for: 1s, rate: 10/s}], in_flight: 5}", False),
+    ],
+)
+def test_whether_the_load_changes_by_plan(load: str, changes: bool) -> None:
+    assert load_changes(config(load)) is changes
+
+
+def test_stages_say_whether_they_rise() -> None:
+    found = stages_of(
+        config("{stages: [{for: 1s, rate: 10/s}, {for: 2s, rate: 10/s..20/s, name: up}], in_flight: 5}")
+    )
+    assert [(each["start_s"], each["end_s"], each["changes"]) for each in found] == [
+        (0.0, 1.0, False),
+        (1.0, 3.0, True),
+    ]
+    assert found[1]["name"] == "up"

@@ -1,0 +1,115 @@
+"""What is worked out once for many cells is what each would get by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.plan.helpers import edited, load, problems
+
+from plimsoll.plan import Cell, Experiment
+from plimsoll.plan.memo import MISSING, Memo
+from plimsoll.plan.raw import ExperimentRaw
+
+FACTORS = """\
+factors:
+  body: {path: services.web.body, levels: [1B, 2B, 3B, 4B, 5B, 6B, 7B, 8B, 9B, 10B]}
+  load.testers: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+  path: {path: vars.path, levels: [/a, /b]}
+  both: {short: {run.duration: 1s, vars.n: 1}, long: {run.duration: 9s, vars.n: 2}}
+  late: {path: load.think, levels: [0s, 1s], when: {both: long}}
+vars: {path: /, n: 1, token: {secret: "${env:PW}-x"}}
+"""
+FILE = (
+    edited(
+        "target: web",
+        "target: web\n"
+        "  http: {path: '${vars.path}?${env:REGION}', headers: {X: '${vars.token}${vars.n}', Y: '${env:PW}'}}\n",
+    )
+    + FACTORS
+)
+ENVIRON = {"PW": "hunter2", "REGION": "north"}
+
+
+def cell_alone(cell: Cell, experiment: Experiment) -> Cell:
+    """The same cell as the only one of its design."""
+    exclude = [
+        f"{{{factor.name}: ['{label}']}}"
+        for factor in experiment.factors
+        for label in factor.labels
+        if factor.name in cell.labels and label != cell.labels[factor.name]
+    ]
+    alone = load(FILE + f"design: {{exclude: [{', '.join(exclude)}]}}\n", environ=ENVIRON)
+    (found,) = [one for one in alone.cells if one.labels == cell.labels]
+    return found
+
+
+def told(cell: Cell) -> tuple[Any, ...]:
+    """Everything a cell says."""
+    return dict(cell.labels), dict(cell.values), cell.config, dict(cell.stored), cell.secrets
+
+
+def test_a_cell_is_the_same_among_many_and_alone() -> None:
+    experiment = load(FILE, environ=ENVIRON)
+    assert len(experiment.cells) == 10 * 10 * 2 * 3
+    for cell in experiment.cells[::59]:
+        assert told(cell) == told(cell_alone(cell, experiment))
+    assert len({repr(told(cell)) for cell in experiment.cells}) == len(experiment.cells)
+
+
+def test_what_is_alike_is_checked_and_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+    validate = ExperimentRaw.model_validate
+
+    def counted(tree: Mapping[str, Any]) -> ExperimentRaw:
+        checked.append(tree)
+        return validate(tree)
+
+    monkeypatch.setattr(ExperimentRaw, "model_validate", counted)
+    cells = load(FILE, environ=ENVIRON).cells
+    assert len(checked) < 60, "not all 600: sections are checked once for each combination that changes them"
+    assert len({id(cell.config.services) for cell in cells}) == 10
+    assert len({id(cell.stored["load"]) for cell in cells}) == 30
+
+
+def test_a_section_that_only_some_cells_have_is_missed_in_the_others() -> None:
+    text = edited("run: {duration: 1s}\n", "") + (
+        "factors:\n"
+        "  end: {a: {run.duration: 1s}, b: {load.testers: 2}}\n"
+        "  body: {path: services.web.body, levels: [1B, 2B]}\n"
+    )
+    said = problems(text)
+    assert any("run" in one and "missing" in one for one in said), said
+
+
+def test_sections_that_do_not_belong_together_are_told_for_the_cell_that_has_them() -> None:
+    text = (
+        edited("load: {testers: 1}\n", "")
+        + "factors: {x: {a: {load.testers: 1}, b: {workload.timeout: 1s}}}\n"
+    )
+    assert any("the key load is missing" in one for one in problems(text))
+
+
+def test_a_result_is_remembered_by_the_objects_it_was_made_from() -> None:
+    memo, one, other = Memo(), [1], [1]
+    made: list[list[int]] = []
+
+    def make(of: list[int]) -> int:
+        made.append(of)
+        return len(made)
+
+    assert memo.known("x", (one,)) is MISSING
+    assert [memo.get("x", (each,), partial(make, each)) for each in (one, other, one)] == [1, 2, 1]
+    assert memo.get("y", (one,), lambda: make(one), keep=lambda: False) == 3
+    assert memo.known("y", (one,)) is MISSING
+
+
+def test_files_are_looked_for_once_and_missed_in_every_cell(tmp_path: Path) -> None:
+    text = (
+        edited("target: web", "target: web\n  http: {body_file: gone}") + "factors: {load.testers: [1, 2]}\n"
+    )
+    (said,) = problems(text, directory=tmp_path)
+    assert "there is no file" in said
