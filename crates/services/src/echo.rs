@@ -1,8 +1,8 @@
 //! `echo`: gives back what it gets.
 //!
-//! Over TCP, byte for byte. With `http: true` a lean keep-alive server: a request with a body gets that body back, any
-//! other gets a fixed body of `body` bytes, both with the configured status. `/plimsoll/count` and `/plimsoll/stats` are
-//! answered as described in [`crate::counters`].
+//! A lean HTTP server with keep-alive: a request with a body gets that body back, any other gets a fixed body of `body`
+//! bytes, both with the configured status. `/plimsoll/count` and `/plimsoll/stats` are answered as described in
+//! [`crate::counters`]. With `http: false`, TCP, byte for byte.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EchoConfig {
-    /// HTTP instead of plain TCP.
+    /// HTTP (the default), or plain TCP.
     pub http: bool,
     /// HTTP: bytes of the fixed body, at most 64 MiB.
     pub body: usize,
@@ -40,7 +40,7 @@ pub struct EchoConfig {
 impl Default for EchoConfig {
     fn default() -> Self {
         Self {
-            http: false,
+            http: true,
             body: 0,
             status: 200,
             max_body: 1 << 20,

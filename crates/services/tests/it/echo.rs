@@ -26,7 +26,11 @@ fn configured(body: usize, status: u16) -> EchoConfig {
 #[test]
 fn tcp_gives_back_every_byte() {
     let service = start(0, |listener, shutdown| {
-        echo::serve(listener, EchoConfig::default(), shutdown.into_future())
+        let config = EchoConfig {
+            http: false,
+            ..EchoConfig::default()
+        };
+        echo::serve(listener, config, shutdown.into_future())
     });
     let mut client = service.connect();
     let bytes: Vec<u8> = (0..1_000_000_u32).map(|i| (i * 7) as u8).collect();
