@@ -66,6 +66,8 @@ def _said(c: Utilization) -> str:
 
 def _busy(c: Utilization) -> str:
     interval = (
-        f" ({100 * c.low:.0f} to {100 * c.high:.0f} %)" if c.low is not None and c.high is not None else ""
+        f" ({100 * c.low:.0f} to {100 * c.high:.0f} %)"
+        if c.low is not None and c.high is not None and f"{100 * c.low:.0f}" != f"{100 * c.high:.0f}"
+        else ""
     )
     return f"{c.resource} {100 * c.mean:.0f} % busy{interval}"
