@@ -46,6 +46,8 @@ class Lab:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.limit_s = 110.0
+        """Longest time of a command that is run to its end."""
         self.env = {**os.environ, "XDG_STATE_HOME": str(directory / "state"), "NO_COLOR": "1"}
 
     def start(self, *words: str | Path, **env: str) -> subprocess.Popen[str]:
@@ -63,7 +65,7 @@ class Lab:
     def run(self, *words: str | Path, **env: str) -> Done:
         """Runs it to its end. A traceback is a failure whatever the test is about."""
         with self.start(*words, **env) as process:
-            out, err = process.communicate(timeout=110)
+            out, err = process.communicate(timeout=self.limit_s)
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 

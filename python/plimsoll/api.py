@@ -13,6 +13,7 @@ from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.counted import counted_services
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.quantiles import Histogram
@@ -250,6 +251,7 @@ def _facts(
         busiest_thread=max(busiest) if busiest else None,
         monitor_cpu=monitor_cpu(samples, measured),
         metrics=named_metrics(read_metrics(named, measured.start, measured.end)) if named.exists() else (),
+        services=counted_services(record["services"]),
         notes=[note for note in notes if note],
     )
 
@@ -361,20 +363,20 @@ def _left_out(run: RunResult) -> list[LeftOut]:
 
 def setup_of(results: Results) -> SetUp:
     """The set-up of the experiment for its report."""
-    services: dict[tuple[str, str, str], None] = {}
+    own = str(results.environment.get("versions", {}).get("plimsoll", ""))
+    services: dict[tuple[str, str, str, str], None] = {}
     for run in results.runs:
         for told in run.record["services"]:
             config = run.path / "services" / told["name"] / "config"
             text = config.read_text(encoding="utf-8", errors="replace") if config.exists() else ""
-            services[told["name"], told["kind"], text] = None
-    version = str(results.environment.get("versions", {}).get("plimsoll", ""))
+            services[told["name"], told["kind"], text, told.get("version") or own] = None
     environment = dict(results.environment)
     command_line = " ".join(environment.pop("command_line", []))
     return SetUp(
         experiment_text=results.experiment_text,
         effective_text=results.effective_text,
         environment=environment,
-        services=tuple(ServiceSetUp(name, kind, text, version) for name, kind, text in services),
+        services=tuple(ServiceSetUp(*one) for one in services),
         files=tuple(
             StoredFile(str(path.relative_to(results.path)), path.stat().st_size)
             for path in sorted(results.path.rglob("*"))

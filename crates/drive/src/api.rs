@@ -98,7 +98,7 @@ pub enum DriveError {
 pub struct DriverInfo {
     /// Name in experiment files.
     pub name: &'static str,
-    /// Whether each of its testers is a thread.
+    /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`.
     pub blocking: bool,
     /// One line of help.
     pub help: &'static str,

@@ -188,10 +188,13 @@ impl Conduct {
         }
     }
 
-    /// Chooses the next request; gives what the record says of it.
-    pub fn choose(&mut self, scheduled: i64, stage: u16) -> Header {
+    /// Chooses the next request; gives what the record says of it. `arrival`: its number in the sequence of an open load.
+    pub fn choose(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Header {
         let population = &self.population;
-        self.operation = population.mix.next(&mut self.mix);
+        self.operation = match self.opening() {
+            Some(operation) => operation,
+            None => population.mix.next(&mut self.mix),
+        };
         let count = population.endpoints.len();
         if count > 1 && population.choose == Choose::PerRequest && self.begun > 0 {
             self.endpoint = match population.order {
@@ -201,6 +204,9 @@ impl Conduct {
         }
         let used = &self.used[self.operation];
         if !used.is_empty() {
+            let of_workload = u64::from(self.tester - population.first_tester);
+            let in_turn = || of_workload + self.begun * u64::from(population.closed());
+            self.draws.at(arrival.unwrap_or_else(in_turn));
             population.values.draw(used, &mut self.draws);
         }
         self.begun += 1;
@@ -212,6 +218,18 @@ impl Conduct {
             operation: population.first_operation + self.operation as u16,
             endpoint: population.first_endpoint + self.endpoint as u16,
         }
+    }
+
+    /// The operation that the tester has to begin with, while it does.
+    fn opening(&self) -> Option<usize> {
+        let mut before = 0;
+        for &(operation, times) in &self.population.first {
+            before += times;
+            if self.begun < before {
+                return Some(operation);
+            }
+        }
+        None
     }
 
     /// The request chosen last.

@@ -356,7 +356,7 @@ impl<T: BlockingTester> Worker<T> {
             if turn.missed > 0 {
                 locked(&self.crew.books).missed(turn.missed);
             }
-            let Some((free, pause_ns)) = self.perform(at, turn.stage) else {
+            let Some((free, pause_ns)) = self.perform(at, turn.stage, None) else {
                 break;
             };
             next = turns.after(self.crew.run_time(free).saturating_add(pause_ns));
@@ -380,7 +380,7 @@ impl<T: BlockingTester> Worker<T> {
             if !self.crew.control.take() {
                 return;
             }
-            let Some((free, pause_ns)) = self.perform(at, arrival.stage) else {
+            let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index)) else {
                 return;
             };
             free_since = self.crew.run_time(free);
@@ -408,8 +408,8 @@ impl<T: BlockingTester> Worker<T> {
         arrivals.take()
     }
 
-    fn perform(&mut self, scheduled: i64, stage: u16) -> Option<(i64, u64)> {
-        let header = self.conduct.choose(scheduled, stage);
+    fn perform(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Option<(i64, u64)> {
+        let header = self.conduct.choose(scheduled, stage, arrival);
         let start = self.attempt.reset();
         *locked(&self.crew.progress[self.seat.member]) = Some((header, start));
         locked(&self.crew.books).started(start);

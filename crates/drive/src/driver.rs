@@ -31,6 +31,10 @@ pub struct Setup<'a> {
     pub values: &'a Values,
     /// The agent's dictionary.
     pub codes: &'a Codes,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Index of the workload in the run; with a seed and a tester's number it names a random sequence.
+    pub workload: u64,
     /// Per operation: which values stand in its texts. Filled by [`Setup::template`].
     pub(crate) used: RefCell<Vec<Vec<usize>>>,
 }
@@ -85,6 +89,17 @@ pub enum Waiting {
     Body,
 }
 
+impl Waiting {
+    /// The code of a time-out that comes while this is waited for.
+    pub const fn timeout_code(self) -> &'static str {
+        match self {
+            Self::Connect => "timeout connect",
+            Self::FirstByte => "timeout first byte",
+            Self::Body => "timeout body",
+        }
+    }
+}
+
 /// Collects what happens to one transaction. A driver fills it in; stamps are taken beside the system call.
 pub struct Attempt {
     clock: Arc<dyn Clock>,
@@ -114,6 +129,8 @@ pub struct Attempt {
     pub attempt: u16,
     /// See `Transaction`.
     pub cache: Cache,
+    /// Index of the endpoint that it ended at, for a driver that chooses among them itself.
+    pub endpoint: Option<usize>,
     /// See `Transaction`; an attempt that is not finished is an error.
     pub outcome: Outcome,
     /// See `Transaction`.
@@ -144,6 +161,7 @@ impl Attempt {
             session: 0,
             attempt: 0,
             cache: Cache::None,
+            endpoint: None,
             outcome: Outcome::Error,
             code: Code::NONE,
             waiting: Waiting::Connect,
@@ -165,6 +183,7 @@ impl Attempt {
         self.session = 0;
         self.attempt = 0;
         self.cache = Cache::None;
+        self.endpoint = None;
         self.outcome = Outcome::Error;
         self.code = Code::NONE;
         self.waiting = Waiting::Connect;

@@ -5,12 +5,13 @@ use std::io;
 
 use plimsoll_model::Outcome;
 
+use crate::driver::Waiting;
 use crate::http1::tls;
 
 /// A transaction that did not come to an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Error or refused.
+    /// Error, refused, or timeout.
     pub outcome: Outcome,
     /// A few words.
     pub code: Cow<'static, str>,
@@ -28,6 +29,14 @@ impl Failure {
     /// The peer closed before its answer was complete.
     pub fn closed_early() -> Self {
         Self::error("closed early")
+    }
+
+    /// A limit within the transaction has passed; the code is that of a time-out of the whole.
+    pub fn late(waiting: Waiting) -> Self {
+        Self {
+            outcome: Outcome::Timeout,
+            code: Cow::Borrowed(waiting.timeout_code()),
+        }
     }
 
     /// An error while connecting.

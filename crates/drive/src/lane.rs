@@ -56,9 +56,9 @@ impl TimeoutCodes {
     /// Enters them.
     pub fn new(codes: &Codes) -> Self {
         Self {
-            connect: codes.number("timeout connect"),
-            first_byte: codes.number("timeout first byte"),
-            body: codes.number("timeout body"),
+            connect: codes.number(Waiting::Connect.timeout_code()),
+            first_byte: codes.number(Waiting::FirstByte.timeout_code()),
+            body: codes.number(Waiting::Body.timeout_code()),
         }
     }
 
@@ -318,7 +318,7 @@ impl<T: AsyncTester> Worker<T> {
             if turn.missed > 0 {
                 lane.books.borrow_mut().missed(turn.missed);
             }
-            let Some((free, pause_ns)) = self.perform(at, turn.stage).await else {
+            let Some((free, pause_ns)) = self.perform(at, turn.stage, None).await else {
                 break;
             };
             next = turns.after(lane.run_time(free).saturating_add(pause_ns));
@@ -348,7 +348,7 @@ impl<T: AsyncTester> Worker<T> {
             if !lane.control.take() {
                 return;
             }
-            let Some((free, pause_ns)) = self.perform(at, arrival.stage).await else {
+            let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index)).await else {
                 return;
             };
             free_since = lane.run_time(free);
@@ -395,8 +395,8 @@ impl<T: AsyncTester> Worker<T> {
 
     /// Carries out one transaction. Gives when the tester is free again (raw, ns) and a pause to make after it; none if it
     /// is done.
-    async fn perform(&mut self, scheduled: i64, stage: u16) -> Option<(i64, u64)> {
-        let header = self.conduct.choose(scheduled, stage);
+    async fn perform(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Option<(i64, u64)> {
+        let mut header = self.conduct.choose(scheduled, stage, arrival);
         let start = self.attempt.reset();
         self.lane.books.borrow_mut().started(start);
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
@@ -410,6 +410,9 @@ impl<T: AsyncTester> Worker<T> {
                 self.tester.reset();
                 cancel(&mut self.attempt);
             }
+        }
+        if let Some(endpoint) = self.attempt.endpoint {
+            header.endpoint = self.seat.population.first_endpoint + endpoint as u16;
         }
         self.enter(&header)
     }

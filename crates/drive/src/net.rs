@@ -159,6 +159,11 @@ impl Host {
         })
     }
 
+    /// The address that last accepted, or the first.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses[self.good.load(Ordering::Relaxed)]
+    }
+
     /// Connects to the first of its addresses that accepts; the error is the last one's.
     pub async fn connect(&self, io: &Io) -> io::Result<Stream> {
         let count = self.addresses.len();

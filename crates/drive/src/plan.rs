@@ -32,7 +32,9 @@ pub struct Population {
     pub timeout_ns: u64,
     /// What follows a failure.
     pub on_error: OnError,
-    /// Which operation is next.
+    /// Operations that each tester begins with, in order, and how often each.
+    pub first: Vec<(usize, u64)>,
+    /// Which operation is next, after those.
     pub mix: Mix,
     /// Generators.
     pub values: Values,
@@ -130,6 +132,11 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
         order: workload.order,
         timeout_ns: workload.timeout_ns,
         on_error: workload.on_error,
+        first: (0..)
+            .zip(&workload.operations)
+            .filter(|(_, operation)| operation.first > 0)
+            .map(|(index, operation)| (index, operation.first))
+            .collect(),
         mix: Mix::new(&weights),
         values: Values::new(&workload.values),
         presence: Presence::of(load),
@@ -143,6 +150,10 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
     match load {
         LoadSpec::Closed { think, .. } | LoadSpec::Ramp { think, .. } => population.think = *think,
         LoadSpec::Every { every_ns, late, .. } => population.every = Some((*every_ns, *late)),
+        // The times of the recording take the place of a law; `Even` takes the arrivals by their number.
+        LoadSpec::Recorded {
+            in_flight, when_full, ..
+        } => (population.in_flight, population.when_full) = (*in_flight, *when_full),
         LoadSpec::Open {
             arrivals,
             in_flight,

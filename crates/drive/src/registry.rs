@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use plimsoll_model::{Endpoint, Workload};
+
 use crate::api::DriverInfo;
 use crate::crew::{BlockingSquad, Squad};
 use crate::driver::{AsyncDriver, BlockingDriver, Setup};
-use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, sql::Sql, tcp::Tcp};
+use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, sql, tcp::Tcp};
 use crate::lane::{AsyncFleet, Fleet};
 
 /// A driver prepared for one workload.
@@ -19,6 +21,8 @@ pub enum Made {
 struct Entry {
     info: DriverInfo,
     make: fn(Setup<'_>) -> Result<Made, String>,
+    /// Whether testers that go to these endpoints are threads.
+    blocks: fn(&[Endpoint]) -> bool,
 }
 
 const fn asynchronous<D: AsyncDriver>(name: &'static str, help: &'static str) -> Entry {
@@ -29,6 +33,7 @@ const fn asynchronous<D: AsyncDriver>(name: &'static str, help: &'static str) ->
             help,
         },
         make: make_async::<D>,
+        blocks: |_| false,
     }
 }
 
@@ -40,6 +45,7 @@ const fn blocking<D: BlockingDriver>(name: &'static str, help: &'static str) -> 
             help,
         },
         make: make_blocking::<D>,
+        blocks: |_| true,
     }
 }
 
@@ -48,7 +54,15 @@ const ENTRIES: [Entry; COUNT] = [
     asynchronous::<Null>("null", "does nothing: measures the tester itself"),
     asynchronous::<Tcp>("tcp", "sends a text and reads bytes, a line, or to the end"),
     asynchronous::<Http>("http", "HTTP/1.1 and HTTPS requests"),
-    blocking::<Sql>("sql", "queries to SQLite"),
+    Entry {
+        info: DriverInfo {
+            name: "sql",
+            blocking: true,
+            help: "queries to SQLite, PostgreSQL and MariaDB",
+        },
+        make: make_sql,
+        blocks: sql::blocks,
+    },
     asynchronous::<Frontier>("frontier", "SQL through a Frontier gateway, answers verified"),
     blocking::<Exec>("exec", "runs any executable, once per transaction or long-lived"),
 ];
@@ -68,15 +82,23 @@ pub fn drivers() -> &'static [DriverInfo] {
     &INFOS
 }
 
-/// What is known of a driver.
-pub fn find(name: &str) -> Option<&'static DriverInfo> {
-    INFOS.iter().find(|info| info.name == name)
+/// Whether the testers of a workload are threads. One of an unknown driver counts as tasks.
+pub fn blocks(workload: &Workload) -> bool {
+    let entry = ENTRIES.iter().find(|entry| entry.info.name == workload.driver);
+    entry.is_some_and(|entry| (entry.blocks)(&workload.endpoints))
 }
 
 /// Prepares the driver `name`; none if there is none.
 pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<Made, String>> {
     let entry = ENTRIES.iter().find(|entry| entry.info.name == name)?;
     Some((entry.make)(setup))
+}
+
+fn make_sql(setup: Setup<'_>) -> Result<Made, String> {
+    match sql::kind(setup.endpoints)? {
+        sql::Kind::Sqlite => make_blocking::<sql::Sqlite>(setup),
+        sql::Kind::Postgres | sql::Kind::Mariadb => make_async::<sql::Network>(setup),
+    }
 }
 
 fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<Made, String> {

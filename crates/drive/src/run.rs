@@ -30,16 +30,15 @@ const FILES_OF_A_PROGRAM: u64 = 6;
 /// How many lanes, and so sinks, [`Drive::prepare`] wants on this host: one per core that testers may use, no more than
 /// there are testers, and one more for all blocking testers together. An unknown driver counts as async here.
 pub fn lanes_for(spec: &RunSpec) -> usize {
-    let blocking = |workload: &Workload| registry::find(&workload.driver).is_some_and(|info| info.blocking);
     let all = populations(spec);
     let tasks: u64 = all
         .iter()
         .zip(&spec.workloads)
-        .filter(|(_, workload)| !blocking(workload))
+        .filter(|(_, workload)| !registry::blocks(workload))
         .map(|(population, _)| u64::from(population.closed()) + u64::from(population.slots()))
         .sum();
     let cores = cores_of(spec).len().max(1) as u64;
-    tasks.min(cores) as usize + usize::from(spec.workloads.iter().any(blocking))
+    tasks.min(cores) as usize + usize::from(spec.workloads.iter().any(registry::blocks))
 }
 
 fn cores_of(spec: &RunSpec) -> Vec<u32> {
@@ -209,6 +208,8 @@ fn make_all(spec: &RunSpec, all: &[Arc<Population>], codes: &Codes) -> Result<Ve
             endpoints: &workload.endpoints,
             values: &population.values,
             codes,
+            seed: spec.seed,
+            workload: u64::from(population.workload),
             used: RefCell::new(vec![Vec::new(); workload.operations.len()]),
         };
         let name = &workload.name;
@@ -260,7 +261,7 @@ fn check_resources(of: Share, all: &[Arc<Population>], made: &[Made]) -> Result<
     }
     if threads > u64::from(crew::MOST) {
         return Err(DriveError::TooMany(format!(
-            "{threads} testers of blocking drivers (sql, exec) on one host; each is a thread, and {} is the most. Use \
+            "{threads} testers of blocking drivers (sql with SQLite, exec) on one host; each is a thread, and {} is the most. Use \
              fewer testers, or an open load with fewer slots",
             crew::MOST
         )));

@@ -38,11 +38,26 @@ pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         // SAFETY: this option takes plain numbers and touches no memory.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
     }
+    raise_open_files();
     let runtime = runtime().context("cannot start the runtime")?;
     runtime.block_on(run(arguments))?;
     // Blocking work that still runs (a long query) must not keep us.
     runtime.shutdown_background();
     Ok(())
+}
+
+/// As many open files as we are allowed: the usual 1024 are fewer than the clients of a load test.
+fn raise_open_files() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid and writable for the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: `limit` is valid for the call. Where it is refused, the old limit stays.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
 }
 
 /// On one core a second thread only costs: one runtime thread per core that we may use.

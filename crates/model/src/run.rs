@@ -163,8 +163,11 @@ pub enum OnError {
 pub struct Operation {
     /// Name in the results.
     pub name: String,
-    /// Its share is `weight` / sum of the weights; greater than 0.
+    /// Its share is `weight` / sum of the weights; greater than 0, or 0 where `first` is not.
     pub weight: f64,
+    /// Each tester begins with so many of these, in the order of the list, before any is chosen by its weight.
+    #[serde(default)]
+    pub first: u64,
     /// The driver's settings for it.
     pub request: serde_json::Value,
 }
@@ -193,6 +196,21 @@ pub enum Generator {
         items: Vec<String>,
         /// In turn over all transactions of the tester, or drawn.
         order: Order,
+    },
+    /// Texts of a list, each drawn with a probability proportional to its weight.
+    Weighted {
+        /// At least one.
+        items: Vec<String>,
+        /// One for each, 0 or greater; not all of them 0.
+        weights: Vec<f64>,
+    },
+    /// Texts in the order of a recording. Transaction k of the workload takes `items[order[k]]`, and the first again after
+    /// the last: in an open load k is the number of the arrival, in a closed one the testers take turns.
+    Recorded {
+        /// At least one.
+        items: Vec<String>,
+        /// Positions in `items`; at least one.
+        order: Vec<u32>,
     },
 }
 
@@ -249,6 +267,15 @@ pub enum LoadSpec {
         /// Slots of the open ones.
         in_flight: u32,
         /// Likewise.
+        when_full: WhenFull,
+    },
+    /// Starts at the times of a recording, whatever the target does.
+    Recorded {
+        /// Since the start of the run, in order; at least one.
+        at_ns: Vec<u64>,
+        /// Number of slots: most transactions in progress.
+        in_flight: u32,
+        /// What happens to an arrival that finds no free slot.
         when_full: WhenFull,
     },
 }
@@ -432,12 +459,14 @@ impl Workload {
         if self.operations.is_empty() {
             return Err(("operations", "there is none"));
         }
-        if self
-            .operations
-            .iter()
-            .any(|operation| !(operation.weight > 0.0 && operation.weight.is_finite()))
-        {
+        if self.operations.iter().any(|operation| {
+            let none = operation.weight == 0.0 && operation.first > 0;
+            !(none || operation.weight > 0.0 && operation.weight.is_finite())
+        }) {
             return Err(("operations", "a weight must be greater than 0"));
+        }
+        if self.operations.iter().all(|operation| operation.weight == 0.0) {
+            return Err(("operations", "one of the weights must be greater than 0"));
         }
         for generator in self.values.values() {
             match generator {
@@ -447,6 +476,21 @@ impl Workload {
                 }
                 Generator::List { items, .. } if items.is_empty() => {
                     return Err(("values", "the list is empty"));
+                }
+                Generator::Weighted { items, weights } => {
+                    let sum: f64 = weights.iter().sum();
+                    let negative = weights.iter().any(|weight| *weight < 0.0);
+                    if items.len() != weights.len() || negative || !(sum > 0.0 && sum.is_finite()) {
+                        return Err((
+                            "values",
+                            "each text needs a weight of at least 0, one of them above 0",
+                        ));
+                    }
+                }
+                Generator::Recorded { items, order }
+                    if order.is_empty() || order.iter().any(|&at| at as usize >= items.len()) =>
+                {
+                    return Err(("values", "a recording needs an order, of positions in its list"));
                 }
                 _ => {}
             }
@@ -465,6 +509,11 @@ impl LoadSpec {
             Self::Every { every_ns: 0, .. } => Err("every_ns must be at least 1"),
             Self::Open { rate, in_flight, .. } if !rate_ok(*rate) || *rate == 0.0 || *in_flight == 0 => {
                 Err("an open load needs a rate and at least one slot")
+            }
+            Self::Recorded { at_ns, in_flight, .. }
+                if at_ns.is_empty() || !at_ns.is_sorted() || *in_flight == 0 =>
+            {
+                Err("a recorded load needs times in order and at least one slot")
             }
             Self::Stages {
                 stages, in_flight, ..

@@ -1,5 +1,7 @@
 //! The arrivals of an open load: one global sequence, of which every agent takes its own members.
 
+use std::sync::Arc;
+
 use plimsoll_model::{Arrivals as Law, LoadSpec};
 use rand_distr::{Distribution, Exp1};
 
@@ -17,10 +19,11 @@ pub struct Arrival {
 }
 
 /// Arrivals per second as a function of time: pieces, each constant or linear, in order of time, with gaps where a
-/// stage is closed.
+/// stage is closed. Or the times themselves, of a recording: then the integral of the rate reaches `k` at the k-th.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateCurve {
     pieces: Vec<Piece>,
+    recorded: Option<Arc<[u64]>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,6 +70,12 @@ impl RateCurve {
     /// The curve of a load; none if nothing in it is open.
     pub fn of(load: &LoadSpec) -> Option<Self> {
         let pieces = match load {
+            LoadSpec::Recorded { at_ns, .. } => {
+                return Some(Self {
+                    pieces: Vec::new(),
+                    recorded: Some(at_ns.as_slice().into()),
+                });
+            }
             LoadSpec::Open { rate, .. } => {
                 vec![Piece {
                     from_ns: 0,
@@ -99,11 +108,17 @@ impl RateCurve {
             }
             LoadSpec::Closed { .. } | LoadSpec::Every { .. } | LoadSpec::Ramp { .. } => return None,
         };
-        (!pieces.is_empty()).then_some(Self { pieces })
+        (!pieces.is_empty()).then_some(Self {
+            pieces,
+            recorded: None,
+        })
     }
 
     /// Integral of the rate over all of it; infinite for a load without stages.
     pub fn total(&self) -> f64 {
+        if let Some(recorded) = &self.recorded {
+            return recorded.len() as f64;
+        }
         self.pieces
             .last()
             .map_or(0.0, |piece| piece.before + piece.area())
@@ -111,6 +126,9 @@ impl RateCurve {
 
     /// Whether a stage with a rate is going on at `t_ns`.
     pub fn covers(&self, t_ns: u64) -> bool {
+        if let Some(recorded) = &self.recorded {
+            return recorded.last().is_some_and(|&last| t_ns <= last);
+        }
         self.pieces
             .iter()
             .any(|piece| t_ns >= piece.from_ns && ((t_ns - piece.from_ns) as f64) < piece.length_s * 1e9)
@@ -118,6 +136,9 @@ impl RateCurve {
 
     /// Time and stage at which the integral reaches `area`; none if it never does.
     fn reach(&self, area: f64) -> Option<(u64, u16)> {
+        if let Some(recorded) = &self.recorded {
+            return recorded.get(area as usize).map(|&at_ns| (at_ns, 0));
+        }
         let piece = self
             .pieces
             .iter()
@@ -291,6 +312,36 @@ mod tests {
 
     fn stream(load: &LoadSpec, law: Law, seed: u64, offset: u64, step: u64) -> ArrivalStream {
         ArrivalStream::new(RateCurve::of(load).unwrap(), law, seed, 0, offset, step)
+    }
+
+    #[test]
+    fn recorded_arrivals_come_at_their_times_and_are_shared_out() {
+        let at_ns = vec![0, 5, 5, 5, 70, 71, 1_000];
+        let load = LoadSpec::Recorded {
+            at_ns: at_ns.clone(),
+            in_flight: 3,
+            when_full: WhenFull::Wait,
+        };
+        let whole: Vec<Arrival> = stream(&load, Law::Even, 1, 0, 1).collect();
+        assert!(
+            whole
+                .iter()
+                .map(|arrival| arrival.at_ns)
+                .eq(at_ns.iter().copied())
+        );
+        assert!(whole.iter().map(|arrival| arrival.index).eq(0..7));
+        let mut parts: Vec<Arrival> = (0..3)
+            .flat_map(|lane| stream(&load, Law::Even, 1, lane, 3))
+            .collect();
+        parts.sort_by_key(|arrival| arrival.index);
+        assert_eq!(parts, whole);
+        let mut late = stream(&load, Law::Even, 1, 0, 1);
+        assert_eq!(late.skip_before(71), 5);
+        assert_eq!(late.next().unwrap().at_ns, 71);
+        assert_eq!(late.skip_before(u64::MAX), 1);
+        assert_eq!(late.next(), None);
+        let curve = RateCurve::of(&load).unwrap();
+        assert!(curve.covers(0) && curve.covers(1_000) && !curve.covers(1_001));
     }
 
     #[test]

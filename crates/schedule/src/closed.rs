@@ -65,7 +65,7 @@ impl Presence {
                     Rule::Stages(parts),
                 )
             }
-            LoadSpec::Open { .. } => return None,
+            LoadSpec::Open { .. } | LoadSpec::Recorded { .. } => return None,
         };
         (testers > 0).then_some(Self { testers, rule })
     }

@@ -3,6 +3,7 @@
 use rand_pcg::rand_core::Rng as _;
 
 use crate::share::{Stream, rng};
+use crate::values::ends;
 
 /// Weighted choice of operations.
 ///
@@ -26,16 +27,9 @@ pub struct MixState(u64);
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Mix {
-    /// Of weights greater than 0; their sum need not be 1.
+    /// Of weights of at least 0, one of them greater; their sum need not be 1.
     pub fn new(weights: &[f64]) -> Self {
-        let total: f64 = weights.iter().sum();
-        let mut sum = 0.0;
-        let mut ends = Vec::new();
-        for weight in &weights[..weights.len().saturating_sub(1)] {
-            sum += weight;
-            ends.push((sum / total * 2_f64.powi(64)) as u64);
-        }
-        Self { ends }
+        Self { ends: ends(weights) }
     }
 
     /// The beginning of a tester's sequence.

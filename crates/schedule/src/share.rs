@@ -20,6 +20,8 @@ pub enum Stream {
     Values = 4,
     /// Endpoints of a tester.
     Endpoints = 5,
+    /// What a driver draws for a tester.
+    Driver = 6,
 }
 
 /// The sequence of `member` (0 where there is but one) of workload `workload`.

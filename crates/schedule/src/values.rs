@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use plimsoll_model::{Generator, Order};
 use rand_distr::{Distribution, Zipf};
+use rand_pcg::rand_core::Rng as _;
 
 use crate::share::{Rng, Stream, rng, uniform};
 
@@ -17,9 +18,24 @@ pub struct Values {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Uniform { from: i64, width: u64 },
+    Uniform {
+        from: i64,
+        width: u64,
+    },
     Zipf(Zipf<f64>),
-    List { items: Vec<String>, order: Order },
+    List {
+        items: Vec<String>,
+        order: Order,
+    },
+    /// Upper ends of the items' shares of 0..2^64, without the last.
+    Weighted {
+        items: Vec<String>,
+        ends: Vec<u64>,
+    },
+    Recorded {
+        items: Vec<String>,
+        order: Vec<u32>,
+    },
 }
 
 /// One drawn value; texts of lists stay in [`Values`].
@@ -36,6 +52,8 @@ pub enum Value {
 pub struct Draws {
     rng: Rng,
     turns: Vec<u64>,
+    /// Number of the transaction in the workload, for recordings.
+    position: u64,
     values: Vec<Value>,
 }
 
@@ -43,6 +61,11 @@ impl Draws {
     /// The values of the last draw, one per generator.
     pub fn last(&self) -> &[Value] {
         &self.values
+    }
+
+    /// Says which transaction of the workload the next draw is for.
+    pub fn at(&mut self, position: u64) {
+        self.position = position;
     }
 }
 
@@ -62,6 +85,14 @@ impl Values {
                 items: items.clone(),
                 order: *order,
             },
+            Generator::Weighted { items, weights } => Source::Weighted {
+                items: items.clone(),
+                ends: ends(weights),
+            },
+            Generator::Recorded { items, order } => Source::Recorded {
+                items: items.clone(),
+                order: order.clone(),
+            },
         };
         Self {
             names: generators.keys().cloned().collect(),
@@ -75,6 +106,7 @@ impl Values {
         Draws {
             rng: rng(seed, Stream::Values, workload, tester),
             turns: vec![tester; self.sources.len()],
+            position: 0,
             values: vec![Value::Number(0); self.sources.len()],
         }
     }
@@ -97,6 +129,13 @@ impl Values {
                     draws.turns[which] += 1;
                     Value::Item(at as u32)
                 }
+                Source::Weighted { ends, .. } => {
+                    let at = draws.rng.next_u64();
+                    Value::Item(ends.partition_point(|&end| end <= at) as u32)
+                }
+                Source::Recorded { order, .. } => {
+                    Value::Item(order[(draws.position % order.len() as u64) as usize])
+                }
             };
         }
         &draws.values
@@ -104,13 +143,28 @@ impl Values {
 
     fn write(&self, which: usize, value: Value, out: &mut Vec<u8>) {
         match (value, &self.sources[which]) {
-            (Value::Item(at), Source::List { items, .. }) => {
+            (
+                Value::Item(at),
+                Source::List { items, .. } | Source::Weighted { items, .. } | Source::Recorded { items, .. },
+            ) => {
                 out.extend_from_slice(items.get(at as usize).map_or("", String::as_str).as_bytes());
             }
             (Value::Number(number), _) => write_number(out, number),
             (Value::Item(_), _) => {}
         }
     }
+}
+
+/// Upper ends of shares of 0..2^64, without the last.
+pub(crate) fn ends(weights: &[f64]) -> Vec<u64> {
+    let total: f64 = weights.iter().sum();
+    let mut sum = 0.0;
+    let mut ends = Vec::with_capacity(weights.len());
+    for weight in &weights[..weights.len().saturating_sub(1)] {
+        sum += weight;
+        ends.push((sum / total * 2_f64.powi(64)) as u64);
+    }
+    ends
 }
 
 fn write_number(out: &mut Vec<u8>, number: impl std::fmt::Display) {
@@ -324,6 +378,40 @@ mod tests {
                 200_000.0 * p
             );
         }
+    }
+
+    #[test]
+    fn weighted_texts_come_as_often_as_their_weights_say() {
+        let weights = vec![5.0, 0.0, 3.0, 2.0];
+        let items = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let values = values(&[("w", Generator::Weighted { items, weights })]);
+        let mut draws = values.start(5, 0, 0);
+        let mut counts = [0_i32; 4];
+        for _ in 0..100_000 {
+            let Value::Item(at) = values.draw(&[0], &mut draws)[0] else {
+                panic!("a text is an item")
+            };
+            counts[at as usize] += 1;
+        }
+        // Five standard deviations of a binomial(100000, 1/2) are 790.
+        for (count, expected) in counts.iter().zip([50_000, 0, 30_000, 20_000]) {
+            assert!((count - expected).abs() < 790, "{counts:?}");
+        }
+        assert_eq!(counts[1], 0);
+    }
+
+    #[test]
+    fn a_recording_is_taken_by_position_whoever_asks() {
+        let items = ["x", "y", "z"].map(str::to_owned).to_vec();
+        let order = vec![2, 0, 0, 1];
+        let values = values(&[("r", Generator::Recorded { items, order })]);
+        let taken = |tester: u64, position: u64| {
+            let mut draws = values.start(1, 0, tester);
+            draws.at(position);
+            filled("{r}", &values, &mut draws, 0, 0)
+        };
+        let all: String = (0..6).map(|position| taken(position % 3, position)).collect();
+        assert_eq!(all, "zxxyzx");
     }
 
     #[test]

@@ -182,6 +182,8 @@ pub(crate) enum Framing {
     Chunked,
     /// The end of the connection, for HTTP/1.0.
     Close,
+    /// There is none, as with 304.
+    None,
 }
 
 /// One client's connection.
@@ -323,18 +325,15 @@ impl HttpConnection {
                 out.extend_from_slice(part.as_bytes());
             }
         };
-        put(&[
-            "HTTP/1.1 ",
-            &status,
-            " ",
-            reason(response.status),
-            "\r\nContent-Type: ",
-        ]);
-        put(&[response.content_type, "\r\n", &response.fields]);
+        put(&["HTTP/1.1 ", &status, " ", reason(response.status), "\r\n"]);
+        if framing != Framing::None {
+            put(&["Content-Type: ", response.content_type, "\r\n"]);
+        }
+        put(&[&response.fields]);
         match framing {
             Framing::Length(length) => put(&["Content-Length: ", &length.to_string(), "\r\n"]),
             Framing::Chunked => put(&["Transfer-Encoding: chunked\r\n"]),
-            Framing::Close => {}
+            Framing::Close | Framing::None => {}
         }
         if self.done {
             put(&["Connection: close\r\n"]);
@@ -421,31 +420,6 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// The date of HTTP headers for a number of seconds since 1970 (civil-from-days by H. Hinnant).
-pub(crate) fn date(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    let year = era * 400 + year_of_era + u64::from(month < 2);
-    format!(
-        "{}, {day:02} {} {year} {:02}:{:02}:{:02} GMT",
-        DAYS[(days % 7) as usize],
-        MONTHS[month as usize],
-        time / 3600,
-        time / 60 % 60,
-        time % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -495,13 +469,5 @@ mod tests {
         );
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65));
         assert_eq!(parse(&many).err(), Some(Refusal::HeadTooBig));
-    }
-
-    #[test]
-    fn dates() {
-        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT"); // RFC 9110, 5.6.7
-        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
-        assert_eq!(date(1_795_226_400), "Sat, 21 Nov 2026 02:00:00 GMT");
     }
 }

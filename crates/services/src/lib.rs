@@ -10,9 +10,9 @@
 //! | [`null`] | accepts and discards, or answers lines: measures the tool itself |
 //! | [`echo`] | TCP echo, and a lean HTTP server with fixed answers |
 //! | [`delay`] | c servers and one queue with drawn service times: M/M/c, an answer known from theory |
-//! | [`frontier`] | the `FroNtier` gateway over `SQLite` |
+//! | [`frontier`] | the `FroNtier` gateway over `SQLite`, `PostgreSQL` and `MariaDB` |
 //!
-//! [`data`] writes the tables that `frontier` (and any other reader of `SQLite`) serves.
+//! [`data`] writes the tables that `frontier` (and any other reader of these databases) serves.
 
 pub mod counters;
 pub mod data;
@@ -21,6 +21,7 @@ pub mod echo;
 pub mod frontier;
 pub mod null;
 
+mod date;
 mod http;
 mod lines;
 mod listen;
@@ -55,6 +56,14 @@ pub enum ServiceError {
         what: String,
         /// `SQLite`'s answer.
         source: rusqlite::Error,
+    },
+    /// A database server refused something, or was not there.
+    #[error("{what}: {why}")]
+    Server {
+        /// What was being done, with the server.
+        what: String,
+        /// Its answer.
+        why: String,
     },
 }
 

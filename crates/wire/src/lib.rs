@@ -4,3 +4,4 @@
 //! worked examples of the tests noticing.
 
 pub mod frontier;
+pub mod sql;

@@ -205,6 +205,34 @@ class NamedMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """One of the slowest statements of a database in a run, by their total time. Constants are taken out."""
+
+    statement: str
+    calls: int
+    total_s: float
+    mean_ms: float | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountedService:
+    """What a service counted of itself over the whole run, warm-up and drain included.
+
+    `counters` (differences) and `gauges` (last values) have the names that the service gives them; `derived`: what we
+    make of them, `hit_ratio` and the like, None where nothing was counted.
+    """
+
+    name: str
+    kind: str
+    version: str
+    derived: dict[str, float | None]
+    counters: dict[str, float]
+    gauges: dict[str, float]
+    statements: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """Everything said about one run."""
 
@@ -243,6 +271,7 @@ class RunResult:
     """Which of its workloads are open. The testers of an open load are slots that take the next arrival, no users:
     where all are, `jain_index`, `share_cv` and the shares say nothing about fairness; where some are, those of the open
     ones are left out of them."""
+    services: tuple[CountedService, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

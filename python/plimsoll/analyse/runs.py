@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
-from plimsoll.analyse.results import Counts, NamedMetric, OpenLoad, RunResult, Utilization
+from plimsoll.analyse.results import CountedService, Counts, NamedMetric, OpenLoad, RunResult, Utilization
 from plimsoll.analyse.summary import RunSummary
 from plimsoll.analyse.validity import Observed, judge_run
 from plimsoll.plan.model import Validity
@@ -37,6 +37,7 @@ class RunFacts:
     notes: Sequence[str] = ()
     metrics: tuple[NamedMetric, ...] = ()
     open_load: OpenLoad = "none"
+    services: tuple[CountedService, ...] = ()
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
@@ -73,6 +74,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         notes=(*facts.notes, *_advice(facts, summary)),
         metrics=facts.metrics,
         open_load=facts.open_load,
+        services=facts.services,
     )
 
 

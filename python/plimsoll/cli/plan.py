@@ -53,6 +53,7 @@ def lines(plan: Plan, most: int) -> list[str]:
     said += [f"assumed: {text}" for text in estimate.assumptions]
     said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     said += [f"needs root: {text}" for text in plan.needs_root]
+    said += [f"log: {text}" for text in plan.remarks]
     return said
 
 

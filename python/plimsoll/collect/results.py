@@ -21,6 +21,7 @@ READABLE = {
     "plimsoll.clock": 1,
     "plimsoll.metrics": 1,
     "plimsoll.analysis": 1,
+    "plimsoll.counters": 1,
 }
 """Formats and their greatest major version that this release reads."""
 
@@ -81,6 +82,14 @@ class RunFiles:
     def events(self) -> list[dict[str, Any]]:
         """events.jsonl; a cut last line is left out."""
         return read_lines(self.path / "events.jsonl")
+
+    def counters(self, service: str) -> list[dict[str, Any]]:
+        """Readings of a service, `{"t": unix seconds, "values": {...}}`; empty where it does not count."""
+        path = self.path / "services" / service / "counters.jsonl"
+        lines = read_lines(path)
+        if lines:
+            require_readable(lines[0].get("format"), "plimsoll.counters", path)
+        return [line for line in lines if "values" in line]
 
     @cached_property
     def live(self) -> list[dict[str, Any]]:

@@ -8,15 +8,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from plimsoll.deploy.ports import free_port
 from plimsoll.deploy.process import Guarded, wait_until
+from plimsoll.deploy.running import RunningService
 from plimsoll.plan.secret import hidden, revealed
-
-if TYPE_CHECKING:
-    from plimsoll.deploy.services import RunningService
 
 PROBE_TIMEOUT_S = 2.0
 

@@ -141,6 +141,15 @@ class Guarded:
                 return f"; the end of its log ({self.log}):\n" + "\n".join(f"  {line}" for line in lines)
         return f"; its log ({self.log}) is empty"
 
+    def ask(self, number: int, timeout_s: float) -> None:
+        """Sends a signal to the program below the guard, and waits so long for its end: for servers whose polite signal
+        is not the guard's SIGTERM. `stop` follows."""
+        for task in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                os.kill(int(task.read_text().split()[0]), number)
+                self.wait(timeout_s)
+                return
+
     def stop(self) -> None:
         """Ends the whole group: politely, then not."""
         if self._process.stdin:
@@ -162,6 +171,34 @@ class Guarded:
             self._process.stdin.flush()
         except OSError as error:
             raise ServiceError(f"{self.obituary()} ({error})") from error
+
+
+def run_to_end(
+    name: str,
+    engine: Path,
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    what: str,
+    check_interrupt: Callable[[], None],
+    first_line: str | None = None,
+    timeout_s: float | None = None,
+    cwd: Path | None = None,
+) -> None:
+    """A program that prepares something, below a guard. Raises ServiceError with `what` (a clause such as "the tables
+    could not be written") and its last lines when it fails or takes longer than `timeout_s`."""
+    program = Guarded(name, engine, command, log=log, first_line=first_line, cwd=cwd)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    try:
+        while not program.gone():
+            check_interrupt()
+            program.wait(0.05)
+            if deadline is not None and time.monotonic() > deadline:
+                raise ServiceError(f"{what}: it takes longer than {timeout_s:g} s{program.last_lines()}")
+        if program.returncode != 0:
+            raise ServiceError(f"{what}{program.last_lines()}")
+    finally:
+        program.stop()
 
 
 def wait_until(ready: Guarded, check: Callable[[], bool], timeout_s: float) -> None:

@@ -8,56 +8,34 @@ from __future__ import annotations
 
 import json
 import select
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Final
 
+from plimsoll.deploy.account import account
 from plimsoll.deploy.command_service import start_command
-from plimsoll.deploy.process import Guarded
+from plimsoll.deploy.ports import PortBook
+from plimsoll.deploy.process import Guarded, run_to_end
+from plimsoll.deploy.running import RunningService
+from plimsoll.deploy.servers import Site
+from plimsoll.deploy.servers.mariadb import start_mariadb
+from plimsoll.deploy.servers.nginx import start_nginx
+from plimsoll.deploy.servers.postgres import start_postgres
+from plimsoll.deploy.servers.squid import start_squid
 from plimsoll.deploy.service_settings import engine_settings
+from plimsoll.deploy.workplace import Workplace
 from plimsoll.errors import ServiceError
 from plimsoll.plan.changes import changes
 from plimsoll.plan.model import Config, Data, Service
 
-
-@dataclass
-class RunningService:
-    """A service that is there. `process` is None for an embedded file; `configuration` is what it was started with."""
-
-    wanted: Service
-    data: tuple[Data, ...]
-    cpus: tuple[int, ...]
-    directory: Path
-    urls: list[str]
-    configuration: str
-    process: Guarded | None = None
-    log_offset: int = field(default=0)
-
-    def log_of_run(self) -> bytes:
-        """What it has logged since `mark`."""
-        if self.process is None:
-            return b""
-        try:
-            with self.process.log.open("rb") as file:
-                file.seek(self.log_offset)
-                return file.read(LOG_MOST)
-        except OSError:
-            return b""
-
-    def mark(self) -> None:
-        """A run begins: its log is what comes from here on."""
-        if self.process is not None:
-            try:
-                self.log_offset = self.process.log.stat().st_size
-            except OSError:
-                self.log_offset = 0
-
-
-LOG_MOST = 16 * 1024 * 1024
-"""A service that logs every request must not fill the results."""
+SERVERS: Final[Mapping[str, Callable[[RunningService, Site], None]]] = {
+    "mariadb": start_mariadb,
+    "nginx": start_nginx,
+    "postgres": start_postgres,
+    "squid": start_squid,
+}
+"""Kinds that are servers of the distribution."""
 
 
 class Fleet:
@@ -65,11 +43,11 @@ class Fleet:
 
     def __init__(self, engine: Path, work: Path, interrupted: Callable[[], None]) -> None:
         self._engine = engine
-        self._work = work
+        self._place = Workplace(work)
+        self._ports = PortBook()
         self._check_interrupt = interrupted
         self._running: dict[str, RunningService] = {}
         self._config: Config | None = None
-        self._number = 0
 
     @property
     def running(self) -> tuple[RunningService, ...]:
@@ -120,27 +98,42 @@ class Fleet:
         """Ends everything, the last started first, and removes the working directories."""
         for name in reversed(list(self._running)):
             self._stop(name)
-        shutil.rmtree(self._work, ignore_errors=True)
+        self._place.remove()
 
     def _stop(self, name: str) -> None:
-        service = self._running.pop(name)
-        if service.process is not None:
-            service.process.stop()
-        shutil.rmtree(service.directory, ignore_errors=True)
+        self._running.pop(name).stop()
+        self._ports.forget(name)
 
     def _start(self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]) -> None:
-        self._number += 1
-        directory = self._work / f"{service.name}-{self._number}"
-        directory.mkdir(parents=True)
-        running = RunningService(service, data, cpus, directory, [], "")
-        match service.kind:
-            case "sqlite":
-                self._start_sqlite(running)
-            case "command":
-                start_command(running, self._engine, self.addresses(), self._check_interrupt)
-            case _:
-                self._start_ours(running)
+        if service.kind in SERVERS:
+            running = self._start_server(service, data, cpus)
+        else:
+            running = RunningService(service, data, cpus, self._place.directory(service.name))
+            match service.kind:
+                case "sqlite":
+                    self._start_sqlite(running)
+                case "command":
+                    start_command(running, self._engine, self.addresses(), self._check_interrupt)
+                case _:
+                    self._start_ours(running)
         self._running[service.name] = running
+
+    def _start_server(
+        self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]
+    ) -> RunningService:
+        who = account()
+        directory, remark = self._place.directory_for(service.name, who)
+        running = RunningService(service, data, cpus, directory, remark=remark)
+        site = Site(self._engine, who, self.addresses(), self._ports, self._check_interrupt)
+        try:
+            SERVERS[service.kind](running, site)
+            if data:
+                self._fill(running.urls[0], data, directory / "data.log")
+                running.settle()
+        except BaseException:
+            running.stop()
+            raise
+        return running
 
     def _start_sqlite(self, running: RunningService) -> None:
         existing = running.wanted.settings.get("file")
@@ -148,42 +141,25 @@ class Fleet:
         if existing and not path.is_file():
             raise ServiceError(f"service {running.wanted.name}: there is no SQLite file {path}")
         if running.data:
-            self._fill(path, running.data)
+            self._fill(str(path), running.data, path.with_suffix(".log"))
         running.urls = [f"sqlite:{path}"]
         running.configuration = json.dumps(
             {"file": path.name, "tables": [one.name for one in running.data]}, indent=1
         )
 
-    def _fill(self, path: Path, tables: Sequence[Data]) -> None:
-        config = {
-            "database": str(path),
-            "tables": [
-                {
-                    "name": one.name,
-                    "rows": one.rows,
-                    "row": one.row_bytes,
-                    "compressibility": one.compressibility * 100,
-                    "seed": one.seed,
-                }
-                for one in tables
-            ],
-        }
-        loader = Guarded(
+    def _fill(self, database: str, tables: Sequence[Data], log: Path) -> None:
+        """Has the engine write tables into an SQLite file, or into a database by its URL."""
+        config = {"database": database, "tables": [dict(one.settings) for one in tables]}
+        names = ", ".join(one.name for one in tables)
+        run_to_end(
             "data",
             self._engine,
             [self._engine, "data", "--config", "-"],
-            log=path.with_suffix(".log"),
+            log=log,
+            what=f"data {names}: the tables could not be written",
+            check_interrupt=self._check_interrupt,
             first_line=json.dumps(config),
         )
-        try:
-            while not loader.gone():
-                self._check_interrupt()
-                loader.wait(0.05)
-            if loader.returncode != 0:
-                names = ", ".join(one.name for one in tables)
-                raise ServiceError(f"data {names}: the tables could not be written{loader.last_lines()}")
-        finally:
-            loader.stop()
 
     def _start_ours(self, running: RunningService) -> None:
         service = running.wanted
@@ -223,14 +199,3 @@ class Fleet:
         raise ServiceError(
             f"service {process.name} was not ready after {timeout_s:g} s{process.last_lines()}"
         )
-
-
-def describe(service: RunningService) -> dict[str, Any]:
-    """What run.json says of a service."""
-    return {
-        "name": service.wanted.name,
-        "kind": service.wanted.kind,
-        "cpus": list(service.cpus),
-        "pid": service.process.pid if service.process else None,
-        "urls": service.urls,
-    }

@@ -14,9 +14,12 @@ from types import FrameType
 from typing import Any
 
 from plimsoll.deploy.binary import engine_version, require_same_version
+from plimsoll.deploy.counters.recorder import Counted
 from plimsoll.deploy.environment import host_facts
-from plimsoll.deploy.services import Fleet, describe
+from plimsoll.deploy.running import describe
+from plimsoll.deploy.services import Fleet
 from plimsoll.drive import registry
+from plimsoll.drive.counting import Counting, as_record
 from plimsoll.drive.directory import (
     ENVIRONMENT,
     RUN_RECORD,
@@ -27,10 +30,12 @@ from plimsoll.drive.directory import (
 )
 from plimsoll.drive.engine import EngineSession
 from plimsoll.drive.facts import load_changes, planned_starts, stages_of
+from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import run_hooks
 from plimsoll.drive.run import Listener, RunEnd, carry_out
 from plimsoll.errors import BadInput, EngineError, Interrupted, PlimsollError, ServiceError
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
+from plimsoll.plan.filling import warm_caches
 from plimsoll.plan.secret import shown_words
 
 WORK = ".work"
@@ -100,6 +105,7 @@ class Driver:
         self._early: list[str] = []
         self._nothing_measured = 0
         self._cell_before: int | None = None
+        self._counted: dict[str, Counted] = {}
         self._agents_lost = False
 
     def prepare(self, command_line: list[str]) -> None:
@@ -181,6 +187,7 @@ class Driver:
         pins = pinning(config, sorted(os.sched_getaffinity(0)))
         if pins.remark:
             log(0.0, "cpus", pins.remark)
+        self._counted = {}
         try:
             end = self._measure(run, directory, pins, log)
         except (Interrupted, BadInput):
@@ -209,12 +216,7 @@ class Driver:
     def _measure(self, run: PlannedRun, directory: Path, pins: Pinning, log: Log) -> RunEnd:
         config = run.config
         cell = ", ".join(f"{name}={label}" for name, label in run.cell.items())
-        restarted = self._fleet.ensure(config, pins.services, run.cell_index == self._cell_before)
-        self._cell_before = run.cell_index
-        for name in restarted:
-            log(0.0, "service-started", name)
-        for service in self._fleet.running:
-            service.mark()
+        self._ready_services(run, pins, log)
         environment = {"PLIMSOLL_RUN": run.id, "PLIMSOLL_DIRECTORY": str(directory), "PLIMSOLL_CELL": cell}
         for line in run_hooks(config.before_run, "before_run", environment, self._redactor):
             log(0.0, "hook", line)
@@ -230,7 +232,7 @@ class Driver:
             ],
             tester_cpus=pins.testers,
         )
-        end = carry_out(self._session(), document, self._watchman(), self._listener, log)
+        end = self._count_while(directory, log, lambda: self._carry_out(document, log))
         if end.status == "agent-lost":
             self._drop_engine()
         try:
@@ -243,6 +245,39 @@ class Driver:
         if config.run.pause_ns:
             self._pause(config.run.pause_ns / 1e9)
         return end
+
+    def _ready_services(self, run: PlannedRun, pins: Pinning, log: Log) -> None:
+        same_cell = run.cell_index == self._cell_before
+        restarted = self._fleet.ensure(run.config, pins.services, same_cell)
+        self._cell_before = run.cell_index
+        remarks = {one.wanted.name: one.remark for one in self._fleet.running}
+        for name in restarted:
+            log(0.0, "service-started", f"{name}: {remarks[name]}" if remarks[name] else name)
+        if not same_cell or warm_caches(run.config).intersection(restarted):
+            scratch = self._directory.path / WORK / "filling"
+            addresses = self._fleet.addresses()
+            said = fill(run, self._session, addresses, scratch, pins.testers, self._watchman())
+            self._stop.check()
+            if said:
+                log(0.0, "cache-filled", said)
+        for service in self._fleet.running:
+            service.mark()
+
+    def _carry_out(self, document: dict[str, Any], log: Log) -> RunEnd:
+        return carry_out(self._session(), document, self._watchman(), self._listener, log)
+
+    def _count_while(self, directory: Path, log: Log, measure: Callable[[], RunEnd]) -> RunEnd:
+        """What the services count is read before, while and after the run is measured; failing that never ends it."""
+        counting = Counting(self._fleet.running, directory)
+        counting.start()
+        began = time.time()
+        try:
+            return measure()
+        finally:
+            self._counted = counting.stop()
+            for name, one in self._counted.items():
+                if one.failed:
+                    log(max(0.0, one.failed_at - began), "counters-lost", f"{name}: {one.failed}")
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -270,9 +305,8 @@ class Driver:
             place = directory / "services" / service.wanted.name
             place.mkdir(parents=True, exist_ok=True)
             write_text(place / "config", self._redactor.text(service.configuration) + "\n")
-            if service.process is not None:
-                text = self._redactor.data(service.log_of_run()).decode("utf-8", "replace")
-                write_text(place / "log", text)
+            for name, data in service.logs_of_run().items():
+                write_text(place / name, self._redactor.data(data).decode("utf-8", "replace"))
 
     def _record(self, run: PlannedRun, end: RunEnd, reason: str, began: str, pins: Pinning) -> dict[str, Any]:
         settings = run.config.run
@@ -294,7 +328,10 @@ class Driver:
             "planned_end_s": None if settings.end_ns is None else settings.end_ns / 1e9,
             "tester_cpus": list(pins.testers),
             "cpus_remark": pins.remark,
-            "services": [describe(service) for service in self._fleet.running],
+            "services": [
+                {**describe(one), **as_record(self._counted.get(one.wanted.name), self._redactor)}
+                for one in self._fleet.running
+            ],
             "workloads": [workload.name for workload in run.config.workloads],
             "stages": stages_of(run.config),
             "load_changes": load_changes(run.config),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from plimsoll.plan.model import Closed, Config, Every, Open, Ramp, Staged
+from plimsoll.plan.model import Closed, Config, Every, Open, Ramp, Recorded, Staged
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def planned_starts(config: Config) -> dict[str, bool]:
     plans = drops = False
     for workload in config.workloads:
         match workload.load:
-            case Open() as load:
+            case Open() | Recorded() as load:
                 plans, drops = True, drops or load.when_full == "drop"
             case Staged() as load:
                 is_open = any(stage.rate is not None for stage in load.stages)

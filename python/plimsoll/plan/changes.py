@@ -27,7 +27,7 @@ def changes(before: Config | None, after: Config, same_cell: bool) -> Changes:
     bound differently.
     """
     running = {service.name: service for service in before.services} if before is not None else {}
-    new: list[str] = []
+    new: set[str] = set()
     bound_anew = before is not None and before.cpus != after.cpus
     for service in after.services:
         old = running.get(service.name)
@@ -38,13 +38,15 @@ def changes(before: Config | None, after: Config, same_cell: bool) -> Changes:
             or service.fresh == "run"
             or (service.fresh == "cell" and not same_cell)
             or _tables(before, service.name) != _tables(after, service.name)
-            or any(need in new for need in service.needs)
         ):
-            new.append(service.name)
+            new.add(service.name)
+    # Siblings need each other, so the order of the file alone does not find everything that is restarted.
+    while more := {one.name for one in after.services if one.name not in new and new.intersection(one.needs)}:
+        new |= more
     wanted = {service.name for service in after.services}
     stop = tuple(name for name in reversed(list(running)) if name in new or name not in wanted)
     load = tuple(data.name for data in after.data if data.into in new)
-    return Changes(stop, tuple(new), load)
+    return Changes(stop, tuple(one.name for one in after.services if one.name in new), load)
 
 
 def _tables(config: Config, service: str) -> tuple[Data, ...]:

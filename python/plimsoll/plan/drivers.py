@@ -9,7 +9,9 @@ tcp       settings: connection. request: send, expect{kind: line | close | bytes
 http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
           request: method, path, headers as pairs, body, body_file, expect{status, contains, regex}.
 sql       settings: connection. request: query.
-frontier  settings: id, connection, proxies. request: query, zip, ttl, refresh.
+frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
+          connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
+          request: queries (one payload each), zip, ttl, refresh, freshkey.
 exec      settings: mode, env, cwd. request: command, stdin, bytes{kind: none | fixed | regex | json}.
 
 Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
@@ -19,15 +21,16 @@ below 400.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
 from plimsoll.plan.fields import Raw
-from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.model import Generator, Json, Operation
 from plimsoll.plan.paths import nearest
+from plimsoll.plan.queries import Made, log_queries
 from plimsoll.plan.raw_drivers import (
     SECTIONS,
     SHARED_KEYS,
@@ -38,6 +41,7 @@ from plimsoll.plan.raw_drivers import (
     SqlSection,
     TcpSection,
 )
+from plimsoll.plan.request_log import RequestLog
 from plimsoll.plan.secret import HIDDEN, Secret
 from plimsoll.plan.source import KeyPath
 
@@ -61,39 +65,92 @@ class Where(Protocol):
     def as_written(self, path: KeyPath, value: str) -> str:
         """The value, or what stands for it in the file where it came from the environment: names are stored."""
 
+    def request_log(self, name: str, path: KeyPath) -> RequestLog | None:
+        """The Frontier requests of a log; reports what is wrong with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """How a driver's section is read. `schemes`: of the URLs it can be sent to; empty: it needs no target."""
+    """How a driver's section is read.
+
+    `schemes`: of the URLs it can be sent to; empty: it needs no target. `asking`: the request for a query that the lab
+    has made, of a driver that asks queries, in a batch or alone.
+    """
 
     schemes: tuple[str, ...]
     settings: Callable[[Any, KeyPath, Where], dict[str, Json]]
     requests: Callable[[Any, KeyPath, Where], Requests]
+    asking: Callable[[Any, str, bool], dict[str, Json]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What a workload asks. `values`: generators that its queries need; `at_ns`: times of a log to replay; `remarks`:
+    for people."""
+
+    settings: dict[str, Json] = field(default_factory=dict)
+    operations: tuple[Operation, ...] = ()
+    values: Mapping[str, Generator] = field(default_factory=dict)
+    at_ns: tuple[int, ...] | None = None
+    remarks: tuple[str, ...] = ()
+
+
+Found = list[tuple[str, float, int, dict[str, Json]]]
+"""Name, weight, `first` and request of each operation."""
 
 
 def read_section(
-    driver: str, section: Mapping[str, Any], mix: list[MixEntry] | None, at: KeyPath, where: Where
-) -> tuple[dict[str, Json], tuple[Operation, ...]]:
+    driver: str,
+    section: Mapping[str, Any],
+    mix: list[MixEntry] | None,
+    at: KeyPath,
+    where: Where,
+    made: Made | None = None,
+) -> Section:
     """Settings and operations of a workload. `section`: the driver's section as plain data; `at`: the
-    workload's path."""
+    workload's path; `made`: queries in place of those of the section."""
     here = (*at, driver)
     kind = DRIVERS[driver]
     parsed = _parse(driver, section, here, section, where)
     if parsed is None:
-        return {}, ()
+        return Section()
     settings = kind.settings(parsed, here, where)
-    if mix is None:
-        requests = kind.requests(parsed, here, where)
-        return settings, _named([(name, 1.0 / len(requests), request) for name, request in requests])
-    found: list[tuple[str, float, dict[str, Json]]] = []
-    for index, entry in enumerate(mix):
-        found += _entry(driver, section, entry, (*at, "mix", index), where)
-    return settings, _named(found)
+    if mix is not None:
+        if section.get("from_log") is not None:
+            where.wrong((*here, "from_log"), "give mix or from_log, not both: each says what is asked")
+        found: Found = []
+        for index, entry in enumerate(mix):
+            found += _entry(driver, section, entry, (*at, "mix", index), where)
+        if found and all(weight == 0 for _, weight, _, _ in found):
+            where.wrong(
+                (*at, "mix"), "one of the weights must be above 0: what is asked after the first ones?"
+            )
+        return Section(settings, _named(found))
+    made = made or _from_log(parsed, here, where)
+    if made is not None and kind.asking is not None:
+        # What a session begins with is asked once each, not in batches.
+        found = [
+            (one.name, one.weight, one.first, kind.asking(parsed, one.text, one.first == 0))
+            for one in made.queries
+        ]
+        return Section(settings, _named(found), made.values, made.at_ns, made.remarks)
+    requests = kind.requests(parsed, here, where)
+    return Section(settings, _named([(name, 1.0 / len(requests), 0, request) for name, request in requests]))
 
 
-def _entry(
-    driver: str, section: Mapping[str, Any], entry: MixEntry, at: KeyPath, where: Where
-) -> list[tuple[str, float, dict[str, Json]]]:
+def _from_log(section: Any, at: KeyPath, where: Where) -> Made | None:
+    """The queries of the log that a section names."""
+    raw = getattr(section, "from_log", None)
+    if raw is None:
+        return None
+    if section.queries:
+        where.wrong((*at, "from_log"), "give queries or from_log, not both")
+    path = (*at, "from_log", "file")
+    log = where.request_log(raw.file, path)
+    return Made(()) if log is None else log_queries(raw, log, where.as_written(path, raw.file))
+
+
+def _entry(driver: str, section: Mapping[str, Any], entry: MixEntry, at: KeyPath, where: Where) -> Found:
     """The operations of one entry of `mix`: the section with the keys of the entry in place of its own."""
     own = dict(entry.__pydantic_extra__ or {})
     shared = sorted(SHARED_KEYS[driver] & set(own))
@@ -128,10 +185,10 @@ def _entry(
     requests = DRIVERS[driver].requests(parsed, at, where)
     weight = entry.weight / len(requests) if requests else 0.0
     if entry.name is None:
-        return [(name, weight, request) for name, request in requests]
+        return [(name, weight, entry.first, request) for name, request in requests]
     several = len(requests) > 1
     return [
-        (f"{entry.name}-{number}" if several else entry.name, weight, request)
+        (f"{entry.name}-{number}" if several else entry.name, weight, entry.first, request)
         for number, (_, request) in enumerate(requests, 1)
     ]
 
@@ -139,7 +196,7 @@ def _entry(
 def _request_keys(driver: str) -> set[str]:
     """What an entry of `mix` may hold."""
     keys = {info.alias or name for name, info in SECTIONS[driver].model_fields.items()}
-    return (keys - SHARED_KEYS[driver]) | {"weight", "name"}
+    return (keys - SHARED_KEYS[driver]) | {"weight", "first", "name"}
 
 
 def _parse(driver: str, data: Mapping[str, Any], at: KeyPath, tree: Any, where: Where) -> Raw | None:
@@ -150,13 +207,14 @@ def _parse(driver: str, data: Mapping[str, Any], at: KeyPath, tree: Any, where: 
         return None
 
 
-def _named(found: list[tuple[str, float, dict[str, Json]]]) -> tuple[Operation, ...]:
+def _named(found: Found) -> tuple[Operation, ...]:
     """Operations with names of their own: a second "GET /" becomes "GET / (2)"."""
     seen: dict[str, int] = {}
     operations = []
-    for name, weight, request in found:
+    for name, weight, first, request in found:
         seen[name] = seen.get(name, 0) + 1
-        operations.append(Operation(name if seen[name] == 1 else f"{name} ({seen[name]})", weight, request))
+        own = name if seen[name] == 1 else f"{name} ({seen[name]})"
+        operations.append(Operation(own, weight, request, first))
     return tuple(operations)
 
 
@@ -258,8 +316,12 @@ def _sql_settings(section: SqlSection, at: KeyPath, where: Where) -> dict[str, J
     return {"connection": section.connection}
 
 
+def _sql_asking(section: SqlSection, query: str, batched: bool = False) -> dict[str, Json]:
+    return {"query": query}
+
+
 def _sql_requests(section: SqlSection, at: KeyPath, where: Where) -> Requests:
-    return [(name, {"query": query}) for name, query in _queries(section.queries, at, where)]
+    return [(name, _sql_asking(section, query)) for name, query in _queries(section.queries, at, where)]
 
 
 def _queries(queries: list[str], at: KeyPath, where: Where) -> list[tuple[str, str]]:
@@ -276,13 +338,65 @@ def _queries(queries: list[str], at: KeyPath, where: Where) -> list[tuple[str, s
 
 
 def _frontier_settings(section: FrontierSection, at: KeyPath, where: Where) -> dict[str, Json]:
-    proxies = [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), where)]
-    return {"id": section.id, "connection": section.connection, "proxies": proxies}
+    for index, query in enumerate(section.chatter_queries or []):
+        if not query.strip():
+            where.wrong((*at, "chatter_queries", index), "the query is empty")
+    return {
+        "id": section.id,
+        "connection": section.connection,
+        "http": section.http,
+        "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), where)],
+        "choose": "per-request",  # the target says it, where it is known
+        "order": "round-robin",
+        "failover": section.failover,
+        "failover_to_server": section.failover_to_server,
+        "load_balance": section.load_balance,
+        "connect_timeout_ns": section.connect_timeout,
+        "read_timeout_ns": section.read_timeout,
+        "uncached": section.uncached,
+        "chatter": {"requests": section.chatter, "queries": list(section.chatter_queries or [])},
+    }
+
+
+def _frontier_asking(section: FrontierSection, query: str, batched: bool = True) -> dict[str, Json]:
+    return _frontier_request(section, [query] * (section.batch if batched else 1))
+
+
+def _frontier_request(section: FrontierSection, queries: list[str]) -> dict[str, Json]:
+    return {
+        "queries": queries,
+        "zip": section.zip,
+        "ttl": section.ttl,
+        "refresh": section.refresh,
+        "freshkey": section.freshkey,
+    }
 
 
 def _frontier_requests(section: FrontierSection, at: KeyPath, where: Where) -> Requests:
-    common = {"zip": section.zip, "ttl": section.ttl, "refresh": section.refresh}
-    return [(name, {"query": query, **common}) for name, query in _queries(section.queries, at, where)]
+    queries = _queries(section.queries, at, where)
+    size = section.batch
+    if size == 1 or len(queries) < 2:
+        return [(name, _frontier_asking(section, query)) for name, query in queries]
+    # So many of the list in each request; the last takes from the beginning what it lacks.
+    batches = [
+        [queries[(start + offset) % len(queries)][1] for offset in range(size)]
+        for start in range(0, len(queries), size)
+    ]
+    several = len(batches) > 1
+    return [
+        (f"batch-{number}" if several else "batch", _frontier_request(section, batch))
+        for number, batch in enumerate(batches, 1)
+    ]
+
+
+def with_target(
+    settings: dict[str, Json], choose: str, order: str, chatter: Sequence[str]
+) -> dict[str, Json]:
+    """Settings of `frontier` with what its target says; `chatter`: what is asked before a query where the file does
+    not say it."""
+    own = settings["chatter"]
+    asked = {**own, "queries": own["queries"] or (list(chatter) if own["requests"] else [])}
+    return {**settings, "choose": choose, "order": order, "chatter": asked}
 
 
 def _exec_settings(section: ExecSection, at: KeyPath, where: Where) -> dict[str, Json]:
@@ -317,10 +431,10 @@ def _exec_requests(section: ExecSection, at: KeyPath, where: Where) -> Requests:
 
 DRIVERS: Final[dict[str, Driver]] = {
     "exec": Driver((), _exec_settings, _exec_requests),
-    "frontier": Driver(("http", "https"), _frontier_settings, _frontier_requests),
+    "frontier": Driver(("http", "https"), _frontier_settings, _frontier_requests, _frontier_asking),
     "http": Driver(("http", "https"), _http_settings, _http_requests),
     "null": Driver((), _nothing, _null_requests),
-    "sql": Driver(("sqlite",), _sql_settings, _sql_requests),
+    "sql": Driver(("sqlite", "postgresql", "mysql"), _sql_settings, _sql_requests, _sql_asking),
     "tcp": Driver(("tcp",), _tcp_settings, _tcp_requests),
 }
 """One row a driver; the keys are those of SECTIONS."""

@@ -68,14 +68,19 @@ def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
     return {
         "name": work.name,
         "driver": work.driver,
-        "settings": dict(work.settings),
+        "settings": _settings(work, addresses),
         "endpoints": [one for endpoint in work.target.endpoints for one in _endpoints(endpoint, addresses)],
         "choose": work.target.choose,
         "order": work.target.order,
         "timeout_ns": work.timeout_ns,
         "on_error": _on_error(work.on_error),
         "operations": [
-            {"name": operation.name, "weight": operation.weight, "request": dict(operation.request)}
+            {
+                "name": operation.name,
+                "weight": operation.weight,
+                "first": operation.first,
+                "request": dict(operation.request),
+            }
             for operation in work.operations
         ],
         "values": {name: _generator(values) for name, values in work.values.items()},
@@ -83,12 +88,28 @@ def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
     }
 
 
+def _settings(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The driver's own; the proxies of the target take the place of one that the section names."""
+    settings = dict(work.settings)
+    if work.target.proxies and "proxies" in settings:
+        settings["proxies"] = [
+            _address(one.service, addresses)[0] if isinstance(one, model.Via) else one
+            for one in work.target.proxies
+        ]
+    return settings
+
+
+def _address(service: str, addresses: Mapping[str, Sequence[str]]) -> list[str]:
+    urls = list(addresses.get(service, ()))
+    if not urls:
+        raise ServiceError(f"the service {service} has no address: it was not started")
+    return urls
+
+
 def _endpoints(endpoint: model.Endpoint, addresses: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     if endpoint.service is None:
         return [{"name": endpoint.name, "url": endpoint.url or ""}]
-    urls = list(addresses.get(endpoint.service, ()))
-    if not urls:
-        raise ServiceError(f"the service {endpoint.service} has no address: it was not started")
+    urls = _address(endpoint.service, addresses)
     if len(urls) == 1:
         return [{"name": endpoint.name, "url": urls[0]}]
     return [{"name": f"{endpoint.name}-{number}", "url": url} for number, url in enumerate(urls, 1)]
@@ -112,6 +133,10 @@ def _generator(values: model.Generator) -> dict[str, Any]:
             return {"kind": "zipf", "n": values.n, "s": values.s}
         case "list":
             return {"kind": "list", "items": list(values.items), "order": values.order}
+        case "weighted":
+            return {"kind": "weighted", "items": list(values.items), "weights": list(values.weights)}
+        case "recorded":
+            return {"kind": "recorded", "items": list(values.items), "order": list(values.sequence)}
 
 
 def _dist(drawn: model.Distribution) -> dict[str, Any]:
@@ -145,6 +170,13 @@ def _load(load: model.Load) -> dict[str, Any]:
                 "every_ns": load.every_ns,
                 "life_ns": load.life_ns,
                 "think": _dist(load.think),
+            }
+        case model.Recorded():
+            return {
+                "kind": "recorded",
+                "at_ns": list(load.at_ns),
+                "in_flight": load.in_flight,
+                "when_full": load.when_full,
             }
         case model.Staged():
             return {

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.plan import model
 from plimsoll.plan.changes import Changes
+from plimsoll.plan.filling import fillings, warm_caches
 from plimsoll.plan.units import NS, about_duration, about_size
 
-START_NS: Final = {"command": 2 * NS["s"], "sqlite": 0}
-"""Assumed time until a service is ready, by kind; the others are ours."""
+START_NS: Final = {
+    "command": 2 * NS["s"],
+    "mariadb": 6 * NS["s"],
+    "nginx": NS["s"],
+    "postgres": 4 * NS["s"],
+    "sqlite": 0,
+    "squid": 3 * NS["s"],
+}
+"""Assumed time to end a service and until a new one is ready, by kind; the others are ours."""
 OWN_START_NS: Final = 300 * NS["ms"]
+FILL_NS: Final = 500 * NS["ms"]
+"""Of each filling of a warm cache."""
 RUN_OVERHEAD_NS: Final = 500 * NS["ms"]
 """Between two runs: agent, conversion, bookkeeping."""
 WRITE_BYTES_PER_S: Final = 50_000_000
@@ -59,7 +70,8 @@ def estimate(configs: Sequence[model.Config], between: Sequence[Changes]) -> Est
         if config.run.end_ns is None:
             unbounded += 1
         length = config.run.end_ns or 0
-        run_ns += length + config.run.pause_ns + RUN_OVERHEAD_NS
+        filling = len(fillings(config)) * FILL_NS
+        run_ns += length + config.run.pause_ns + RUN_OVERHEAD_NS + filling
         count = transactions_of(config)
         transactions += count
         kept = count * TRANSACTION_BYTES if config.run.keep == "all" else 0.0
@@ -81,7 +93,7 @@ def estimate(configs: Sequence[model.Config], between: Sequence[Changes]) -> Est
 
 def _restart_ns(config: model.Config, change: Changes) -> int:
     start = sum(START_NS.get(config.service(name).kind, OWN_START_NS) for name in change.start)
-    written = sum(data.rows * data.row_bytes for data in config.data if data.name in change.load)
+    written = sum(data.bytes for data in config.data if data.name in change.load)
     return start + round(written / WRITE_BYTES_PER_S * NS["s"])
 
 
@@ -103,6 +115,9 @@ def _of_load(load: model.Load, seconds: float | None, each: int | None) -> float
         case model.Closed() | model.Ramp():
             counted = None if seconds is None else _closed_per_s(load.testers, load.think) * seconds
             return _least(counted, None if each is None else float(each * load.testers))
+        case model.Recorded():
+            end_ns = None if seconds is None else round(seconds * NS["s"])
+            return float(len(load.at_ns) if end_ns is None else bisect_left(load.at_ns, end_ns))
         case model.Staged():
             return sum(_of_stage(stage, load.think) for stage in load.stages)
 
@@ -136,10 +151,13 @@ def _assumptions(
 ) -> tuple[str, ...]:
     said = [f"{about_duration(RUN_OVERHEAD_NS)} of bookkeeping for each run"]
     if restarts:
-        said.append(
-            f"{about_duration(OWN_START_NS)} until a service of ours is ready, "
-            f"{about_duration(START_NS['command'])} for a command"
+        kinds = sorted(
+            {service.kind for one in configs for service in one.services} & set(START_NS) - {"sqlite"}
         )
+        others = "".join(f", {about_duration(START_NS[kind])} for {kind}" for kind in kinds)
+        said.append(f"{about_duration(OWN_START_NS)} until a service of ours is ready{others}")
+    if any(warm_caches(one) for one in configs):
+        said.append(f"{about_duration(FILL_NS)} to warm the caches before a run")
     if loads:
         said.append(f"tables are written at {about_size(WRITE_BYTES_PER_S)}/s")
     if any(

@@ -102,7 +102,16 @@ class Staged:
     when_full: Literal["wait", "drop"]
 
 
-Load = Closed | Every | Open | Ramp | Staged
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Starts at the times of a log, `at_ns` since the start of the run; at most `in_flight` in progress."""
+
+    at_ns: tuple[int, ...] = field(repr=False)
+    in_flight: int
+    when_full: Literal["wait", "drop"]
+
+
+Load = Closed | Every | Open | Ramp | Recorded | Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +124,32 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Via:
+    """A proxy that is a service of the experiment."""
+
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go."""
+    """Where requests go, and over which HTTP proxies."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
-    proxies: tuple[str | Secret, ...] = ()
+    proxies: tuple[str | Secret | Via, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One kind of request; its share is weight / sum of the weights. `request`: the driver's keys for it."""
+    """One kind of request; its share is weight / sum of the weights. `request`: the driver's keys for it; `first`: each
+    tester begins with so many of them, before it chooses by weight."""
 
     name: str
     weight: float
     request: Mapping[str, Json]
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +164,23 @@ class OnError:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Where the values of a `{name}` come from: uniform (low, high), zipf (n, s), or a list (items,
-    order)."""
+    """Where the values of a `{name}` come from: uniform (low, high), zipf (n, s), a list (items, order), a list with
+    weights, or a recording (items, and the sequence of their positions)."""
 
-    kind: Literal["uniform", "zipf", "list"]
+    kind: Literal["uniform", "zipf", "list", "weighted", "recorded"]
     low: int = 0
     high: int = 0
     n: int = 0
     s: float = 0.0
-    items: tuple[str, ...] = ()
+    items: tuple[str, ...] = field(default=(), repr=False)
     order: Literal["round-robin", "random"] = "round-robin"
+    weights: tuple[float, ...] = field(default=(), repr=False)
+    sequence: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One population of testers."""
+    """One population of testers. `remarks`: what `plan` says of it."""
 
     name: str
     driver: str
@@ -171,6 +191,7 @@ class Workload:
     operations: tuple[Operation, ...]
     values: Mapping[str, Generator]
     load: Load
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +214,14 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A table that is written into a service before the runs. `compressibility`: 0 to 0.95."""
+    """A data set that is written into a service before the runs: a table, or several that belong together. `settings`:
+    as the engine takes them. `bytes`: about so many will be written."""
 
     name: str
     into: str
-    rows: int
-    row_bytes: int
-    compressibility: float
-    seed: int
+    kind: Literal["table", "cool"]
+    settings: Mapping[str, Json]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

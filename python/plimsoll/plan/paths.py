@@ -20,7 +20,7 @@ from plimsoll.plan.raw import ExperimentRaw
 from plimsoll.plan.raw_drivers import SECTIONS, SHARED_KEYS, MixEntry
 from plimsoll.plan.source import Document, KeyPath, dotted
 
-OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where"})
+OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where", "settings"})
 """Mappings to which a path may add a name."""
 
 RUN_SECTIONS: Final = frozenset(

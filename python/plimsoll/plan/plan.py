@@ -46,7 +46,8 @@ class Plan:
     """All runs in the order in which they are carried out.
 
     `between[i]`: what is stopped, started and loaded before run i; `not_estimable`: terms that the design
-    cannot tell, in words; `needs_root`: commands of hooks that say so.
+    cannot tell, in words; `needs_root`: commands of hooks that say so; `remarks`: what was found out about files that
+    the workloads ask from.
     """
 
     experiment: Experiment
@@ -56,6 +57,7 @@ class Plan:
     estimate: Estimate
     not_estimable: tuple[str, ...]
     needs_root: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     def cell_of(self, run: PlannedRun) -> Cell:
         """The cell that a run belongs to."""
@@ -119,6 +121,7 @@ class Plan:
             "estimate": asdict(self.estimate),
             "not_estimable": list(self.not_estimable),
             "needs_root": list(self.needs_root),
+            "remarks": list(self.remarks),
         }
         cleaned: dict[str, Any] = _clean(found, experiment.redactor) if experiment.redactor else found
         return cleaned
@@ -161,6 +164,9 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
         estimate=estimate([run.config for run in runs], between),
         not_estimable=not_estimable(experiment),
         needs_root=_needs_root(runs),
+        remarks=tuple(
+            dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.remarks)
+        ),
     )
 
 

@@ -12,8 +12,10 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from plimsoll.plan.fields import Count, Label, PlainText, Raw, Short, Size, Text, shown
-from plimsoll.plan.raw_services import Argv
+from plimsoll.plan.fields import Count, Duration, Fraction, Label, PlainText, Raw, Short, Size, Text, shown
+from plimsoll.plan.raw_queries import FromLog, HttpVersion, Refresh
+from plimsoll.plan.raw_servers import Argv
+from plimsoll.plan.units import NS
 
 Queries = list[PlainText]
 Connection = Literal["kept", "per-request"]
@@ -86,9 +88,10 @@ class HttpSection(Raw):
 
 
 class SqlSection(Raw):
-    """SQL to a database; SQLite for now."""
+    """SQL to a database."""
 
     queries: Queries = Field(default_factory=list)
+    from_log: FromLog | None = None
     database: PlainText | None = None
     connection: Literal["kept", "per-query"] = "kept"
 
@@ -97,12 +100,38 @@ class FrontierSection(Raw):
     """SQL through a Frontier gateway or a cache in front of it."""
 
     queries: Queries = Field(default_factory=list)
+    from_log: FromLog | None = None
+    batch: Annotated[int, Field(ge=1, le=32)] = 1
     zip: Annotated[int, Field(ge=0, le=9)] = 5
     ttl: Literal["short", "long", "forever"] = "long"
-    refresh: Literal["none", "no-cache", "max-age"] = "none"
+    refresh: Refresh = "none"
+    freshkey: PlainText | None = None
+    uncached: Fraction = 0.0
+    chatter: Annotated[int, Field(ge=0, le=100)] = 0
+    chatter_queries: Queries | None = Field(default=None, min_length=1)
+    failover: Literal["none", "client"] = "none"
+    failover_to_server: bool = True
+    load_balance: Literal["none", "proxies", "servers"] = "none"
+    connect_timeout: Annotated[Duration, Field(ge=1)] = 5 * NS["s"]
+    read_timeout: Annotated[Duration, Field(ge=1)] = 10 * NS["s"]
+    http: HttpVersion = "1.1"
     id: PlainText = "plimsoll"
     connection: Connection = "kept"
     proxy: Text | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> FrontierSection:
+        if self.failover == "none" and self.load_balance != "none":
+            raise PydanticCustomError(
+                "failover",
+                "load_balance belongs to `failover: client`; without it `choose` and `order` of a target say how "
+                "endpoints and proxies are chosen",
+            )
+        if self.failover == "none" and not self.failover_to_server:
+            raise PydanticCustomError("failover", "failover_to_server belongs to `failover: client`")
+        if self.chatter == 0 and self.chatter_queries is not None:
+            raise PydanticCustomError("chatter", "chatter_queries needs chatter: how many of them, such as 4")
+        return self
 
 
 class TcpSection(Raw):
@@ -164,20 +193,32 @@ SECTIONS: Final[dict[str, type[Raw]]] = {
 
 SHARED_KEYS: Final[dict[str, frozenset[str]]] = {
     "exec": frozenset({"mode", "env", "cwd"}),
-    "frontier": frozenset({"id", "connection", "proxy"}),
+    "frontier": frozenset(
+        {"id", "connection", "proxy", "http", "from_log", "uncached", "chatter", "chatter_queries"}
+        | {"failover", "failover_to_server", "load_balance", "connect_timeout", "read_timeout"}
+    ),
     "http": frozenset({"connection", "tls", "token_file", "proxy"}),
     "null": frozenset(),
-    "sql": frozenset({"database", "connection"}),
+    "sql": frozenset({"database", "connection", "from_log"}),
     "tcp": frozenset({"connection"}),
 }
 """Keys of a section that hold for all requests of a workload; an entry of `mix` cannot give them."""
 
 
 class MixEntry(Raw):
-    """One kind of request: its share is weight / sum of the weights. Beside these keys, keys of the driver's
-    section."""
+    """One kind of request: its share is weight / sum of the weights; each tester begins with `first` of them. Beside
+    these keys, keys of the driver's section."""
 
     model_config = ConfigDict(extra="allow")
 
-    weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1.0
+    first: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     name: Label | None = None
+
+    @model_validator(mode="after")
+    def _asked(self) -> MixEntry:
+        if self.weight == 0 and self.first == 0:
+            raise PydanticCustomError(
+                "weight", "weight must be above 0, or `first` say how many each tester begins with"
+            )
+        return self

@@ -30,6 +30,7 @@ from plimsoll.plan.raw_drivers import (
     SqlSection,
     TcpSection,
 )
+from plimsoll.plan.raw_queries import CoolWork, TableWork
 from plimsoll.plan.units import NS
 
 
@@ -71,14 +72,19 @@ class LoadRaw(Raw):
     when_full: Literal["wait", "drop"] | None = None
     ramp: Ramp | None = None
     stages: list[Stage] | None = Field(default=None, min_length=1)
+    replay: Literal["log"] | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> LoadRaw:
-        leads = [key for key in ("testers", "rate", "ramp", "stages") if getattr(self, key) is not None]
+        leads = [
+            key for key in ("testers", "rate", "ramp", "stages", "replay") if getattr(self, key) is not None
+        ]
         if len(leads) != 1:
             got = f"got {' and '.join(leads)}" if leads else "got none of them"
             raise PydanticCustomError(
-                "load", "give one of testers (with think or every), rate, ramp, stages; {got}", {"got": got}
+                "load",
+                "give one of testers (with think or every), rate, ramp, stages, replay; {got}",
+                {"got": got},
             )
         self._misplaced(leads[0])
         if self.every == 0 or (self.ramp and self.ramp.every == 0 and self.ramp.testers > 1):
@@ -94,6 +100,7 @@ class LoadRaw(Raw):
             "rate": open_keys,
             "ramp": {"think"},
             "stages": self._stage_keys(open_keys),
+            "replay": open_keys - {"arrivals"},
         }[lead]
         given = {key for key in ("think", "every", "late", *open_keys) if getattr(self, key) is not None}
         wrong = sorted(given - allowed)
@@ -220,6 +227,8 @@ class WorkloadRaw(Raw):
     on_error: OnError = Field(default_factory=OnErrorRaw)
     values: dict[str, ValuesRaw] = Field(default_factory=dict)
     mix: list[MixEntry] | None = Field(default=None, min_length=1)
+    table: TableWork | None = None
+    cool: CoolWork | None = None
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None
     http: HttpSection | None = None

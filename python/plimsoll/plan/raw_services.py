@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.fields import (
-    Cores,
     Count,
     Drawn,
     Duration,
@@ -24,19 +23,30 @@ from plimsoll.plan.fields import (
     null_word,
     shown,
 )
+from plimsoll.plan.raw_servers import (
+    CommandService,
+    MariadbService,
+    NginxService,
+    PostgresService,
+    ServiceRaw,
+    SquidService,
+)
 from plimsoll.plan.units import NS
 
-KINDS: Final = ("command", "delay", "echo", "frontier", "null", "sqlite")
-LATER_KINDS: Final = ("mariadb", "mysql", "nginx", "postgres", "postgresql", "squid", "varnish", "xrootd")
-"""Real databases and caches come with a later version; until then their names are known and refused."""
-
-
-class ServiceRaw(Raw):
-    """What every service has."""
-
-    fresh: Literal["experiment", "cell", "run"] = "experiment"
-    cpus: Cores | None = None
-    ready_timeout: Duration = 30 * NS["s"]
+KINDS: Final = (
+    "command",
+    "delay",
+    "echo",
+    "frontier",
+    "mariadb",
+    "nginx",
+    "null",
+    "postgres",
+    "sqlite",
+    "squid",
+)
+LATER_KINDS: Final = ("mysql", "varnish", "xrootd")
+"""Kinds that come with a later version; until then their names are known and refused."""
 
 
 class Ages(Raw):
@@ -49,7 +59,7 @@ class Ages(Raw):
 
 
 class FrontierService(ServiceRaw):
-    """Our gateway that answers Frontier requests from an SQLite database."""
+    """Our gateway that answers Frontier requests from a database."""
 
     kind: Literal["frontier"]
     database: PlainText
@@ -103,47 +113,6 @@ class DelayService(ServiceRaw):
     seed: Seed = 1
 
 
-class Ready(Raw):
-    """How to see that a service is ready: exactly one of the three."""
-
-    tcp: Literal[True] | None = None
-    http: PlainText | None = None
-    log: PlainText | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Ready:
-        if sum(value is not None for value in (self.tcp, self.http, self.log)) != 1:
-            raise PydanticCustomError(
-                "ready", "give exactly one of `tcp: true`, `http: /path`, `log: regular expression`"
-            )
-        return self
-
-
-def _argv(value: object) -> object:
-    if isinstance(value, str):
-        raise PydanticCustomError(
-            "argv",
-            'expected a list of arguments such as ["squid", "-N", "-f", "{dir}/squid.conf"], got one text',
-        )
-    return value
-
-
-Argv = Annotated[list[Text], BeforeValidator(_argv), Field(min_length=1)]
-"""A program and its arguments, no shell."""
-
-
-class CommandService(ServiceRaw):
-    """Any server binary. `{port}` is a free port, `{dir}` a directory of its own."""
-
-    kind: Literal["command"]
-    command: Argv
-    ready: Ready = Field(default_factory=lambda: Ready(tcp=True))
-    url: PlainText = "http://127.0.0.1:{port}"
-    env: dict[str, Text] = Field(default_factory=dict)
-    cwd: PlainText | None = None
-    stop_timeout: Duration = 10 * NS["s"]
-
-
 def _known_kind(value: object) -> object:
     """Before the choice by kind: kinds that come later are refused for what they are, not as unknown."""
     if not isinstance(value, dict):
@@ -164,22 +133,61 @@ def _known_kind(value: object) -> object:
 
 AnyService = Annotated[
     Annotated[
-        CommandService | DelayService | EchoService | FrontierService | NullService | SqliteService,
+        CommandService
+        | DelayService
+        | EchoService
+        | FrontierService
+        | MariadbService
+        | NginxService
+        | NullService
+        | PostgresService
+        | SqliteService
+        | SquidService,
         Field(discriminator="kind"),
     ],
     BeforeValidator(_known_kind),
 ]
 
 
-class DataRaw(Raw):
+class TableData(Raw):
     """A table that is written before the runs; its name is the key under which it stands."""
 
     into: Name
     kind: Literal["table"] = "table"
     rows: Count
-    row: Size
+    row: Annotated[Size, Field(ge=1, le=16_000_000)]
+    compressibility: Annotated[Fraction, Field(le=0.95)] = 0.0
+    columns: Annotated[int, Field(ge=1, le=1000)] = 1
+    types: list[Literal["text", "int", "float", "time", "blob"]] = Field(default_factory=list)
+    seed: Seed = 1
+
+
+class CoolData(Raw):
+    """A conditions database as COOL lays it out: several tables, whose names begin with `prefix`."""
+
+    into: Name
+    kind: Literal["cool"]
+    prefix: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,39})?$")] = ""
+    folders: Annotated[int, Field(ge=1, le=9999)]
+    channels: Annotated[int, Field(ge=1, le=2**31)]
+    iovs: Annotated[int, Field(ge=1, le=2**48)]
+    tags: Annotated[int, Field(ge=1, le=10_000)] = 1
+    versioning: Literal["single", "multi"] = "single"
+    payload: Annotated[Size, Field(ge=1, le=16_000_000)]
+    columns: Annotated[int, Field(ge=1, le=1000)] | None = None
     compressibility: Annotated[Fraction, Field(le=0.95)] = 0.0
     seed: Seed = 1
+
+
+def _with_kind(value: object) -> object:
+    """`kind: table` is what is meant where nothing is said."""
+    return {"kind": "table", **value} if isinstance(value, dict) else value
+
+
+DataRaw = Annotated[
+    Annotated[TableData | CoolData, Field(discriminator="kind")],
+    BeforeValidator(_with_kind),
+]
 
 
 class EndpointRaw(Raw):

@@ -7,12 +7,12 @@ the file.
 
 from __future__ import annotations
 
-import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
@@ -26,22 +26,28 @@ from plimsoll.plan.paths import Origins, nearest, with_value
 from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
-from plimsoll.plan.raw_services import CommandService, FrontierService, ServiceRaw, SqliteService
+from plimsoll.plan.request_log import RequestLog, read_request_log
 from plimsoll.plan.resolve_load import resolve_load, resolve_run, resolve_workload
+from plimsoll.plan.resolve_services import home_of, resolve_data, resolve_service
 from plimsoll.plan.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.secret import HIDDEN, Secret, hidden
+from plimsoll.plan.secret import HIDDEN, hidden
 from plimsoll.plan.source import KeyPath, dotted
 
 T = TypeVar("T")
+
+
+class Once(Protocol):
+    """Makes something of some sections, once."""
+
+    def __call__(self, what: str, of: tuple[object, ...], make: Callable[[], T]) -> T: ...
+
+
 _REQUIRED: Final = {key for key, info in ExperimentRaw.model_fields.items() if info.is_required()}
 _DEFAULTS: Final = {
     key: partial(info.get_default, call_default_factory=True)
     for key, info in ExperimentRaw.model_fields.items()
     if not info.is_required()
 }
-_COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout"})
-_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\.(port|url)\}")
-_TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CEILINGS: Final = "response with p(50), p(95), p(99) or med; errors with rate; throughput with rate or avg"
 
 
@@ -89,6 +95,22 @@ class Resolver:
         if full.exists() and (not found or found == [""]):
             self.wrong(path, f"{name} holds no lines")
         return tuple(found)
+
+    def request_log(self, name: str, path: KeyPath) -> RequestLog | None:
+        """The Frontier requests of a log; None where it holds none, or cannot be read."""
+        full = Path(self.file(name, path))
+        if not full.is_file():
+            return None
+        shown_name = self.written.get(path, name)
+        try:
+            found = read_request_log(full)
+        except (OSError, EOFError, zlib.error) as error:
+            self.wrong(path, f"{shown_name} cannot be read: {error}")
+            return None
+        if not found.queries:
+            self.wrong(path, f"there is no Frontier request in the log: {found.remark(shown_name)}")
+            return None
+        return found
 
     def rule(self, text: str, metric: str, path: KeyPath) -> Rule | None:
         """A rule such as "p(95)<500ms" on a metric."""
@@ -196,7 +218,9 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
     services = once(
         "services",
         (raw.services,),
-        lambda: tuple(_service(name, service, raw, resolver) for name, service in raw.services.items()),
+        lambda: tuple(
+            resolve_service(name, service, raw, resolver) for name, service in raw.services.items()
+        ),
     )
     known = {service.name: service for service in services}
     populations: list[tuple[str, WorkloadRaw, LoadRaw, KeyPath, KeyPath]]
@@ -208,20 +232,10 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
     else:
         assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
         populations = [("main", raw.workload, raw.load, ("workload",), ("load",))]
-    workloads = tuple(
-        replace(
-            once(
-                f"workload {name}",
-                (work, services, raw.targets),
-                lambda: resolve_workload(name, work, tree, at, known, raw.targets, resolver),  # noqa: B023
-            ),
-            load=once("load", (load,), lambda: resolve_load(load, load_at, resolver)),  # noqa: B023
-        )
-        for name, work, load, at, load_at in populations
-    )
+    workloads = tuple(_population(*one, tree, known, raw, services, resolver, once) for one in populations)
     return model.Config(
         services=services,
-        data=once("tables", (raw.data, services), lambda: tuple(_data(raw, known, resolver))),
+        data=once("tables", (raw.data, services), lambda: tuple(resolve_data(raw, known, resolver))),
         workloads=workloads,
         run=resolve_run(
             raw.run,
@@ -235,110 +249,29 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
     )
 
 
-def _service(name: str, raw: ServiceRaw, file: ExperimentRaw, resolver: Resolver) -> model.Service:
-    at: KeyPath = ("services", name)
-    settings = {
-        info.alias or key: getattr(raw, key)
-        for key, info in type(raw).model_fields.items()
-        if key not in _COMMON_KEYS
-    }
-    needs: tuple[str, ...] = ()
-    if isinstance(raw, FrontierService):
-        needs, settings["database"] = _database(name, raw.database, file, resolver)
-    elif isinstance(raw, SqliteService) and raw.file is not None:
-        settings["file"] = resolver.file(raw.file, (*at, "file"))
-    elif isinstance(raw, CommandService):
-        needs = _mentioned(name, raw, file, resolver)
-        if raw.cwd is not None and "{" not in raw.cwd:
-            settings["cwd"] = resolver.file(raw.cwd, (*at, "cwd"))
-    if raw.cpus is not None and not raw.cpus:
-        resolver.wrong((*at, "cpus"), "the list is empty: leave the key out, or name at least one core")
-    kind = str(getattr(raw, "kind"))  # noqa: B009 - every member of AnyService has it, their base has not
-    cpus = None if raw.cpus is None else tuple(raw.cpus)
-    return model.Service(name, kind, raw.fresh, cpus, raw.ready_timeout, needs, _plain(settings))
-
-
-def _plain(value: Any) -> Any:
-    """Raw sections inside settings as plain data, quantities as numbers."""
-    if isinstance(value, Raw):
-        return {
-            info.alias or key: _plain(getattr(value, key)) for key, info in type(value).model_fields.items()
-        }
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
-
-
-def home_of(name: str) -> Path:
-    """A file's name with `~` and `~user` replaced; as it is where there is no such user, so that the file is missed."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:
-        return Path(name)
-
-
-def _database(
-    name: str, database: str, file: ExperimentRaw, resolver: Resolver
-) -> tuple[tuple[str, ...], str]:
-    """What a gateway reads: a service of this file (its name is needed), or an SQLite file that exists."""
-    at: KeyPath = ("services", name, "database")
-    if database in file.services:
-        other = file.services[database]
-        if not isinstance(other, SqliteService):
-            resolver.wrong(at, f"{database} is a service of kind {other.kind}: expected one of kind sqlite")
-        _stands_above(name, database, file, at, resolver)
-        return (database,), database
-    full = resolver.directory / home_of(database)
-    if not full.is_file():
-        near = nearest(database, file.services)
-        resolver.wrong(at, f'"{database}" is neither a service of this file nor a database file', near)
-    return (), str(full)
-
-
-def _mentioned(name: str, raw: CommandService, file: ExperimentRaw, resolver: Resolver) -> tuple[str, ...]:
-    """Services whose address a command asks for by `{NAME.port}` or `{NAME.url}`."""
-    at: KeyPath = ("services", name)
-    texts = [*raw.command, *raw.env.values()]
-    found: dict[str, None] = {}
-    for text in texts:
-        for match in _PLACE.finditer(text.reveal() if isinstance(text, Secret) else text):
-            other = match[1]
-            if other in file.services:
-                _stands_above(name, other, file, (*at, "command"), resolver)
-                found[other] = None
-            else:
-                resolver.wrong(
-                    (*at, "command"),
-                    f"{match[0]}: there is no service {other}",
-                    nearest(other, file.services),
-                )
-    return tuple(found)
-
-
-def _stands_above(name: str, other: str, file: ExperimentRaw, at: KeyPath, resolver: Resolver) -> None:
-    order = list(file.services)
-    if order.index(other) >= order.index(name):
-        resolver.wrong(at, f"{other} must stand above {name}: services are started in the order of the file")
-
-
-def _data(raw: ExperimentRaw, known: Mapping[str, model.Service], resolver: Resolver) -> list[model.Data]:
-    found = []
-    for name, data in raw.data.items():
-        at: KeyPath = ("data", name)
-        into = known.get(data.into)
-        if into is None:
-            resolver.wrong((*at, "into"), f"there is no service {data.into}", nearest(data.into, known))
-        elif into.kind != "sqlite" or into.settings.get("file") is not None:
-            resolver.wrong(
-                (*at, "into"),
-                f"tables can be written into a service of kind sqlite without `file`; {data.into} is none",
-            )
-        if not _TABLE.match(name):
-            resolver.wrong(at, f'"{name}" cannot be the name of a table: letters, digits and _ only')
-        found.append(model.Data(name, data.into, data.rows, data.row, data.compressibility, data.seed))
-    return found
+def _population(
+    name: str,
+    work: WorkloadRaw,
+    load: LoadRaw,
+    at: KeyPath,
+    load_at: KeyPath,
+    tree: Mapping[str, Any],
+    known: Mapping[str, model.Service],
+    raw: ExperimentRaw,
+    services: tuple[model.Service, ...],
+    resolver: Resolver,
+    once: Once,
+) -> model.Workload:
+    """A workload with its load, each made once of the sections that it depends on."""
+    asked = once(
+        f"workload {name}",
+        (work, services, raw.targets, raw.data),
+        lambda: resolve_workload(name, work, tree, at, known, raw.targets, resolver),
+    )
+    found, recorded_ns = asked
+    return replace(
+        found, load=once("load", (load, asked), lambda: resolve_load(load, load_at, resolver, recorded_ns))
+    )
 
 
 def _cpus(raw: CpusRaw | None, known: Mapping[str, model.Service], resolver: Resolver) -> model.CpuPlan:

@@ -8,19 +8,38 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from plimsoll.plan import model
-from plimsoll.plan.drivers import DRIVERS, Where, proxy, read_section
+from plimsoll.plan.batches import apart
+from plimsoll.plan.cool import cool_queries
+from plimsoll.plan.drivers import DRIVERS, Where, proxy, read_section, with_target
 from plimsoll.plan.fields import Dist
 from plimsoll.plan.paths import nearest
+from plimsoll.plan.queries import Made, dialect_of, dictionary, table_queries
 from plimsoll.plan.raw import RunRaw
 from plimsoll.plan.raw_load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRaw
+from plimsoll.plan.raw_queries import CoolWork, TableWork
 from plimsoll.plan.raw_services import TargetRaw
+from plimsoll.plan.secret import Secret
 from plimsoll.plan.source import KeyPath
-from plimsoll.plan.units import show_duration
+from plimsoll.plan.units import NS, show_duration
 
 IN_FLIGHT: Final = 100
 """Slots of an open load where the file gives no `in_flight`."""
 _VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _GIVEN_NAMES: Final = ("tester", "n", "endpoint")
+_SCHEMES: Final = {
+    "frontier": "http",
+    "mariadb": "mysql",
+    "nginx": "http",
+    "null": "tcp",
+    "postgres": "postgresql",
+    "sqlite": "sqlite",
+    "squid": "http",
+}
+"""Of the services that have always the same one."""
+_SQL: Final = ("postgresql", "mysql")
+"""Schemes of databases that have users."""
+_ASKING: Final = tuple(name for name, driver in DRIVERS.items() if driver.asking is not None)
+"""Drivers that ask queries."""
 _NO_TIME: Final = model.Fixed(0)
 
 
@@ -39,18 +58,27 @@ def resolve_workload(
     services: Mapping[str, model.Service],
     targets: Mapping[str, TargetRaw],
     where: Files,
-) -> model.Workload:
-    """One population, its load still to come. `tree`: the whole file, filled in; `at`: where the workload stands in
-    it."""
+) -> tuple[model.Workload, tuple[int, ...] | None]:
+    """One population, its load still to come, and the times of the log that it replays. `tree`: the whole file, filled
+    in; `at`: where the workload stands in it."""
     written = tree
     for part in at:
         written = written[str(part)]
     section = written.get(raw.driver) or {}
-    settings, operations = read_section(raw.driver, section, raw.mix, at, where)
     target = _target(raw, section, at, services, targets, where)
-    if target.proxies and "proxies" in settings:
-        settings = {**settings, "proxies": list(target.proxies)}
-    return model.Workload(
+    made = _made(raw, section, target, tree, at, services, where)
+    asked = read_section(raw.driver, section, raw.mix, at, where, made)
+    settings, operations = asked.settings, asked.operations
+    values = {key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()}
+    for key in set(values) & set(asked.values):
+        where.wrong((*at, "values", key), f"{key} is the name of a value that the queries made here need")
+    values |= asked.values
+    if raw.driver == "frontier" and settings:
+        settings = with_target(
+            settings, target.choose, target.order, dictionary(dialect_of(target, services))
+        )
+        operations, values = apart(operations, values)
+    found = model.Workload(
         name=name,
         driver=raw.driver,
         target=target,
@@ -58,9 +86,74 @@ def resolve_workload(
         on_error=_on_error(raw.on_error),
         settings=settings,
         operations=operations,
-        values={key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()},
+        values=values,
         load=model.Closed(1, _NO_TIME),
+        remarks=asked.remarks,
     )
+    return found, asked.at_ns
+
+
+def _made(
+    raw: WorkloadRaw,
+    section: Mapping[str, Any],
+    target: model.Target,
+    tree: Mapping[str, Any],
+    at: KeyPath,
+    services: Mapping[str, model.Service],
+    where: Files,
+) -> Made | None:
+    """Queries of `table:` or `cool:`."""
+    kinds = [kind for kind in ("table", "cool") if getattr(raw, kind) is not None]
+    if not kinds:
+        return None
+    here = (*at, kinds[0])
+    if raw.driver not in _ASKING:
+        where.wrong(here, f"{kinds[0]} makes queries for {' and '.join(_ASKING)}, not for {raw.driver}")
+        return None
+    others = [*kinds[1:], *(key for key in ("queries", "from_log") if section.get(key))]
+    if raw.mix is not None:
+        others.append("mix")
+    if others:
+        where.wrong(here, f"give {kinds[0]} or {others[0]}, not both: each says what is asked")
+    if raw.table is not None:
+        _enough_rows(raw.table, tree, (*at, "table"), where)
+        return table_queries(raw.table)
+    assert raw.cool is not None  # one of the two is there
+    _as_written(raw.cool, tree, (*at, "cool"), where)
+    return cool_queries(raw.cool, dialect_of(target, services))
+
+
+def _as_written(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, where: Files) -> None:
+    """A data set of this file with the same prefix must have what is asked for."""
+    data = tree.get("data")
+    sets = data.items() if isinstance(data, Mapping) else ()
+    for name, told in sets:
+        if (
+            not isinstance(told, Mapping)
+            or told.get("kind") != "cool"
+            or told.get("prefix", "") != raw.prefix
+        ):
+            continue
+        for key in ("folders", "channels", "iovs"):
+            asked, there = getattr(raw, key), told.get(key)
+            if isinstance(there, int) and asked > there:
+                where.wrong((*at, key), f"{asked} {key} are asked for, and data.{name} has {there}")
+        if told.get("versioning", "single") != raw.versioning:
+            where.wrong(
+                (*at, "versioning"),
+                f"{raw.versioning}, and data.{name} is {told.get('versioning', 'single')}",
+            )
+
+
+def _enough_rows(raw: TableWork, tree: Mapping[str, Any], at: KeyPath, where: Files) -> None:
+    """A table of this file that has fewer rows than are asked for would be measured as if it had them."""
+    data = tree.get("data")
+    name = raw.table if raw.tables == 1 else f"{raw.table}_{raw.tables}"
+    listed = data.get(name) if isinstance(data, Mapping) else None
+    rows = listed.get("rows") if isinstance(listed, Mapping) else None
+    if isinstance(rows, int) and raw.rows * raw.distinct > rows:
+        what = f"{raw.distinct} x {raw.rows}" if raw.distinct > 1 else f"{raw.rows}"
+        where.wrong((*at, "rows"), f"{what} rows are asked for, and data.{name} has {rows}")
 
 
 def _target(
@@ -97,11 +190,9 @@ def _target(
         )
         if len({endpoint.name for endpoint in endpoints}) < len(endpoints):
             where.wrong(place, "two endpoints have the same name: give each a name of its own")
-        through = tuple(
-            proxy(one, ("targets", raw.target, "proxies", index), where)
-            for index, one in enumerate(listed.proxies)
+        return model.Target(
+            raw.target, endpoints, listed.choose, listed.order, _proxies(raw.target, listed, services, where)
         )
-        return model.Target(raw.target, endpoints, listed.choose, listed.order, through)
     if ":" in raw.target:
         endpoint = _endpoint(raw.target, None, here, schemes, services, where)
         return model.Target(endpoint.name, (endpoint,))
@@ -110,13 +201,34 @@ def _target(
     return model.Target(raw.target, ())
 
 
+def _proxies(
+    name: str, listed: TargetRaw, services: Mapping[str, model.Service], where: Files
+) -> tuple[str | Secret | model.Via, ...]:
+    """Proxies by URL, and services of this file that are forward proxies."""
+    found: list[str | Secret | model.Via] = []
+    for index, one in enumerate(listed.proxies):
+        at: KeyPath = ("targets", name, "proxies", index)
+        if isinstance(one, Secret) or "://" in one:
+            found.append(proxy(one, at, where))
+        elif one not in services:
+            where.wrong(at, f'"{one}" is no service and no URL', nearest(one, services))
+        else:
+            kind = services[one].kind
+            if kind not in ("squid", "command"):
+                where.wrong(at, f"{one} is a service of kind {kind}: expected one of kind squid")
+            elif services[one].settings.get("origin") is not None:
+                where.wrong(at, f"{one} has an origin, so it is a reverse proxy: make it the endpoint")
+            found.append(model.Via(one))
+    return tuple(found)
+
+
 def scheme_of(service: model.Service) -> str:
-    """Scheme of the URL under which a service is reached: http, https, tcp or sqlite."""
+    """Scheme of the URL under which a service is reached: http, https, tcp, sqlite, postgresql or mysql."""
     if service.kind == "command":
         return str(service.settings["url"]).partition(":")[0]
     if service.kind in ("echo", "delay"):
         return "http" if service.settings["http"] else "tcp"
-    return {"frontier": "http", "null": "tcp", "sqlite": "sqlite"}[service.kind]
+    return _SCHEMES[service.kind]
 
 
 def _endpoint(
@@ -137,6 +249,11 @@ def _endpoint(
                 f"{address} is a service of kind {kind}, which speaks {scheme}; "
                 f"the driver needs {' or '.join(schemes)}",
             )
+        if services[address].kind == "squid" and services[address].settings["origin"] is None:
+            where.wrong(
+                at,
+                f"{address} is a forward proxy: give it an origin, or name it in `proxies` of one of `targets`",
+            )
         return model.Endpoint(name or address, None, address)
     try:
         url = urlsplit(address)
@@ -147,10 +264,12 @@ def _endpoint(
         if not inside:
             where.wrong(at, f'"{address}" is not a URL: {error}')
             return model.Endpoint(name or "", address, None)
-    if inside:
         where.wrong(at, "a URL must not hold a user or a password: it is stored; give a header with a secret")
         return model.Endpoint(name or "", "", None)
-    known = list(schemes) or ["http", "https", "tcp", "sqlite", "exec"]
+    if inside and (url.scheme not in _SQL or url.password is not None):
+        where.wrong(at, "a URL must not hold a user or a password: it is stored; give a header with a secret")
+        return model.Endpoint(name or "", "", None)
+    known = list(schemes) or ["http", "https", "tcp", "sqlite", *_SQL, "exec"]
     if url.scheme not in known:
         where.wrong(
             at,
@@ -165,7 +284,7 @@ def _endpoint(
         address = f"sqlite:{where.file(url.path, at)}"
     if name is None and where.as_written(at, written) != written:
         name = where.as_written(at, written)
-    return model.Endpoint(name or url.netloc or url.path or address, address, None)
+    return model.Endpoint(name or url.netloc.rpartition("@")[2] or url.path or address, address, None)
 
 
 def _on_error(raw: OnErrorRaw) -> model.OnError:
@@ -202,10 +321,20 @@ def distribution(raw: Dist | None) -> model.Distribution:
     return model.Fixed(raw.fixed or 0)
 
 
-def resolve_load(raw: LoadRaw, at: KeyPath, where: Where) -> model.Load:
-    """When requests start, with its defaults."""
+def resolve_load(
+    raw: LoadRaw, at: KeyPath, where: Where, recorded_ns: tuple[int, ...] | None = None
+) -> model.Load:
+    """When requests start, with its defaults. `recorded_ns`: times of the log that the workload replays."""
     think = distribution(raw.think)
     arrivals, slots, full = raw.arrivals or "poisson", raw.in_flight or IN_FLIGHT, raw.when_full or "wait"
+    if raw.replay is not None:
+        if not recorded_ns:
+            where.wrong(
+                (*at, "replay"),
+                "there are no times to replay: the driver's section needs `from_log: {file: ..., as: replay}`, "
+                "of a log that says when each request began",
+            )
+        return model.Recorded(recorded_ns or (0,), slots, full)
     if raw.rate is not None:
         return model.Open(raw.rate, arrivals, slots, full)
     if raw.ramp is not None:
@@ -228,6 +357,8 @@ def own_length_ns(load: model.Load) -> int | None:
     """How long a load lasts by itself: stages, and a ramp whose testers leave; None: as long as the run."""
     if isinstance(load, model.Staged):
         return sum(stage.for_ns for stage in load.stages)
+    if isinstance(load, model.Recorded):
+        return load.at_ns[-1] + NS["ms"]  # so that the last one is still started
     if isinstance(load, model.Ramp) and load.life_ns is not None:
         return (load.testers - 1) * load.every_ns + load.life_ns
     return None
@@ -275,7 +406,7 @@ def resolve_run(raw: RunRaw, loads: Sequence[tuple[model.Load, KeyPath]], where:
 
 def _some_open(loads: Sequence[model.Load]) -> bool:
     return any(
-        isinstance(load, model.Open)
+        isinstance(load, (model.Open, model.Recorded))
         or (isinstance(load, model.Staged) and any(stage.rate is not None for stage in load.stages))
         for load in loads
     )

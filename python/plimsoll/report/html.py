@@ -23,7 +23,7 @@ from plimsoll import __version__
 from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
-from plimsoll.report import tables
+from plimsoll.report import counted, tables
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
 from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -208,7 +208,12 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         Section("response", "Response time", tables=times, figures=of("response", "distribution")),
         Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
         Section("errors", "Errors", tables=failed, figures=of("errors")),
-        Section("utilization", "What limits it", figures=of("utilization")),
+        Section(
+            "utilization",
+            "What limits it",
+            figures=of("utilization"),
+            folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
+        ),
         Section("fairness", "Fairness", figures=of("fairness")),
         *(
             [Section("one-run", "One run in detail", folded=() if single else _parts(labels))]
@@ -239,7 +244,11 @@ def _has_content(section: Section) -> bool:
 def _parts(labels: Labels) -> tuple[Table, ...]:
     runs = chosen_runs(labels)
     parts = [tables.stages(run) for run in runs if run.stages or run.workloads]
-    return (*parts, *(tables.metrics(run) for run in runs if run.metrics))
+    parts += [tables.metrics(run) for run in runs if run.metrics]
+    for run in runs:
+        parts += [counted.counted(run)] if run.services else []
+        parts += [table] if (table := counted.statements(run)) is not None else []
+    return tuple(parts)
 
 
 def _validity(labels: Labels) -> Section:

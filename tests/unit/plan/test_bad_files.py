@@ -19,20 +19,57 @@ ONE_CHANGE = [
     (
         "kind: echo",
         "kind: ecko",
-        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, null or sqlite, got "
-        '"ecko"; did you mean "echo"?',
+        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite "
+        'or squid, got "ecko"; did you mean "echo"?',
     ),
     (
         "kind: echo",
-        "kind: postgres",
-        "x.yaml:4: services.web.kind: the service kind postgres is not yet there; it comes with a later version "
-        "(this one has command, delay, echo, frontier, null, sqlite)",
+        "kind: postgresql",
+        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite "
+        'or squid, got "postgresql"; did you mean "postgres"?',
+    ),
+    (
+        "kind: echo",
+        "kind: varnish",
+        "x.yaml:4: services.web.kind: the service kind varnish is not yet there; it comes with a later version "
+        "(this one has command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite, squid)",
     ),
     (
         "kind: echo",
         "kind: squid, origin: x, cache: warm",
-        "x.yaml:4: services.web.kind: the service kind squid is not yet there; it comes with a later version "
-        "(this one has command, delay, echo, frontier, null, sqlite)",
+        "x.yaml:4: services.web.origin: there is no service x",
+    ),
+    (
+        "kind: echo",
+        "kind: squid, cache: hot",
+        'x.yaml:4: services.web.cache: expected warm, cold or a mapping with start, memory, ..., got "hot"',
+    ),
+    (
+        "kind: echo",
+        "kind: squid, refresh: . 0 20% 4320",
+        'x.yaml:4: services.web.refresh: expected lines like `refresh_pattern . 0 20% 4320`, got ". 0 20% 4320"',
+    ),
+    (
+        "kind: echo",
+        "kind: nginx",
+        "x.yaml:4: services.web: give one of `origin: NAME` (a service above it) and `root: DIRECTORY` (files)",
+    ),
+    (
+        "kind: echo",
+        "kind: postgres, version: new",
+        'x.yaml:4: services.web.version: expected auto or a major version such as 15, got "new"',
+    ),
+    (
+        "kind: echo",
+        "kind: postgres",
+        "x.yaml:7: workload.target: web is a service of kind postgres, which speaks postgresql; "
+        "the driver needs http or https",
+    ),
+    (
+        "kind: echo",
+        "kind: squid",
+        "x.yaml:7: workload.target: web is a forward proxy: give it an origin, or name it in `proxies` of one of "
+        "`targets`",
     ),
     (
         "{kind: echo}",
@@ -56,7 +93,7 @@ ONE_CHANGE = [
     (
         "testers: 1",
         "testers: 1, rate: 5/s",
-        "x.yaml:8: load: give one of testers (with think or every), rate, ramp, stages; got testers and rate",
+        "x.yaml:8: load: give one of testers (with think or every), rate, ramp, stages, replay; got testers and rate",
     ),
     (
         "testers: 1",

@@ -6,10 +6,11 @@ import itertools
 from pathlib import Path
 
 import pytest
+from tests.conftest import ROOT
 from tests.unit.plan.helpers import BASE, load, problems
 
 from plimsoll.errors import BadInput
-from plimsoll.plan import Experiment, make_plan
+from plimsoll.plan import Experiment, load_experiment, make_plan
 
 ACCESS_METHODS = """\
 plimsoll: 1
@@ -73,14 +74,18 @@ def test_the_access_methods_experiment_has_72_runs() -> None:
     assert threshold.applies({"method": "squid"}) and not threshold.applies({"method": "direct"})
 
 
-def test_its_real_services_come_later() -> None:
-    text = ACCESS_METHODS.replace("kind: sqlite", "kind: postgres")
-    text = text.replace(
-        'kind: command, command: ["squid", "-p", "{port}", "{frontier.url}"]', "kind: squid, origin: frontier"
-    )
-    said = problems(text)
-    assert [line.split(": ")[1] for line in said] == ["services.db.kind", "services.squid.kind"]
-    assert all("is not yet there; it comes with a later version" in line for line in said)
+def test_its_real_services_change_nothing_of_the_design() -> None:
+    plan = make_plan(load(ACCESS_METHODS), 1)
+    real = make_plan(load_experiment(ROOT / "examples" / "access-methods.yaml", environ={}), 1)
+    assert [(run.cell, run.repetition) for run in real.runs] == [
+        (run.cell, run.repetition) for run in plan.runs
+    ]
+    config = real.runs[0].config
+    assert [(one.name, one.kind, one.needs) for one in config.services] == [
+        ("db", "postgres", ()),
+        ("frontier", "frontier", ("db",)),
+        ("squid", "squid", ("frontier",)),
+    ]
 
 
 def test_full_factorial_is_the_default_with_the_last_factor_fastest() -> None:

@@ -157,6 +157,7 @@ def test_the_other_drivers() -> None:
     assert run["operations"][0] == {
         "name": "echo",
         "weight": 1.0,
+        "first": 0,
         "request": {
             "command": ["/bin/echo", "{n}"],
             "stdin": None,

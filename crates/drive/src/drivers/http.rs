@@ -22,6 +22,7 @@ use url::Url;
 
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::http1::connection::{Connections, Exchange, Route};
+use crate::http1::patience::Patience;
 use crate::http1::tls::{self, TlsSettings};
 use crate::net::Host;
 use crate::reactor::Io;
@@ -527,6 +528,8 @@ impl AsyncTester for Tester {
             head_only: operation.method == "HEAD",
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
+            patience: Patience::ENDLESS,
+            insist: false,
         };
         match self.connections.exchange(exchange, attempt).await {
             Ok(answer) => {

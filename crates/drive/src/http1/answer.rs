@@ -17,6 +17,8 @@ pub struct Answer {
     pub body: u64,
     /// What caches said.
     pub cache: Cache,
+    /// Seconds that it has been in caches, where they say so.
+    pub age: Option<u64>,
 }
 
 /// Why an answer cannot be read.
@@ -150,6 +152,7 @@ impl Reader {
             status: head.status,
             body: self.length,
             cache: head.cache,
+            age: head.age,
         };
         Some((answer, head.keep && !self.excess))
     }
@@ -176,6 +179,7 @@ mod tests {
                     status,
                     body: 5,
                     cache: Cache::None,
+                    age: None,
                 };
                 assert_eq!(reader.answer(), Some((expected, true)));
                 assert_eq!(body, b"hello");

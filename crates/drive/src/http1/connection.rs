@@ -14,6 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::answer::{Answer, Reader, Unreadable};
 use super::head;
+use super::patience::{Patience, Timer};
 use crate::driver::{Attempt, Waiting};
 use crate::failure::Failure;
 use crate::net::{Host, Stream};
@@ -46,6 +47,10 @@ pub struct Exchange<'a> {
     pub keep: bool,
     /// Where the body goes; none: it is counted and forgotten.
     pub body: Option<&'a mut Vec<u8>>,
+    /// How long is waited within the time-out of the transaction.
+    pub patience: Patience,
+    /// Also a new connection that the peer closes or resets before any byte of an answer is replaced, once.
+    pub insist: bool,
 }
 
 enum Transport {
@@ -64,6 +69,7 @@ pub struct Connections {
     io: Io,
     kept: Vec<Option<Kept>>,
     sessions: u32,
+    timer: Timer,
 }
 
 /// Why an exchange over a connection broke.
@@ -71,6 +77,19 @@ enum Broken {
     /// The peer had closed a kept connection before it saw the request.
     Stale,
     Failed(Failure),
+}
+
+/// Why bytes do not come, or do not go.
+enum Stop {
+    /// For too long.
+    Late,
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
 }
 
 impl From<Failure> for Broken {
@@ -95,6 +114,7 @@ impl Connections {
             io: Rc::clone(io),
             kept: (0..ways).map(|_| None).collect(),
             sessions: 0,
+            timer: Timer::new(io),
         }
     }
 
@@ -103,9 +123,21 @@ impl Connections {
         self.kept.fill_with(|| None);
     }
 
+    /// Closes the one of a way.
+    pub fn close_way(&mut self, way: usize) {
+        self.kept[way] = None;
+    }
+
+    /// Whether the next request on a way would find a connection.
+    pub fn is_open(&self, way: usize) -> bool {
+        self.kept[way]
+            .as_ref()
+            .is_some_and(|kept| !kept.transport.closed())
+    }
+
     /// Sends a request and reads its answer. Stamps, counts and session go to `attempt`, whose end is stamped right after
     /// the last read. A kept connection that the peer closes before any byte of an answer is replaced, once, within the
-    /// same transaction (`attempt` 1): servers close idle connections at any time, and a client must expect it
+    /// same transaction (one more `attempt`): servers close idle connections at any time, and a client must expect it
     /// (RFC 9112, section 9.3.1).
     pub async fn exchange(
         &mut self,
@@ -115,24 +147,18 @@ impl Connections {
         let mut kept = self.kept[exchange.way]
             .take()
             .filter(|kept| !kept.transport.closed());
+        let mut replace = kept.is_some() || exchange.insist;
         loop {
-            let reused = kept.is_some();
             let mut connection = match kept.take() {
                 Some(connection) => connection,
                 // Boxed: the state of a TLS handshake would make every task three times as large, and the tasks of hundreds of
                 // testers should fit into the cache.
-                None => Box::pin(self.connect(exchange.route, attempt)).await?,
+                None => Box::pin(self.connect(exchange.route, exchange.patience, attempt)).await?,
             };
             attempt.session = if exchange.keep { connection.session } else { 0 };
             attempt.waiting = Waiting::FirstByte;
-            let result = round_trip(
-                &self.io,
-                &mut connection.transport,
-                &mut exchange,
-                reused,
-                attempt,
-            )
-            .await;
+            let transport = &mut connection.transport;
+            let result = self.round_trip(transport, &mut exchange, replace, attempt).await;
             match result {
                 Ok((answer, keep)) => {
                     if keep && exchange.keep {
@@ -140,32 +166,88 @@ impl Connections {
                     }
                     return Ok(answer);
                 }
-                Err(Broken::Stale) => attempt.attempt = 1,
+                Err(Broken::Stale) => {
+                    attempt.attempt = attempt.attempt.saturating_add(1);
+                    replace = false;
+                }
                 Err(Broken::Failed(failure)) => return Err(failure),
             }
         }
     }
 
-    async fn connect(&mut self, route: &Route, attempt: &mut Attempt) -> Result<Kept, Failure> {
+    async fn connect(
+        &mut self,
+        route: &Route,
+        patience: Patience,
+        attempt: &mut Attempt,
+    ) -> Result<Kept, Failure> {
         attempt.waiting = Waiting::Connect;
-        let connecting = |error: io::Error| Failure::connecting(&error);
-        let mut stream = route.host.connect(&self.io).await.map_err(connecting)?;
-        if let Some(tunnel) = &route.tunnel {
-            open_tunnel(&self.io, &mut stream, tunnel, attempt).await?;
-        }
-        let transport = match &route.tls {
-            None => Transport::Plain(stream),
-            Some((connector, name)) => {
-                let stream = connector.connect(name.clone(), stream).await;
-                Transport::Tls(Box::new(stream.map_err(|error| Failure::talking(&error))?))
-            }
+        let deadline = match patience.connect_ns {
+            i64::MAX => i64::MAX,
+            limit => attempt.now().saturating_add(limit),
         };
+        let opened = self.timer.within(deadline, open(&self.io, route, attempt)).await;
+        let transport = opened.ok_or_else(|| Failure::late(Waiting::Connect))??;
         attempt.connected = attempt.now();
         self.sessions += 1;
         Ok(Kept {
             transport,
             session: self.sessions,
         })
+    }
+
+    /// One request and its answer on a connection; gives also whether it may carry another. `replace`: a connection that
+    /// breaks before any byte of the answer is told from one that fails.
+    async fn round_trip(
+        &self,
+        transport: &mut Transport,
+        exchange: &mut Exchange<'_>,
+        replace: bool,
+        attempt: &mut Attempt,
+    ) -> Result<(Answer, bool), Broken> {
+        let received = attempt.received;
+        let patience = exchange.patience;
+        let deadline = match patience.read_ns {
+            i64::MAX => i64::MAX,
+            limit => attempt.now().saturating_add(limit),
+        };
+        // A peer that answers early (413, 503) may close while we still send: its answer counts, if there is one.
+        let sent = transport.send(exchange.request, &self.timer, deadline, attempt);
+        let unsent = match sent.await {
+            Ok(()) => None,
+            Err(Stop::Late) => return Err(Failure::late(attempt.waiting).into()),
+            Err(Stop::Broken(error)) => Some(error),
+        };
+        let mut reader = Reader::new(exchange.head_only);
+        let limits = (&self.timer, deadline, patience);
+        let read = transport.receive(&self.io, limits, attempt, |bytes| {
+            match reader.feed(bytes, exchange.body.as_deref_mut()) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(why) => Some(Err(why)),
+            }
+        });
+        let untouched = |attempt: &Attempt| replace && attempt.received == received;
+        match read.await {
+            Ok(Some(Ok(()))) => {}
+            Ok(Some(Err(why))) => return Err(Failure::from(why).into()),
+            Ok(None) if reader.end() => attempt.end = attempt.now(),
+            Ok(None) if untouched(attempt) => return Err(Broken::Stale),
+            Ok(None) => return Err(Failure::closed_early().into()),
+            Err(Stop::Late) => return Err(Failure::late(attempt.waiting).into()),
+            Err(Stop::Broken(error)) => {
+                let gone = matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+                );
+                if gone && untouched(attempt) {
+                    return Err(Broken::Stale);
+                }
+                return Err(Failure::talking(unsent.as_ref().unwrap_or(&error)).into());
+            }
+        }
+        let (answer, keep) = reader.answer().ok_or_else(Failure::closed_early)?;
+        Ok((answer, keep && unsent.is_none()))
     }
 }
 
@@ -204,10 +286,20 @@ impl Transport {
         }
     }
 
-    async fn send(&mut self, bytes: &[u8], attempt: &mut Attempt) -> io::Result<()> {
+    async fn send(
+        &mut self,
+        bytes: &[u8],
+        timer: &Timer,
+        deadline: i64,
+        attempt: &mut Attempt,
+    ) -> Result<(), Stop> {
         let mut sent = 0;
         while sent < bytes.len() {
-            let count = poll_fn(|context| self.poll_write(context, &bytes[sent..])).await?;
+            let count = poll_fn(|context| match self.poll_write(context, &bytes[sent..]) {
+                Poll::Pending if timer.over(deadline) => Poll::Ready(Err(Stop::Late)),
+                polled => polled.map_err(Stop::Broken),
+            });
+            let count = count.await?;
             sent += count;
             attempt.sent += count as u64;
         }
@@ -218,21 +310,27 @@ impl Transport {
     }
 
     /// Reads until `taken` says that it has all it wants, or the peer closes: `Some` of its word, or none. The lane's one
-    /// buffer serves all testers: with one for each, hundreds of testers would run out of the cache.
+    /// buffer serves all testers: with one for each, hundreds of testers would run out of the cache. `deadline` is for the
+    /// first bytes, and moves by `patience` with each read.
     async fn receive<T>(
         &mut self,
         io: &Io,
+        (timer, mut deadline, patience): (&Timer, i64, Patience),
         attempt: &mut Attempt,
         mut take: impl FnMut(&[u8]) -> Option<T>,
-    ) -> io::Result<Option<T>> {
+    ) -> Result<Option<T>, Stop> {
         poll_fn(|context| {
             let mut buffer = io.buffer();
             for _ in 0..READS {
-                let count = ready!(self.poll_read(context, &mut buffer))?;
+                let count = match self.poll_read(context, &mut buffer) {
+                    Poll::Pending if timer.over(deadline) => return Poll::Ready(Err(Stop::Late)),
+                    polled => ready!(polled)?,
+                };
                 if count == 0 {
                     return Poll::Ready(Ok(None));
                 }
                 attempt.read(count);
+                deadline = attempt.end.saturating_add(patience.read_ns);
                 if let Some(taken) = take(&buffer[..count]) {
                     return Poll::Ready(Ok(Some(taken)));
                 }
@@ -281,43 +379,18 @@ async fn open_tunnel(
     }
 }
 
-/// One request and its answer on a connection; gives also whether it may carry another.
-async fn round_trip(
-    io: &Io,
-    transport: &mut Transport,
-    exchange: &mut Exchange<'_>,
-    reused: bool,
-    attempt: &mut Attempt,
-) -> Result<(Answer, bool), Broken> {
-    let received = attempt.received;
-    // A peer that answers early (413, 503) may close while we still send: its answer counts, if there is one.
-    let unsent = transport.send(exchange.request, attempt).await.err();
-    let mut reader = Reader::new(exchange.head_only);
-    let read = transport.receive(io, attempt, |bytes| {
-        match reader.feed(bytes, exchange.body.as_deref_mut()) {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(())),
-            Err(why) => Some(Err(why)),
-        }
-    });
-    let untouched = |attempt: &Attempt| reused && attempt.received == received;
-    match read.await {
-        Ok(Some(Ok(()))) => {}
-        Ok(Some(Err(why))) => return Err(Failure::from(why).into()),
-        Ok(None) if reader.end() => attempt.end = attempt.now(),
-        Ok(None) if untouched(attempt) => return Err(Broken::Stale),
-        Ok(None) => return Err(Failure::closed_early().into()),
-        Err(error) => {
-            let gone = matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
-            );
-            if gone && untouched(attempt) {
-                return Err(Broken::Stale);
-            }
-            return Err(Failure::talking(unsent.as_ref().unwrap_or(&error)).into());
-        }
+/// Connects, and does what must be done before a request can be sent.
+async fn open(io: &Io, route: &Route, attempt: &mut Attempt) -> Result<Transport, Failure> {
+    let connecting = |error: io::Error| Failure::connecting(&error);
+    let mut stream = route.host.connect(io).await.map_err(connecting)?;
+    if let Some(tunnel) = &route.tunnel {
+        open_tunnel(io, &mut stream, tunnel, attempt).await?;
     }
-    let (answer, keep) = reader.answer().ok_or_else(Failure::closed_early)?;
-    Ok((answer, keep && unsent.is_none()))
+    Ok(match &route.tls {
+        None => Transport::Plain(stream),
+        Some((connector, name)) => {
+            let stream = connector.connect(name.clone(), stream).await;
+            Transport::Tls(Box::new(stream.map_err(|error| Failure::talking(&error))?))
+        }
+    })
 }

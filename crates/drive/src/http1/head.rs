@@ -30,6 +30,8 @@ pub struct Head {
     pub keep: bool,
     /// What caches said.
     pub cache: Cache,
+    /// Seconds that the answer has been in caches, where they say so.
+    pub age: Option<u64>,
 }
 
 /// Not HTTP, or too long.
@@ -80,6 +82,7 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
         framing,
         keep: facts.keep && framing != Framing::ToEnd,
         cache: facts.cache(),
+        age: facts.age,
     }))
 }
 
@@ -92,13 +95,14 @@ struct Facts {
     x_cache: Option<Cache>,
     status: Option<Cache>,
     aged: bool,
+    age: Option<u64>,
 }
 
 impl Facts {
     fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Bad> {
         // The length of a name tells most headers apart without looking at them.
         match name.len() {
-            3 if name.eq_ignore_ascii_case("age") => self.aged = true,
+            3 if name.eq_ignore_ascii_case("age") => (self.aged, self.age) = (true, number(value)),
             7 if name.eq_ignore_ascii_case("x-cache") => self.x_cache = said(value).or(self.x_cache),
             10 if name.eq_ignore_ascii_case("connection") => {
                 if has(value, b"close") {

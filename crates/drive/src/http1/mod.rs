@@ -4,4 +4,5 @@ pub mod answer;
 pub mod body;
 pub mod connection;
 pub mod head;
+pub mod patience;
 pub mod tls;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_services::data::{self, DataConfig, TableConfig};
+use plimsoll_services::data;
 use rusqlite::Connection;
+use serde_json::json;
 
 /// Rows of `t_string`, 100 bytes each.
 pub const ROWS: u64 = 1_000;
@@ -37,18 +38,9 @@ impl Database {
                  INSERT INTO kinds VALUES (-5, 1.5, 'x', x'00ff07'), (NULL, 1e300, '', NULL), (0, 1, 'z', x'');",
             )
             .unwrap();
-        let table = TableConfig {
-            name: "t_string".into(),
-            rows: ROWS,
-            row: 100,
-            compressibility: 10.0,
-            seed: 1,
-        };
-        data::write(&DataConfig {
-            database: file.clone(),
-            tables: vec![table],
-        })
-        .unwrap();
+        let table = json!({"name": "t_string", "rows": ROWS, "row": 100, "compressibility": 10.0, "seed": 1});
+        let config = json!({"database": file, "tables": [table]});
+        data::write(&serde_json::from_value(config).unwrap()).unwrap();
         Self { directory, file }
     }
 

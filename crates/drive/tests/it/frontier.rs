@@ -14,15 +14,15 @@ use tokio::sync::oneshot;
 use crate::database::{Database, ENDLESS, ROWS};
 use crate::harness::*;
 
-const ALL: &str = "SELECT string FROM t_string";
+pub const ALL: &str = "SELECT string FROM t_string";
 /// Names of its columns, and a mark and a length for each string.
-const ALL_BYTES: u64 = (5 + 6 + 5 + 4 + 1) + ROWS * (5 + 100 + 1);
+pub const ALL_BYTES: u64 = (5 + 6 + 5 + 4 + 1) + ROWS * (5 + 100 + 1);
 /// Two records, 125 bytes.
-const EXAMPLE: &str = include_str!("../../../services/tests/it/worked_example_blob.xml");
+pub const EXAMPLE: &str = include_str!("../../../services/tests/it/worked_example_blob.xml");
 
 /// Our gateway over a database with known rows; ended when dropped.
-struct Gateway {
-    url: String,
+pub struct Gateway {
+    pub url: String,
     address: std::net::SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -30,7 +30,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let database = Database::new();
         let config = FrontierConfig::new(&database.file);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -56,7 +56,7 @@ impl Gateway {
     }
 
     /// The gateway's own count.
-    fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream
             .write_all(b"GET /plimsoll/count HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -74,12 +74,22 @@ impl Drop for Gateway {
     }
 }
 
-fn request(query: &str, zip: u8) -> Value {
-    json!({"query": query, "zip": zip, "ttl": "long", "refresh": "none"})
+pub fn request(query: &str, zip: u8) -> Value {
+    json!({"queries": [query], "zip": zip, "ttl": "long", "refresh": "none", "freshkey": null})
 }
 
-fn frontier(url: &str, request: Value, testers: u32, each: u32) -> Value {
-    let settings = json!({"connection": "kept", "id": "test 1.0", "proxies": []});
+/// What the lab gives where the file says nothing.
+pub fn settings() -> Value {
+    json!({
+        "connection": "kept", "http": "1.1", "id": "test 1.0", "proxies": [], "choose": "per-request",
+        "order": "round-robin", "failover": "none", "failover_to_server": true, "load_balance": "none",
+        "connect_timeout_ns": 5 * SECOND, "read_timeout_ns": 10 * SECOND, "uncached": 0.0,
+        "chatter": {"requests": 0, "queries": []},
+    })
+}
+
+pub fn frontier(url: &str, request: Value, testers: u32, each: u32) -> Value {
+    let settings = settings();
     spec(
         "frontier",
         url,
@@ -165,7 +175,7 @@ fn errors_of_the_gateway_are_errors_with_its_words_in_a_note() {
     );
 }
 
-fn http(head: &str, body: &str) -> Vec<u8> {
+pub fn http(head: &str, body: &str) -> Vec<u8> {
     format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
@@ -245,7 +255,8 @@ fn requests_are_as_a_client_sends_them_also_through_a_proxy() {
     for (refresh, ttl, control, suffix) in [
         ("none", "long", "max-stale=1", ""),
         ("no-cache", "short", "max-stale=1,no-cache", "&ttl=short"),
-        ("max-age", "forever", "max-stale=1,max-age=0", "&ttl=forever"),
+        ("max-age=0", "forever", "max-stale=1,max-age=0", "&ttl=forever"),
+        ("max-age=60", "long", "max-stale=1,max-age=60", ""),
     ] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
@@ -254,7 +265,7 @@ fn requests_are_as_a_client_sends_them_also_through_a_proxy() {
             Some(http("HTTP/1.1 200 OK", EXAMPLE))
         });
         let query = "SELECT '{tester}-{n}'";
-        let request = json!({"query": query, "zip": 5, "ttl": ttl, "refresh": refresh});
+        let request = json!({"queries": [query], "zip": 5, "ttl": ttl, "refresh": refresh, "freshkey": null});
         // A name that is looked up nowhere: the proxy has to do it.
         let mut spec = frontier("http://gateway.invalid:8000/Prod/", request, 1, 2);
         spec["workloads"][0]["settings"]["proxies"] = json!([proxy.url("http"), proxy.url("http")]);

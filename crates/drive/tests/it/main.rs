@@ -8,10 +8,16 @@
 
 mod database;
 mod exec;
+mod filled;
 mod frontier;
+mod frontier_asks;
+mod frontier_ways;
 mod harness;
 mod http;
 mod load;
+#[path = "../../../wire/tests/servers/mod.rs"]
+mod servers;
 mod sql;
+mod sql_network;
 mod tcp;
 mod tls;

@@ -5,11 +5,12 @@
 //! HTTP/1.1 and up to the close to HTTP/1.0, and its headers are final.
 
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_wire::frontier::frame;
 
-use crate::http::{Framing, Head, HttpConnection, Response, date};
+use super::config::unix_now;
+use crate::date::date;
+use crate::http::{Framing, Head, HttpConnection, Response};
 
 /// Bytes held back: the servlet container's buffer.
 const HELD: usize = 8 * 1024;
@@ -24,8 +25,8 @@ pub(super) struct Answer<'a> {
     max_age: u64,
     /// `stale-if-error` in the header, as the client's `max-stale` asked for.
     stale: Option<String>,
-    /// Marks an error that no cache shall keep as the newest version.
-    epoch: bool,
+    /// When what is answered changed last, seconds since 1970.
+    last_modified: Option<u64>,
 }
 
 impl<'a> Answer<'a> {
@@ -43,7 +44,7 @@ impl<'a> Answer<'a> {
             committed: None,
             max_age,
             stale,
-            epoch: false,
+            last_modified: None,
         }
     }
 
@@ -60,21 +61,32 @@ impl<'a> Answer<'a> {
     /// A payload error: its age, and the oldest possible `Last-Modified`, so that any later answer replaces it.
     pub(super) fn set_error_age(&mut self, seconds: u64) {
         self.max_age = seconds;
-        self.epoch = true;
+        self.last_modified = Some(0);
+    }
+
+    /// What `Last-Modified` says, while that is still possible.
+    pub(super) fn set_last_modified(&mut self, seconds: u64) {
+        self.last_modified = Some(seconds);
+    }
+
+    /// The answer carries `Last-Modified`.
+    pub(super) fn has_last_modified(&self) -> bool {
+        self.last_modified.is_some()
     }
 
     fn response(&self, status: u16, close: bool) -> Response {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |elapsed| elapsed.as_secs());
-        let mut fields = format!("Date: {}\r\nCache-Control: max-age={}", date(now), self.max_age);
+        let mut fields = format!(
+            "Date: {}\r\nCache-Control: max-age={}",
+            date(unix_now()),
+            self.max_age
+        );
         if let Some(stale) = &self.stale {
             // Writing to a String cannot fail.
             let _ = write!(fields, ", stale-if-error={stale}");
         }
         fields.push_str("\r\n");
-        if self.epoch {
-            let _ = write!(fields, "Last-Modified: {}\r\n", date(0));
+        if let Some(seconds) = self.last_modified {
+            let _ = write!(fields, "Last-Modified: {}\r\n", date(seconds));
         }
         Response {
             status,
@@ -129,8 +141,33 @@ impl<'a> Answer<'a> {
         self.send(piece).await
     }
 
+    /// Adds the last piece of a payload: it travels with what is said of it, one system call less for every answer.
+    pub(super) async fn last(&mut self, piece: &[u8]) -> bool {
+        if self.committed.is_some() && self.held.len() + piece.len() <= 4 * HELD {
+            self.held.extend_from_slice(piece);
+            return true;
+        }
+        self.data(piece).await
+    }
+
+    /// Instead of an answer: what the client has is as good. Without body, type and length.
+    pub(super) async fn not_modified(self) -> bool {
+        let response = self.response(304, false);
+        let out = self.connection.head_of(self.head, &response, Framing::None);
+        let taken = self.connection.write(&[&out]).await;
+        self.connection.recycle(out);
+        taken
+    }
+
     /// Sends what is left and ends the answer. `cut` leaves the end out, so that no cache keeps the answer.
     pub(super) async fn finish(mut self, status: u16, cut: bool) -> bool {
+        if self.head.method() == "HEAD" {
+            // An error always, and small: the method is refused before anything is sent.
+            let response = self.response(status, false);
+            let framing = Framing::Length(self.held.len());
+            let out = self.connection.head_of(self.head, &response, framing);
+            return self.connection.write(&[&out]).await;
+        }
         if self.committed.is_none() && self.held.len() <= HELD && !cut {
             let response = self.response(status, status == 503);
             let mut out = self

@@ -34,10 +34,12 @@ fn database(path: &Path) {
         row: 100,
         compressibility: 10.0,
         seed: 1,
+        columns: 1,
+        types: Vec::new(),
     };
     let config = DataConfig {
         database: path.join("db"),
-        tables: vec![table("t_string", 10_000)],
+        tables: vec![table("t_string", 10_000).into()],
     };
     let report = data::write(&config).unwrap();
     assert_eq!((report[0].rows, report[0].bytes), (10_000, 1_000_000));
@@ -178,7 +180,7 @@ fn ages_follow_ttl_errors_and_max_stale() {
         long: 1000,
         short: 60,
         forever: 2000,
-        error: 300,
+        ..Ages::default()
     };
     let lab = lab(|config| config.ages = ages);
     let mut client = lab.service.connect();
@@ -287,9 +289,9 @@ fn global_errors_have_no_transaction() {
         ("GET", format!("{good}!!"), ID, "not base64"),
         (
             "GET",
-            good.replace("frontier_request", "frontier_file"),
+            good.replace("frontier_request", "cert_request"),
             ID,
-            "Unsupported command: frontier_file",
+            "Unsupported command: cert_request",
         ),
         (
             "GET",
@@ -443,6 +445,23 @@ fn a_slow_reader_holds_bounded_memory_and_a_leaver_frees_its_connection() {
 }
 
 #[test]
+fn clients_that_send_half_a_head_take_no_place() {
+    let lab = lab(|config| config.threads = 1);
+    let half: Vec<_> = (0..200)
+        .map(|_| {
+            let mut client = lab.service.connect();
+            client.send(b"GET /Frontier/type=frontier_request:1&encoding=BLOB&p1=");
+            client
+        })
+        .collect();
+    for _ in 0..3 {
+        assert_eq!(verified(&ask(&mut lab.service.connect(), EXAMPLE)).rows, 2);
+    }
+    assert_eq!(lab.service.stats()["in_progress"], 0);
+    drop(half);
+}
+
+#[test]
 fn a_missing_or_wrong_database_is_an_error_of_the_start() {
     let scratch = Scratch::new();
     let begin = |path: std::path::PathBuf| {
@@ -485,10 +504,12 @@ fn data_is_seeded_and_replaced() {
             row: 50,
             compressibility: 50.0,
             seed,
+            columns: 1,
+            types: Vec::new(),
         };
         data::write(&DataConfig {
             database: path.clone(),
-            tables: vec![table],
+            tables: vec![table.into()],
         })
         .unwrap();
         sum()

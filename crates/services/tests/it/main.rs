@@ -5,8 +5,11 @@
     reason = "all of this crate is a test; clippy sees that of functions marked so only"
 )]
 
+mod data;
+mod databases;
 mod delay;
 mod echo;
 mod frontier;
 mod hostile;
+mod servers;
 mod support;

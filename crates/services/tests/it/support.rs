@@ -202,7 +202,9 @@ impl Client {
             body: Vec::new(),
             complete: true,
         };
-        if let Some(length) = response.field("content-length") {
+        if response.status == 304 {
+            // never has a body
+        } else if let Some(length) = response.field("content-length") {
             let length: usize = length.parse().unwrap();
             while self.buffer.len() < length && self.fill() {}
             response.complete = self.buffer.len() >= length;

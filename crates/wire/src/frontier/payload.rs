@@ -28,14 +28,19 @@ impl Encoder {
     pub fn value(&mut self, value: Option<&[u8]>) {
         match value {
             Some(bytes) => {
-                // Longer than u32 cannot come: SQLite ends at 2^31 - 1 and the gateway far below.
-                let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                self.buffer.push(ARRAY);
-                self.buffer.extend_from_slice(&length.to_be_bytes());
+                // Longer than u32 cannot come: SQLite ends at 2^31 - 1, the servers at 2^30, the gateway far below.
+                self.array(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
                 self.buffer.extend_from_slice(bytes);
             }
             None => self.buffer.push(ARRAY | NULL),
         }
+    }
+
+    /// The head of a value of `length` bytes. The caller sees to it that exactly these follow, perhaps past the buffer:
+    /// a value of megabytes need not be copied to be sent.
+    pub fn array(&mut self, length: u32) {
+        self.buffer.push(ARRAY);
+        self.buffer.extend_from_slice(&length.to_be_bytes());
     }
 
     /// One column of the first record.

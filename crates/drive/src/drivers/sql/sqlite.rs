@@ -1,5 +1,4 @@
-//! `sql`: queries to a database, on a kept connection or one per query. `SQLite` for now: `sqlite:/absolute/path`, opened
-//! read-only; each tester is a thread with a connection of its own.
+//! `sql` with `sqlite:/absolute/path`, opened read-only; each tester is a thread with a connection of its own.
 //!
 //! Stamps: start before the database is opened, or before the query is prepared on a kept connection; connected when a
 //! newly opened connection is there (`SQLite` reads nothing of the file before the first query); first byte after the first
@@ -28,8 +27,8 @@ use plimsoll_model::{Code, Endpoint, Outcome};
 use plimsoll_schedule::Template;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Statement};
-use serde::Deserialize;
 
+use super::{keeps, queries};
 use crate::crew::Limit;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
 
@@ -40,27 +39,8 @@ const STEPS: i32 = 1000;
 /// Time between two looks at whether the run has given up, ns: that look is a system call.
 const LOOK_NS: u64 = 2_000_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Keeping {
-    Kept,
-    PerQuery,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Settings {
-    connection: Keeping,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RequestSettings {
-    query: String,
-}
-
 /// The driver.
-pub struct Sql {
+pub struct Sqlite {
     keep: bool,
     /// Per endpoint.
     databases: Vec<PathBuf>,
@@ -68,23 +48,15 @@ pub struct Sql {
     queries: Vec<Template>,
 }
 
-impl BlockingDriver for Sql {
+impl BlockingDriver for Sqlite {
     type Tester = Tester;
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
-        let settings: Settings = setup.settings()?;
         let databases = setup.endpoints.iter().map(database).collect::<Result<_, _>>()?;
-        let query = |index| {
-            let request: RequestSettings = setup.request(index)?;
-            if request.query.trim().is_empty() {
-                return Err(format!("query of operation {index}: it is empty"));
-            }
-            Ok(setup.template(index, &request.query))
-        };
         Ok(Self {
-            keep: settings.connection == Keeping::Kept,
+            keep: keeps(setup)?,
             databases,
-            queries: (0..setup.requests.len()).map(query).collect::<Result<_, _>>()?,
+            queries: queries(setup)?,
         })
     }
 
@@ -179,7 +151,7 @@ struct Kept {
 
 /// A tester: its connections and buffers.
 pub struct Tester {
-    driver: Arc<Sql>,
+    driver: Arc<Sqlite>,
     watch: Arc<Watch>,
     /// Per endpoint.
     kept: Vec<Option<Kept>>,

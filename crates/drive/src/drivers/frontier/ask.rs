@@ -1,0 +1,173 @@
+//! One question to a gateway: the SQL packed into a URL, and the head around it.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_schedule::{Fill, Template};
+use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
+
+use super::failover::Fresh;
+use super::settings::{Refresh, Version};
+use crate::drivers::http::Target;
+
+/// What is asked.
+pub(super) struct Ask {
+    /// One payload each.
+    queries: Vec<Template>,
+    encoding: Encoding,
+    ttl: Ttl,
+    refresh: Refresh,
+    freshkey: Option<Template>,
+    /// The path below the server's own, if it is always the same. Packing SQL into a URL costs more than sending it.
+    ready: Option<String>,
+}
+
+impl Ask {
+    pub(super) fn new(
+        queries: Vec<Template>,
+        (encoding, ttl): (Encoding, Ttl),
+        refresh: Refresh,
+        freshkey: Option<Template>,
+        fill: &Fill<'_>,
+    ) -> Self {
+        let mut ask = Self {
+            queries,
+            encoding,
+            ttl,
+            refresh,
+            freshkey,
+            ready: None,
+        };
+        let constant = |template: &Template| template.constant().is_some();
+        if ask.queries.iter().all(constant) && ask.freshkey.as_ref().is_none_or(constant) {
+            ask.ready = Some(ask.packed(fill, None));
+        }
+        ask
+    }
+
+    /// Payloads of a good answer.
+    pub(super) fn payloads(&self) -> u32 {
+        self.queries.len() as u32
+    }
+
+    /// The path below the server's own. `unique`: a key that no cache has seen, in place of the own one.
+    pub(super) fn path(&self, fill: &Fill<'_>, unique: Option<&str>) -> Cow<'_, str> {
+        match (&self.ready, unique) {
+            (Some(ready), None) => Cow::Borrowed(ready),
+            (Some(ready), Some(key)) if self.freshkey.is_none() => {
+                Cow::Owned(format!("{ready}&freshkey={key}"))
+            }
+            _ => Cow::Owned(self.packed(fill, unique)),
+        }
+    }
+
+    fn packed(&self, fill: &Fill<'_>, unique: Option<&str>) -> String {
+        let filled = |template: &Template| {
+            let mut text = Vec::new();
+            template.fill(fill, &mut text);
+            // Values are numbers and texts, so that what is filled in is text as well.
+            String::from_utf8(text).unwrap_or_default()
+        };
+        let queries: Vec<String> = self.queries.iter().map(filled).collect();
+        let key = match unique {
+            Some(key) => Some(key.to_owned()),
+            None => self.freshkey.as_ref().map(|template| escaped(&filled(template))),
+        };
+        build_url("", Form::Slash, &queries, self.encoding, self.ttl, key.as_deref())
+    }
+
+    /// Appends the whole request for `path` to `out`.
+    pub(super) fn write(&self, path: &str, to: &Head<'_>, out: &mut Vec<u8>) {
+        let target = to.target;
+        let host = match to.version {
+            // As the public client says it: without the port.
+            Version::V1_0 => without_port(&target.authority),
+            Version::V1_1 => &target.authority,
+        };
+        for part in [
+            "GET ",
+            &target.origin,
+            target.base.trim_end_matches('/'),
+            path,
+            " ",
+            to.version.text(),
+            "\r\nHost: ",
+            host,
+            "\r\nX-Frontier-Id: ",
+            to.id,
+            "\r\nCache-Control: ",
+        ] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        self.refresh.write(to.fresh, out);
+        for part in ["\r\n", to.version.connection(to.keep), "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+}
+
+/// What stands around the path.
+pub(super) struct Head<'a> {
+    pub(super) target: &'a Target,
+    pub(super) id: &'a str,
+    pub(super) version: Version,
+    pub(super) keep: bool,
+    pub(super) fresh: Fresh,
+}
+
+fn without_port(authority: &str) -> &str {
+    // An IPv6 address stands in brackets, and is full of colons.
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+/// A key for a URL: what has a meaning there is escaped.
+fn escaped(key: &str) -> String {
+    let mut out = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a text cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// Gives keys that no cache has seen: the time at which the run was prepared, the tester, and its request.
+pub(super) struct UniqueKeys(String);
+
+impl UniqueKeys {
+    pub(super) fn new() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(format!("{:x}", since.as_nanos()))
+    }
+
+    pub(super) fn of(&self, fill: &Fill<'_>) -> String {
+        format!("{}-{}-{}", self.0, fill.tester, fill.n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_lose_their_port_and_keys_what_means_something() {
+        for (authority, host) in [
+            ("h:8000", "h"),
+            ("h", "h"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("10.0.0.1:3128", "10.0.0.1"),
+        ] {
+            assert_eq!(without_port(authority), host);
+        }
+        assert_eq!(escaped("a-1.b_c~"), "a-1.b_c~");
+        assert_eq!(escaped("a&b=c d/é"), "a%26b%3Dc%20d%2F%C3%A9");
+    }
+}

@@ -1,0 +1,267 @@
+//! One connection to a database server, on a lane's reactor.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Poll, ready};
+
+use plimsoll_model::Outcome;
+use plimsoll_wire::sql::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError};
+
+use super::code::{code, login_code};
+use crate::driver::{Attempt, Waiting};
+use crate::failure::Failure;
+use crate::net::{Host, Stream};
+use crate::reactor::Io;
+
+/// Reads in a row before the other testers of the lane have their turn.
+const READS: u32 = 16;
+/// Room for queries that a connection keeps, bytes.
+const KEPT: usize = 64 * 1024;
+
+/// How a transaction failed.
+pub(super) enum Broken {
+    /// A kept connection gave no byte of an answer before it broke.
+    Stale,
+    /// On the way.
+    Failure(Failure),
+    /// By the server's word, or for what the server said.
+    Refused {
+        outcome: Outcome,
+        code: Cow<'static, str>,
+        message: String,
+    },
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<SqlProtocolError> for Broken {
+    fn from(error: SqlProtocolError) -> Self {
+        let (outcome, code) = match error {
+            SqlProtocolError::TooLong(_) => (Outcome::Error, "answer too long"),
+            SqlProtocolError::Nonsense(_) => (Outcome::Error, "bad response"),
+            SqlProtocolError::Login(_) => (Outcome::Refused, "login refused"),
+        };
+        Self::Refused {
+            outcome,
+            code: Cow::Borrowed(code),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl Broken {
+    pub(super) fn query(refusal: Refusal) -> Self {
+        Self::Refused {
+            outcome: Outcome::Error,
+            code: code(&refusal),
+            message: refusal.message,
+        }
+    }
+
+    fn login(refusal: Refusal) -> Self {
+        Self::Refused {
+            outcome: Outcome::Refused,
+            code: login_code(&refusal),
+            message: refusal.message,
+        }
+    }
+}
+
+/// A connection that is logged in.
+pub(super) struct Connection {
+    stream: Stream,
+    session: Session,
+    /// Number of the connection among its tester's, from 1.
+    pub(super) number: u32,
+}
+
+impl Connection {
+    /// Connects and logs in. The bytes count; neither first byte nor end is stamped.
+    pub(super) async fn open(
+        io: &Io,
+        host: &Host,
+        server: Server,
+        login: Login,
+        number: u32,
+        attempt: &mut Attempt,
+    ) -> Result<Self, Broken> {
+        attempt.waiting = Waiting::Connect;
+        let stream = host.connect(io).await;
+        let mut connection = Self {
+            stream: stream.map_err(|error| Failure::connecting(&error))?,
+            session: Session::new(server, login),
+            number,
+        };
+        loop {
+            match connection.session.next()? {
+                Some(Event::Ready) => break,
+                Some(Event::Failed(refusal)) => return Err(Broken::login(refusal)),
+                Some(_) => {}
+                None => {
+                    connection.send(attempt).await.map_err(talking)?;
+                    let count = connection.receive(io, |_| ()).await.map_err(talking)?;
+                    if count == 0 {
+                        return Err(Failure::closed_early().into());
+                    }
+                    attempt.received += count as u64;
+                }
+            }
+        }
+        attempt.connected = attempt.now();
+        Ok(connection)
+    }
+
+    pub(super) fn cancel_key(&self) -> Option<CancelKey> {
+        self.session.cancel_key()
+    }
+
+    /// Whether the server still listens, as far as is known without waiting. Takes in what it said since the last query.
+    pub(super) fn is_good(&mut self, io: &Io) -> bool {
+        if self.stream.closed() {
+            return false;
+        }
+        let mut buffer = io.buffer();
+        loop {
+            match self.stream.poll_recv(&mut buffer) {
+                Poll::Pending => return true,
+                Poll::Ready(Ok(0) | Err(_)) => return false,
+                Poll::Ready(Ok(count)) => self.session.received(&buffer[..count]),
+            }
+            // Between two queries anything but a notice is a farewell.
+            if !matches!(self.session.next(), Ok(None)) {
+                return false;
+            }
+        }
+    }
+
+    /// Asks a query and fetches its whole result; counts rows and bytes, and stamps first byte and end. Gives the
+    /// server's error if the query failed and the connection takes another.
+    ///
+    /// `kept`: a connection that breaks before any byte of the answer is told from one that fails.
+    pub(super) async fn ask(
+        &mut self,
+        io: &Io,
+        sql: &str,
+        kept: bool,
+        attempt: &mut Attempt,
+    ) -> Result<Option<Refusal>, Broken> {
+        attempt.waiting = Waiting::FirstByte;
+        self.session.query(sql);
+        // A server that refuses a query before it has read all of it may close: its answer counts, if there is one.
+        let unsent = self.send(attempt).await.err();
+        let received = attempt.received;
+        let mut refusal = None;
+        let mut reads = 0;
+        while !self.take_in(&mut refusal, attempt)? {
+            if unsent.is_none() {
+                self.send(attempt).await.map_err(talking)?;
+            }
+            let broken = match self.receive(io, |count| attempt.read(count)).await {
+                Ok(1..) => {
+                    reads += 1;
+                    if reads % READS == 0 {
+                        io.yield_now().await;
+                    }
+                    continue;
+                }
+                Ok(0) => None,
+                Err(error) => Some(error),
+            };
+            if let Some(refusal) = refusal {
+                return Err(Broken::query(refusal));
+            }
+            if kept && attempt.received == received && broken.as_ref().is_none_or(is_gone) {
+                return Err(Broken::Stale);
+            }
+            return Err(match unsent.as_ref().or(broken.as_ref()) {
+                None => Failure::closed_early(),
+                Some(error) => Failure::talking(error),
+            }
+            .into());
+        }
+        Ok(refusal)
+    }
+
+    /// Takes what has arrived; gives whether the query is over.
+    fn take_in(
+        &mut self,
+        refusal: &mut Option<Refusal>,
+        attempt: &mut Attempt,
+    ) -> Result<bool, SqlProtocolError> {
+        while let Some(event) = self.session.next()? {
+            match event {
+                Event::Ready => return Ok(true),
+                Event::Row => {
+                    attempt.items += 1;
+                    let values = self.session.row().flatten();
+                    attempt.payload += values.map(|value| value.len() as u64).sum::<u64>();
+                }
+                Event::Failed(told) => drop(refusal.get_or_insert(told)),
+                Event::CopyIn => {
+                    self.session.copy_fail();
+                    refusal.get_or_insert_with(|| Refusal {
+                        code: "0A000".to_owned(),
+                        number: 0,
+                        message: "COPY FROM STDIN: a query has no data to give".to_owned(),
+                    });
+                }
+                Event::Columns(_) | Event::Complete => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says good-bye, as far as that can be done without waiting, and closes.
+    pub(super) fn close(mut self, attempt: &mut Attempt) {
+        self.session.quit();
+        if let Poll::Ready(Ok(count)) = self.stream.poll_send(self.session.outgoing()) {
+            attempt.sent += count as u64;
+        }
+    }
+
+    /// Sends whatever the session has to send.
+    async fn send(&mut self, attempt: &mut Attempt) -> io::Result<()> {
+        let Self { stream, session, .. } = self;
+        let out = session.outgoing();
+        let mut sent = 0;
+        while sent < out.len() {
+            let count = poll_fn(|_| stream.poll_send(&out[sent..])).await?;
+            sent += count;
+            attempt.sent += count as u64;
+        }
+        out.clear();
+        out.shrink_to(KEPT);
+        Ok(())
+    }
+
+    /// Reads once, into the session; `note` is called right after the system call, if it brought something.
+    async fn receive(&mut self, io: &Io, mut note: impl FnMut(usize)) -> io::Result<usize> {
+        poll_fn(|_| {
+            let mut buffer = io.buffer();
+            let count = ready!(self.stream.poll_recv(&mut buffer))?;
+            if count > 0 {
+                note(count);
+                self.session.received(&buffer[..count]);
+            }
+            Poll::Ready(Ok(count))
+        })
+        .await
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn talking(error: io::Error) -> Failure {
+    Failure::talking(&error)
+}

@@ -1,0 +1,206 @@
+//! `sql` with `PostgreSQL` and `MariaDB` over TCP; testers are tasks.
+//!
+//! Stamps: start right before the first system call, which connects, or sends the query on a kept connection; connected
+//! when the login is complete; first byte at the first byte of the answer to the query; end right after the read that
+//! completed it. A connection per query is closed after the end, with the protocol's good-bye, and that counts neither as
+//! response nor as lateness of what follows.
+//!
+//! The query goes out as it is (`PostgreSQL`'s simple protocol, `COM_QUERY`), and values come as text, as to a plain client.
+//! The whole result is fetched and forgotten, one message at a time. Items: rows. Payload: bytes of the values as text, as
+//! they are on the wire (a `bytea` in hexadecimal); NULL has none. Wire bytes: all, those of the login included.
+//!
+//! Logging in is the tester's own work too: a SCRAM password of `PostgreSQL` takes its client about a millisecond of CPU, in
+//! which the other testers of the lane wait.
+//!
+//! A kept connection that the server has closed while nothing was asked is replaced; once within a transaction if that
+//! turns out only after the query was sent (`attempt` 1), as with HTTP.
+//!
+//! A time-out closes the connection. A `PostgreSQL` server would not notice before it has something to send, so that it
+//! is asked to cancel the query, as well as that goes ([`super::cancel`]). A `MariaDB` server cannot be told without
+//! another login; it notices when it writes, or when it looks at its connection: closing is what a client can do.
+//!
+//! Codes: `syntax error`, `no such table`, `permission denied`, `admin shutdown`, `query cancelled` and the like
+//! ([`super::code`]), else `SQLSTATE xxxxx`; `bad response`, `answer too long` (a message over 1 GiB); those of broken
+//! exchanges. What keeps a login from coming about is refused: `login refused`, `too many connections`, `no such
+//! database`, `cannot connect now`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_model::{Code, Endpoint, NOT_HAPPENED, Outcome};
+use plimsoll_schedule::Template;
+use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
+
+use super::cancel::Canceller;
+use super::connection::{Broken, Connection};
+use super::{keeps, queries};
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
+use crate::net::Host;
+use crate::reactor::Io;
+
+/// Most characters of a server's message in a note.
+const LONGEST_NOTE: usize = 500;
+
+/// A server to ask.
+struct Place {
+    host: Host,
+    server: Server,
+    login: Login,
+}
+
+/// The driver.
+pub struct Network {
+    keep: bool,
+    /// Per endpoint.
+    places: Vec<Place>,
+    /// Per operation.
+    queries: Vec<Template>,
+    canceller: Canceller,
+}
+
+fn place(endpoint: &Endpoint) -> Result<Place, String> {
+    let named = |error: String| format!("endpoint {}: {error}", endpoint.name);
+    let address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
+    Ok(Place {
+        host: Host::resolve(&address.host, address.port).map_err(named)?,
+        server: address.server,
+        login: address.login,
+    })
+}
+
+impl AsyncDriver for Network {
+    type Tester = Tester;
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+        Ok(Self {
+            keep: keeps(setup)?,
+            places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
+            queries: queries(setup)?,
+            canceller: Canceller::default(),
+        })
+    }
+
+    fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
+        Tester {
+            kept: self.places.iter().map(|_| None).collect(),
+            driver: Arc::clone(self),
+            io: Rc::clone(io),
+            sessions: 0,
+            text: Vec::new(),
+            running: None,
+        }
+    }
+}
+
+/// A tester: its connections, one per endpoint.
+pub struct Tester {
+    driver: Arc<Network>,
+    io: Io,
+    kept: Vec<Option<Connection>>,
+    sessions: u32,
+    text: Vec<u8>,
+    /// Endpoint of the query in progress, and how to cancel it.
+    running: Option<(usize, CancelKey)>,
+}
+
+impl AsyncTester for Tester {
+    async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
+        let driver = Arc::clone(&self.driver);
+        let template = &driver.queries[request.operation];
+        let mut text = std::mem::take(&mut self.text);
+        if template.constant().is_none() {
+            text.clear();
+            template.fill(&request.fill, &mut text);
+        }
+        // Values are numbers and texts, so that what is filled in is text as well.
+        let sql = match template.constant() {
+            Some(text) => text,
+            None => std::str::from_utf8(&text).unwrap_or_default(),
+        };
+        attempt.begin();
+        let result = self.exchange(request.endpoint, sql, attempt).await;
+        self.running = None;
+        match result {
+            Ok(()) => attempt.conclude(Outcome::Ok, Code::NONE),
+            Err(broken) => failed(attempt, broken),
+        }
+        if !driver.keep
+            && let Some(connection) = self.kept[request.endpoint].take()
+        {
+            connection.close(attempt);
+            attempt.freed();
+        }
+        self.text = text;
+    }
+
+    /// The connection of what was abandoned has gone with it; the others are as they were.
+    fn reset(&mut self) {
+        if let Some((endpoint, key)) = self.running.take() {
+            let address = self.driver.places[endpoint].host.address();
+            self.driver.canceller.cancel(address, key);
+        }
+    }
+}
+
+impl Tester {
+    /// Asks a query, on a kept connection or a new one. A connection that takes another query is kept in any case.
+    async fn exchange(&mut self, endpoint: usize, sql: &str, attempt: &mut Attempt) -> Result<(), Broken> {
+        let io = Rc::clone(&self.io);
+        let mut kept = self.kept[endpoint].take();
+        if kept.as_mut().is_some_and(|connection| !connection.is_good(&io)) {
+            kept = None;
+        }
+        loop {
+            let reused = kept.is_some();
+            let mut connection = match kept.take() {
+                Some(connection) => connection,
+                // Boxed: a login is rare where it matters, and its state would make every task larger.
+                None => Box::pin(self.open(endpoint, attempt)).await?,
+            };
+            attempt.session = if self.driver.keep { connection.number } else { 0 };
+            self.running = connection.cancel_key().map(|key| (endpoint, key));
+            let result = connection.ask(&io, sql, reused, attempt).await;
+            match result {
+                Ok(refusal) => {
+                    self.kept[endpoint] = Some(connection);
+                    return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
+                }
+                Err(Broken::Stale) => attempt.attempt = 1,
+                Err(broken) => return Err(broken),
+            }
+        }
+    }
+
+    async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, Broken> {
+        let driver = Arc::clone(&self.driver);
+        let place = &driver.places[endpoint];
+        let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
+        let login = place.login.clone();
+        let connection = Connection::open(&io, &place.host, place.server, login, number, attempt).await?;
+        self.sessions = number;
+        Ok(connection)
+    }
+}
+
+/// Ends the attempt. What was fetched before it failed is no answer, and does not count.
+fn failed(attempt: &mut Attempt, broken: Broken) {
+    (attempt.items, attempt.payload) = (0, 0);
+    match broken {
+        // Only a reused connection is stale, and the loop above has then opened another.
+        Broken::Stale => attempt.finish_text(Outcome::Error, "closed early"),
+        Broken::Failure(failure) => attempt.fail(&failure),
+        Broken::Refused {
+            outcome,
+            code,
+            message,
+        } => {
+            let code = attempt.code_of(&code);
+            if attempt.end == NOT_HAPPENED {
+                attempt.end = attempt.now();
+            }
+            attempt.conclude(outcome, code);
+            let message: String = message.chars().take(LONGEST_NOTE).collect();
+            attempt.note = Some(format!("sql: {message}"));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a run needs at most: alone in its process, as the peak is the process's.
+#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(dead_code, reason = "parts of the other tests' harness")]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::similar_names,
+    reason = "`json!` literals as arguments read best"
+)]
+
+#[path = "it/filled.rs"]
+mod filled;
+#[path = "it/harness.rs"]
+mod harness;
+#[path = "../../wire/tests/servers/mod.rs"]
+mod servers;
+
+use plimsoll_model::Outcome;
+use serde_json::json;
+
+use harness::{closed, run, spec};
+
+#[test]
+fn a_large_result_needs_little_memory() {
+    for server in filled::servers() {
+        // 300 000 rows of 100 bytes.
+        let query = "SELECT a.s FROM t a JOIN t b ON b.n < 300";
+        let before = peak();
+        let (settings, request) = (json!({"connection": "per-query"}), json!({"query": query}));
+        let end = json!({"each_tester": 2});
+        let ran = run(spec("sql", &server.url(), settings, request, closed(4), end));
+        assert_eq!(ran.results(), [(Outcome::Ok, ""); 8], "{:?}", ran.notes);
+        for t in &ran.transactions {
+            assert_eq!((t.items, t.payload), (300_000, 30_000_000));
+            assert!(t.received > 30_000_000);
+            assert!(t.end > t.first_byte);
+        }
+        let grown = peak() - before;
+        assert!(grown < 20_000, "the peak has grown by {grown} kB");
+    }
+}
+
+/// Most memory that this process has had, kB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}

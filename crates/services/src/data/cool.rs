@@ -1,0 +1,505 @@
+//! A conditions database as COOL lays it out, of synthetic content.
+//!
+//! There is one root folder set `/` with `folders` folders `/F0001`, `/F0002`, ..., each with `channels` channels (numbers
+//! from 0 on). Every channel has `iovs` intervals of validity that follow each other without a gap: interval j of a channel
+//! holds from `j * 1000` to `(j + 1) * 1000`, the last one to the end of time, 2^63 - 1. Objects are numbered in the order
+//! of time, over all channels, as they would have been stored.
+//!
+//! The payload of an interval is inline, in columns `P_1`, `P_2`, ... of strings, as in [`super::table`].
+//!
+//! Multi-version folders have `tags` tags each, all of which hold all intervals; a tag of the root holds, by `TAG2TAG`, the
+//! tag of the same number of every folder. The tables are those of COOL, keys and indexes too:
+//!
+//! | table | rows |
+//! |---|---|
+//! | `P_DB_ATTRIBUTES` | names of the other tables, and the version |
+//! | `P_NODES` | the root and the folders |
+//! | `P_TAGS`, `P_TAG2TAG` | all tags; which tag of the root holds which of a folder |
+//! | `P_F0001_CHANNELS` | channels |
+//! | `P_F0001_IOVS` | channels x iovs, with the payload |
+//! | `P_F0001_TAGS`, `P_F0001_IOV2TAG` | of multi-version folders: tags; tags x channels x iovs |
+//!
+//! `P` is the prefix; without one there is no underscore either.
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+use super::strings::{Strings, Wanted};
+use super::writer::{Column, Layout, Sql, Value, Writer};
+use super::{TableReport, is_name, table};
+use crate::ServiceError;
+
+/// Length of an interval, in COOL's unit of time.
+const INTERVAL: u64 = 1000;
+/// The end of time.
+const MAX_UNTIL: i64 = i64::MAX;
+/// When everything was stored.
+const STORED: &[u8] = b"2006-11-21_12:00:00.000000000 GMT";
+/// Characters of a column of COOL's commonest type of text.
+const NAME: usize = 255;
+/// Most payload columns that come of a size alone.
+const FEW_COLUMNS: usize = 16;
+
+/// Folders with their channels, intervals and tags.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoolConfig {
+    /// Before the names of all tables; letters, digits and `_`, or nothing.
+    #[serde(default)]
+    pub prefix: String,
+    /// Number of folders, 1 to 9999.
+    pub folders: u32,
+    /// Channels of each folder, 1 or more.
+    pub channels: u32,
+    /// Intervals of each channel, 1 or more.
+    pub iovs: u64,
+    /// Tags of each folder; multi-version only, 1 where left out.
+    #[serde(default = "one")]
+    pub tags: u32,
+    /// Kind of the folders.
+    #[serde(default)]
+    pub versioning: Versioning,
+    /// Bytes of the payload of an interval, 1 to 16,000,000.
+    pub payload: usize,
+    /// Columns of the payload, 1 to 1000; where left out, as many of 255 bytes as it takes, 16 at most.
+    #[serde(default)]
+    pub columns: Option<usize>,
+    /// Percent of the payload's bytes that zlib level 5 saves, 0 to 95.
+    #[serde(default)]
+    pub compressibility: f64,
+    /// The same seed makes the same payload.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Whether intervals are replaced in time only, or have versions and tags.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Versioning {
+    /// One version.
+    #[default]
+    Single,
+    /// Versions, with tags.
+    Multi,
+}
+
+impl CoolConfig {
+    pub(super) fn check(&self) -> Result<(), ServiceError> {
+        let wrong = |key, why: String| Err(ServiceError::Config { key, why });
+        if !self.prefix.is_empty() && (!is_name(&self.prefix) || self.prefix.len() > 40) {
+            let why = format!("letters, digits and _, at most 40, not {:?}", self.prefix);
+            return wrong("prefix", why);
+        }
+        if !(1..=9999).contains(&self.folders) {
+            return wrong("folders", format!("1 to 9999, not {}", self.folders));
+        }
+        if self.channels == 0 {
+            return wrong("channels", "1 or more".into());
+        }
+        if !(1..=MAX_UNTIL as u64 / INTERVAL - 1).contains(&self.iovs) {
+            return wrong("iovs", "1 or more, and within the end of time".into());
+        }
+        if self.versioning == Versioning::Multi && self.tags == 0 {
+            return wrong("tags", "1 or more for multi-version folders".into());
+        }
+        if !(1..=table::MAX_ROW).contains(&self.payload) {
+            return wrong("payload", format!("1 to {} bytes", table::MAX_ROW));
+        }
+        if !(1..=1000.min(self.payload)).contains(&self.payload_columns()) {
+            return wrong(
+                "columns",
+                "1 to 1000, and not more than the payload has bytes".into(),
+            );
+        }
+        if !(0.0..=95.0).contains(&self.compressibility) {
+            let why = format!("0 to 95 percent, not {}", self.compressibility);
+            return wrong("compressibility", why);
+        }
+        Ok(())
+    }
+
+    fn payload_columns(&self) -> usize {
+        self.columns
+            .unwrap_or_else(|| self.payload.div_ceil(NAME).min(FEW_COLUMNS))
+    }
+
+    /// Bytes of payload column `at`: the same for all, but for what is left over.
+    fn payload_bytes(&self, at: usize) -> usize {
+        let columns = self.payload_columns();
+        self.payload / columns + usize::from(at < self.payload % columns)
+    }
+
+    fn is_multi(&self) -> bool {
+        self.versioning == Versioning::Multi
+    }
+
+    /// Name of a table.
+    fn table(&self, name: &str) -> String {
+        if self.prefix.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}_{name}", self.prefix)
+        }
+    }
+
+    fn tag_count(&self) -> u32 {
+        if self.is_multi() { self.tags } else { 0 }
+    }
+
+    pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<Vec<TableReport>, ServiceError> {
+        let strings = Strings::calibrated(Wanted {
+            rows: self.iovs * u64::from(self.channels),
+            length: self.payload_bytes(0),
+            compressibility: self.compressibility,
+            text: None,
+            seed: self.seed,
+        });
+        let mut out = Out {
+            writer,
+            reports: Vec::new(),
+        };
+        self.attributes(&mut out)?;
+        self.nodes(&mut out)?;
+        self.tags(&mut out)?;
+        for folder in 1..=self.folders {
+            let folder = Folder {
+                name: format!("F{folder:04}"),
+                node: folder,
+                cool: self,
+            };
+            folder.channels(&mut out)?;
+            folder.iovs(&mut out, &strings)?;
+            if self.is_multi() {
+                folder.tags(&mut out)?;
+                folder.iov2tag(&mut out)?;
+            }
+        }
+        Ok(out.reports)
+    }
+
+    fn attributes(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
+        let columns = names(&["DB_ATTRIBUTE_NAME", "DB_ATTRIBUTE_VALUE"]);
+        out.begin(self.table("DB_ATTRIBUTES"), columns, &[0], &[])?;
+        for (name, value) in [
+            ("DEFAULT_TABLE_PREFIX", self.table("")),
+            ("NODE_TABLE_NAME", self.table("NODES")),
+            ("TAG_TABLE_NAME", self.table("TAGS")),
+            ("TAG2TAG_TABLE_NAME", self.table("TAG2TAG")),
+            ("IOV_SHAREDSEQ_NAME", self.table("IOVS_SEQ")),
+            ("SCHEMA_VERSION", "2.2.38".to_owned()),
+        ] {
+            out.row(&[Value::Text(name.as_bytes()), Value::Text(value.as_bytes())])?;
+        }
+        out.end()
+    }
+
+    fn nodes(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
+        let columns = [
+            ints(&["NODE_ID", "NODE_PARENTID"]),
+            names(&["NODE_NAME", "NODE_FULLPATH", "NODE_DESCRIPTION"]),
+            ints(&["NODE_ISLEAF"]),
+            names(&["NODE_SCHEMA_VERSION", "NODE_INSTIME", "LASTMOD_DATE"]),
+            vec![Column::new("FOLDER_PAYLOADSPEC", Sql::Long)],
+            ints(&["FOLDER_PAYLOAD_INLINE"]),
+            names(&["FOLDER_PAYLOAD_EXTREF"]),
+            vec![Column::new("FOLDER_CHANNELSPEC", Sql::Long)],
+            names(&["FOLDER_CHANNEL_EXTREF"]),
+            ints(&["FOLDER_VERSIONING"]),
+            names(&[
+                "FOLDER_IOVTABLENAME",
+                "FOLDER_TAGTABLENAME",
+                "FOLDER_IOV2TAGTABLENAME",
+                "FOLDER_CHANNELTABLENAME",
+            ]),
+        ];
+        out.begin(self.table("NODES"), columns.concat(), &[0], &[])?;
+        let spec: Vec<String> = (1..=self.payload_columns())
+            .map(|at| format!("P_{at}:String255"))
+            .collect();
+        for node in 0..=self.folders {
+            let name = format!("F{node:04}");
+            let path = format!("/{name}");
+            let of = |table: &str| self.table(&format!("{name}_{table}"));
+            let (iovs, tags, iov2tag, channels) = (of("IOVS"), of("TAGS"), of("IOV2TAG"), of("CHANNELS"));
+            let text = |text: &'static str| Value::Text(text.as_bytes());
+            let leaf = node > 0;
+            let leaf_text = |text| if leaf { Value::Text(text) } else { Value::Null };
+            let tagged = |text| {
+                if leaf && self.is_multi() {
+                    Value::Text(text)
+                } else {
+                    Value::Null
+                }
+            };
+            out.row(&[
+                Value::Int(i64::from(node)),
+                Value::Int(0),
+                if leaf {
+                    Value::Text(name.as_bytes())
+                } else {
+                    text("/")
+                },
+                if leaf {
+                    Value::Text(path.as_bytes())
+                } else {
+                    text("/")
+                },
+                text("made by plimsoll"),
+                Value::Int(i64::from(leaf)),
+                text("2.0.0"),
+                Value::Text(STORED),
+                Value::Text(STORED),
+                leaf_text(spec.join(",").as_bytes()),
+                Value::Int(0),
+                Value::Null,
+                leaf_text(b""),
+                Value::Null,
+                Value::Int(i64::from(self.is_multi())),
+                leaf_text(iovs.as_bytes()),
+                tagged(tags.as_bytes()),
+                tagged(iov2tag.as_bytes()),
+                leaf_text(channels.as_bytes()),
+            ])?;
+        }
+        out.end()
+    }
+
+    /// Those of all nodes, and how they hang together.
+    fn tags(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
+        let columns = [
+            ints(&["NODE_ID", "TAG_ID"]),
+            names(&["TAG_NAME"]),
+            ints(&["TAG_LOCK_STATUS"]),
+            names(&["TAG_DESCRIPTION", "SYS_INSTIME"]),
+        ];
+        out.begin(self.table("TAGS"), columns.concat(), &[0, 1], &[])?;
+        let nodes = if self.is_multi() {
+            0..self.folders + 1
+        } else {
+            0..0
+        };
+        for node in nodes {
+            for tag in 1..=self.tags {
+                out.row(&[
+                    Value::Int(i64::from(node)),
+                    Value::Int(i64::from(tag)),
+                    Value::Text(tag_name(node, tag).as_bytes()),
+                    Value::Int(0),
+                    Value::Text(b""),
+                    Value::Text(STORED),
+                ])?;
+            }
+        }
+        out.end()?;
+        let ids = ["PARENT_NODEID", "PARENT_TAGID", "CHILD_NODEID", "CHILD_TAGID"];
+        let columns = [ints(&ids), names(&["SYS_INSTIME"])].concat();
+        out.begin(self.table("TAG2TAG"), columns, &[0, 1, 2], &[])?;
+        for tag in 1..=self.tag_count() {
+            for node in 1..=self.folders {
+                let [tag, node] = [tag, node].map(|id| Value::Int(i64::from(id)));
+                out.row(&[Value::Int(0), tag, node, tag, Value::Text(STORED)])?;
+            }
+        }
+        out.end()
+    }
+}
+
+/// A tag's name: that of the root is the global one.
+fn tag_name(node: u32, tag: u32) -> String {
+    match node {
+        0 => format!("TAG-{tag:02}"),
+        _ => format!("F{node:04}-TAG-{tag:02}"),
+    }
+}
+
+/// One folder, and its tables.
+struct Folder<'a> {
+    name: String,
+    node: u32,
+    cool: &'a CoolConfig,
+}
+
+impl Folder<'_> {
+    fn table(&self, name: &str) -> String {
+        self.cool.table(&format!("{}_{name}", self.name))
+    }
+
+    /// Number of the object that holds interval `iov` of a channel.
+    fn object(&self, iov: u64, channel: u32) -> i64 {
+        (iov * u64::from(self.cool.channels) + u64::from(channel) + 1) as i64
+    }
+
+    /// From when until when it holds.
+    fn validity(&self, iov: u64) -> [i64; 2] {
+        let since = (iov * INTERVAL) as i64;
+        let last = iov + 1 == self.cool.iovs;
+        [since, if last { MAX_UNTIL } else { since + INTERVAL as i64 }]
+    }
+
+    fn channels(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
+        let columns = [
+            ints(&["CHANNEL_ID", "LAST_OBJECT_ID", "HAS_NEW_DATA"]),
+            names(&["CHANNEL_NAME", "DESCRIPTION"]),
+        ];
+        out.begin(self.table("CHANNELS"), columns.concat(), &[0], &[])?;
+        for channel in 0..self.cool.channels {
+            out.row(&[
+                Value::Int(i64::from(channel)),
+                Value::Int(self.object(self.cool.iovs - 1, channel)),
+                Value::Int(0),
+                Value::Text(format!("CH{channel:04}").as_bytes()),
+                Value::Text(b""),
+            ])?;
+        }
+        out.end()
+    }
+
+    fn iovs(&self, out: &mut Out<'_>, strings: &Strings) -> Result<(), ServiceError> {
+        let cool = self.cool;
+        let mut columns = [
+            ints(&["OBJECT_ID", "CHANNEL_ID", "IOV_SINCE", "IOV_UNTIL", "USER_TAG_ID"]),
+            names(&["SYS_INSTIME", "LASTMOD_DATE"]),
+            ints(&["ORIGINAL_ID", "NEW_HEAD_ID"]),
+        ]
+        .concat();
+        let sizes: Vec<usize> = (0..cool.payload_columns())
+            .map(|at| cool.payload_bytes(at))
+            .collect();
+        for (at, size) in sizes.iter().enumerate() {
+            let sql = if strings.text && *size <= NAME {
+                Sql::Name
+            } else {
+                Sql::Strings(*size, strings.text)
+            };
+            columns.push(Column::new(format!("P_{}", at + 1), sql));
+        }
+        let indexes: [&[usize]; 2] = [&[1, 2, 3], &[4, 8, 1, 2, 3]];
+        out.begin(self.table("IOVS"), columns, &[0], &indexes)?;
+        let mut rng = Pcg64::seed_from_u64(cool.seed.wrapping_add(u64::from(self.node)));
+        let mut payload: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0; *size]).collect();
+        for iov in 0..cool.iovs {
+            let [since, until] = self.validity(iov).map(Value::Int);
+            for channel in 0..cool.channels {
+                for string in &mut payload {
+                    strings.fill(&mut rng, string);
+                }
+                let mut row = vec![
+                    Value::Int(self.object(iov, channel)),
+                    Value::Int(i64::from(channel)),
+                    since,
+                    until,
+                    Value::Int(0),
+                    Value::Text(STORED),
+                    Value::Text(STORED),
+                    Value::Int(0),
+                    Value::Int(0),
+                ];
+                row.extend(payload.iter().map(|bytes| Value::strings(strings.text, bytes)));
+                out.row(&row)?;
+            }
+        }
+        out.end()?;
+        if let Some(report) = out.reports.last_mut() {
+            report.bytes = report.rows * cool.payload as u64;
+            report.saved_percent = strings.saved_percent;
+            report.kind = strings.kind();
+        }
+        Ok(())
+    }
+
+    fn tags(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
+        let columns = [
+            ints(&["TAG_ID"]),
+            names(&["TAG_NAME", "TAG_DESCRIPTION", "SYS_INSTIME"]),
+        ];
+        out.begin(self.table("TAGS"), columns.concat(), &[0], &[])?;
+        for tag in 1..=self.cool.tags {
+            out.row(&[
+                Value::Int(i64::from(tag)),
+                Value::Text(tag_name(self.node, tag).as_bytes()),
+                Value::Text(b""),
+                Value::Text(STORED),
+            ])?;
+        }
+        out.end()
+    }
+
+    fn iov2tag(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
+        let columns = [
+            ints(&["TAG_ID", "OBJECT_ID", "CHANNEL_ID", "IOV_SINCE", "IOV_UNTIL"]),
+            names(&["SYS_INSTIME"]),
+        ];
+        out.begin(self.table("IOV2TAG"), columns.concat(), &[1, 0], &[&[0, 2, 3, 4]])?;
+        for tag in 1..=self.cool.tags {
+            for iov in 0..self.cool.iovs {
+                let [since, until] = self.validity(iov).map(Value::Int);
+                for channel in 0..self.cool.channels {
+                    out.row(&[
+                        Value::Int(i64::from(tag)),
+                        Value::Int(self.object(iov, channel)),
+                        Value::Int(i64::from(channel)),
+                        since,
+                        until,
+                        Value::Text(STORED),
+                    ])?;
+                }
+            }
+        }
+        out.end()
+    }
+}
+
+/// A writer, and what it wrote.
+struct Out<'a> {
+    writer: &'a mut dyn Writer,
+    reports: Vec<TableReport>,
+}
+
+impl Out<'_> {
+    fn begin(
+        &mut self,
+        name: String,
+        columns: Vec<Column>,
+        key: &[usize],
+        indexes: &[&[usize]],
+    ) -> Result<(), ServiceError> {
+        self.writer.begin(&Layout {
+            name: name.clone(),
+            columns,
+            key: key.to_vec(),
+            indexes: indexes.iter().map(|columns| columns.to_vec()).collect(),
+        })?;
+        self.reports.push(TableReport {
+            name,
+            rows: 0,
+            bytes: 0,
+            saved_percent: 0.0,
+            kind: "none",
+        });
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Value<'_>]) -> Result<(), ServiceError> {
+        if let Some(report) = self.reports.last_mut() {
+            report.rows += 1;
+        }
+        self.writer.row(values)
+    }
+
+    fn end(&mut self) -> Result<(), ServiceError> {
+        self.writer.end()
+    }
+}
+
+fn ints(columns: &[&str]) -> Vec<Column> {
+    columns.iter().map(|name| Column::new(*name, Sql::Int)).collect()
+}
+
+fn names(columns: &[&str]) -> Vec<Column> {
+    columns.iter().map(|name| Column::new(*name, Sql::Name)).collect()
+}

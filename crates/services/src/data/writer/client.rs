@@ -1,0 +1,140 @@
+//! A session with a database server over a blocking socket.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use plimsoll_wire::sql::{Address, Event, Session};
+
+use crate::ServiceError;
+
+/// For connecting.
+const CONNECT: Duration = Duration::from_secs(10);
+/// For the server to take a piece of data.
+const WRITE: Duration = Duration::from_secs(600);
+/// For the server to answer: an index over a large table takes its time.
+const READ: Duration = Duration::from_secs(3600);
+
+pub(super) struct Client {
+    stream: TcpStream,
+    session: Session,
+    buffer: Vec<u8>,
+    /// For messages; without the login.
+    place: String,
+}
+
+impl Client {
+    pub(super) fn open(address: Address) -> Result<Self, ServiceError> {
+        let place = format!("{}:{}", address.host, address.port);
+        let stream = connect(&address).map_err(|error| ServiceError::Server {
+            what: format!("cannot connect to the database at {place}"),
+            why: error.to_string(),
+        })?;
+        let mut client = Self {
+            stream,
+            session: Session::new(address.server, address.login),
+            buffer: vec![0; 16 * 1024],
+            place,
+        };
+        client.wait(|event| *event == Event::Ready)?;
+        Ok(client)
+    }
+
+    fn failed(&self, why: &impl ToString) -> ServiceError {
+        ServiceError::Server {
+            what: format!("cannot write the database at {}", self.place),
+            why: why.to_string(),
+        }
+    }
+
+    /// Carries out a statement.
+    pub(super) fn execute(&mut self, sql: &str) -> Result<(), ServiceError> {
+        self.session.query(sql);
+        self.wait(|event| *event == Event::Ready)
+    }
+
+    /// Begins a `COPY ... FROM STDIN`.
+    pub(super) fn copy(&mut self, sql: &str) -> Result<(), ServiceError> {
+        self.session.query(sql);
+        self.wait(|event| *event == Event::CopyIn)
+    }
+
+    /// Sends a part of what is copied.
+    pub(super) fn copy_data(&mut self, bytes: &[u8]) -> Result<(), ServiceError> {
+        self.session.copy_data(bytes);
+        self.send()
+    }
+
+    /// Ends the copy, and waits for the server to have it.
+    pub(super) fn copy_done(&mut self) -> Result<(), ServiceError> {
+        self.session.copy_done();
+        self.wait(|event| *event == Event::Ready)
+    }
+
+    fn send(&mut self) -> Result<(), ServiceError> {
+        let outgoing = self.session.outgoing();
+        let written = self.stream.write_all(outgoing);
+        outgoing.clear();
+        // A server that closes says why first.
+        written.map_err(|error| match self.wait(|_| false) {
+            Err(said) => said,
+            Ok(()) => self.failed(&error),
+        })
+    }
+
+    /// Goes on until an event; the first refusal on the way is the error.
+    fn wait(&mut self, until: impl Fn(&Event) -> bool) -> Result<(), ServiceError> {
+        let mut refused = None;
+        loop {
+            match self.session.next() {
+                Err(error) => return Err(self.failed(&error)),
+                Ok(Some(event)) => {
+                    let done = until(&event) || (refused.is_some() && event == Event::Ready);
+                    if let Event::Failed(refusal) = event {
+                        refused.get_or_insert_with(|| self.failed(&refusal.message));
+                    }
+                    if done {
+                        return refused.map_or(Ok(()), Err);
+                    }
+                    continue;
+                }
+                Ok(None) => {}
+            }
+            if !self.session.outgoing().is_empty() {
+                self.send()?;
+                continue;
+            }
+            let read = self.stream.read(&mut self.buffer);
+            match read {
+                Ok(read @ 1..) => self.session.received(&self.buffer[..read]),
+                Ok(_) => {
+                    return Err(refused.unwrap_or_else(|| self.failed(&"the server closed the connection")));
+                }
+                Err(error) => return Err(refused.unwrap_or_else(|| self.failed(&error))),
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.session.quit();
+        let _ = self.stream.write_all(self.session.outgoing());
+    }
+}
+
+fn connect(address: &Address) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("the name of its host has no address");
+    for address in (address.host.as_str(), address.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(READ))?;
+                stream.set_write_timeout(Some(WRITE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,72 @@
+//! What a request asks for.
+
+use plimsoll_wire::frontier::request::{Command, Encoding, decode_p1, parse_target};
+
+use super::database::Query;
+use super::files::Wanted;
+use crate::http::Head;
+
+/// One payload to make. An encoding that does not exist is an error of its payload alone.
+pub(super) enum Work {
+    Query(Query),
+    File(Wanted),
+    Wrong(String),
+}
+
+/// A request's payloads, one command each.
+pub(super) struct Asked {
+    pub(super) commands: Vec<Command>,
+    pub(super) works: Vec<Work>,
+}
+
+/// The payloads, or the text of a global error.
+pub(super) fn understand(head: &Head) -> Result<Asked, String> {
+    if head.field("x-frontier-id").is_none() {
+        return Err("X-frontier-id header missing".into());
+    }
+    match head.method() {
+        "GET" => {}
+        "POST" => return Err("POST is not implemented yet!".into()),
+        other => return Err(format!("Unsupported method [{other}]")),
+    }
+    let commands = parse_target(head.target()).map_err(|error| error.to_string())?;
+    let works = commands.iter().map(work).collect::<Result<_, _>>()?;
+    Ok(Asked { commands, works })
+}
+
+fn work(command: &Command) -> Result<Work, String> {
+    let file = match command.object.as_str() {
+        "frontier_request" => false,
+        "frontier_file" => true,
+        _ => return Err(format!("Unsupported command: {}", command.object)),
+    };
+    if command.version != "1" {
+        return Err(format!("Unsupported command: {}", command.object));
+    }
+    if command.signed {
+        return Err("No private key available for signing".into());
+    }
+    let p1 = command.p1.as_deref().ok_or("parameter p1 is missing")?;
+    let encoding = Encoding::parse(&command.encoding);
+    let wrong = || Work::Wrong(format!("Unsupported encoder: {}", command.encoding));
+    let method = command.method.clone();
+    if file {
+        let path = p1.to_owned();
+        return Ok(encoding.map_or_else(wrong, |encoding| {
+            Work::File(Wanted {
+                method,
+                path,
+                encoding,
+            })
+        }));
+    }
+    let sql = decode_p1(p1).map_err(|error| error.to_string())?;
+    Ok(encoding.map_or_else(wrong, |encoding| {
+        Work::Query(Query {
+            method,
+            sql,
+            encoding,
+            ttl: command.ttl,
+        })
+    }))
+}

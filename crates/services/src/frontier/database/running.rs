@@ -1,0 +1,154 @@
+//! A query that runs on a connection to a server: its rows, packed until a piece is full.
+
+use plimsoll_wire::frontier::request::{Ttl, split_binds};
+use plimsoll_wire::sql::Event;
+use tokio::time::{Instant, timeout_at};
+
+use super::server::Lease;
+use super::{End, Failure, Packer, Part, Query};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No column has come.
+    Begun,
+    /// The columns have come.
+    Columns,
+    /// A row is being packed.
+    Row,
+}
+
+/// A query that runs.
+pub(crate) struct Running {
+    lease: Lease,
+    /// To be sent, or why not.
+    text: Option<Result<String, Failure>>,
+    packer: Option<Packer>,
+    ttl: Ttl,
+    deadline: Instant,
+    state: State,
+    /// How far the row has been packed: a piece may be full in the middle of a value.
+    column: usize,
+    byte: usize,
+    failed: Option<Failure>,
+}
+
+impl Running {
+    /// Runs a query on a connection. What must not be asked is found out here, and told at the end.
+    pub(super) fn start(lease: Lease, query: &Query) -> Self {
+        let (sql, values) = split_binds(&query.sql);
+        let dialect = lease.pool.dialect();
+        let text = query
+            .check()
+            .and_then(|()| dialect.statement(sql, &values))
+            .map(|text| dialect.read_only(text));
+        Self {
+            deadline: Instant::now() + lease.pool.query_timeout,
+            lease,
+            text: Some(text),
+            packer: Some(Packer::new(query.encoding)),
+            ttl: query.ttl,
+            state: State::Begun,
+            column: 0,
+            byte: 0,
+            failed: None,
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Part {
+        let Some(mut packer) = self.packer.take() else {
+            return Part::End(End::lost("the query has ended"));
+        };
+        let stopped = Err(Failure::stopped(self.lease.pool.query_timeout));
+        // A client that reads slowly: nobody has looked at the clock.
+        let outcome = if Instant::now() >= self.deadline {
+            stopped
+        } else {
+            match timeout_at(self.deadline, self.fill(&mut packer)).await {
+                Ok(Ok(More::Piece)) => {
+                    let piece = packer.take();
+                    self.packer = Some(packer);
+                    return Part::Piece(piece);
+                }
+                Ok(Ok(More::End)) => Ok(()),
+                Ok(Err(failure)) => Err(failure),
+                Err(_) => stopped,
+            }
+        };
+        // Back in the pool before the end is told: a client that asks again at once finds a connection.
+        self.lease.release();
+        Part::End(End::new(packer, outcome, self.ttl))
+    }
+
+    /// Packs what comes until a piece is full.
+    async fn fill(&mut self, packer: &mut Packer) -> Result<More, Failure> {
+        let mut event = match self.text.take() {
+            Some(text) => Some(self.lease.ask(&text?).await?),
+            None => None,
+        };
+        loop {
+            if self.state == State::Row && !self.pack_row(packer) {
+                return Ok(More::Piece);
+            }
+            let arrived = event
+                .take()
+                .map_or_else(|| self.lease.arrived(), |event| Ok(Some(event)));
+            let now = match arrived {
+                Ok(Some(event)) => Ok(event),
+                Ok(None) => self.lease.event().await,
+                Err(lost) => Err(lost),
+            };
+            // The server's own words, where it had some before it closed.
+            let now = now.map_err(|lost| self.failed.take().unwrap_or(lost))?;
+            match now {
+                Event::Row => self.state = State::Row,
+                Event::Columns(columns) if self.state == State::Begun => {
+                    for column in columns {
+                        packer.column(&column.name, &column.type_name);
+                    }
+                    packer.end_columns();
+                    self.state = State::Columns;
+                }
+                Event::Columns(_) | Event::CopyIn => {
+                    return Err(Failure::refused("Query cancelled: it has several results"));
+                }
+                Event::Failed(refusal) => {
+                    self.failed = Some(Failure::database(refusal.message));
+                }
+                Event::Complete => {}
+                Event::Ready => {
+                    return match self.failed.take() {
+                        Some(failure) => Err(failure),
+                        None if self.state == State::Begun => {
+                            Err(Failure::database("No results were returned by the query."))
+                        }
+                        None => Ok(More::End),
+                    };
+                }
+            }
+        }
+    }
+
+    /// False when a piece is full.
+    fn pack_row(&mut self, packer: &mut Packer) -> bool {
+        let Some(link) = &self.lease.link else { return true };
+        for value in link.row().skip(self.column) {
+            if let Some(byte) = packer.value(value, self.byte) {
+                self.byte = byte;
+                return false;
+            }
+            self.column += 1;
+            self.byte = 0;
+            if packer.is_full() {
+                return false;
+            }
+        }
+        packer.end_row();
+        (self.column, self.state) = (0, State::Columns);
+        true
+    }
+}
+
+enum More {
+    Piece,
+    End,
+}

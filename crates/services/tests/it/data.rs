@@ -1,0 +1,354 @@
+//! The same seeded rows in `SQLite`, `PostgreSQL` and `MariaDB`.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_services::data::{
+    self, CoolConfig, DataConfig, DataSet, TableConfig, TableReport, Type, Versioning,
+};
+use plimsoll_services::frontier::{self, FrontierConfig};
+use plimsoll_wire::frontier::document::Reader;
+use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
+use rusqlite::Connection;
+
+use crate::servers::{self, Kind, Server};
+use crate::support::{Running, Scratch, start};
+
+fn table(name: &str, rows: u64, row: usize, compressibility: f64) -> TableConfig {
+    TableConfig {
+        name: name.into(),
+        rows,
+        row,
+        compressibility,
+        seed: 7,
+        columns: 1,
+        types: Vec::new(),
+    }
+}
+
+fn cool(versioning: Versioning) -> CoolConfig {
+    CoolConfig {
+        prefix: "COMP200".into(),
+        folders: 2,
+        channels: 3,
+        iovs: 50,
+        tags: 2,
+        versioning,
+        payload: 600,
+        columns: None,
+        compressibility: 50.0,
+        seed: 1,
+    }
+}
+
+fn write(database: impl Into<PathBuf>, tables: Vec<DataSet>) -> Vec<TableReport> {
+    let config = DataConfig {
+        database: database.into(),
+        tables,
+    };
+    data::write(&config).unwrap()
+}
+
+fn gateway(database: impl Into<PathBuf>) -> Running {
+    let config = FrontierConfig::new(database);
+    start(0, move |listener, shutdown| {
+        frontier::serve(listener, config, shutdown.into_future())
+    })
+}
+
+/// The rows of a query as a client of the gateway gets them, without the names of columns: types differ.
+fn rows(service: &Running, sql: &str) -> Vec<u8> {
+    let target = build_url("", Form::Slash, &[sql], Encoding::Blob, Ttl::Long, None);
+    let response = service
+        .connect()
+        .request("GET", &target, "X-Frontier-Id: t\r\n", b"");
+    let mut payload = Vec::new();
+    let summary = Reader::new(1 << 30)
+        .read(&response.body, |_, plain| payload = plain.to_vec())
+        .unwrap();
+    assert_eq!(summary.error, None, "{sql}");
+    let mut first_end = 0;
+    plimsoll_wire::frontier::payload::visit_records(&payload, |_, fields| {
+        use plimsoll_wire::frontier::payload::Field;
+        let length = |field: &Field<'_>| match field {
+            Field::Bytes(bytes) => 5 + bytes.len(),
+            _ => 1,
+        };
+        first_end = fields.iter().map(length).sum::<usize>() + 1;
+        std::ops::ControlFlow::Break(())
+    })
+    .unwrap();
+    payload.split_off(first_end)
+}
+
+fn sets() -> Vec<DataSet> {
+    let mixed = TableConfig {
+        columns: 7,
+        types: vec![Type::Int, Type::Text, Type::Float, Type::Time, Type::Blob],
+        ..table("mixed", 300, 50, 30.0)
+    };
+    let wide = TableConfig {
+        columns: 3,
+        ..table("wide", 100, 10, 60.0)
+    };
+    vec![
+        table("t_text", 20_000, 100, 40.0).into(),
+        table("t_bytes", 2_000, 100, 10.0).into(),
+        table("big", 3, 2_000_000, 80.0).into(),
+        table("t_empty", 0, 10, 50.0).into(),
+        mixed.into(),
+        wide.into(),
+        DataSet::Cool(cool(Versioning::Multi)),
+    ]
+}
+
+const SAME: [&str; 12] = [
+    "SELECT id, string FROM t_text ORDER BY id",
+    "SELECT id, string FROM big ORDER BY id",
+    "SELECT id, string FROM t_empty",
+    "SELECT id, int_1, text_2, float_3, time_4, int_6, text_7 FROM mixed ORDER BY id",
+    "SELECT id, string, string_2, string_3 FROM wide ORDER BY id",
+    "SELECT * FROM COMP200_DB_ATTRIBUTES ORDER BY DB_ATTRIBUTE_NAME",
+    "SELECT * FROM COMP200_NODES ORDER BY NODE_ID",
+    "SELECT * FROM COMP200_TAGS ORDER BY NODE_ID, TAG_ID",
+    "SELECT * FROM COMP200_TAG2TAG ORDER BY PARENT_TAGID, CHILD_NODEID",
+    "SELECT * FROM COMP200_F0001_IOVS ORDER BY OBJECT_ID",
+    "SELECT * FROM COMP200_F0002_IOV2TAG ORDER BY TAG_ID, OBJECT_ID",
+    "SELECT * FROM COMP200_F0002_CHANNELS ORDER BY CHANNEL_ID",
+];
+
+/// Byte strings have no text that all databases share: hexadecimal digits are.
+fn bytes_of(kind: Option<Kind>, table: &str, column: &str) -> String {
+    let digits = match kind {
+        Some(Kind::Postgres) => format!("upper(encode({column}, 'hex'))"),
+        Some(Kind::Mariadb) | None => format!("hex({column})"),
+    };
+    format!("SELECT id, {digits} FROM {table} ORDER BY id")
+}
+
+#[test]
+fn every_database_gets_the_same_rows() {
+    let scratch = Scratch::new();
+    let file = scratch.0.join("db");
+    let reports = write(&file, sets());
+    let here = gateway(&file);
+    for server in servers::all() {
+        let url = server.url(&server.database(""));
+        assert_eq!(write(&url, sets()), reports);
+        let there = gateway(&url);
+        for sql in SAME {
+            assert!(rows(&there, sql) == rows(&here, sql), "{:?}: {sql}", server.kind);
+        }
+        for (table, column) in [("t_bytes", "string"), ("mixed", "blob_5")] {
+            let (ours, theirs) = (
+                bytes_of(None, table, column),
+                bytes_of(Some(server.kind), table, column),
+            );
+            assert!(
+                rows(&there, &theirs) == rows(&here, &ours),
+                "{:?}: {table}",
+                server.kind
+            );
+        }
+        // Written again it is the same, and other tables stay.
+        write(&url, vec![table("t_text", 5, 10, 50.0).into()]);
+        assert_eq!(server.sql(database_of(&url), "SELECT count(*) FROM t_text"), "5");
+        assert_eq!(server.sql(database_of(&url), "SELECT count(*) FROM wide"), "100");
+    }
+}
+
+fn database_of(url: &str) -> &str {
+    url.rsplit('/').next().unwrap()
+}
+
+#[test]
+fn types_are_those_of_the_database() {
+    for server in servers::all() {
+        let url = server.url(&server.database(""));
+        let mixed = TableConfig {
+            columns: 5,
+            types: vec![Type::Int, Type::Text, Type::Float, Type::Time, Type::Blob],
+            ..table("mixed", 3, 50, 30.0)
+        };
+        write(
+            &url,
+            vec![mixed.into(), table("t_bytes", 3, 100_000, 10.0).into()],
+        );
+        let of = |table: &str| {
+            server.sql(
+                database_of(&url),
+                &format!(
+                    "SELECT data_type FROM information_schema.columns WHERE table_name = '{table}' ORDER BY ordinal_position"
+                ),
+            )
+        };
+        let (mixed, bytes) = match server.kind {
+            Kind::Postgres => (
+                "bigint bigint text double precision timestamp without time zone bytea",
+                "bigint bytea",
+            ),
+            Kind::Mariadb => ("bigint bigint text double datetime blob", "bigint mediumblob"),
+        };
+        assert_eq!(of("mixed").replace('\n', " "), mixed);
+        assert_eq!(of("t_bytes").replace('\n', " "), bytes);
+    }
+}
+
+fn count(path: &Path, sql: &str) -> i64 {
+    Connection::open(path)
+        .unwrap()
+        .query_row(sql, [], |row| row.get(0))
+        .unwrap()
+}
+
+#[test]
+fn a_conditions_database_is_consistent() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("db");
+    let reports = write(&path, vec![DataSet::Cool(cool(Versioning::Multi))]);
+    let iovs = reports
+        .iter()
+        .find(|report| report.name == "COMP200_F0001_IOVS")
+        .unwrap();
+    assert_eq!((iovs.rows, iovs.bytes, iovs.kind), (150, 90_000, "text"));
+    assert!((iovs.saved_percent - 50.0).abs() < 3.0);
+    let count = |sql| count(&path, sql);
+    assert_eq!(count("SELECT count(*) FROM COMP200_NODES"), 3);
+    assert_eq!(count("SELECT count(*) FROM COMP200_TAGS"), 6);
+    assert_eq!(count("SELECT count(*) FROM COMP200_TAG2TAG"), 4);
+    assert_eq!(count("SELECT count(*) FROM COMP200_F0002_IOV2TAG"), 300);
+    // Without gaps, and to the end of time.
+    let gaps = "SELECT count(*) FROM COMP200_F0001_IOVS a WHERE a.iov_until < 9223372036854775807 AND NOT EXISTS
+                (SELECT 1 FROM COMP200_F0001_IOVS b WHERE b.channel_id = a.channel_id AND b.iov_since = a.iov_until)";
+    assert_eq!(count(gaps), 0);
+    assert_eq!(
+        count("SELECT count(*) FROM COMP200_F0001_IOVS WHERE iov_until = 9223372036854775807"),
+        3
+    );
+    assert_eq!(
+        count("SELECT count(*) FROM COMP200_F0001_IOVS WHERE iov_since = 0"),
+        3
+    );
+    assert_eq!(
+        count("SELECT min(length(p_1) + length(p_2) + length(p_3)) FROM COMP200_F0001_IOVS"),
+        600
+    );
+    assert_eq!(
+        count("SELECT count(*) FROM COMP200_F0001_CHANNELS c, COMP200_F0001_IOVS i
+               WHERE c.last_object_id = i.object_id AND i.channel_id = c.channel_id AND i.iov_until > 1000000000"),
+        3
+    );
+    let indexes = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL AND tbl_name =
+                   'COMP200_F0001_IOVS'";
+    assert_eq!(count(indexes), 2);
+    // Folders differ.
+    assert_eq!(
+        count("SELECT count(*) FROM COMP200_F0001_IOVS a, COMP200_F0002_IOVS b WHERE a.p_1 = b.p_1"),
+        0
+    );
+}
+
+#[test]
+fn folders_of_one_version_have_no_tags() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("db");
+    let single = CoolConfig {
+        prefix: String::new(),
+        ..cool(Versioning::Single)
+    };
+    let names: Vec<String> = write(&path, vec![DataSet::Cool(single)])
+        .into_iter()
+        .map(|report| report.name)
+        .collect();
+    let expected = "DB_ATTRIBUTES NODES TAGS TAG2TAG F0001_CHANNELS F0001_IOVS F0002_CHANNELS F0002_IOVS";
+    assert_eq!(names.join(" "), expected);
+    assert_eq!(count(&path, "SELECT count(*) FROM TAGS"), 0);
+    assert_eq!(
+        count(
+            &path,
+            "SELECT count(*) FROM NODES WHERE FOLDER_TAGTABLENAME IS NOT NULL"
+        ),
+        0
+    );
+}
+
+/// The query by which COOL looks an interval up, in all three databases: one row for each channel, by an index.
+#[test]
+fn an_interval_is_found_as_cool_finds_it() {
+    let sql = "SELECT COOL_I3.OBJECT_ID, COOL_I3.CHANNEL_ID, COOL_I3.IOV_SINCE, COOL_I3.IOV_UNTIL, COOL_I3.P_1
+        FROM COMP200_F0002_CHANNELS COOL_C2, COMP200_F0002_IOVS COOL_I3
+        WHERE COOL_C2.CHANNEL_ID>=0 AND COOL_C2.CHANNEL_ID<=100 AND COOL_I3.CHANNEL_ID=COOL_C2.CHANNEL_ID
+        AND COOL_I3.IOV_SINCE>=COALESCE(( SELECT MAX(COOL_I1.IOV_SINCE) FROM COMP200_F0002_IOVS COOL_I1
+        WHERE COOL_I1.CHANNEL_ID=COOL_C2.CHANNEL_ID AND COOL_I1.IOV_SINCE<=12345 ),0)
+        AND COOL_I3.IOV_SINCE<=12345 AND COOL_I3.IOV_UNTIL>12345 ORDER BY COOL_I3.CHANNEL_ID, COOL_I3.IOV_SINCE";
+    let scratch = Scratch::new();
+    let file = scratch.0.join("db");
+    let set = || vec![DataSet::Cool(cool(Versioning::Single))];
+    write(&file, set());
+    let expected = rows(&gateway(&file), sql);
+    assert!(expected.len() > 3 * 200 && expected.ends_with(b"\x07"));
+    for server in servers::all() {
+        let url = server.url(&server.database(""));
+        write(&url, set());
+        assert!(rows(&gateway(&url), sql) == expected, "{:?}", server.kind);
+    }
+}
+
+#[test]
+fn what_cannot_be_written_says_why() {
+    for server in servers::all() {
+        let name = server.database("");
+        let config = |url: String, table: TableConfig| DataConfig {
+            database: url.into(),
+            tables: vec![table.into()],
+        };
+        let why = data::write(&config(server.url("nowhere"), table("t", 1, 1, 0.0))).unwrap_err();
+        assert!(why.to_string().contains("nowhere"), "{why}");
+        blocked_by_a_view(&server, &name);
+        let why = data::write(&config(server.url(&name), table("v", 1, 1, 0.0))).unwrap_err();
+        assert!(
+            why.to_string()
+                .starts_with("cannot write the database at 127.0.0.1:"),
+            "{why}"
+        );
+    }
+    let unused = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let config = DataConfig {
+        database: format!("postgresql://u:hunter2@{unused}/d").into(),
+        tables: vec![table("t", 1, 1, 0.0).into()],
+    };
+    let why = data::write(&config).unwrap_err().to_string();
+    assert!(
+        why.contains("cannot connect") && !why.contains("hunter2"),
+        "{why}"
+    );
+}
+
+/// A view where the table shall be.
+fn blocked_by_a_view(server: &Server, database: &str) {
+    server.sql(database, "CREATE VIEW v AS SELECT 1 AS a");
+}
+
+/// Ten times the rows, and not more memory.
+#[test]
+fn memory_does_not_follow_the_rows() {
+    let resident = || -> u64 {
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+        status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    for server in servers::all() {
+        let url = server.url(&server.database(""));
+        write(&url, vec![table("t", 1_000, 100, 10.0).into()]);
+        let before = resident();
+        write(&url, vec![table("t", 500_000, 100, 10.0).into()]);
+        let grown = resident().saturating_sub(before);
+        assert!(
+            grown < 40_000_000,
+            "{:?}: {grown} bytes for 50 MB of rows",
+            server.kind
+        );
+        assert_eq!(server.sql(database_of(&url), "SELECT count(*) FROM t"), "500000");
+    }
+}

@@ -1,0 +1,537 @@
+//! The gateway over real `PostgreSQL` and `MariaDB`.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use plimsoll_services::frontier::{self, FrontierConfig};
+use plimsoll_wire::frontier::document::{Reader, Summary};
+use plimsoll_wire::frontier::payload::{Field, visit_records};
+use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
+
+use crate::servers::{self, Kind, Server};
+use crate::support::{Response, Running, start};
+
+const ID: &str = "X-Frontier-Id: test 1.0\r\n";
+const EXAMPLE: &str = "SELECT iov_since,iov_until,payload FROM f0001_iovs WHERE channel_id=7 ORDER BY 1";
+const TABLES: &str = "
+    CREATE TABLE f0001_iovs (channel_id bigint, iov_since bigint, iov_until bigint, payload text);
+    INSERT INTO f0001_iovs VALUES (7, 0, 100, 'v=1'), (7, 100, 9223372036854775807, NULL);
+    CREATE TABLE digits (d int);
+    INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
+    CREATE TABLE t_string (id bigint primary key, string text);
+    INSERT INTO t_string SELECT 1000 * a.d + 100 * b.d + 10 * c.d + d.d, repeat('s', 100)
+      FROM digits a, digits b, digits c, digits d;
+    CREATE TABLE changes (table_owner varchar(99), table_name varchar(99), change_time timestamp NULL);
+    INSERT INTO changes VALUES ('LAB', 'T_STRING', '2023-12-31 23:59:59'), ('Lab', 'Digits', '2024-01-02 03:04:05');";
+
+fn gateway(url: &str, change: impl FnOnce(&mut FrontierConfig)) -> Running {
+    let mut config = FrontierConfig::new(url);
+    change(&mut config);
+    start(2, move |listener, shutdown| {
+        frontier::serve(listener, config, shutdown.into_future())
+    })
+}
+
+/// A gateway over a new database, whose name comes with it.
+fn lab(server: &Server, change: impl FnOnce(&mut FrontierConfig)) -> (Running, String) {
+    let name = server.database(TABLES);
+    (gateway(&server.url(&name), change), name)
+}
+
+fn target(sql: &str) -> String {
+    build_url("/Lab", Form::Slash, &[sql], Encoding::Blob, Ttl::Long, None)
+}
+
+fn ask(service: &Running, sql: &str) -> Response {
+    service.connect().request("GET", &target(sql), ID, b"")
+}
+
+fn verified(response: &Response) -> Summary {
+    assert!(response.complete);
+    assert_eq!(response.status, 200);
+    Reader::new(1 << 30).verify(&response.body).unwrap()
+}
+
+fn error_of(response: &Response) -> String {
+    verified(response).error.expect("an error").message
+}
+
+/// All records as text, fields separated by `|`.
+fn records(response: &Response) -> Vec<String> {
+    let mut records = Vec::new();
+    Reader::new(1 << 30)
+        .read(&response.body, |_, plain| {
+            visit_records(plain, |_, fields| {
+                let text = |field: &Field<'_>| match field {
+                    Field::Bytes(bytes) => bytes.escape_ascii().to_string(),
+                    other => format!("{other:?}"),
+                };
+                records.push(fields.iter().map(text).collect::<Vec<_>>().join("|"));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        })
+        .unwrap();
+    records
+}
+
+/// A query that runs for a minute, and has no row before.
+fn sleep(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Postgres => "SELECT pg_sleep(60)",
+        Kind::Mariadb => "SELECT sleep(60)",
+    }
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited too long for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_worked_example_comes_byte_for_byte_from_postgresql() {
+    let Some(server) = servers::shared(Kind::Postgres) else {
+        return;
+    };
+    let (service, _) = lab(&server, |_| {});
+    let response = ask(&service, EXAMPLE);
+    assert_eq!(response.text(), include_str!("worked_example_blob.xml"));
+}
+
+#[test]
+fn values_go_as_the_servers_text_with_their_types() {
+    let expected: [(&str, &[&str]); 2] = [
+        (
+            "SELECT 1 AS a, 'x' AS b, NULL AS c, 1.50 AS d, cast(2.5 AS float8) AS e, '\\x0102'::bytea AS f, true AS g, \
+             timestamp '2024-01-02 03:04:05' AS h, 5::numeric AS i, ''::varchar AS j",
+            &[
+                "a|int4|b|text|c|text|d|numeric|e|float8|f|bytea|g|bool|h|timestamp|i|numeric|j|varchar",
+                "1|x|Null|1.50|2.5|\\\\x0102|t|2024-01-02 03:04:05|5|",
+            ],
+        ),
+        (
+            "SELECT cast(1 AS int) AS a, 'x' AS b, NULL AS c, 1.50 AS d, cast(2.5 AS double) AS e, x'01ff' AS f, \
+             timestamp '2024-01-02 03:04:05' AS h, '' AS j, string, id FROM t_string WHERE id = 1",
+            &[
+                "a|int|b|varchar|c|null|d|decimal|e|double|f|varbinary|h|datetime|j|varchar|string|text|id|bigint",
+                &format!(
+                    "1|x|Null|1.50|2.5|\\x01\\xff|2024-01-02 03:04:05||{}|1",
+                    "s".repeat(100)
+                ),
+            ],
+        ),
+    ];
+    for server in servers::all() {
+        let (service, _) = lab(&server, |_| {});
+        let (sql, expected) = expected[server.kind as usize];
+        assert_eq!(records(&ask(&service, sql)), expected);
+        assert_eq!(
+            records(&ask(&service, EXAMPLE))[1..],
+            ["0|100|v=1", "100|9223372036854775807|Null"]
+        );
+    }
+}
+
+#[test]
+fn values_are_bound_as_literals_whatever_is_in_them() {
+    for server in servers::all() {
+        let (service, _) = lab(&server, |_| {});
+        let nasty = r#"o'b"r\i'\'e;n -- /* $$ ? "#;
+        let response = ask(&service, &format!("SELECT ? AS a, '?' AS b, ? AS c:{nasty}:2"));
+        let expected = format!("{}|?|2", nasty.as_bytes().escape_ascii());
+        assert_eq!(records(&response)[1], expected, "{:?}", server.kind);
+        let sql = "SELECT iov_since FROM f0001_iovs WHERE payload = ? AND channel_id = ?:v=1:7";
+        assert_eq!(records(&ask(&service, sql))[1..], ["0"]);
+        assert_eq!(
+            verified(&ask(&service, &sql.replace(":v=1", ":' OR 1=1 --"))).rows,
+            0
+        );
+    }
+}
+
+#[test]
+fn big_answers_stream_and_big_values_too() {
+    for server in servers::all() {
+        let (service, _) = lab(&server, |_| {});
+        for encoding in [Encoding::Blob, Encoding::BlobZipLevel(1)] {
+            let sql = "SELECT string FROM t_string a, (SELECT 1 FROM digits) b";
+            let target = build_url("", Form::Slash, &[sql], encoding, Ttl::Long, None);
+            let response = service.connect().request("GET", &target, ID, b"");
+            let summary = verified(&response);
+            assert_eq!((summary.rows, summary.payload_bytes), (100_000, 10_600_021));
+        }
+        let wide = ask(
+            &service,
+            "SELECT repeat('ab', 2500000) AS x, repeat('c', 100000) AS y, 1",
+        );
+        assert_eq!(verified(&wide).rows, 1);
+        assert!(verified(&wide).payload_bytes > 5_100_000);
+        let stats = service.stats();
+        assert_eq!(stats["queries"], 3);
+        assert_eq!(stats["rows"], 200_001);
+        assert!(stats["payload_bytes"].as_u64().unwrap() > 26_000_000);
+        assert_eq!(
+            (&stats["database_errors"], &stats["connections_in_use"]),
+            (&0.into(), &0.into())
+        );
+    }
+}
+
+/// One row is held as a whole, so it has a bound.
+#[test]
+fn a_row_that_is_too_long_is_an_error_and_the_next_query_works() {
+    for server in servers::all() {
+        let (service, _) = lab(&server, |config| config.connections = 1);
+        let half = "repeat('abcdefgh', 1100000)";
+        let response = ask(&service, &format!("SELECT {half}, {half}, {half}"));
+        let message = error_of(&response);
+        assert!(message.contains("a row has more than 16 MiB"), "{message}");
+        assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
+    }
+}
+
+#[test]
+fn the_servers_errors_are_told_and_the_connection_stays() {
+    for server in servers::all() {
+        let (service, name) = lab(&server, |config| config.connections = 1);
+        let before = server.sql("", connections_of(server.kind, &name).as_str());
+        for (sql, expected) in [
+            ("SELECT x FROM nowhere", "nowhere"),
+            ("SELECT (", "syntax"),
+            ("SELECT 1; SELECT 2", "several statements"),
+            ("UPDATE t_string SET id = 1", "only SELECT"),
+            ("SET @x = 1", "only SELECT"),
+            ("", "only SELECT"),
+            ("SELECT '", "no end"),
+            ("SELECT 'delete '", "Query cancelled"),
+        ] {
+            let message = error_of(&ask(&service, sql));
+            assert!(
+                message.starts_with("plimsoll ") && message.contains(expected),
+                "{sql}: {message}"
+            );
+        }
+        let many = format!("SELECT {}1", "1,".repeat(100_000));
+        let message = error_of(&ask(&service, &many));
+        assert!(
+            message.contains("1664") || message.contains("columns"),
+            "{message}"
+        );
+        assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
+        let after = server.sql("", connections_of(server.kind, &name).as_str());
+        assert_eq!((before.as_str(), after.as_str()), ("0", "1"));
+        assert_eq!(service.stats()["database_errors"], 3);
+    }
+}
+
+fn connections_of(kind: Kind, name: &str) -> String {
+    match kind {
+        Kind::Postgres => format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"),
+        Kind::Mariadb => format!("SELECT count(*) FROM information_schema.processlist WHERE db = '{name}'"),
+    }
+}
+
+#[test]
+fn nothing_can_be_written() {
+    for server in servers::all() {
+        let (service, name) = lab(&server, |config| config.connections = 1);
+        let attempts: &[&str] = match server.kind {
+            Kind::Postgres => &[
+                "WITH a AS (UPDATE t_string SET string = 'x' RETURNING 1) SELECT count(*) FROM a",
+                "SELECT set_config('default_transaction_read_only', 'off', false)",
+                // A function that runs a text can change the session; the next transaction is read-only nevertheless.
+                "SELECT query_to_xml('SELECT set_'||'config(''default_transaction_read_only'',''off'',false)',true,true,'')",
+                "WITH a AS (UPDATE t_string SET string = 'x' RETURNING 1) SELECT count(*) FROM a",
+                "SELECT nextval('s')",
+                "SELECT 1 AS a INTO other",
+                "EXPLAIN ANALYZE UPDATE t_string SET string = 'x'",
+            ],
+            Kind::Mariadb => &[
+                "SELECT 1 INTO OUTFILE '/tmp/x'",
+                "WITH a AS (SELECT 1) UPDATE t_string SET string = 'x'",
+            ],
+        };
+        if server.kind == Kind::Postgres {
+            server.sql(&name, "CREATE SEQUENCE s");
+        }
+        for sql in attempts {
+            let response = ask(&service, sql);
+            let summary = verified(&response);
+            assert!(summary.error.is_some() || sql.contains("to_xml"), "{sql}");
+        }
+        assert_eq!(
+            server.sql(&name, "SELECT count(*) FROM t_string WHERE string = 'x'"),
+            "0"
+        );
+    }
+}
+
+#[test]
+fn a_query_is_ended_on_the_server_when_its_time_is_over() {
+    for server in servers::all() {
+        let (service, name) = lab(&server, |config| {
+            config.connections = 1;
+            config.query_timeout_s = 0.6;
+            config.keepalive_s = 0.1;
+            config.ages.short = 60;
+        });
+        let response = ask(&service, sleep(server.kind));
+        let summary = verified(&response);
+        let error = summary.error.unwrap();
+        assert!(error.message.contains("stopped after 0.6 s"), "{}", error.message);
+        assert_eq!(error.max_age, Some(60));
+        assert!(summary.keepalives >= 3);
+        // The only connection is free as soon as the server has stopped.
+        assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
+        wait_until("the end of the query on the server", || server.busy(&name) == 0);
+    }
+}
+
+#[test]
+fn a_query_is_ended_on_the_server_when_its_client_leaves() {
+    for server in servers::all() {
+        let (service, name) = lab(&server, |config| config.connections = 1);
+        let mut client = service.connect();
+        client.send(format!("GET {} HTTP/1.1\r\n{ID}\r\n", target(sleep(server.kind))).as_bytes());
+        wait_until("the query", || server.busy(&name) == 1);
+        drop(client);
+        wait_until("its end", || server.busy(&name) == 0);
+        assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
+        // As well in the middle of an answer of gigabytes.
+        let mut client = service.connect();
+        let endless = "SELECT a.string FROM t_string a, t_string b, digits c";
+        client.send(format!("GET {} HTTP/1.1\r\n{ID}\r\n", target(endless)).as_bytes());
+        client.stream.read_exact(&mut vec![0; 1_000_000]).unwrap();
+        drop(client);
+        wait_until("its end", || server.busy(&name) == 0);
+        assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
+        wait_until("no request", || service.stats()["in_progress"] == 0);
+    }
+}
+
+#[test]
+fn the_end_of_the_gateway_ends_its_queries() {
+    for server in servers::all() {
+        let (service, name) = lab(&server, |_| {});
+        let mut client = service.connect();
+        client.send(format!("GET {} HTTP/1.1\r\n{ID}\r\n", target(sleep(server.kind))).as_bytes());
+        wait_until("the query", || server.busy(&name) == 1);
+        service.finish().unwrap();
+        wait_until("its end", || server.busy(&name) == 0);
+    }
+}
+
+/// 10 GB behind a client that does not read: the server is not read either.
+#[test]
+fn a_slow_reader_holds_the_server_back() {
+    let resident = || -> u64 {
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+        status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    for server in servers::all() {
+        let (service, _) = lab(&server, |config| config.connections = 4);
+        let endless = "SELECT a.string FROM t_string a, t_string b";
+        let before = resident();
+        let slow: Vec<_> = (0..4)
+            .map(|_| {
+                let mut client = service.connect();
+                client.send(format!("GET {} HTTP/1.1\r\n{ID}\r\n", target(endless)).as_bytes());
+                client.stream.read_exact(&mut vec![0; 100_000]).unwrap();
+                client
+            })
+            .collect();
+        std::thread::sleep(Duration::from_secs(1));
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 150_000_000, "{grown} bytes for four slow readers");
+        drop(slow);
+        assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
+    }
+}
+
+#[test]
+fn a_server_that_dies_gives_errors_and_comes_back() {
+    for kind in [Kind::Postgres, Kind::Mariadb] {
+        let Some(server) = Server::new(kind) else { continue };
+        let (service, _) = lab(&server, |config| config.connections = 2);
+        let mut client = service.connect();
+        let mut ask = || client.request("GET", &target(EXAMPLE), ID, b"");
+        assert_eq!(verified(&ask()).rows, 2);
+        server.end();
+        for _ in 0..3 {
+            let message = error_of(&ask());
+            assert!(
+                message.contains("cannot connect to the database at 127.0.0.1:"),
+                "{message}"
+            );
+        }
+        server.begin();
+        std::thread::sleep(Duration::from_millis(600));
+        assert_eq!(verified(&ask()).rows, 2);
+        // Connections that died while they were idle cost nobody an answer.
+        server.end();
+        server.begin();
+        assert_eq!(verified(&ask()).rows, 2);
+        assert!(service.stats()["database_errors"].as_u64() >= Some(3));
+    }
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_of_an_answer_is_an_error_in_it() {
+    for kind in [Kind::Postgres, Kind::Mariadb] {
+        let Some(server) = Server::new(kind) else { continue };
+        let (service, _) = lab(&server, |_| {});
+        let mut client = service.connect();
+        client.send(
+            format!(
+                "GET {} HTTP/1.1\r\n{ID}\r\n",
+                target("SELECT a.string FROM t_string a, t_string b")
+            )
+            .as_bytes(),
+        );
+        client.stream.read_exact(&mut vec![0; 1_000_000]).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            let mut piece = vec![0; 1 << 20];
+            while !rest.ends_with(b"\r\n0\r\n\r\n") {
+                let read = client.stream.read(&mut piece).unwrap();
+                assert!(read > 0, "the answer has no end");
+                rest.extend_from_slice(&piece[..read]);
+                rest.drain(..rest.len().saturating_sub(3000));
+            }
+            rest
+        });
+        server.end();
+        let text = String::from_utf8_lossy(&reader.join().unwrap()).into_owned();
+        assert!(
+            text.contains("<quality error=\"1\"") && text.contains("<global_error"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_gateway_without_its_server_starts_and_answers_errors() {
+    for scheme in ["postgresql", "mysql"] {
+        let unused = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let service = gateway(&format!("{scheme}://u:hunter2@{unused}/d"), |_| {});
+        let message = error_of(&ask(&service, EXAMPLE));
+        assert!(
+            message.contains("cannot connect") && message.contains("refused"),
+            "{message}"
+        );
+        assert!(!message.contains("hunter2"));
+    }
+    // Something that accepts, and says nothing: an error after five seconds.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgresql://u@{}/d", silent.local_addr().unwrap());
+    let service = gateway(&url, |config| config.keepalive_s = 1.0);
+    let message = error_of(&ask(&service, EXAMPLE));
+    assert!(message.contains("no answer within 5 s"), "{message}");
+}
+
+#[test]
+fn wrong_urls_and_logins_say_what_is_wrong() {
+    for url in ["postgresql://h", "oracle://u@h/d", "mysql://u:hunter2@h:1/d?x=y"] {
+        let why = gateway(url, |_| {}).finish().unwrap_err().to_string();
+        assert!(why.starts_with("database: ") && !why.contains("hunter2"), "{why}");
+    }
+    for server in servers::all() {
+        let service = gateway(&server.url("nowhere"), |_| {});
+        let message = error_of(&ask(&service, EXAMPLE));
+        assert!(message.contains("nowhere"), "{message}");
+    }
+}
+
+#[test]
+fn the_time_of_the_last_change_comes_from_the_database() {
+    for server in servers::all() {
+        let name = server.database(TABLES);
+        let owner = match server.kind {
+            Kind::Postgres => {
+                server.sql(&name, "CREATE SCHEMA lab; ALTER TABLE t_string SET SCHEMA lab; ALTER TABLE digits SET SCHEMA lab");
+                "lab"
+            }
+            Kind::Mariadb => {
+                server.sql(&name, &format!("UPDATE changes SET table_owner = '{name}'"));
+                name.as_str()
+            }
+        };
+        let service = gateway(&server.url(&name), |config| {
+            config.validate_last_modified_s = 100;
+            config.last_modified_table = Some("changes".into());
+        });
+        let both = format!("SELECT string FROM {owner}.t_string a, {owner}.digits b WHERE id = d AND id < 3");
+        let response = ask(&service, &both);
+        assert_eq!(
+            response.field("last-modified"),
+            Some("Tue, 02 Jan 2024 03:04:05 GMT"),
+            "{}",
+            response.text()
+        );
+        assert_eq!(verified(&response).rows, 3);
+        let fields = format!("{ID}If-Modified-Since: Tue, 02 Jan 2024 03:04:05 GMT\r\n");
+        let same = service.connect().request("GET", &target(&both), &fields, b"");
+        assert_eq!(same.status, 304);
+        let one = format!("SELECT string FROM {owner}.t_string WHERE id = 1");
+        assert_eq!(
+            ask(&service, &one).field("last-modified"),
+            Some("Sun, 31 Dec 2023 23:59:59 GMT")
+        );
+        let unknown = ask(&service, &format!("SELECT 1 FROM {owner}.elsewhere"));
+        assert!(error_of(&unknown).contains("ELSEWHERE not found in changes"));
+        assert_eq!(service.stats()["not_modified"], 1);
+    }
+}
+
+#[test]
+fn mariadb_knows_changes_by_itself() {
+    let Some(server) = servers::shared(Kind::Mariadb) else {
+        return;
+    };
+    let (service, name) = lab(&server, |config| config.validate_last_modified_s = 100);
+    let response = ask(&service, &format!("SELECT d FROM {name}.digits"));
+    let time = response.field("last-modified").unwrap().to_owned();
+    let fields = format!("{ID}If-Modified-Since: {time}\r\n");
+    let same = service.connect().request(
+        "GET",
+        &target(&format!("SELECT d FROM {name}.digits")),
+        &fields,
+        b"",
+    );
+    assert_eq!(same.status, 304);
+}
+
+#[test]
+fn a_thousand_clients_at_once_all_get_their_answer() {
+    for server in servers::all() {
+        let (service, name) = lab(&server, |config| {
+            config.connections = 10;
+            config.threads = 2000;
+        });
+        let mut clients: Vec<_> = (0..1000).map(|_| service.connect()).collect();
+        let request = format!(
+            "GET {} HTTP/1.1\r\n{ID}\r\n",
+            target("SELECT string FROM t_string WHERE id < 20")
+        );
+        for client in &mut clients {
+            client.send(request.as_bytes());
+        }
+        for client in &mut clients {
+            assert_eq!(verified(&client.response()).rows, 20);
+        }
+        let most: u32 = server
+            .sql("", &connections_of(server.kind, &name))
+            .parse()
+            .unwrap();
+        assert!((1..=10).contains(&most), "{most}");
+        assert_eq!(service.stats()["database_errors"], 0);
+        assert_eq!(service.count(), 1000);
+    }
+}

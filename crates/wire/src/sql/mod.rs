@@ -1,0 +1,119 @@
+//! Clients of database servers, without I/O: bytes in, events out. The `sql` driver and the gateway share them.
+//!
+//! A [`Session`] is one connection. It logs in by itself, then takes one query after the other in the server's text
+//! protocol, which is what a plain client and the public servlet's drivers see:
+//!
+//! ```text
+//! loop {
+//!     send(session.outgoing());            // whatever is there, also right after `new`
+//!     match session.next()? {
+//!         Some(Event::Ready) => ...        // logged in, or the query is over: ask the next one
+//!         Some(Event::Row) => for value in session.row() { ... }
+//!         Some(...) => ...
+//!         None => session.received(read()) // more bytes are wanted
+//!     }
+//! }
+//! ```
+//!
+//! There is no TLS. Passwords are sent in clear if a `PostgreSQL` server asks for that.
+//!
+//! Memory: one message at a time; a row is read in place. Nothing is copied that the caller does not ask for.
+
+mod address;
+mod input;
+mod mysql;
+mod postgres;
+mod session;
+
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod scripted;
+
+pub use address::{Address, AddressError};
+pub use session::Session;
+
+/// Which server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// `PostgreSQL`, protocol 3.0.
+    Postgres,
+    /// `MariaDB` and `MySQL`, protocol 10.
+    Mysql,
+}
+
+/// Who logs in, and where.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Name of the user.
+    pub user: String,
+    /// Password, if one is known.
+    pub password: Option<String>,
+    /// Database; may be empty for `MariaDB`.
+    pub database: String,
+}
+
+/// A column of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type as the server's own client calls it: `int8`, `text`, `bytea`; `bigint`, `varchar`, `longblob`.
+    pub type_name: String,
+}
+
+/// What has arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The session takes a query: it has logged in, or the last query is over.
+    Ready,
+    /// A result begins. Not sent for statements without one.
+    Columns(Vec<Column>),
+    /// A row, to be read by [`Session::row`] until [`Session::next`] is called again.
+    Row,
+    /// A result or statement has ended well.
+    Complete,
+    /// The server takes the data of a `COPY ... FROM STDIN` (`PostgreSQL` only).
+    CopyIn,
+    /// The server refused the login (nothing follows) or the query (`Ready` follows).
+    Failed(Refusal),
+}
+
+/// An error as the server tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// SQLSTATE, five characters.
+    pub code: String,
+    /// `MariaDB`'s own number of the error, where one SQLSTATE covers many; 0 from `PostgreSQL`.
+    pub number: u16,
+    /// Its text.
+    pub message: String,
+}
+
+/// What a session takes to make the server stop its query, over another connection (`PostgreSQL` only).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CancelKey {
+    process: i32,
+    secret: i32,
+}
+
+impl CancelKey {
+    /// The whole of what is sent on the other connection; the server answers by closing it.
+    pub fn request(self) -> Vec<u8> {
+        postgres::cancel_request(self)
+    }
+}
+
+/// The conversation cannot go on: close the connection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SqlProtocolError {
+    /// A message over the limit of 1 GiB.
+    #[error("the server announces a message of {0} bytes, over the limit of 1 GiB")]
+    TooLong(u64),
+    /// Not what the protocol has at this place.
+    #[error("the server does not keep to its protocol: {0}")]
+    Nonsense(&'static str),
+    /// The login cannot be done from here; says what to do.
+    #[error("login: {0}")]
+    Login(String),
+}

@@ -1,0 +1,337 @@
+//! `MariaDB` and `MySQL`, protocol 10, `COM_QUERY`: every value comes as text.
+//!
+//! Source: "Clients & Utilities / Client/Server Protocol" of `MariaDB`'s knowledge base, and the protocol pages of `MySQL`'s
+//! source documentation. Of the optional capabilities only those are asked for that make conversations shorter or the
+//! same with both servers; several statements in one query are not, so that a value in a query cannot become one.
+
+mod auth;
+mod columns;
+mod lenenc;
+mod packets;
+
+use self::auth::Method;
+use self::packets::{FULL, Packets};
+use super::input::{Fields, LONGEST, LONGEST_OF_LOGIN};
+use super::session::Common;
+use super::{Column, Event, Login, Refusal, SqlProtocolError};
+
+const LONG_PASSWORD: u32 = 1;
+const LONG_FLAG: u32 = 1 << 2;
+const CONNECT_WITH_DB: u32 = 1 << 3;
+const PROTOCOL_41: u32 = 1 << 9;
+const TRANSACTIONS: u32 = 1 << 13;
+const SECURE_CONNECTION: u32 = 1 << 15;
+const MULTI_RESULTS: u32 = 1 << 17;
+const PLUGIN_AUTH: u32 = 1 << 19;
+const DEPRECATE_EOF: u32 = 1 << 24;
+const NEEDED: u32 = PROTOCOL_41 | SECURE_CONNECTION;
+const WANTED: u32 =
+    NEEDED | LONG_PASSWORD | LONG_FLAG | TRANSACTIONS | MULTI_RESULTS | PLUGIN_AUTH | DEPRECATE_EOF;
+
+/// `utf8mb4_general_ci`, which both servers know.
+const CHARSET: u8 = 45;
+/// Status: another result follows.
+const MORE_RESULTS: u16 = 8;
+/// Most columns of a result; the servers' own limit is 4096.
+const MOST_COLUMNS: u64 = 65_535;
+
+const OK: u8 = 0;
+const MORE_DATA: u8 = 1;
+const EOF: u8 = 0xfe;
+const ERR: u8 = 0xff;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Greeting,
+    Login,
+    Idle,
+    /// What a query begins to answer with.
+    Answer,
+    /// So many columns are still to be described.
+    Columns(u16),
+    /// An EOF after the descriptions, where EOF is not deprecated.
+    ColumnsEnd,
+    Rows,
+    Over,
+}
+
+pub(super) struct Client {
+    login: Login,
+    phase: Phase,
+    capabilities: u32,
+    packets: Packets,
+    columns: Vec<Column>,
+}
+
+fn nonsense(what: &'static str) -> SqlProtocolError {
+    SqlProtocolError::Nonsense(what)
+}
+
+impl Client {
+    pub(super) fn new(login: Login) -> Self {
+        Self {
+            login,
+            phase: Phase::Greeting,
+            capabilities: 0,
+            packets: Packets::default(),
+            columns: Vec::new(),
+        }
+    }
+
+    pub(super) fn query(&mut self, sql: &str, common: &mut Common) {
+        debug_assert!(self.phase == Phase::Idle, "a query before the session is ready");
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Answer;
+            self.packets.begin();
+            self.packets.send(&[&[3], sql.as_bytes()], &mut common.outgoing);
+        }
+    }
+
+    pub(super) fn quit(&mut self, common: &mut Common) {
+        // Before the login there is nobody to say it to.
+        if !matches!(self.phase, Phase::Greeting | Phase::Over) {
+            self.packets.begin();
+            self.packets.send(&[&[1]], &mut common.outgoing);
+        }
+        self.phase = Phase::Over;
+    }
+
+    pub(super) fn next(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        loop {
+            let limit = match self.phase {
+                Phase::Greeting | Phase::Login => LONGEST_OF_LOGIN,
+                _ => LONGEST,
+            };
+            if !self.packets.hold(&mut common.input, limit)? {
+                return Ok(None);
+            }
+            if let Some(event) = self.step(common)? {
+                return Ok(Some(event));
+            }
+            common.input.release();
+        }
+    }
+
+    fn step(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        let first = *common
+            .input
+            .message()
+            .first()
+            .ok_or(nonsense("an empty packet"))?;
+        if self.phase == Phase::Over {
+            return Ok(None);
+        }
+        if first == ERR && !matches!(self.phase, Phase::Columns(_)) {
+            return self.refused(common).map(Some);
+        }
+        match self.phase {
+            Phase::Greeting => self.greeting(common).map(|()| None),
+            Phase::Login => self.login(first, common),
+            Phase::Answer => self.answer(first, common),
+            Phase::Columns(left) => self.column(left, common),
+            Phase::ColumnsEnd => {
+                if first != EOF || common.input.message().len() > 8 {
+                    return Err(nonsense("no end after the descriptions of columns"));
+                }
+                Ok(Some(self.rows_begin(common)))
+            }
+            Phase::Rows => self.row(first, common),
+            Phase::Idle | Phase::Over => Err(nonsense("a packet that nobody asked for")),
+        }
+    }
+
+    fn refused(&mut self, common: &mut Common) -> Result<Event, SqlProtocolError> {
+        let mut fields = Fields::new(common.input.message());
+        fields.byte()?;
+        let number = u16::from_le_bytes(fields.array()?);
+        // Before it knows what the client understands, the server leaves the SQLSTATE out.
+        let code = if fields.rest().first() == Some(&b'#') {
+            fields.byte()?;
+            String::from_utf8_lossy(fields.take(5)?).into_owned()
+        } else if number == 1040 {
+            "08004".to_owned()
+        } else {
+            "HY000".to_owned()
+        };
+        let message = String::from_utf8_lossy(fields.rest()).into_owned();
+        self.phase = match self.phase {
+            Phase::Greeting | Phase::Login | Phase::Idle | Phase::Over => Phase::Over,
+            Phase::Answer | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
+                common.then.push_back(Event::Ready);
+                Phase::Idle
+            }
+        };
+        Ok(Event::Failed(Refusal {
+            code,
+            number,
+            message,
+        }))
+    }
+
+    fn greeting(&mut self, common: &mut Common) -> Result<(), SqlProtocolError> {
+        let mut fields = Fields::new(common.input.message());
+        if fields.byte()? != 10 {
+            return Err(nonsense("a greeting of another protocol than version 10"));
+        }
+        fields.until_nul()?; // the server's version
+        fields.take(4)?; // number of the connection
+        let mut nonce = fields.take(8)?.to_vec();
+        fields.byte()?;
+        let low: [u8; 2] = fields.array()?;
+        fields.take(3)?; // character set, status
+        let high: [u8; 2] = fields.array()?;
+        let offered = u32::from_le_bytes([low[0], low[1], high[0], high[1]]);
+        if offered & NEEDED != NEEDED {
+            return Err(nonsense("a server of before version 4.1"));
+        }
+        let length = usize::from(fields.byte()?);
+        fields.take(10)?;
+        let second = fields.take(length.saturating_sub(8).max(13))?;
+        nonce.extend_from_slice(&second[..12]);
+        let method = if offered & PLUGIN_AUTH == 0 {
+            Method::Native
+        } else {
+            // One that we do not have is not yet the end: the user's may be another, to which the server then switches.
+            Method::named(fields.until_nul()?).unwrap_or(Method::Native)
+        };
+        self.capabilities = offered & WANTED;
+        if !self.login.database.is_empty() {
+            self.capabilities |= CONNECT_WITH_DB & offered;
+        }
+        self.respond(method, &nonce, common);
+        self.phase = Phase::Login;
+        Ok(())
+    }
+
+    /// `HandshakeResponse41`.
+    fn respond(&mut self, method: Method, nonce: &[u8], common: &mut Common) {
+        let proof = method.proof(self.login.password.as_deref().unwrap_or_default(), nonce);
+        let mut body = Vec::with_capacity(128);
+        body.extend_from_slice(&self.capabilities.to_le_bytes());
+        body.extend_from_slice(&(LONGEST as u32).to_le_bytes());
+        body.push(CHARSET);
+        body.extend_from_slice(&[0; 23]);
+        push_text(&mut body, &self.login.user);
+        body.push(proof.len() as u8); // 32 at most
+        body.extend_from_slice(&proof);
+        if self.capabilities & CONNECT_WITH_DB != 0 {
+            push_text(&mut body, &self.login.database);
+        }
+        if self.capabilities & PLUGIN_AUTH != 0 {
+            push_text(&mut body, method.name());
+        }
+        self.packets.send(&[&body], &mut common.outgoing);
+    }
+
+    fn login(&mut self, first: u8, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        let mut fields = Fields::new(common.input.message());
+        fields.byte()?;
+        match first {
+            OK => {
+                self.phase = Phase::Idle;
+                Ok(Some(Event::Ready))
+            }
+            MORE_DATA => match fields.rest() {
+                [3] => Ok(None),
+                [4] => Err(auth::full()),
+                _ => Err(nonsense("a step of a login that has no place here")),
+            },
+            EOF if fields.is_empty() => Err(auth::unknown(b"mysql_old_password")),
+            EOF => {
+                let name = fields.until_nul()?;
+                let method = Method::named(name).ok_or_else(|| auth::unknown(name))?;
+                let nonce = fields.rest().get(..20).ok_or(nonsense("too few random bytes"))?;
+                let password = self.login.password.as_deref().unwrap_or_default();
+                let proof = method.proof(password, nonce);
+                self.packets.send(&[&proof], &mut common.outgoing);
+                Ok(None)
+            }
+            _ => Err(nonsense("a packet that has no place in a login")),
+        }
+    }
+
+    fn answer(&mut self, first: u8, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        match first {
+            OK => self.complete(common).map(Some),
+            lenenc::NULL => Err(nonsense("a demand for a local file")),
+            _ => {
+                let mut fields = Fields::new(common.input.message());
+                let count = lenenc::number(&mut fields)?;
+                if count == 0 || count > MOST_COLUMNS || !fields.is_empty() {
+                    return Err(nonsense("a result that begins with no number of columns"));
+                }
+                self.columns = Vec::new();
+                self.phase = Phase::Columns(count as u16);
+                Ok(None)
+            }
+        }
+    }
+
+    fn column(&mut self, left: u16, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        self.columns.push(columns::column(common.input.message())?);
+        if left > 1 {
+            self.phase = Phase::Columns(left - 1);
+            return Ok(None);
+        }
+        if self.capabilities & DEPRECATE_EOF == 0 {
+            self.phase = Phase::ColumnsEnd;
+            return Ok(None);
+        }
+        Ok(Some(self.rows_begin(common)))
+    }
+
+    fn rows_begin(&mut self, common: &mut Common) -> Event {
+        self.phase = Phase::Rows;
+        common.columns = self.columns.len();
+        Event::Columns(std::mem::take(&mut self.columns))
+    }
+
+    fn row(&mut self, first: u8, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        let message = common.input.message();
+        // A value whose length begins with the same byte makes a message longer than a packet.
+        if first == EOF && message.len() < FULL {
+            return self.complete(common).map(Some);
+        }
+        let mut fields = Fields::new(message);
+        for _ in 0..common.columns {
+            let place = if fields.rest().first() == Some(&lenenc::NULL) {
+                fields.byte()?;
+                None
+            } else {
+                let length = lenenc::bytes(&mut fields)?.len();
+                Some(fields.at() - length..fields.at())
+            };
+            common.row.push(place);
+        }
+        if !fields.is_empty() {
+            return Err(nonsense("a row longer than its values"));
+        }
+        Ok(Some(Event::Row))
+    }
+
+    /// OK, or the old EOF: the end of a statement or result.
+    fn complete(&mut self, common: &mut Common) -> Result<Event, SqlProtocolError> {
+        let message = common.input.message();
+        let mut fields = Fields::new(message);
+        let old = fields.byte()? == EOF && self.capabilities & DEPRECATE_EOF == 0;
+        if old {
+            fields.take(2)?; // warnings
+        } else {
+            lenenc::number(&mut fields)?; // rows
+            lenenc::number(&mut fields)?; // last number given
+        }
+        let status = u16::from_le_bytes(fields.array()?);
+        self.phase = if status & MORE_RESULTS == 0 {
+            common.then.push_back(Event::Ready);
+            Phase::Idle
+        } else {
+            Phase::Answer
+        };
+        Ok(Event::Complete)
+    }
+}
+
+fn push_text(body: &mut Vec<u8>, text: &str) {
+    body.extend_from_slice(text.as_bytes());
+    body.push(0);
+}

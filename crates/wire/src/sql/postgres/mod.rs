@@ -1,0 +1,281 @@
+//! `PostgreSQL`, protocol 3.0, simple queries: every value comes as text.
+//!
+//! Messages are read and written by `postgres-protocol`, except the rows, which are read where they lie. Source: chapter
+//! "Frontend/Backend Protocol" of `PostgreSQL`'s documentation.
+
+mod login;
+mod types;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{
+    DATA_ROW_TAG, ErrorResponseBody, Header, Message, RowDescriptionBody,
+};
+use postgres_protocol::message::frontend;
+
+use self::login::Proof;
+use self::types::type_name;
+use super::input::{Fields, Input, LONGEST, LONGEST_OF_LOGIN, check_length};
+use super::session::Common;
+use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError};
+
+/// Longest message of `COPY` data, bytes.
+const COPY_PIECE: usize = 16 * 1024 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Login,
+    Idle,
+    Query,
+    CopyIn,
+    /// Login refused, or the connection given up by the server.
+    Over,
+}
+
+pub(super) struct Client {
+    login: Proof,
+    phase: Phase,
+    key: Option<CancelKey>,
+}
+
+/// The whole of a request to cancel.
+pub(super) fn cancel_request(key: CancelKey) -> Vec<u8> {
+    let mut buffer = BytesMut::new();
+    frontend::cancel_request(key.process, key.secret, &mut buffer);
+    buffer.to_vec()
+}
+
+fn nonsense(what: &'static str) -> SqlProtocolError {
+    SqlProtocolError::Nonsense(what)
+}
+
+impl Client {
+    pub(super) fn new(login: Login, common: &mut Common) -> Self {
+        let mut parameters = vec![
+            ("user", login.user.as_str()),
+            ("client_encoding", "UTF8"),
+            ("application_name", "plimsoll"),
+        ];
+        if !login.database.is_empty() {
+            parameters.push(("database", &login.database));
+        }
+        let mut phase = Phase::Login;
+        if put(common, |buffer| frontend::startup_message(parameters, buffer)).is_err() {
+            // No URL gives a name with a NUL in it.
+            common.then.push_back(Event::Failed(Refusal {
+                code: "28000".to_owned(),
+                number: 0,
+                message: "there is a NUL in the name of the user or database".to_owned(),
+            }));
+            phase = Phase::Over;
+        }
+        Self {
+            login: Proof::new(login),
+            phase,
+            key: None,
+        }
+    }
+
+    pub(super) fn cancel_key(&self) -> Option<CancelKey> {
+        self.key
+    }
+
+    pub(super) fn query(&mut self, sql: &str, common: &mut Common) {
+        debug_assert!(self.phase == Phase::Idle, "a query before the session is ready");
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Query;
+            // It fails on a NUL or a message over 2 GiB only; the session has looked for both.
+            let _ = put(common, |buffer| frontend::query(sql, buffer));
+        }
+    }
+
+    pub(super) fn copy_data(&mut self, bytes: &[u8], common: &mut Common) {
+        if self.phase == Phase::CopyIn {
+            for piece in bytes.chunks(COPY_PIECE) {
+                common.outgoing.push(b'd');
+                let length = piece.len() as u32 + 4;
+                common.outgoing.extend_from_slice(&length.to_be_bytes());
+                common.outgoing.extend_from_slice(piece);
+            }
+        }
+    }
+
+    pub(super) fn copy_done(&mut self, common: &mut Common) {
+        if self.phase == Phase::CopyIn {
+            self.phase = Phase::Query;
+            common.outgoing.extend_from_slice(b"c\0\0\0\x04");
+        }
+    }
+
+    pub(super) fn copy_fail(&mut self, common: &mut Common) {
+        if self.phase == Phase::CopyIn {
+            self.phase = Phase::Query;
+            let _ = put(common, |buffer| frontend::copy_fail("given up", buffer));
+        }
+    }
+
+    pub(super) fn quit(&mut self, common: &mut Common) {
+        self.phase = Phase::Over;
+        common.outgoing.extend_from_slice(b"X\0\0\0\x04");
+    }
+
+    pub(super) fn next(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        loop {
+            let limit = if self.phase == Phase::Login {
+                LONGEST_OF_LOGIN
+            } else {
+                LONGEST
+            };
+            let Some(tag) = message(&mut common.input, limit)? else {
+                return Ok(None);
+            };
+            if self.phase == Phase::Over {
+                common.input.release();
+                continue;
+            }
+            if tag == DATA_ROW_TAG {
+                if self.phase != Phase::Query {
+                    return Err(nonsense("a row without a query"));
+                }
+                read_row(common)?;
+                return Ok(Some(Event::Row));
+            }
+            if let Some(event) = self.message(common)? {
+                return Ok(Some(event));
+            }
+            common.input.release();
+        }
+    }
+
+    /// Any message but a row; they are few.
+    fn message(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        let mut copy = BytesMut::from(common.input.message());
+        let message = Message::parse(&mut copy)
+            .map_err(|_| nonsense("a message that cannot be read"))?
+            .ok_or(nonsense("a message that is not whole"))?;
+        let event = match (message, self.phase) {
+            (Message::NoticeResponse(_) | Message::ParameterStatus(_) | Message::NotificationResponse(_), _)
+            // The data of `COPY ... TO STDOUT` are passed over: they are not rows.
+            | (Message::CopyOutResponse(_) | Message::CopyData(_) | Message::CopyDone, Phase::Query) => None,
+            (Message::ErrorResponse(body), _) => Some(self.refused(&body)?),
+            (Message::BackendKeyData(body), Phase::Login) => {
+                self.key = Some(CancelKey {
+                    process: body.process_id(),
+                    secret: body.secret_key(),
+                });
+                None
+            }
+            (Message::ReadyForQuery(_), Phase::Login | Phase::Query) => {
+                self.phase = Phase::Idle;
+                Some(Event::Ready)
+            }
+            (message, Phase::Login) => {
+                self.login.answer(&message, common)?;
+                None
+            }
+            (Message::RowDescription(body), Phase::Query) => Some(columns(&body, common)?),
+            (Message::CommandComplete(_) | Message::EmptyQueryResponse, Phase::Query) => {
+                Some(Event::Complete)
+            }
+            (Message::CopyInResponse(_), Phase::Query) => {
+                self.phase = Phase::CopyIn;
+                Some(Event::CopyIn)
+            }
+            _ => return Err(nonsense("a message that has no place here")),
+        };
+        Ok(event)
+    }
+
+    fn refused(&mut self, body: &ErrorResponseBody) -> Result<Event, SqlProtocolError> {
+        let (mut code, mut message) = (String::new(), String::new());
+        let mut fields = body.fields();
+        while let Some(field) = fields
+            .next()
+            .map_err(|_| nonsense("an error that cannot be read"))?
+        {
+            let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                b'C' => code = text(),
+                b'M' => message = text(),
+                _ => {}
+            }
+        }
+        match self.phase {
+            // An error between two queries is the last word before the server closes.
+            Phase::Login | Phase::Idle => self.phase = Phase::Over,
+            Phase::CopyIn => self.phase = Phase::Query,
+            Phase::Query | Phase::Over => {}
+        }
+        Ok(Event::Failed(Refusal {
+            code,
+            number: 0,
+            message,
+        }))
+    }
+}
+
+/// Appends a message.
+fn put(
+    common: &mut Common,
+    write: impl FnOnce(&mut BytesMut) -> std::io::Result<()>,
+) -> Result<(), SqlProtocolError> {
+    let mut buffer = BytesMut::new();
+    write(&mut buffer)
+        .map_err(|_| SqlProtocolError::Login("there is a NUL in the name or password".to_owned()))?;
+    common.outgoing.extend_from_slice(&buffer);
+    Ok(())
+}
+
+/// Holds the next whole message, header included; gives its tag.
+fn message(input: &mut Input, limit: usize) -> Result<Option<u8>, SqlProtocolError> {
+    let header = Header::parse(input.rest()).map_err(|_| nonsense("a message without a length"))?;
+    let Some(header) = header else { return Ok(None) };
+    let length = header.len() as usize + 1;
+    check_length(length, limit)?;
+    if input.rest().len() < length {
+        return Ok(None);
+    }
+    input.hold(length);
+    Ok(Some(header.tag()))
+}
+
+fn columns(body: &RowDescriptionBody, common: &mut Common) -> Result<Event, SqlProtocolError> {
+    let columns: Vec<Column> = body
+        .fields()
+        .map(|field| {
+            Ok(Column {
+                name: field.name().to_owned(),
+                type_name: type_name(field.type_oid()),
+            })
+        })
+        .collect()
+        .map_err(|_| nonsense("a description of columns that cannot be read"))?;
+    common.columns = columns.len();
+    Ok(Event::Columns(columns))
+}
+
+/// Notes the places of a row's values.
+fn read_row(common: &mut Common) -> Result<(), SqlProtocolError> {
+    let mut fields = Fields::new(common.input.message());
+    fields.take(5)?; // the header
+    let count = usize::from(u16::from_be_bytes(fields.array()?));
+    if count != common.columns {
+        return Err(nonsense("a row with more or fewer values than columns"));
+    }
+    for _ in 0..count {
+        let place = match i32::from_be_bytes(fields.array()?) {
+            -1 => None,
+            length => {
+                let length = usize::try_from(length).map_err(|_| nonsense("a value of negative length"))?;
+                let start = fields.at();
+                fields.take(length)?;
+                Some(start..start + length)
+            }
+        };
+        common.row.push(place);
+    }
+    if !fields.is_empty() {
+        return Err(nonsense("a row longer than its values"));
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Conversations recorded from real servers: `PostgreSQL` 15.18, `MariaDB` 10.11.19. Whole, cut anywhere, and mutated.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::{Event, Login, Server, Session, SqlProtocolError};
+
+const POSTGRES: &[u8] = include_bytes!("recorded/postgres.bin");
+const POSTGRES_REFUSED: &[u8] = include_bytes!("recorded/postgres-refused.bin");
+const MARIADB: &[u8] = include_bytes!("recorded/mariadb.bin");
+/// Of a server that does not offer to leave out EOF packets.
+const MARIADB_EOF: &[u8] = include_bytes!("recorded/mariadb-eof.bin");
+const MARIADB_REFUSED: &[u8] = include_bytes!("recorded/mariadb-refused.bin");
+
+fn session(server: Server) -> Session {
+    let login = Login {
+        user: "lab".to_owned(),
+        password: Some("secret".to_owned()),
+        database: "d".to_owned(),
+    };
+    Session::new(server, login)
+}
+
+/// Plays the server's bytes in pieces that end at `cuts`; gives a line for each event, and asks on.
+fn play(
+    server: Server,
+    bytes: &[u8],
+    cuts: impl Iterator<Item = usize>,
+) -> Result<Vec<String>, SqlProtocolError> {
+    let mut session = session(server);
+    let mut lines = Vec::new();
+    let mut from = 0;
+    let mut calls = 0;
+    for to in cuts.chain([bytes.len()]) {
+        session.received(&bytes[from..to]);
+        from = to;
+        while let Some(event) = session.next()? {
+            calls += 1;
+            assert!(calls <= 2 * bytes.len() + 2, "it loops");
+            match &event {
+                Event::Ready => session.query("SELECT 1"),
+                Event::CopyIn => {
+                    session.copy_data(b"1\ta\n");
+                    session.copy_done();
+                }
+                _ => {}
+            }
+            lines.push(line(&session, event));
+        }
+        session.outgoing().clear();
+    }
+    Ok(lines)
+}
+
+fn line(session: &Session, event: Event) -> String {
+    match event {
+        Event::Ready => "ready".to_owned(),
+        Event::Complete => "complete".to_owned(),
+        Event::CopyIn => "copy in".to_owned(),
+        Event::Failed(refusal) => format!("failed {} {}", refusal.code, refusal.number),
+        Event::Columns(columns) => {
+            let names = columns
+                .iter()
+                .map(|column| format!(" {} {}", column.name, column.type_name));
+            format!("columns{}", names.collect::<String>())
+        }
+        Event::Row => {
+            let text = |value: Option<&[u8]>| match value {
+                Some(bytes) => format!(" '{}'", bytes.escape_ascii()),
+                None => " null".to_owned(),
+            };
+            format!("row{}", session.row().map(text).collect::<String>())
+        }
+    }
+}
+
+fn whole(server: Server, bytes: &[u8]) -> Vec<String> {
+    play(server, bytes, [].into_iter()).unwrap()
+}
+
+#[test]
+fn postgres() {
+    assert_eq!(
+        whole(Server::Postgres, POSTGRES),
+        [
+            "ready",
+            "columns i int4 t text n bytea",
+            r"row '1' 'zwei' null",
+            r"row '2' '' '\\x00ff'",
+            "complete",
+            "ready",
+            "complete",
+            "complete",
+            "columns i int4 t text",
+            "row '3' 'x'",
+            "complete",
+            "ready",
+            "complete",
+            "ready",
+            "failed 42601 0",
+            "ready",
+            "complete",
+            "ready",
+            "copy in",
+            "complete",
+            "ready",
+            "complete",
+            "ready",
+            "columns pg_terminate_backend bool",
+            "row 't'",
+            "failed 57P01 0",
+        ]
+    );
+    assert_eq!(whole(Server::Postgres, POSTGRES_REFUSED), ["failed 28000 0"]);
+}
+
+#[test]
+fn mariadb() {
+    let lines = whole(Server::Mysql, MARIADB);
+    assert_eq!(
+        lines,
+        [
+            "ready",
+            "columns i int t varchar n varbinary",
+            "row '1' 'zwei' null",
+            r"row '2' '' '\x00\xff'",
+            "complete",
+            "ready",
+            "complete",
+            "ready",
+            "complete",
+            "ready",
+            "columns i int b longblob d decimal w text",
+            r"row '1' 'a' '1.50' '\xc3\xa9'",
+            "complete",
+            "ready",
+            "failed 42000 1064",
+            "ready",
+            "columns 1 int",
+            "row '1'",
+            "complete",
+            "columns 2 int 3 int",
+            "row '2' '3'",
+            "complete",
+            "complete",
+            "ready",
+        ]
+    );
+    assert_eq!(whole(Server::Mysql, MARIADB_EOF), lines);
+    assert_eq!(whole(Server::Mysql, MARIADB_REFUSED), ["failed 28000 1045"]);
+}
+
+#[test]
+fn any_cut_gives_the_same() {
+    let mut rng = Pcg64::seed_from_u64(5);
+    for (server, bytes) in [
+        (Server::Postgres, POSTGRES),
+        (Server::Mysql, MARIADB),
+        (Server::Mysql, MARIADB_EOF),
+    ] {
+        let expected = whole(server, bytes);
+        assert_eq!(
+            play(server, bytes, 1..bytes.len()).unwrap(),
+            expected,
+            "single bytes"
+        );
+        for _ in 0..200 {
+            let mut cuts: Vec<usize> = (0..20).map(|_| rng.random_range(0..=bytes.len())).collect();
+            cuts.sort_unstable();
+            assert_eq!(play(server, bytes, cuts.into_iter()).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn mutated_conversations_neither_panic_nor_loop() {
+    let mut rng = Pcg64::seed_from_u64(6);
+    let seeds = [
+        (Server::Postgres, POSTGRES),
+        (Server::Postgres, POSTGRES_REFUSED),
+        (Server::Mysql, MARIADB),
+        (Server::Mysql, MARIADB_EOF),
+        (Server::Mysql, MARIADB_REFUSED),
+    ];
+    let (mut good, mut bad) = (0, 0);
+    for turn in 0..200_000 {
+        let (server, seed) = seeds[turn % seeds.len()];
+        let mut bytes = seed.to_vec();
+        mutate(&mut rng, &mut bytes);
+        let cut = rng.random_range(0..=bytes.len());
+        match play(server, &bytes, [cut].into_iter()) {
+            Ok(_) => good += 1,
+            Err(_) => bad += 1,
+        }
+    }
+    assert!(
+        good > 10_000 && bad > 10_000,
+        "the mutations are too strong or too weak: {good} {bad}"
+    );
+}
+
+/// One to four changes: a byte flipped, a range removed, doubled or overwritten, or the end cut off.
+fn mutate(rng: &mut Pcg64, bytes: &mut Vec<u8>) {
+    for _ in 0..rng.random_range(1..=4) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = rng.random_range(0..bytes.len());
+        let end = (at + rng.random_range(1..20)).min(bytes.len());
+        match rng.random_range(0..6) {
+            0 => bytes[at] = rng.random(),
+            1 => bytes[at] ^= 1 << rng.random_range(0..8),
+            2 => drop(bytes.drain(at..end)),
+            3 => {
+                let copy = bytes[at..end].to_vec();
+                let to = rng.random_range(0..=bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            4 => bytes[at..end].fill([0, 1, 0xff, 0xfe, 0xfb, 0x7f][rng.random_range(0..6)]),
+            _ => bytes.truncate(at),
+        }
+    }
+}
+
+#[test]
+fn an_error_is_the_end() {
+    let mut session = session(Server::Mysql);
+    session.received(b"HTTP/1.1 400");
+    let error = session.next().unwrap_err();
+    session.received(MARIADB);
+    assert_eq!(session.next().unwrap_err(), error);
+}

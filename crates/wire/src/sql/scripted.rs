@@ -1,0 +1,314 @@
+//! Conversations that no server at hand has: other ways to log in, and servers that cheat.
+
+use super::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError};
+
+fn session(server: Server, password: Option<&str>) -> Session {
+    let login = Login {
+        user: "lab".to_owned(),
+        password: password.map(str::to_owned),
+        database: String::new(),
+    };
+    Session::new(server, login)
+}
+
+type Step = Result<Option<Event>, SqlProtocolError>;
+
+fn hear(session: &mut Session, bytes: &[u8]) -> Step {
+    session.outgoing().clear();
+    session.received(bytes);
+    session.next()
+}
+
+fn said(session: &mut Session) -> Vec<u8> {
+    std::mem::take(session.outgoing())
+}
+
+fn nonsense(step: &Step) -> &'static str {
+    match step {
+        Err(SqlProtocolError::Nonsense(what)) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn no_login(step: &Step) -> &str {
+    match step {
+        Err(SqlProtocolError::Login(what)) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A message of `PostgreSQL`.
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = body.len() as u32 + 4;
+    [&[tag], &length.to_be_bytes()[..], body].concat()
+}
+
+fn authentication(kind: u32, body: &[u8]) -> Vec<u8> {
+    message(b'R', &[&kind.to_be_bytes(), body].concat())
+}
+
+/// A packet of `MariaDB`.
+fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_le_bytes()[..3], &[sequence], body].concat()
+}
+
+fn greeting(method: &[u8]) -> Vec<u8> {
+    let capabilities: u32 = 0x01ff_ffff;
+    let [a, b, c, d] = capabilities.to_le_bytes();
+    let body = [
+        b"\x0a8.0.36\0\x01\0\0\0",
+        b"12345678".as_slice(),
+        &[0, a, b, 45, 2, 0, c, d, 21],
+        &[0; 10],
+        b"90abcdefghij\0",
+        method,
+        b"\0",
+    ];
+    packet(0, &body.concat())
+}
+
+fn ready(server: Server) -> Session {
+    let mut session = session(server, Some("secret"));
+    let step = match server {
+        Server::Postgres => hear(
+            &mut session,
+            &[authentication(0, b""), message(b'Z', b"I")].concat(),
+        ),
+        Server::Mysql => {
+            hear(&mut session, &greeting(b"mysql_native_password")).unwrap();
+            hear(&mut session, &packet(2, b"\0\0\0\x02\0\0\0"))
+        }
+    };
+    assert_eq!(step, Ok(Some(Event::Ready)));
+    session
+}
+
+#[test]
+fn postgres_must_prove_that_it_knows_the_password() {
+    let offer = authentication(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0");
+    let begin = || {
+        let mut session = session(Server::Postgres, Some("secret"));
+        assert_eq!(hear(&mut session, &offer), Ok(None));
+        let first = String::from_utf8(said(&mut session)).unwrap();
+        let nonce = first.rsplit("r=").next().unwrap().to_owned();
+        assert!(nonce.len() >= 18, "{first}");
+        (session, nonce)
+    };
+    let (mut session, nonce) = begin();
+    let answer = format!("r={nonce}server,s=QSXCR+Q6sek8bf92,i=4096");
+    assert_eq!(
+        hear(&mut session, &authentication(11, answer.as_bytes())),
+        Ok(None)
+    );
+    assert!(String::from_utf8(said(&mut session)).unwrap().contains(",p="));
+    let proof = authentication(12, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    assert!(no_login(&hear(&mut session, &proof)).contains("does not prove"));
+
+    let (mut session, _) = begin();
+    assert_eq!(
+        nonsense(&hear(&mut session, &authentication(0, b""))),
+        "a message that has no place in a login"
+    );
+    let (mut session, nonce) = begin();
+    let endless = format!("r={nonce}server,s=QSXCR+Q6sek8bf92,i=4000000000");
+    let step = hear(&mut session, &authentication(11, endless.as_bytes()));
+    assert_eq!(nonsense(&step), "SCRAM with too many rounds");
+    let (mut session, _) = begin();
+    let other = authentication(11, b"r=anothernonce,s=QSXCR+Q6sek8bf92,i=4096");
+    assert_eq!(nonsense(&hear(&mut session, &other)), "SCRAM that cannot be read");
+    for kind in [11, 12] {
+        let mut session = self::session(Server::Postgres, Some("secret"));
+        assert_eq!(
+            nonsense(&hear(&mut session, &authentication(kind, b"x"))),
+            "SCRAM out of order"
+        );
+    }
+}
+
+#[test]
+fn postgres_asks_for_what_we_do_not_have() {
+    for (bytes, part) in [
+        (authentication(7, b""), "GSSAPI"),
+        (authentication(2, b""), "Kerberos"),
+        (authentication(9, b""), "SSPI"),
+        (
+            authentication(10, b"SCRAM-SHA-256-PLUS\0\0"),
+            "without SCRAM-SHA-256",
+        ),
+    ] {
+        let mut session = session(Server::Postgres, Some("secret"));
+        let step = hear(&mut session, &bytes);
+        assert!(no_login(&step).contains(part), "{step:?}");
+        assert!(no_login(&step).contains("pg_hba.conf"), "{step:?}");
+    }
+    for bytes in [
+        authentication(3, b""),
+        authentication(5, b"salt"),
+        authentication(10, b"SCRAM-SHA-256\0\0"),
+    ] {
+        let mut session = session(Server::Postgres, None);
+        assert!(no_login(&hear(&mut session, &bytes)).contains("the password of lab, and none is given"));
+    }
+}
+
+/// The hash is md5(md5("secretlab") + "salt"), computed by Python's hashlib.
+#[test]
+fn postgres_md5_and_cancel_are_as_documented() {
+    let mut session = session(Server::Postgres, Some("secret"));
+    let start = said(&mut session);
+    assert!(start.starts_with(b"\0\0\0"), "{start:?}");
+    assert!(
+        start.ends_with(b"application_name\0plimsoll\0\0"),
+        "{}",
+        start.escape_ascii()
+    );
+    assert_eq!(hear(&mut session, &authentication(5, b"salt")), Ok(None));
+    assert_eq!(
+        said(&mut session),
+        message(b'p', b"md5df422f44c27a931a8523f7017fde1b17\0")
+    );
+    let key = message(b'K', b"\0\0\x01\x02\x03\x04\x05\x06");
+    assert_eq!(session.cancel_key(), None);
+    assert_eq!(
+        hear(&mut session, &[authentication(0, b""), key].concat()),
+        Ok(None)
+    );
+    let key = session.cancel_key();
+    assert_eq!(
+        key,
+        Some(CancelKey {
+            process: 0x102,
+            secret: 0x0304_0506
+        })
+    );
+    let request = key.unwrap().request();
+    assert_eq!(request, b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\x01\x02\x03\x04\x05\x06");
+}
+
+#[test]
+fn mysql_logs_in_by_the_cache_of_hashes() {
+    let mut session = session(Server::Mysql, Some("secret"));
+    assert!(said(&mut session).is_empty(), "the server speaks first");
+    assert_eq!(hear(&mut session, &greeting(b"caching_sha2_password")), Ok(None));
+    let response = said(&mut session);
+    assert!(response.windows(4).any(|part| part == b"lab\0"));
+    assert!(response.ends_with(b"caching_sha2_password\0"));
+    assert_eq!(response[4 + 32 + 4], 32, "length of the proof");
+    assert_eq!(hear(&mut session, &packet(2, b"\x01\x03")), Ok(None));
+    assert_eq!(
+        hear(&mut session, &packet(3, b"\0\0\0\x02\0\0\0")),
+        Ok(Some(Event::Ready))
+    );
+
+    let mut session = self::session(Server::Mysql, Some("secret"));
+    hear(&mut session, &greeting(b"caching_sha2_password")).unwrap();
+    let step = hear(&mut session, &packet(2, b"\x01\x04"));
+    assert!(no_login(&step).contains("log in once"), "{step:?}");
+}
+
+#[test]
+fn mysql_switches_the_method() {
+    let mut session = session(Server::Mysql, Some("secret"));
+    hear(&mut session, &greeting(b"caching_sha2_password")).unwrap();
+    let nonce: Vec<u8> = (1..=20).collect();
+    let switch = [b"\xfemysql_native_password\0".as_slice(), &nonce, b"\0"].concat();
+    assert_eq!(hear(&mut session, &packet(2, &switch)), Ok(None));
+    let proof = said(&mut session);
+    assert_eq!(proof[..4], [20, 0, 0, 3]);
+    assert_eq!(proof.len(), 24);
+    for (body, part) in [
+        (b"\xfeclient_ed25519\0".as_slice(), "client_ed25519"),
+        (b"\xfe", "mysql_old_password"),
+        (b"\xfemysql_clear_password\0", "mysql_clear_password"),
+    ] {
+        let mut session = self::session(Server::Mysql, Some("secret"));
+        hear(&mut session, &greeting(b"client_ed25519")).unwrap();
+        let step = hear(&mut session, &packet(2, body));
+        assert!(no_login(&step).contains(part), "{step:?}");
+        assert!(said(&mut session).is_empty(), "nothing of the password");
+    }
+}
+
+#[test]
+fn mysql_gets_no_file_of_ours() {
+    let mut session = ready(Server::Mysql);
+    session.query("SELECT 1");
+    let step = hear(&mut session, &packet(1, b"\xfb/etc/passwd"));
+    assert_eq!(nonsense(&step), "a demand for a local file");
+}
+
+/// It says so before it knows what the client understands: no SQLSTATE.
+#[test]
+fn mysql_without_room_says_so_in_place_of_a_greeting() {
+    let mut session = session(Server::Mysql, None);
+    let step = hear(&mut session, &packet(0, b"\xff\x10\x04Too many connections"));
+    let refusal = Refusal {
+        code: "08004".to_owned(),
+        number: 1040,
+        message: "Too many connections".to_owned(),
+    };
+    assert_eq!(step, Ok(Some(Event::Failed(refusal))));
+    assert_eq!(session.next(), Ok(None));
+}
+
+#[test]
+fn lengths_over_the_limit_are_refused_before_the_message_comes() {
+    for header in [b"D\x7f\xff\xff\xff", b"T\x40\0\0\x01"] {
+        let mut session = ready(Server::Postgres);
+        session.query("SELECT 1");
+        let step = hear(&mut session, header);
+        assert!(
+            matches!(step, Err(SqlProtocolError::TooLong(length)) if length > 1 << 30),
+            "{step:?}"
+        );
+    }
+    // While somebody logs in, long is what another kind of server says.
+    for (server, bytes) in [
+        (Server::Postgres, b"HTTP/1.1 400"),
+        (Server::Mysql, b"SSH-2.0-Open"),
+    ] {
+        let step = hear(&mut session(server, None), bytes);
+        assert_eq!(nonsense(&step), "a message of a login that is too long");
+    }
+}
+
+#[test]
+fn rows_have_as_many_values_as_there_are_columns() {
+    let mut session = ready(Server::Postgres);
+    session.query("SELECT 1");
+    let column = b"\0\x01a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
+    let step = hear(&mut session, &message(b'T', column));
+    assert!(matches!(step, Ok(Some(Event::Columns(_)))), "{step:?}");
+    let two = message(b'D', b"\0\x02\0\0\0\x01a\0\0\0\x01b");
+    assert_eq!(
+        nonsense(&hear(&mut session, &two)),
+        "a row with more or fewer values than columns"
+    );
+}
+
+#[test]
+fn a_query_that_no_server_could_take_is_refused_here() {
+    let mut session = ready(Server::Postgres);
+    said(&mut session);
+    session.query("SELECT '\0'");
+    assert!(said(&mut session).is_empty());
+    assert!(matches!(session.next(), Ok(Some(Event::Failed(refusal))) if refusal.code == "54000"));
+    assert_eq!(session.next(), Ok(Some(Event::Ready)));
+    assert_eq!(session.next(), Ok(None));
+}
+
+/// A farewell while nothing is asked ends the session.
+#[test]
+fn an_idle_session_hears_the_farewell() {
+    let mut session = ready(Server::Postgres);
+    let farewell = message(b'E', b"SFATAL\0C57P01\0Mbye\0\0");
+    assert!(
+        matches!(hear(&mut session, &farewell), Ok(Some(Event::Failed(refusal))) if refusal.code == "57P01")
+    );
+    let mut session = ready(Server::Mysql);
+    let farewell = packet(0, b"\xff\x87\x07#70100Connection was killed");
+    assert!(
+        matches!(hear(&mut session, &farewell), Ok(Some(Event::Failed(refusal))) if refusal.number == 1927)
+    );
+    assert_eq!(session.next(), Ok(None));
+}

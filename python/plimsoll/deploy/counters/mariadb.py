@@ -1,0 +1,114 @@
+"""MariaDB's global status, and digests of statements where the performance schema is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from plimsoll.deploy.counters import Reading
+
+if TYPE_CHECKING:
+    import pymysql
+
+SLOWEST: Final = 10
+QUOTED: Final = 500
+OF_SESSIONS: Final = (
+    *("Questions", "Com_select", "Com_insert", "Com_update", "Com_delete", "Com_commit", "Com_rollback"),
+    *("Bytes_received", "Bytes_sent", "Slow_queries", "Created_tmp_tables", "Created_tmp_disk_tables"),
+    *("Select_scan", "Select_full_join", "Sort_rows", "Handler_read_first", "Handler_read_key"),
+    *("Handler_read_next", "Handler_read_rnd", "Handler_read_rnd_next"),
+)
+"""Counted for each session apart, so that what our own has done can be taken out."""
+OF_SERVER: Final = (
+    *("Connections", "Aborted_clients", "Aborted_connects", "Table_locks_waited"),
+    *("Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads", "Innodb_buffer_pool_wait_free"),
+    *(
+        "Innodb_data_reads",
+        "Innodb_data_writes",
+        "Innodb_data_fsyncs",
+        "Innodb_log_writes",
+        "Innodb_log_waits",
+    ),
+    *("Innodb_rows_read", "Innodb_rows_inserted", "Innodb_rows_updated", "Innodb_rows_deleted"),
+    *("Innodb_row_lock_waits", "Innodb_row_lock_time", "Innodb_deadlocks"),
+)
+GAUGES: Final = (
+    *(
+        "Threads_connected",
+        "Threads_running",
+        "Innodb_buffer_pool_pages_data",
+        "Innodb_buffer_pool_pages_dirty",
+    ),
+    "Innodb_buffer_pool_pages_free",
+)
+STATUS: Final = """
+SELECT 'all', variable_name, variable_value FROM information_schema.global_status WHERE variable_name IN %s
+UNION ALL
+SELECT 'own', variable_name, variable_value FROM information_schema.session_status WHERE variable_name IN %s
+"""
+DIGESTS: Final = """
+SELECT digest_text, count_star, sum_timer_wait / 1e12, sum_rows_sent, sum_rows_examined
+FROM performance_schema.events_statements_summary_by_digest
+WHERE schema_name = %s AND digest_text IS NOT NULL ORDER BY sum_timer_wait DESC LIMIT 10
+"""
+
+
+class MariadbCounters:
+    """A chosen list of the global status, without what this reader adds to it."""
+
+    def __init__(self, connect: Callable[..., pymysql.Connection[Any]], database: str) -> None:
+        self._connect = connect
+        self._database = database
+        self._connection: pymysql.Connection[Any] | None = None
+        self._digests = False
+
+    def open(self) -> None:
+        """Connects, and lets the digests begin anew: their sums are then those of the run."""
+        # Of no database: digests are kept by database, and ours are not to be among those of the load.
+        self._connection = self._connect(None)
+        self._digests = self._execute("SELECT @@performance_schema")[0][0] == 1
+        if self._digests:
+            self._execute("TRUNCATE performance_schema.events_statements_summary_by_digest")
+
+    def read(self) -> Reading:
+        """One statement."""
+        rows = self._execute(STATUS, (*OF_SESSIONS, *OF_SERVER, *GAUGES), OF_SESSIONS)
+        # The names come back in capitals.
+        found = {(whose, name.lower()): float(value) for whose, name, value in rows}
+        all_of = {name: found.get(("all", name.lower())) for name in (*OF_SESSIONS, *OF_SERVER, *GAUGES)}
+        values = {name: value for name, value in all_of.items() if value is not None}
+        counters = {
+            name: value - found.get(("own", name.lower()), 0.0)
+            for name, value in values.items()
+            if name not in GAUGES
+        }
+        return Reading(counters, {name: values[name] for name in GAUGES if name in values})
+
+    def last(self) -> Mapping[str, Any]:
+        """The slowest statements of the run by their total time, in seconds."""
+        if not self._digests:
+            return {}
+        rows = self._execute(DIGESTS, self._database)
+        return {
+            "statements": [
+                {
+                    "statement": " ".join(str(text).split())[:QUOTED],
+                    "calls": int(calls),
+                    "total_s": float(seconds),
+                    "rows": int(sent),
+                    "rows_examined": int(examined),
+                }
+                for text, calls, seconds, sent, examined in rows[:SLOWEST]
+            ]
+        }
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _execute(self, statement: str, *values: str | Sequence[str]) -> list[Any]:
+        assert self._connection is not None
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values or None)
+            return list(cursor.fetchall())

@@ -1,0 +1,80 @@
+"""nginx's stub_status."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from plimsoll.deploy.counters import Reading
+
+TIMEOUT_S: Final = 5.0
+_FORM: Final = re.compile(
+    r"Active connections:\s*(\d+)\s+server accepts handled requests\s+(\d+)\s+(\d+)\s+(\d+)\s+"
+    r"Reading:\s*(\d+)\s+Writing:\s*(\d+)\s+Waiting:\s*(\d+)"
+)
+
+
+class NginxCounters:
+    """Our own requests and connection are taken out."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection: http.client.HTTPConnection | None = None
+        self._asked = 0
+
+    def open(self) -> None:
+        """Connects."""
+        self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+
+    def read(self) -> Reading:
+        """One request."""
+        assert self._connection is not None
+        self._connection.request("GET", "/")
+        page = self._connection.getresponse().read().decode("utf-8", "replace")
+        self._asked += 1
+        return reading(page, self._asked)
+
+    def last(self) -> Mapping[str, Any]:
+        """Nothing more."""
+        return {}
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def reading(page: str, own_requests: int) -> Reading:
+    """The page of stub_status; raises ValueError where it is none."""
+    found = _FORM.search(page)
+    if found is None:
+        raise ValueError(f"this is no page of stub_status: {page[:100]!r}")
+    active, accepts, handled, requests, being_read, being_written, waiting = map(float, found.groups())
+    return Reading(
+        {
+            "accepted": accepts - 1,
+            "handled": handled - 1,
+            "requests": requests - own_requests,
+        },
+        {
+            "active": active - 1,
+            "reading": being_read,
+            "writing": being_written - 1,
+            "waiting": waiting,
+        },
+    )
+
+
+def status_answers(port: int) -> bool:
+    """Whether the status is given."""
+    source = NginxCounters(port)
+    try:
+        source.open()
+        source.read()
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    finally:
+        source.close()
+    return True

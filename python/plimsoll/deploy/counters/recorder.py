@@ -1,0 +1,121 @@
+"""Reads a server's counters once a second while a run goes on: a thread of its own for each server, which never holds
+up the run and never ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from plimsoll.deploy.counters import Reading, Source
+
+FORMAT: Final = "plimsoll.counters/1"
+INTERVAL_S: Final = 1.0
+PATIENCE_S: Final = 10.0
+"""So long a run waits for the first reading before it, and for the last one after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a server counted over a run. `counters`: differences between the readings before and after it; `gauges`:
+    last values; `told`: what it tells once. `failed`: why it is not known, and when (unix seconds)."""
+
+    counters: dict[str, float] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    failed: str = ""
+    failed_at: float = 0.0
+
+
+class CounterLog:
+    """Writes counters.jsonl: a line with the format, then a line a reading."""
+
+    def __init__(self, name: str, kind: str, source: Source, path: Path) -> None:
+        self.name = name
+        self._kind = kind
+        self._source = source
+        self._path = path
+        self._first: Reading | None = None
+        self._last: Reading | None = None
+        self._told: dict[str, Any] = {}
+        self._failed: tuple[str, float] | None = None
+        self._begun = threading.Event()
+        self._over = threading.Event()
+        # A daemon: a server that never answers must not keep the lab from ending.
+        self._thread = threading.Thread(target=self._work, name=f"counters-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._thread.start()
+
+    def wait_for_first(self) -> None:
+        """Returns when the first reading is there, or has failed, or takes too long."""
+        self._begun.wait(PATIENCE_S)
+
+    def finish(self) -> None:
+        """Asks for the last reading; `result` waits for it."""
+        self._over.set()
+
+    def result(self) -> Counted:
+        """What was counted between the first reading and the last."""
+        self._thread.join(PATIENCE_S)
+        if self._failed is None and self._thread.is_alive():
+            self._failed = (f"no answer within {PATIENCE_S:g} s", time.time())
+        if self._failed is not None or self._first is None or self._last is None:
+            text, at = self._failed or ("nothing was read", time.time())
+            return Counted(failed=text, failed_at=at)
+        before = self._first.counters
+        differences = {
+            key: _plain(value - before.get(key, 0.0)) for key, value in self._last.counters.items()
+        }
+        gauges = {**self._last.gauges, **self._told.pop("gauges", {})}
+        return Counted(differences, {key: _plain(value) for key, value in gauges.items()}, self._told)
+
+    def _work(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("w", encoding="utf-8") as file:
+                self._source.open()
+                self._read_all(file)
+        except Exception as error:
+            # Whatever it is (the server died, a disk is full, a driver is broken): it is told, and the run goes on.
+            self._failed = (f"{type(error).__name__}: {str(error).strip() or 'no text'}"[:500], time.time())
+        finally:
+            self._begun.set()
+            with contextlib.suppress(Exception):
+                self._source.close()
+
+    def _read_all(self, file: Any) -> None:
+        head = {"format": FORMAT, "service": self.name, "kind": self._kind}
+        due = time.monotonic()
+        while True:
+            over = self._over.is_set()
+            reading = self._source.read()
+            if self._first is None:
+                self._first = reading
+                file.write(_line({**head, "gauges": sorted(reading.gauges)}))
+            self._last = reading
+            values = {key: _plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
+            file.write(_line({"t": round(time.time(), 3), "values": values}))
+            file.flush()
+            self._begun.set()
+            if over:
+                self._told = dict(self._source.last())
+                return
+            # A reading that took longer than a second leaves slots out: two at once would be load of our own.
+            due = max(due + INTERVAL_S, time.monotonic())
+            self._over.wait(max(0.0, due - time.monotonic()))
+
+
+def _line(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":")) + "\n"
+
+
+def _plain(value: float) -> float:
+    """Whole numbers without a point."""
+    return int(value) if float(value).is_integer() else round(value, 6)

@@ -1,0 +1,100 @@
+"""Squid's cache manager over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from plimsoll.deploy.counters import Reading
+
+TIMEOUT_S: Final = 5.0
+GROUPS: Final = ("client_http.", "server.all.", "server.http.", "icp.", "swap.")
+SINGLE: Final = ("cpu_time", "page_faults", "select_loops", "aborted_requests")
+_COUNTER: Final = re.compile(r"^([a-z_.]+) = ([0-9.]+)", re.MULTILINE)
+_GAUGES: Final = {
+    "memory_kbytes": r"Storage Mem size:\s+([0-9.]+) KB",
+    "disk_kbytes": r"Storage Swap size:\s+([0-9.]+) KB",
+    "objects": r"([0-9]+) StoreEntries\s*$",
+    "file_descriptors": r"Number of file desc currently in use:\s+([0-9]+)",
+    "mean_object_kbytes": r"Mean Object Size:\s+([0-9.]+) KB",
+}
+"""Of the page `info`, read once after a run."""
+
+
+class SquidCounters:
+    """The page `counters`. Our own requests are taken out of client_http.requests, and what was answered to them out of
+    client_http.kbytes_out."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection: http.client.HTTPConnection | None = None
+        self._asked = 0
+        self._received = 0
+
+    def open(self) -> None:
+        """Connects."""
+        self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+
+    def read(self) -> Reading:
+        """One request."""
+        asked, received = self._asked, self._received
+        values = counters(self._page("counters"))
+        for name, own in (("client_http.requests", asked), ("client_http.kbytes_out", received / 1024)):
+            if name in values:
+                values[name] -= own
+        return Reading(values)
+
+    def last(self) -> Mapping[str, Any]:
+        """What it holds after the run."""
+        return {"gauges": gauges(self._page("info"))}
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _page(self, name: str) -> str:
+        assert self._connection is not None
+        self._connection.request("GET", f"/squid-internal-mgr/{name}")
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise OSError(f"the cache manager answers {answer.status} {answer.reason}")
+        self._asked += 1
+        self._received += (
+            len(body) + sum(len(key) + len(value) + 4 for key, value in answer.getheaders()) + 20
+        )
+        return body.decode("utf-8", "replace")
+
+
+def manager(port: int, page: str) -> bytes:
+    """A page of the cache manager over a connection of its own. Raises OSError."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", f"/squid-internal-mgr/{page}")
+        return connection.getresponse().read()
+    except http.client.HTTPException as error:
+        raise OSError(f"no answer of the cache manager: {error}") from error
+    finally:
+        connection.close()
+
+
+def counters(page: str) -> dict[str, float]:
+    """The counters of the page of that name that we keep."""
+    return {
+        name: float(value)
+        for name, value in _COUNTER.findall(page)
+        if name in SINGLE or name.startswith(GROUPS)
+    }
+
+
+def gauges(page: str) -> dict[str, float]:
+    """What the page `info` says that is no counter."""
+    found = {}
+    for name, pattern in _GAUGES.items():
+        match = re.search(pattern, page, re.MULTILINE)
+        if match:
+            found[name] = float(match[1])
+    return found

@@ -1,0 +1,77 @@
+"""Directories in which services work: below the results while they run, or below /var/tmp where their account may not
+enter the results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from plimsoll.deploy.account import Account
+from plimsoll.errors import ServiceError
+
+_PLAIN = re.compile(r"[\w/.,:=@%+-]+", re.ASCII)
+"""Paths that may stand in a configuration file without quotes: Squid's has none for them."""
+ELSEWHERE = "/var/tmp"
+"""Not /tmp, which is memory on many hosts: a database there would be another one. TMPDIR overrides it."""
+
+
+class Workplace:
+    """One numbered directory for each start of a service; `remove` takes all of them away."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._elsewhere: Path | None = None
+        self._number = 0
+
+    def directory(self, name: str) -> Path:
+        """For a service that runs under our own account."""
+        self._number += 1
+        path = self._work / f"{name}-{self._number}"
+        path.mkdir(parents=True)
+        return path
+
+    def directory_for(self, name: str, account: Account) -> tuple[Path, str]:
+        """The same for a server of another account: it can be entered by it, and belongs to us. With a remark where it
+        is not in the results."""
+        path = self.directory(name)
+        for own in (self._work, path):
+            own.chmod(0o755)
+        plain = _PLAIN.fullmatch(str(path)) is not None
+        if account.may_enter(path) and plain:
+            return path, ""
+        path.rmdir()
+        path = self._open_place(account) / path.name
+        path.mkdir(mode=0o755)
+        path.chmod(0o755)
+        why = f"as the account {account.name} may not enter {self._work.parent}"
+        return (
+            path,
+            f"it works in {path}, {why if plain else 'as not every server takes a path with such signs'}",
+        )
+
+    def remove(self) -> None:
+        """Everything goes."""
+        for path in (self._work, self._elsewhere):
+            if path is not None:
+                shutil.rmtree(path, ignore_errors=True)
+        self._elsewhere = None
+
+    def _open_place(self, account: Account) -> Path:
+        if self._elsewhere is None:
+            parents = [Path(place) for place in (os.environ.get("TMPDIR"), ELSEWHERE) if place]
+            for parent in parents:
+                if account.may_enter(parent):
+                    with contextlib.suppress(OSError):
+                        self._elsewhere = Path(tempfile.mkdtemp(prefix="plimsoll-", dir=parent))
+                        self._elsewhere.chmod(0o755)
+                        return self._elsewhere
+            looked = ", ".join(map(str, [self._work.parent, *parents]))
+            raise ServiceError(
+                f"servers run as {account.name}, which may enter none of {looked}: use --out on a directory that "
+                "everybody may pass, such as one below /srv"
+            )
+        return self._elsewhere

@@ -1,0 +1,73 @@
+"""Fills the warm caches before a run: the engine sends what `plan.filling` says, and nothing of it is kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from plimsoll.drive.engine import EngineSession, Second
+from plimsoll.drive.run import Watchman, carry_out
+from plimsoll.errors import EngineError, ServiceError
+from plimsoll.plan import PlannedRun, engine_document
+from plimsoll.plan.filling import fillings
+
+LOST = ("agent-lost", "engine-lost")
+
+
+def fill(
+    run: PlannedRun,
+    session: Callable[[], EngineSession],
+    addresses: Mapping[str, Sequence[str]],
+    scratch: Path,
+    testers: Sequence[int],
+    watchman: Watchman,
+) -> str:
+    """Sends it; gives a sentence for the events of the run, empty where there was nothing to fill.
+
+    A request that fails is told and no more: the run will show whether it matters. Raises ServiceError when a service
+    died over it, EngineError when the engine did.
+    """
+    sent = failed = 0
+    troubles: dict[str, None] = {}
+    configs = fillings(run.config)
+    for config in configs:
+        shutil.rmtree(scratch, ignore_errors=True)
+        (scratch / "segments").mkdir(parents=True)
+        document = engine_document(
+            replace(run, config=config), addresses, scratch.resolve(), "filling", tester_cpus=testers
+        )
+        end = carry_out(session(), document, watchman, _Deaf(), lambda *_: None)
+        shutil.rmtree(scratch, ignore_errors=True)
+        if end.status == "service-gone":
+            raise ServiceError(end.reason)
+        if end.status in LOST:
+            raise EngineError(f"while the caches were filled: {end.reason}")
+        if end.finished is not None:
+            sent += end.finished.counters["started"]
+            failed += end.finished.counters["failed"] + end.finished.in_flight
+        if end.status != "done":
+            troubles[end.reason] = None
+    if not configs:
+        return ""
+    told = "".join(f"; {text}" for text in troubles if text)
+    return f"the caches were filled with {sent} requests" + (f", {failed} failed" if failed else "") + told
+
+
+class _Deaf:
+    """Shows nothing: a filling is no run."""
+
+    def run_begins(
+        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+    ) -> None:
+        pass
+
+    def second(self, second: Second) -> None:
+        pass
+
+    def note(self, kind: str, text: str) -> None:
+        pass
+
+    def run_ended(self, run_id: str, status: str, reason: str) -> None:
+        pass

@@ -1,0 +1,229 @@
+"""Frontier queries out of a log: of a Squid (native or combined format) or of the servlet, plain or gzip.
+
+The log is read line by line. What is kept of it is bounded: the distinct queries, how often each was asked, and their
+order. A query is what stands packed in `p1` of a URL `.../type=frontier_request...` (crate `wire`, request.rs).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+MOST_QUERIES: Final = 50_000
+"""Distinct queries that are kept, in the order of their first appearance."""
+MOST_TEXT: Final = 32_000_000
+"""Characters of all of them."""
+MOST_REQUESTS: Final = 1_000_000
+"""Requests of which order and times are kept."""
+LONGEST_QUERY: Final = 256 * 1024
+"""As the gateway accepts: SQL in a request head of 8 KiB is shorter."""
+LONGEST_LINE: Final = 256 * 1024
+
+_URL: Final = re.compile(rb'type=frontier_request[^\s"]*')
+_P1: Final = re.compile(rb"[?&]p1=([^&\s\"]*)")
+_NATIVE: Final = re.compile(rb"\s*(\d{9,11})\.(\d{3})\s+(-?\d+)\s")
+_COMBINED: Final = re.compile(
+    rb"\[(\d{2})/([A-Z][a-z]{2})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})\]"
+)
+_SERVLET: Final = re.compile(
+    rb"(\d{2})/(\d{2})/(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{3})(?: \S+)? ([+-])(\d{2})(\d{2})"
+)
+_MONTHS: Final = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_STANDARD: Final = bytes.maketrans(b".-_", b"+/=")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLog:
+    """What a log holds.
+
+    `queries` and `counts`: distinct queries and how often each was asked; `order`: positions in `queries`, one for each
+    request, in the order in which they were asked; `at_ns`: when, since the first, None where a line had no time.
+    `other`: lines without a Frontier request; `bad`: lines whose request cannot be read, and why the first cannot;
+    `left_out`: requests past the bounds.
+    """
+
+    queries: tuple[str, ...]
+    counts: tuple[int, ...]
+    order: tuple[int, ...] = field(repr=False)
+    at_ns: tuple[int, ...] | None = field(repr=False)
+    lines: int
+    other: int
+    bad: int
+    first_bad: str
+    left_out: int
+
+    def remark(self, name: str) -> str:
+        """What a person should know of it."""
+        said = [
+            f"{name}: {sum(self.counts):,} requests of {len(self.queries):,} queries in {self.lines:,} lines"
+        ]
+        if self.other:
+            hold = "line holds" if self.other == 1 else "lines hold"
+            said.append(f"{self.other:,} {hold} no Frontier request")
+        if self.bad:
+            said.append(f"{self.bad:,} cannot be read ({self.first_bad})")
+        if self.left_out:
+            said.append(
+                f"{self.left_out:,} requests are left out: at most {MOST_QUERIES:,} queries "
+                f"and {MOST_REQUESTS:,} requests are kept"
+            )
+        return "; ".join(said)
+
+
+def read_request_log(path: Path) -> RequestLog:
+    """Reads a log, once as long as the file stays the same. Raises OSError, EOFError or zlib.error where it cannot."""
+    facts = path.stat()
+    return _read(path, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, modified_ns: int, size: int) -> RequestLog:
+    reader = _Reader()
+    for line in _lines(path):
+        reader.take(line)
+    return reader.done()
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as plain:
+        packed = plain.read(2) == b"\x1f\x8b"
+    with gzip.open(path, "rb") if packed else path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            yield line
+
+
+class _Reader:
+    """What was found so far."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self.counts: list[int] = []
+        self.order = array("L")
+        self.times = array("q")
+        self.text = self.lines = self.other = self.bad = self.left_out = 0
+        self.first_bad = ""
+        self.timed = True
+
+    def take(self, line: bytes) -> None:
+        self.lines += 1
+        url = _URL.search(line)
+        if url is None:
+            self.other += 1
+            return
+        packed = _P1.findall(url[0])
+        try:
+            queries = [unpacked(one) for one in packed]
+        except ValueError as error:
+            queries = []
+            self.first_bad = self.first_bad or f"line {self.lines}: {error}"
+        if not queries:
+            self.bad += 1
+            self.first_bad = self.first_bad or f"line {self.lines}: the URL has no p1"
+            return
+        at_ns = time_of(line)
+        for query in queries:
+            self._keep(query, at_ns)
+
+    def _keep(self, query: str, at_ns: int | None) -> None:
+        number = self.known.get(query)
+        if number is None:
+            if len(self.known) >= MOST_QUERIES or self.text + len(query) > MOST_TEXT:
+                self.left_out += 1
+                return
+            number = self.known[query] = len(self.counts)
+            self.counts.append(0)
+            self.text += len(query)
+        self.counts[number] += 1
+        if len(self.order) >= MOST_REQUESTS:
+            self.left_out += 1
+            return
+        self.order.append(number)
+        self.timed = self.timed and at_ns is not None
+        self.times.append(at_ns or 0)
+
+    def done(self) -> RequestLog:
+        order = range(len(self.order))
+        if self.timed:
+            # A cache writes its lines when requests end; they are replayed as they began.
+            by_time = sorted(order, key=self.times.__getitem__)
+            first = self.times[by_time[0]] if by_time else 0
+            at_ns = tuple(self.times[one] - first for one in by_time)
+        else:
+            by_time, at_ns = list(order), None
+        return RequestLog(
+            tuple(self.known),
+            tuple(self.counts),
+            tuple(self.order[one] for one in by_time),
+            at_ns,
+            self.lines,
+            self.other,
+            self.bad,
+            self.first_bad,
+            self.left_out,
+        )
+
+
+def unpacked(p1: bytes) -> str:
+    """The SQL of a `p1`, without the newline that some clients add. Raises ValueError in words."""
+    standard = unquote_to_bytes(p1).translate(_STANDARD)
+    try:
+        packed = base64.b64decode(standard, validate=True)
+    except binascii.Error:
+        raise ValueError("p1 is not base64") from None
+    inflate = zlib.decompressobj()
+    try:
+        sql = inflate.decompress(packed, LONGEST_QUERY + 1)
+    except zlib.error:
+        raise ValueError("p1 is not zlib data") from None
+    if len(sql) > LONGEST_QUERY:
+        raise ValueError(f"p1 holds more than {LONGEST_QUERY:,} bytes")
+    if not inflate.eof:
+        raise ValueError("p1 is cut off")
+    try:
+        text = sql.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("p1 does not hold text") from None
+    text = text.removesuffix("\n")
+    if not text.strip():
+        raise ValueError("p1 is empty")
+    return text
+
+
+def time_of(line: bytes) -> int | None:
+    """When a request began, ns since 1970; None where the line does not say it."""
+    if native := _NATIVE.match(line):
+        # The stamp of Squid's own format is that of the end; the third column says how long it took, in ms.
+        return (int(native[1]) * 1000 + int(native[2]) - max(0, int(native[3]))) * 1_000_000
+    try:
+        if combined := _COMBINED.search(line):
+            day, month, year, hour, minute, second = combined.groups()[:6]
+            when = (int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second))
+            return _ns(when, 0, combined.groups()[6:])
+        if servlet := _SERVLET.search(line):
+            month, day, year, hour, minute, second, ms = servlet.groups()[:7]
+            when = (2000 + int(year), int(month), int(day), int(hour), int(minute), int(second))
+            return _ns(when, int(ms), servlet.groups()[7:])
+    except ValueError:  # the 31st of February
+        pass
+    return None
+
+
+def _ns(when: tuple[int, int, int, int, int, int], ms: int, zone: tuple[bytes | str, ...]) -> int:
+    sign, hours, minutes = zone
+    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    if sign == b"-":
+        offset = -offset
+    since = datetime(*when, tzinfo=UTC) - offset - _EPOCH
+    return (since.days * 86400 + since.seconds) * 1_000_000_000 + ms * 1_000_000

@@ -1,0 +1,94 @@
+"""Counters are read beside a run: differences, files, and what happens when a server stops to answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from plimsoll.deploy.counters import Reading, Source
+from plimsoll.deploy.counters.recorder import FORMAT, CounterLog
+
+
+class Made:
+    """A server that counts by tens, and fails at the n-th reading."""
+
+    def __init__(self, fails_at: int = 1000) -> None:
+        self.readings = 0
+        self.closed = False
+        self._fails_at = fails_at
+
+    def open(self) -> None:
+        pass
+
+    def read(self) -> Reading:
+        self.readings += 1
+        if self.readings >= self._fails_at:
+            raise ConnectionResetError("the server went away")
+        return Reading(
+            {"hits": 10.0 * self.readings, "time": 0.1 * self.readings}, {"clients": float(self.readings)}
+        )
+
+    def last(self) -> Mapping[str, Any]:
+        return {"gauges": {"objects": 7.0}, "statements": [{"statement": "SELECT 1"}]}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def recorded(source: Source, path: Path) -> CounterLog:
+    log = CounterLog("db", "postgres", source, path)
+    log.start()
+    log.wait_for_first()
+    return log
+
+
+def test_differences_last_values_and_lines(tmp_path: Path) -> None:
+    source, path = Made(), tmp_path / "services" / "db" / "counters.jsonl"
+    log = recorded(source, path)
+    assert source.readings == 1, "the first is there before the run begins"
+    log.finish()
+    found = log.result()
+    assert found.counters == {"hits": 10, "time": 0.1}
+    assert found.gauges == {"clients": 2, "objects": 7}
+    assert found.told == {"statements": [{"statement": "SELECT 1"}]}
+    assert not found.failed
+    assert source.closed
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0] == {"format": FORMAT, "service": "db", "kind": "postgres", "gauges": ["clients"]}
+    assert [line["values"]["hits"] for line in lines[1:]] == [10, 20]
+    assert 0 <= lines[2]["t"] - lines[1]["t"] < 60
+
+
+def test_a_server_that_stops_to_answer_is_told_once_and_no_differences_are_made_up(tmp_path: Path) -> None:
+    source = Made(fails_at=2)
+    log = recorded(source, tmp_path / "counters.jsonl")
+    log.finish()
+    found = log.result()
+    assert found.failed == "ConnectionResetError: the server went away"
+    assert found.failed_at > 0
+    assert (found.counters, found.gauges) == ({}, {})
+    assert source.closed
+    assert len((tmp_path / "counters.jsonl").read_text().splitlines()) == 2, "what was read stays"
+
+
+def test_one_that_cannot_even_be_opened_does_not_hold_up_the_run(tmp_path: Path) -> None:
+    log = recorded(Made(fails_at=1), tmp_path / "counters.jsonl")
+    log.finish()
+    assert "went away" in log.result().failed
+
+
+def test_a_disk_that_takes_nothing_is_no_end_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    log = recorded(Made(), tmp_path / "file" / "counters.jsonl")
+    log.finish()
+    assert "FileExistsError" in log.result().failed
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    log = recorded(Made(), tmp_path / "counters.jsonl")
+    log.finish()
+    log.result()
+    assert not [one for one in threading.enumerate() if one.name.startswith("counters-")]

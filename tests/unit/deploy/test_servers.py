@@ -1,0 +1,226 @@
+"""Configurations that we write for servers, and pages of theirs that we read."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from plimsoll.deploy import account as accounts
+from plimsoll.deploy.account import Account
+from plimsoll.deploy.counters import nginx as nginx_counters
+from plimsoll.deploy.counters import squid as squid_counters
+from plimsoll.deploy.ports import CachePorts, PortBook
+from plimsoll.deploy.programs import VARIABLE, postgres_directory, require, version_number
+from plimsoll.deploy.servers import mariadb, nginx, postgres, squid
+from plimsoll.deploy.workplace import Workplace
+from plimsoll.errors import ServiceError
+
+OWN, ONE, OTHER = (CachePorts(f"127.0.0.{n}", 1000 * n, 1000 * n + 1, 1000 * n + 2) for n in (3, 4, 5))
+
+
+def told(**more: Any) -> dict[str, Any]:
+    """Settings of a Squid."""
+    cache = {"memory": 64_000_000, "object_in_memory": 1_000_000, "disk": 0, "largest": 100_000_000}
+    return {
+        "origin": None,
+        "parents": [],
+        "siblings": [],
+        "workers": 1,
+        "cache": cache,
+        "collapsed_forwarding": False,
+        "refresh": "refresh_pattern . 1 20% 60",
+        "log": True,
+        "settings": [],
+        **more,
+    }
+
+
+def squid_conf(own: dict[str, Any], origin: str | None = None) -> list[str]:
+    peers = squid.peer_lines(own, OWN, origin, {"one": ONE, "other": OTHER})
+    return squid.configuration("my_cache", own, Path("/p"), OWN, peers, 4096).splitlines()
+
+
+def test_a_forward_proxy() -> None:
+    lines = squid_conf(told())
+    assert "http_port 127.0.0.1:3000" in lines
+    assert not [line for line in lines if "accel" in line or "cache_peer" in line]
+    assert "icp_port 0" in lines
+    assert "cache_mem 64000000 bytes" in lines
+    assert "visible_hostname my-cache-3000.plimsoll" in lines
+    assert "access_log stdio:/p/access.log !manager" in lines
+    assert not [line for line in lines if line.startswith("cache_dir")]
+    assert "access_log none" in squid_conf(told(log=False))
+
+
+def test_a_reverse_proxy_has_the_origin_for_its_site_so_that_keys_agree() -> None:
+    lines = squid_conf(told(origin="web"), "http://127.0.0.1:8000")
+    assert "http_port 127.0.0.1:3001 accel defaultsite=127.0.0.1:8000 no-vhost" in lines
+    assert "cache_peer 127.0.0.1 parent 8000 0 no-query no-digest originserver name=origin" in lines
+    assert "never_direct allow all" not in lines
+
+
+def test_parents_stand_in_the_way_and_siblings_are_asked() -> None:
+    below = squid_conf(told(origin="web", parents=["one", "other"]), "http://127.0.0.1:8000")
+    assert "cache_peer 127.0.0.1 parent 4000 0 no-query no-digest round-robin name=one" in below
+    assert "never_direct allow all" in below
+    assert not [line for line in below if "originserver" in line]
+    beside = squid_conf(told(origin="web", siblings=["one"]), "http://127.0.0.1:8000")
+    assert "cache_peer 127.0.0.4 sibling 4000 4002 no-digest proxy-only name=one" in beside
+    assert {"http_port 127.0.0.3:3000", "icp_port 3002", "udp_incoming_address 127.0.0.3"} <= set(beside)
+
+
+def test_disk_workers_and_lines_of_the_file() -> None:
+    cache = {**told()["cache"], "disk": 10_000_000}
+    assert "cache_dir aufs /p/disk 10 16 16" in squid_conf(told(cache=cache))
+    assert "cache_dir rock /p/disk 10" in squid_conf(told(cache=cache, workers=2))
+    lines = squid_conf(told(settings=["via off"], collapsed_forwarding=True))
+    assert lines[-1] == "via off"
+    assert "collapsed_forwarding on" in lines
+
+
+def test_nginx_as_a_proxy_and_as_a_server_of_files() -> None:
+    own = {"origin": "web", "root": None, "workers": 2, "settings": ["sendfile off;", "gzip on;"]}
+    text = nginx.configuration(own, Path("/p"), 80, 81, "http://127.0.0.1:8000", 4096)
+    assert "upstream origin { server 127.0.0.1:8000; keepalive 64; }" in text
+    assert text.count("sendfile") == 1, "ours gives way"
+    assert "listen 127.0.0.1:81; access_log off; location / { stub_status; }" in text
+    assert "worker_connections 4096" in text
+    files = nginx.configuration({**own, "origin": None, "root": "/srv/x y"}, Path("/p"), 80, 81, None, 99_999)
+    assert 'root "/srv/x y";' in files
+    assert "upstream" not in files
+
+
+def test_databases() -> None:
+    text = postgres.configuration(5432, {"shared_buffers": "256MB", "search_path": "it's"}, statements=True)
+    assert "shared_preload_libraries = 'pg_stat_statements'" in text
+    assert "search_path = 'it''s'" in text
+    own = postgres.configuration(1, {"shared_preload_libraries": "auto_explain"}, statements=True)
+    assert own.count("shared_preload_libraries") == 1
+    assert "auto_explain" in own
+    assert "fsync" not in text, "as the server has it"
+    assert 'host "events" "me" 127.0.0.1/32 trust' in postgres.access("me", "events")
+    options = mariadb.configuration(Path("/p"), 3306, {"innodb_buffer_pool_size": "256M"}).splitlines()
+    assert options[0] == "[mariadbd]"
+    assert {"bind_address = 127.0.0.1", "port = 3306", "innodb_buffer_pool_size = 256M"} <= set(options)
+    assert "CREATE DATABASE IF NOT EXISTS `events`;\n" in mariadb.first_statements("events")
+
+
+COUNTERS = """sample_time = 1795296026.489413 (Sat, 21 Nov 2026 21:20:26 GMT)
+client_http.requests = 4
+client_http.hits = 1
+cd.times_used = 0
+cpu_time = 0.032184
+wall_time = 1.5
+"""
+INFO = (
+    "\tNumber of clients accessing cache:\t2\n"
+    "\tStorage Mem size:\t224 KB\n"
+    "\tMean Object Size:\t1.50 KB\n"
+    "\tNumber of file desc currently in use:   20\n"
+    "\t   104 StoreEntries\n"
+    "\t   103 StoreEntries with MemObjects\n"
+)
+
+
+def test_pages_of_the_cache_manager() -> None:
+    found = squid_counters.counters(COUNTERS)
+    assert found == {"client_http.requests": 4.0, "client_http.hits": 1.0, "cpu_time": 0.032184}
+    assert squid_counters.gauges(INFO) == {
+        "memory_kbytes": 224.0,
+        "mean_object_kbytes": 1.5,
+        "file_descriptors": 20.0,
+        "objects": 104.0,
+    }
+
+
+def test_the_page_of_stub_status() -> None:
+    page = "Active connections: 3 \nserver accepts handled requests\n 12 12 105 \nReading: 0 Writing: 2 Waiting: 1 \n"
+    found = nginx_counters.reading(page, own_requests=5)
+    assert found.counters == {"accepted": 11, "handled": 11, "requests": 100}
+    assert found.gauges == {"active": 2, "reading": 0, "writing": 1, "waiting": 1}
+    with pytest.raises(ValueError, match="no page of stub_status"):
+        nginx_counters.reading("<html>", 0)
+
+
+def test_ports_are_kept_until_they_are_forgotten() -> None:
+    book = PortBook()
+    first = book.of("a")
+    assert book.of("a") == first
+    assert book.of("b").address != first.address
+    book.forget("a")
+    assert book.of("a").address != first.address
+
+
+def test_missing_servers_are_told_with_their_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with pytest.raises(
+        ServiceError, match=r"service db: there is no PostgreSQL server .* install postgresql$"
+    ):
+        postgres_directory("db", "auto")
+    with pytest.raises(ServiceError, match=r"service c: there is no Squid .* install squid$"):
+        require("c", "Squid", ("squid",), "squid")
+    for name, text in (("postgres", "postgres (PostgreSQL) 14.2"), ("initdb", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
+        (tmp_path / name).chmod(0o755)
+    assert postgres_directory("db", "14") == tmp_path
+    with pytest.raises(
+        ServiceError, match="no PostgreSQL 15 server here, only 14: apt-get install postgresql-15"
+    ):
+        postgres_directory("db", "15")
+    assert version_number("nginx version: nginx/1.22.1") == "1.22.1"
+
+
+def test_servers_get_an_account_and_an_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "hunter2")
+    other = Account("nobody", 65534, 65534, change=True).command(["/bin/prog"], {"HOME": "/p"})
+    assert other[1] == "-i"
+    assert other[-2:] == ["--", "/bin/prog"]
+    assert {"--reuid=65534", "--regid=65534", "--clear-groups", "HOME=/p"} <= set(map(str, other))
+    assert not [part for part in other if "hunter2" in str(part)]
+    own = Account("me", 1000, 1000, change=False).command(["/bin/prog"], {})
+    assert not [part for part in own if "setpriv" in str(part)]
+
+
+def test_root_without_an_unprivileged_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr(accounts, "pwd", SimpleNamespace(getpwnam=unknown))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(ServiceError, match="no account nobody"):
+        accounts.account()
+
+
+def test_a_server_works_where_its_account_may_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody is root here: whether the way is open is read from the modes."""
+    tmp_path.chmod(0o700)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    stranger = Account("stranger", 54321, 54321, change=True)
+    assert not stranger.may_enter(tmp_path)
+    assert Account("me", 54321, 54321, change=False).may_enter(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    monkeypatch.setattr("plimsoll.deploy.workplace.ELSEWHERE", str(elsewhere))
+    place = Workplace(tmp_path / "results" / ".work")
+    with pytest.raises(ServiceError, match="servers run as stranger, which may enter none of"):
+        place.directory_for("db", stranger)
+    monkeypatch.setattr(Account, "may_enter", lambda self, path: elsewhere in (path, *path.parents))
+    directory, remark = place.directory_for("db", stranger)
+    assert elsewhere in directory.parents
+    assert "stranger may not enter" in remark
+    place.remove()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_segments_that_a_control_segment_lists_are_found_in_any_layout(tmp_path: Path) -> None:
+    for name in ("PostgreSQL.7", "PostgreSQL.4000000001", "PostgreSQL.5", "other.9"):
+        (tmp_path / name).write_text("")
+    control = tmp_path / "PostgreSQL.7"
+    control.write_bytes(struct.pack("=IIIIQ", 0x9A503D32, 1, 64, 4_000_000_001, 12) + b"x")
+    assert [one.name for one in postgres._named_in(control)] == ["PostgreSQL.4000000001"]
+    assert postgres._named_in(tmp_path / "gone") == []

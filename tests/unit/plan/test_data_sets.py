@@ -1,0 +1,77 @@
+"""`data:` of two kinds, and the workload that asks what was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.errors import BadInput
+from plimsoll.plan import make_plan, parse_experiment
+from plimsoll.plan.model import Config
+
+FILE = """
+plimsoll: 1
+name: data-sets
+services: {{db: {{kind: sqlite}}}}
+data: {{conditions: {data}}}
+workload: {{driver: sql, target: db, {work}, sql: {{}}}}
+load: {{testers: 1}}
+run: {{duration: 1s}}
+"""
+COOL = "{into: db, kind: cool, prefix: LAB, folders: 2, channels: 10, iovs: 5, payload: 60B}"
+ASKED = "cool: {prefix: LAB, folders: 2, channels: 10, iovs: 5, payload: 60B}"
+
+
+def config(data: str, work: str) -> Config:
+    text = FILE.format(data=data, work=work)
+    return make_plan(parse_experiment(text, "data.yaml", Path(), (), {}), 1).runs[0].config
+
+
+def test_a_cool_set_goes_to_the_engine_as_it_takes_it() -> None:
+    (data,) = config(COOL, ASKED).data
+    assert data.kind == "cool"
+    assert dict(data.settings) == {
+        "kind": "cool",
+        "prefix": "LAB",
+        "folders": 2,
+        "channels": 10,
+        "iovs": 5,
+        "tags": 1,
+        "versioning": "single",
+        "payload": 60,
+        "compressibility": 0.0,
+        "seed": 1,
+    }
+    assert data.bytes > 2 * 10 * 5 * 60
+
+
+def test_a_table_may_have_columns_of_types() -> None:
+    told = "{into: db, rows: 20, row: 10B, columns: 3, types: [text, int], compressibility: 25%}"
+    (data,) = config(told, "table: {table: conditions, rows: 20}").data
+    assert data.kind == "table"
+    assert data.settings["name"] == "conditions"
+    assert (data.settings["columns"], data.settings["types"]) == (3, ["text", "int"])
+    assert data.settings["compressibility"] == 25.0
+    assert data.bytes == 600
+
+
+@pytest.mark.parametrize(
+    ("data", "work", "said"),
+    [
+        (
+            COOL,
+            ASKED.replace("channels: 10", "channels: 11"),
+            "11 channels are asked for, and data.conditions has 10",
+        ),
+        (COOL.replace("60B", "60B, versioning: multi"), ASKED, "single, and data.conditions is multi"),
+        (COOL.replace("cool", "kool"), ASKED, "kind"),
+        (COOL.replace("folders: 2, ", ""), ASKED, "folders"),
+        (COOL.replace("60B", "60B, rows: 5"), ASKED, "rows"),
+        ("{into: db, rows: 5, row: 0B}", "table: {table: conditions, rows: 5}", "row"),
+        ("{into: db, rows: 5, row: 5B, types: [texts]}", "table: {table: conditions, rows: 5}", "texts"),
+    ],
+)
+def test_what_does_not_fit_is_told(data: str, work: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        config(data, work)

@@ -1,0 +1,214 @@
+"""Databases, caches and proxies in the experiment file: what they need, what restarts with them, what fills them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.plan.helpers import load, problems
+
+from plimsoll.errors import ServiceError
+from plimsoll.plan import changes, engine_document, make_plan
+from plimsoll.plan.filling import MOST_VALUES, fillings
+from plimsoll.plan.model import Closed, Config
+
+FILE = """\
+plimsoll: 1
+services:
+  db:    {kind: postgres, settings: {shared_buffers: 256MB, fsync: false, max_connections: 200}}
+  front: {kind: frontier, database: db}
+  cache: {kind: squid, origin: front}
+data: {t: {into: db, rows: 10, row: 100B}}
+workload: {driver: frontier, target: cache, frontier: {queries: [SELECT 1, SELECT 2]}}
+load: {testers: 3, think: 1s}
+run: {duration: 1s}
+"""
+CACHES = """\
+plimsoll: 1
+services:
+  web:   {kind: echo}
+  upper: {kind: squid, origin: web}
+  lower: {kind: squid, parents: [upper]}
+  left:  {kind: squid, origin: web, siblings: [right]}
+  right: {kind: squid, origin: web}
+  plain: {kind: squid}
+targets: {through: {endpoints: [web], proxies: [plain]}}
+workload: {driver: http, target: lower}
+load: {testers: 1}
+run: {duration: 1s}
+"""
+
+
+def config(text: str, sets: tuple[str, ...] = (), directory: Path = Path("/nowhere")) -> Config:
+    return load(text, sets, directory=directory).cells[0].config
+
+
+def settings(text: str, name: str) -> Any:
+    return config(text).service(name).settings
+
+
+def test_what_a_database_and_its_gateway_and_its_cache_are_told() -> None:
+    found = config(FILE)
+    assert settings(FILE, "db") == {
+        "version": "auto",
+        "settings": {"shared_buffers": "256MB", "fsync": "false", "max_connections": "200"},
+        "database": "plimsoll",
+        "user": "plimsoll",
+    }
+    assert [one.needs for one in found.services] == [(), ("db",), ("front",)]
+    assert settings(FILE, "cache")["cache"] == {
+        "start": "warm",
+        "memory": 64_000_000,
+        "object_in_memory": 64_000_000,
+        "disk": 0,
+        "largest": 100_000_000,
+    }
+    disk = config(FILE, ("services.cache.cache={disk: 1GB}",)).service("cache").settings["cache"]
+    assert disk["object_in_memory"] == 1_000_000
+    own = config(FILE, ("services.cache.cache={object_in_memory: 5kB}",)).service("cache").settings["cache"]
+    assert own["object_in_memory"] == 5_000
+    assert all(one.starts_process for one in found.services)
+    assert changes(found, config(FILE, ("data.t.rows=20",)), True).start == ("db", "front", "cache")
+    assert changes(found, config(FILE, ("services.db.settings.work_mem=1MB",)), True).start[0] == "db"
+
+
+def test_the_effective_file_is_the_same_file() -> None:
+    for text in (FILE, CACHES):
+        first = load(text)
+        assert load(first.effective_yaml()).cells[0].config == first.cells[0].config
+
+
+def test_a_cold_cache_is_new_for_each_run() -> None:
+    cold = config(FILE, ("services.cache.cache=cold",))
+    assert cold.service("cache").fresh == "run"
+    assert changes(cold, cold, True).start == ("cache",)
+    assert fillings(cold) == ()
+
+
+def test_a_tree_of_caches_and_siblings() -> None:
+    found = config(CACHES)
+    assert settings(CACHES, "lower")["origin"] == "web", "that of its parent"
+    assert found.service("lower").needs == ("web", "upper")
+    assert (settings(CACHES, "left")["siblings"], settings(CACHES, "right")["siblings"]) == (
+        ["right"],
+        ["left"],
+    )
+    # one of two siblings is enough to restart both, whichever stands first
+    first = config(CACHES.replace("right: {kind", "right: {fresh: run, kind"))
+    assert changes(first, first, True).start == ("left", "right")
+    assert changes(first, first, True).stop == ("right", "left")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "parents: [upper]",
+            "parents: [uper]",
+            'lower.parents.0: there is no service uper; did you mean "upper"?',
+        ),
+        ("parents: [upper]", "parents: [web]", "web is a service of kind echo: expected one of kind squid"),
+        (
+            "parents: [upper]",
+            "parents: [left], siblings: [left]",
+            "left is both a parent and a sibling of lower",
+        ),
+        ("parents: [upper]", "parents: [lower]", "lower cannot be one of its own parents"),
+        ("parents: [upper]", "parents: [right]", "right must stand above lower"),
+        ("parents: [upper]", "origin: plain", "plain is a forward proxy: name it in `parents`"),
+        ("plain: {kind: squid}", "plain: {kind: squid, parents: [lower]}", "lower has parents itself"),
+        ("web:   {kind: echo}", "web: {kind: echo, http: false}", "kind echo that does not speak http"),
+        ("proxies: [plain]", "proxies: [upper]", "upper has an origin, so it is a reverse proxy"),
+        ("proxies: [plain]", "proxies: [web]", "web is a service of kind echo: expected one of kind squid"),
+        ("proxies: [plain]", "proxies: [plan]", '"plan" is no service and no URL; did you mean "plain"?'),
+        ("target: lower", "target: plain", "plain is a forward proxy: give it an origin"),
+    ],
+)
+def test_what_caches_cannot_be_told(old: str, new: str, said: str) -> None:
+    assert old in CACHES
+    text = CACHES.replace(old, new)
+    text = text.replace("target: lower", "target: through") if "proxies" in new else text
+    assert said in "\n".join(problems(text))
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ("services.db.settings.port=5432", "services.db.settings.port: this is given by Plimsoll"),
+        ("services.db.settings.Listen_Addresses='*'", "this is given by Plimsoll"),
+        ("services.db.user=postgres", "postgres is the administrator of the server"),
+        ('services.db.settings.work_mem="1MB\\nfsync = off"', "expected a text of one line"),
+        ("data.t.into=cache", "kind postgres, mariadb or sqlite without `file`; cache is none"),
+        ("services.front.database=cache", "expected one of kind sqlite or postgres or mariadb"),
+        ("workload.target=db", "speaks postgresql; the driver needs http or https"),
+    ],
+)
+def test_what_databases_cannot_be_told(sets: str, said: str) -> None:
+    assert said in "\n".join(problems(FILE, [sets]))
+
+
+def test_sql_goes_to_databases_by_name_or_by_url() -> None:
+    text = FILE.replace("driver: frontier, target: cache, frontier:", "driver: sql, target: db, sql:")
+    url = "postgresql://plimsoll@127.0.0.1:5432/plimsoll"
+    document = engine_document(make_plan(load(text), 1).runs[0], {"db": [url]}, Path("/d"), "x")
+    assert document["workloads"][0]["endpoints"] == [{"name": "db", "url": url}]
+    far = load(text, ["workload.target=mysql://reader@db.example/events"])
+    assert far.cells[0].config.workloads[0].target.endpoints[0].name == "db.example"
+    said = problems(text, ["workload.target=mysql://reader:pw@db.example/events"])
+    assert "must not hold a user or a password" in said[0]
+
+
+def test_a_proxy_that_is_a_service_is_told_by_its_address() -> None:
+    run = make_plan(load(CACHES, ["workload.target=through"]), 1).runs[0]
+    document = engine_document(run, {"web": ["http://h:1"], "plain": ["http://h:2"]}, Path("/d"), "x")
+    assert document["workloads"][0]["settings"]["proxies"] == ["http://h:2"]
+    with pytest.raises(ServiceError, match="plain has no address"):
+        engine_document(run, {"web": ["http://h:1"]}, Path("/d"), "x")
+
+
+def test_a_warm_cache_is_filled_with_each_request_once() -> None:
+    (filling,) = fillings(config(FILE))
+    assert [one.operations[0].name for one in filling.workloads] == ["query-1", "query-2"]
+    assert all(
+        one.load == Closed(1, one.load.think) for one in filling.workloads if isinstance(one.load, Closed)
+    )
+    assert filling.run.each_tester == 1
+    assert fillings(config(FILE, ("workload.target=front",))) == (), "nothing passes the cache"
+
+
+def test_values_are_asked_for_in_turn_and_not_without_end() -> None:
+    text = CACHES.replace(
+        "target: lower",
+        "target: through, http: {path: '/{k}'}, values: {k: {zipf: {n: 5, s: 1}}, other: {uniform: [1, 9]}}",
+    )
+    (filling,) = fillings(config(text))
+    assert filling.workloads[0].values["k"].items == ("1", "2", "3", "4", "5")
+    assert set(filling.workloads[0].values) == {"k"}, "only what the request uses"
+    assert filling.run.each_tester == 5
+    (long,) = fillings(config(text.replace("n: 5", "n: 100000")))
+    assert long.run.each_tester == MOST_VALUES
+
+
+def test_a_filling_goes_through_every_cache_and_never_floods_the_origin() -> None:
+    text = CACHES.replace("target: lower", "target: all, http: {paths: [/1, /2, /3]}").replace(
+        "targets: {", "targets: {all: {endpoints: [lower, left, right, web]}, "
+    )
+    batches = fillings(config(text))
+    assert [len(one.workloads) for one in batches] == [8, 1]
+    asked = {one.target.endpoints[0].service for batch in batches for one in batch.workloads}
+    assert asked == {"lower", "left", "right"}
+    assert fillings(config(text.replace("{paths", "{method: POST, paths"))) == ()
+    # upper is warm and lower cold: what fills the one would fill the other
+    cold = config(text.replace("parents: [upper]", "parents: [upper], cache: cold"))
+    assert "lower" not in {
+        one.target.endpoints[0].service for batch in fillings(cold) for one in batch.workloads
+    }
+
+
+def test_the_plan_says_what_servers_take() -> None:
+    plan = make_plan(load(FILE + "design: {repetitions: 2}\n"), 1)
+    said = " ".join(plan.estimate.assumptions)
+    assert "4 s for postgres, 3 s for squid" in said
+    assert "to warm the caches" in said
+    assert plan.estimate.restarts == 3
