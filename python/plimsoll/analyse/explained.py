@@ -40,7 +40,7 @@ def _sentence(analysis: Analysis, model: Model) -> str:
     first = f"{term_words(named[0][0])} explains {_share(named[0][1])}"
     parts = [first, *(f"{term_words(term)} {_share(share)}" for term, share in named[1:])]
     told = f"Of the variation of {what} between the runs, {listing(parts)}"
-    if noise is None:
+    if noise is None or model.error_df <= 0:  # a fit with nothing left over explains its noise as well
         return f"{told}."
     return f"{told}; {_share(noise)} is left unexplained."
 

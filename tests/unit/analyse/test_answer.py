@@ -164,6 +164,8 @@ def test_the_shares_of_the_factors_are_said_largest_first() -> None:
         "testers 25 %; 0.50 % is left unexplained." in text
     )
     one = designed()
+    bare = tuple(replace(model, error_df=0.0) for model in one.models)
+    assert "unexplained" not in said(replace(one, models=bare))
     few = replace(one, experiment=replace(one.experiment, factors={"testers": ["1", "2", "4", "8"]}))
     assert "explains" not in said(few)
 

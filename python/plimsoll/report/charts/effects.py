@@ -51,6 +51,7 @@ def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
         "share:Q",
         title="share of the total variation (%)",
         scale=alt.Scale(domain=[0, top * 1.12], nice=True),
+        axis=alt.Axis(values=[10 * step for step in range(11)]) if top > 50 else alt.Undefined,
     )
     colour = alt.Color(
         "kind:N", scale=alt.Scale(domain=["term", "residual"], range=["#0a84c6", "#6b7785"]), legend=None
