@@ -332,7 +332,8 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// A slot of an open load: takes the next arrival, waits until it is due, and carries it out. So no dispatcher is needed, and waiting arrivals are a number, not a queue.
+    /// A slot of an open load: takes the next arrival, waits until it is due, and carries it out. So no dispatcher is
+    /// needed, and waiting arrivals are a number, not a queue.
     async fn serve(&mut self) {
         let lane = Rc::clone(&self.lane);
         let mut free_since = 0;
