@@ -17,4 +17,5 @@ mod conformance {
     pub mod lab;
     mod requests;
     mod responses;
+    mod signing;
 }

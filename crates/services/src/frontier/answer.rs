@@ -159,6 +159,19 @@ impl<'a> Answer<'a> {
         taken
     }
 
+    /// Sends a text that is no document.
+    pub(super) async fn plain(self, text: &[u8]) -> bool {
+        let response = Response {
+            content_type: "text/plain;charset=US-ASCII",
+            ..self.response(200, false)
+        };
+        let framing = Framing::Length(text.len());
+        let out = self.connection.head_of(self.head, &response, framing);
+        let taken = self.connection.write(&[&out, text]).await;
+        self.connection.recycle(out);
+        taken
+    }
+
     /// Sends what is left and ends the answer. `cut` leaves the end out, so that no cache keeps the answer.
     pub(super) async fn finish(mut self, status: u16, cut: bool) -> bool {
         if self.head.method() == "HEAD" {

@@ -1,6 +1,8 @@
 //! What a request asks for.
 
-use plimsoll_wire::frontier::request::{Command, Encoding, decode_p1, parse_target};
+use std::sync::Arc;
+
+use plimsoll_wire::frontier::request::{Command, Encoding, decode_p1, parse_target, signed_part};
 
 use super::database::Query;
 use super::files::Wanted;
@@ -13,14 +15,21 @@ pub(super) enum Work {
     Wrong(String),
 }
 
+/// What a request is about.
+pub(super) enum Asked {
+    Payloads(Payloads),
+    /// The server's certificate.
+    Certificate,
+}
+
 /// A request's payloads, one command each.
-pub(super) struct Asked {
+pub(super) struct Payloads {
     pub(super) commands: Vec<Command>,
     pub(super) works: Vec<Work>,
 }
 
-/// The payloads, or the text of a global error.
-pub(super) fn understand(head: &Head) -> Result<Asked, String> {
+/// The payloads, or the text of a global error. `signs`: there is a key for signatures.
+pub(super) fn understand(head: &Head, signs: bool) -> Result<Asked, String> {
     if head.field("x-frontier-id").is_none() {
         return Err("X-frontier-id header missing".into());
     }
@@ -30,11 +39,29 @@ pub(super) fn understand(head: &Head) -> Result<Asked, String> {
         other => return Err(format!("Unsupported method [{other}]")),
     }
     let commands = parse_target(head.target()).map_err(|error| error.to_string())?;
-    let works = commands.iter().map(work).collect::<Result<_, _>>()?;
-    Ok(Asked { commands, works })
+    // As in the servlet, the first one decides.
+    if commands
+        .first()
+        .is_some_and(|command| command.object == "cert_request" && command.version == "1")
+    {
+        return if signs {
+            Ok(Asked::Certificate)
+        } else {
+            Err("no CertFileName found".into())
+        };
+    }
+    let signed = || Arc::from(signed_part(head.target()));
+    let works = commands
+        .iter()
+        .map(|command| match (command.signed, signs) {
+            (true, false) => Err("No private key available for signing".into()),
+            (wanted, _) => work(command, wanted.then(signed)),
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Asked::Payloads(Payloads { commands, works }))
 }
 
-fn work(command: &Command) -> Result<Work, String> {
+fn work(command: &Command, signed: Option<Arc<[u8]>>) -> Result<Work, String> {
     let file = match command.object.as_str() {
         "frontier_request" => false,
         "frontier_file" => true,
@@ -42,9 +69,6 @@ fn work(command: &Command) -> Result<Work, String> {
     };
     if command.version != "1" {
         return Err(format!("Unsupported command: {}", command.object));
-    }
-    if command.signed {
-        return Err("No private key available for signing".into());
     }
     let p1 = command.p1.as_deref().ok_or("parameter p1 is missing")?;
     let encoding = Encoding::parse(&command.encoding);
@@ -57,6 +81,7 @@ fn work(command: &Command) -> Result<Work, String> {
                 method,
                 path,
                 encoding,
+                signed,
             })
         }));
     }
@@ -67,6 +92,7 @@ fn work(command: &Command) -> Result<Work, String> {
             sql,
             encoding,
             ttl: command.ttl,
+            signed,
         })
     }))
 }

@@ -128,6 +128,12 @@ pub struct FrontierConfig {
     /// Files read at a time, 1 or more (`MaxFileConnections`).
     #[serde(default = "five_files")]
     pub file_connections: usize,
+    /// The RSA key that signs answers, in PEM (`KeyFileName`).
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The certificate by which clients verify them, in PEM (`CertFileName`).
+    #[serde(default)]
+    pub cert_file: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for FrontierConfig {
@@ -184,6 +190,8 @@ impl FrontierConfig {
             last_modified_table: None,
             files: None,
             file_connections: five_files(),
+            key_file: None,
+            cert_file: None,
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Wanted {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) encoding: Encoding,
+    /// What a signature covers of the request, where the answer is to be signed.
+    pub(super) signed: Option<Arc<[u8]>>,
 }
 
 /// The directory, and how many of its files are read at a time.
@@ -69,7 +71,7 @@ impl Files {
     pub(super) fn start(found: Found, wanted: Wanted, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Part> {
         let (parts, received) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
-            let mut packer = Packer::new(wanted.encoding);
+            let mut packer = Packer::new(wanted.encoding, wanted.signed.as_deref());
             let emit = |piece| parts.blocking_send(Part::Piece(piece)).is_ok();
             let outcome = match wanted.method.as_str() {
                 "DEFAULT" => pack(found, &mut packer, emit),

@@ -10,7 +10,7 @@
 //! stopped after `query_timeout_s` or when its client has gone (the servlet lets it run); `SQLite` has no names of types
 //! but the declared ones of columns, which are sent in lower case; several statements in one query are refused, and so is
 //! anything that is no question; `BLOBzip0` is refused; the latest change of several tables is the latest time, and not
-//! the greatest text (see `database/dialect.rs`); hours of the day are those of UTC; signatures are not there.
+//! the greatest text (see `database/dialect.rs`); hours of the day are those of UTC.
 
 mod answer;
 mod command;
@@ -20,6 +20,7 @@ mod files;
 mod keepalive;
 mod modified;
 mod respond;
+mod signature;
 mod tally;
 
 use std::future::Future;
@@ -38,6 +39,7 @@ use crate::listen::serve_connections;
 use database::{Database, Dialect};
 use files::Files;
 use modified::Modified;
+use signature::Signer;
 use tally::{Tally, get};
 
 struct Gateway {
@@ -45,6 +47,7 @@ struct Gateway {
     database: Database,
     files: Files,
     modified: Modified,
+    signer: Option<Signer>,
     counters: Counters,
     tally: Tally,
 }
@@ -84,6 +87,7 @@ impl Gateway {
             database,
             files: Files::new(config.files.clone(), config.file_connections),
             modified,
+            signer: Signer::load(config.key_file.as_ref(), config.cert_file.as_ref())?,
             counters: Counters::default(),
             tally: Tally::default(),
             config,

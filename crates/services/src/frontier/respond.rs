@@ -5,14 +5,14 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use plimsoll_wire::frontier::armor::Seal;
+use plimsoll_wire::frontier::armor::{Digest, Seal};
 use plimsoll_wire::frontier::frame::{self, Quality};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Gateway;
 use super::answer::Answer;
-use super::command::{Work, understand};
+use super::command::{Asked, Work, understand};
 use super::config::unix_now;
 use super::database::{End, Failure, Held, Part, Query, Running};
 use super::files::{Files, Found, Wanted};
@@ -63,8 +63,9 @@ impl Gateway {
         let (_in_progress, number) = Presence::enter(&self.tally.in_progress);
         let ages = &self.config.ages;
         let mut answer = Answer::new(connection, head, ages.error, self.config.stale_if_error);
-        let asked = match understand(head) {
-            Ok(asked) => asked,
+        let asked = match understand(head, self.signer.is_some()) {
+            Ok(Asked::Payloads(payloads)) => payloads,
+            Ok(Asked::Certificate) => return self.certificate(answer).await,
             Err(why) => {
                 frame::begin(&mut answer.held);
                 let message = format!("Error: Exception: {why}");
@@ -110,7 +111,8 @@ impl Gateway {
                 Made::NotModified => return self.not_modified(answer).await,
                 Made::End(outcome, seal) => (outcome, seal),
             };
-            let quality = self.judge(&mut answer, outcome, seal, &mut global_error);
+            let mut quality = self.judge(&mut answer, outcome, seal, &mut global_error);
+            self.sign(&mut quality, &mut global_error).await;
             frame::quality(&mut answer.held, &self.config.server_name, &quality);
             if quality.error.is_some() {
                 break; // as in the servlet, the payloads after an error are left out
@@ -159,6 +161,31 @@ impl Gateway {
         add(&self.tally.not_modified, 1);
         self.counters.answered(1);
         answer.not_modified().await
+    }
+
+    /// The server's certificate, plain, with the age of errors as in the servlet.
+    async fn certificate(&self, mut answer: Answer<'_>) -> bool {
+        answer.set_max_age(self.config.ages.of_errors());
+        self.counters.answered(1);
+        let certificate = self.signer.as_ref().map_or(&[][..], |signer| &signer.certificate);
+        answer.plain(certificate).await
+    }
+
+    /// Adds the signature where the payload is to be signed.
+    async fn sign(&self, quality: &mut Quality, global_error: &mut Option<String>) {
+        if let (
+            Some(signer),
+            Some(Seal {
+                digest: Digest::Sha256(digest),
+                ..
+            }),
+        ) = (&self.signer, quality.seal)
+        {
+            match signer.sign(digest).await {
+                Ok(signature) => quality.signature = Some(signature),
+                Err(why) => *global_error = Some(format!("Exception: {why}")),
+            }
+        }
     }
 
     /// Too many requests are in progress.

@@ -291,7 +291,7 @@ fn global_errors_have_no_transaction() {
             "GET",
             good.replace("frontier_request", "cert_request"),
             ID,
-            "Unsupported command: cert_request",
+            "no CertFileName found",
         ),
         (
             "GET",

@@ -1,11 +1,13 @@
 //! From the bytes of a result set to the text of a `<data>` element: zlib, MD5 and base64, as one stream.
 //!
-//! The digest covers what goes into base64, that is the compressed bytes. Lines of the text have 76 characters; a newline
+//! The digest covers what goes into base64, that is the compressed bytes: MD5, or SHA-256 where the answer is to be
+//! signed. Lines of the text have 76 characters; a newline
 //! follows every full line, also a last full one, and none follows a partial last line.
 
 use base64::Engine;
 use flate2::{Compress, Compression, FlushCompress, Status};
-use md5::{Digest, Md5};
+use md5::{Digest as _, Md5};
+use sha2::Sha256;
 
 use super::base64;
 use super::request::Encoding;
@@ -17,11 +19,20 @@ const LINE_CHARS: usize = 76;
 /// Bytes encoded in one go: a whole number of lines that leaves the scratch text inside the L1 cache.
 const GROUP: usize = LINE_BYTES * 256;
 
+/// What stands for the bytes behind the base64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Digest {
+    /// As it is told to the client.
+    Md5([u8; 16]),
+    /// What is to be signed; of the request as well, see [`Armor::signed`].
+    Sha256([u8; 32]),
+}
+
 /// What a finished payload says of itself in its `<quality>` element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
-    /// MD5 of the bytes behind the base64.
-    pub md5: [u8; 16],
+    /// Of the bytes behind the base64.
+    pub digest: Digest,
     /// Bytes before compression.
     pub full_size: u64,
 }
@@ -30,11 +41,33 @@ pub struct Seal {
 pub struct Armor {
     zlib: Option<Compress>,
     packed: Vec<u8>,
-    digest: Md5,
+    digest: Hasher,
     /// Packed bytes that do not fill a line yet.
     partial: Vec<u8>,
     scratch: Vec<u8>,
     full_size: u64,
+}
+
+/// A digest under way.
+enum Hasher {
+    Md5(Md5),
+    Sha256(Sha256),
+}
+
+impl Hasher {
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Md5(hasher) => hasher.update(bytes),
+            Self::Sha256(hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Digest {
+        match self {
+            Self::Md5(hasher) => Digest::Md5(hasher.finalize().into()),
+            Self::Sha256(hasher) => Digest::Sha256(hasher.finalize().into()),
+        }
+    }
 }
 
 impl std::fmt::Debug for Armor {
@@ -48,12 +81,22 @@ impl std::fmt::Debug for Armor {
 impl Armor {
     /// A stream for one payload.
     pub fn new(encoding: Encoding) -> Self {
+        Self::with(encoding, Hasher::Md5(Md5::new()))
+    }
+
+    /// The same for an answer that is to be signed. `asked`: what the signature says the answer is to
+    /// ([`super::request::signed_part`]).
+    pub fn signed(encoding: Encoding, asked: &[u8]) -> Self {
+        Self::with(encoding, Hasher::Sha256(Sha256::new_with_prefix(asked)))
+    }
+
+    fn with(encoding: Encoding, digest: Hasher) -> Self {
         Self {
             zlib: encoding
                 .level()
                 .map(|level| Compress::new(Compression::new(level), true)),
             packed: Vec::new(),
-            digest: Md5::new(),
+            digest,
             partial: Vec::with_capacity(LINE_BYTES),
             scratch: vec![0; GROUP / 3 * 4],
             full_size: 0,
@@ -83,7 +126,7 @@ impl Armor {
             text.extend_from_slice(&self.scratch[..length]);
         }
         Seal {
-            md5: self.digest.finalize().into(),
+            digest: self.digest.finish(),
             full_size: self.full_size,
         }
     }
@@ -167,7 +210,10 @@ mod tests {
         for step in [1, 56, 57, 58, 1000] {
             let (_, seal) = armored(&example::plain(), Encoding::Blob, step);
             assert_eq!(seal.full_size, 125);
-            assert_eq!(example::hex(&seal.md5), "8daa348815876d8f868f4b506ca6801b");
+            let Digest::Md5(md5) = seal.digest else {
+                panic!("{seal:?}");
+            };
+            assert_eq!(example::hex(&md5), "8daa348815876d8f868f4b506ca6801b");
         }
     }
 
@@ -222,7 +268,7 @@ mod tests {
             let (text, seal) = armored(&plain, Encoding::BlobZipLevel(level), 7_777);
             let stripped: Vec<u8> = text.iter().copied().filter(|&b| b != b'\n').collect();
             let packed = base64().decode(stripped).unwrap();
-            assert_eq!(<[u8; 16]>::from(Md5::digest(&packed)), seal.md5);
+            assert_eq!(Digest::Md5(Md5::digest(&packed).into()), seal.digest);
             let mut out = Vec::new();
             std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(packed.as_slice()), &mut out)
                 .unwrap();

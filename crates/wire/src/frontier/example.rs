@@ -1,6 +1,6 @@
 //! The worked example of the protocol: known by the servlet 3.42, by its C client and by an independent implementation.
 
-use super::armor::{Armor, Seal};
+use super::armor::{Armor, Digest, Seal};
 use super::frame;
 use super::payload::Encoder;
 use super::request::Encoding;
@@ -77,7 +77,14 @@ pub fn zipped_document() -> Vec<u8> {
     let md5 = [
         0xc8, 0xb4, 0x8c, 0x24, 0x18, 0xa5, 0x13, 0xb0, 0x63, 0x11, 0x98, 0x28, 0x0d, 0xda, 0xb6, 0x53,
     ];
-    framed("BLOBzip5", ZIPPED.as_bytes(), Seal { md5, full_size: 125 })
+    framed(
+        "BLOBzip5",
+        ZIPPED.as_bytes(),
+        Seal {
+            digest: Digest::Md5(md5),
+            full_size: 125,
+        },
+    )
 }
 
 fn framed(encoding: &str, data: &[u8], seal: Seal) -> Vec<u8> {
@@ -93,6 +100,7 @@ fn framed(encoding: &str, data: &[u8], seal: Seal) -> Vec<u8> {
             error: None,
             max_age: 0,
             seal: Some(seal),
+            signature: None,
             records: Some(2),
         },
     );

@@ -3,7 +3,7 @@
 //! Every function appends to a buffer, in the order of a document: [`begin`], [`transaction`], then for each payload
 //! [`payload`], its data, [`quality`], then [`end_transaction`], perhaps [`global_error`], and [`end`].
 
-use super::armor::Seal;
+use super::armor::{Digest, Seal};
 
 /// Media type of every document.
 pub const CONTENT_TYPE: &str = "text/xml;charset=US-ASCII";
@@ -54,6 +54,8 @@ pub struct Quality {
     pub max_age: u64,
     /// Absent when the payload failed before its encoder existed.
     pub seal: Option<Seal>,
+    /// Base64, in place of the digest, of an answer whose seal is for signing.
+    pub signature: Option<String>,
     /// Rows; absent for errors.
     pub records: Option<u64>,
 }
@@ -73,12 +75,22 @@ pub fn quality(out: &mut Vec<u8>, server: &str, quality: &Quality) {
     if quality.max_age > 0 {
         text(out, &["max_age=\"", &quality.max_age.to_string(), "\" "]);
     }
-    if let Some(seal) = &quality.seal {
-        out.extend_from_slice(b"md5=\"");
-        for byte in seal.md5 {
-            out.extend([byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+    match (&quality.seal, &quality.signature) {
+        (_, Some(signature)) => text(out, &["sig=\"", signature, "\" "]),
+        (
+            Some(Seal {
+                digest: Digest::Md5(md5),
+                ..
+            }),
+            None,
+        ) => {
+            out.extend_from_slice(b"md5=\"");
+            for byte in md5 {
+                out.extend([byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+            }
+            out.extend_from_slice(b"\" ");
         }
-        out.extend_from_slice(b"\" ");
+        _ => {}
     }
     if let Some(records) = quality.records {
         text(out, &["records=\"", &records.to_string(), "\" "]);
@@ -161,13 +173,14 @@ mod tests {
     fn errors_are_escaped_and_ordered() {
         let mut out = Vec::new();
         let seal = Seal {
-            md5: [0xab; 16],
+            digest: Digest::Md5([0xab; 16]),
             full_size: 9,
         };
         let error = Quality {
             error: Some("a<b>&\"'\n\u{e9}\u{1}".into()),
             max_age: 7,
             seal: Some(seal),
+            signature: None,
             records: None,
         };
         quality(&mut out, "S", &error);

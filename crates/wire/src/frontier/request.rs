@@ -240,6 +240,14 @@ pub fn parse_target(target: &str) -> Result<Vec<Command>, RequestError> {
     }
 }
 
+/// What a signature covers of a request, beside the answer: the path from the last slash before the first `&` on, as the
+/// servlet sees it, that is percent-decoded.
+pub fn signed_part(target: &str) -> Vec<u8> {
+    let names = target.find('&').unwrap_or(target.len());
+    let from = target[..names].rfind('/').unwrap_or(0);
+    percent_encoding::percent_decode_str(&target[from..]).collect()
+}
+
 /// `object:version:method` of a `type` parameter.
 fn named(value: &str) -> Result<Command, RequestError> {
     let mut parts = value.split(':').filter(|part| !part.is_empty());
@@ -400,6 +408,24 @@ mod tests {
         let short = build_url("", Form::Slash, &["S"], Encoding::BlobZip, Ttl::Short, None);
         assert!(short.starts_with("/Frontier/type=") && short.contains("encoding=BLOBzip&"));
         assert_eq!(parse_target(&short).unwrap()[0].ttl, Ttl::Short);
+    }
+
+    #[test]
+    fn what_is_signed_of_a_request() {
+        for (target, part) in [
+            (
+                "http://h:8/a/Frontier/type=f:1:DEFAULT&encoding=BLOB&p1=a/b",
+                "/type=f:1:DEFAULT&encoding=BLOB&p1=a/b",
+            ),
+            (
+                "/a/Frontier/type=f%3A1&encoding=BLOB&p1=a+b%2b%zz",
+                "/type=f:1&encoding=BLOB&p1=a+b+%zz",
+            ),
+            ("type=f", "type=f"),
+            ("", ""),
+        ] {
+            assert_eq!(signed_part(target), part.as_bytes(), "{target}");
+        }
     }
 
     #[test]

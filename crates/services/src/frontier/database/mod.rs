@@ -37,6 +37,8 @@ pub(super) struct Query {
     pub(super) sql: String,
     pub(super) encoding: Encoding,
     pub(super) ttl: Ttl,
+    /// What a signature covers of the request, where the answer is to be signed.
+    pub(super) signed: Option<Arc<[u8]>>,
 }
 
 impl Query {
@@ -113,7 +115,7 @@ impl End {
     /// Of what will not be packed any more.
     pub(super) fn lost(why: &str) -> Self {
         Self::new(
-            Packer::new(Encoding::Blob),
+            Packer::new(Encoding::Blob, None),
             Err(Failure::database(why)),
             Ttl::Long,
         )
@@ -235,6 +237,7 @@ mod tests {
                 sql: sql.into(),
                 encoding: Encoding::Blob,
                 ttl: Ttl::Long,
+                signed: None,
             };
             query.check()
         };

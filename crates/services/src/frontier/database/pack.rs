@@ -19,9 +19,10 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    pub(crate) fn new(encoding: Encoding) -> Self {
+    /// `signed`: of the request, where the answer is to be signed.
+    pub(crate) fn new(encoding: Encoding, signed: Option<&[u8]>) -> Self {
         Self {
-            armor: Armor::new(encoding),
+            armor: signed.map_or_else(|| Armor::new(encoding), |asked| Armor::signed(encoding, asked)),
             rows: Encoder::default(),
             text: Vec::new(),
             records: 0,
@@ -129,7 +130,7 @@ mod tests {
 
     /// One row of these values, read back by a client from the pieces put together; and the greatest piece.
     fn round_trip(values: &[Option<&[u8]>]) -> (Vec<u8>, usize) {
-        let mut packer = Packer::new(Encoding::Blob);
+        let mut packer = Packer::new(Encoding::Blob, None);
         let mut document = Vec::new();
         frame::begin(&mut document);
         frame::transaction(&mut document, 1);

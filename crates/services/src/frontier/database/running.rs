@@ -45,7 +45,7 @@ impl Running {
             deadline: Instant::now() + lease.pool.query_timeout,
             lease,
             text: Some(text),
-            packer: Some(Packer::new(query.encoding)),
+            packer: Some(Packer::new(query.encoding, query.signed.as_deref())),
             ttl: query.ttl,
             state: State::Begun,
             column: 0,

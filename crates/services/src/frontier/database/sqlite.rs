@@ -236,7 +236,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, control: &Control)
                 let _ = reply.send((value, job.lease));
             }
             Task::Query(query, parts) => {
-                let mut packer = Packer::new(query.encoding);
+                let mut packer = Packer::new(query.encoding, query.signed.as_deref());
                 let outcome = rows::pack(connection, &query, &mut packer, |piece| {
                     parts.blocking_send(Part::Piece(piece)).is_ok()
                 });

@@ -176,8 +176,9 @@ mod tests {
             sql: MANY.into(),
             encoding: Encoding::Blob,
             ttl: Ttl::Long,
+            signed: None,
         };
-        let mut packer = Packer::new(query.encoding);
+        let mut packer = Packer::new(query.encoding, None);
         (pack(&connection, &query, &mut packer, emit), packer)
     }
 
