@@ -7,12 +7,13 @@ line call nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.consistency import consistency
 from plimsoll.analyse.counted import counted_services
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.named import named_metrics
@@ -20,12 +21,16 @@ from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, OpenLoad, RunResult
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
+from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness
 from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changing_load
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
+from plimsoll.analyse.watched import watch_notes, watched_utilizations
 from plimsoll.collect.live import seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples
 from plimsoll.collect.results import Results, RunFiles, open_results
+from plimsoll.collect.versions import OBJECT, READ, VERSION, read_versioned
+from plimsoll.collect.watched import watched_readings
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan.model import CapacityRules, Threshold, Validity
 from plimsoll.plan.rules import RuleError, parse_rule
@@ -93,6 +98,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         models=models,
         verdicts=verdicts(groups, rules.thresholds, _unfinished(results)),
         left_out=(*left, *(one for run in runs for one in _left_out(run)), *unfitted),
+        consistency=consistency(groups, rules.design),
     )
     return with_answer(whole)
 
@@ -174,7 +180,22 @@ def _one(
         rising = [number for number, told in enumerate(record["stages"]) if told.get("changes")]
         found = of_changing_load(found, rising)
     facts = _facts(run, results, measured, _warmup_s(run, options), remarks)
-    return run_result(facts, found, limits), found.histograms
+    versions = _staleness(run, measured)
+    if versions is None:
+        return run_result(facts, found, limits), found.histograms
+    notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
+    facts = replace(facts, staleness=versions.staleness, notes=notes)
+    return run_result(facts, found, limits), {**found.histograms, HISTOGRAM: versions.ages}
+
+
+def _staleness(run: RunFiles, measured: Window) -> Found | None:
+    """How old the versions were that readers got; None where no operation reads any, or not every transaction was
+    kept."""
+    does, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
+    reads = any(READ in operations.values() for operations in does.values())
+    if not reads or run.transactions is None or not metrics.exists():
+        return None
+    return staleness(read_versioned(run.transactions, metrics, does), measured)
 
 
 def _from_transactions(
@@ -216,7 +237,10 @@ def _facts(
     record, summary = run.record, run.summary or {}
     counts = _counts(summary)
     samples = read_samples(run.samples) if run.samples is not None else []
-    used = utilizations(samples, measured, _cores(record, results))
+    used = (
+        *utilizations(samples, measured, _cores(record, results)),
+        *watched_utilizations(watched_readings(run), measured),
+    )
     busiest = [
         one.detail["busiest_thread"]
         for one in used
@@ -231,10 +255,12 @@ def _facts(
         *remarks,
         *summary.get("damage", []),
         record.get("cpus_remark") or "",
+        *watch_notes(record.get("watched", ())),
         f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
         record["reason"] if status != "finished" else "",
     ]
     named = run.path / "metrics.parquet"
+    without = (OBJECT, VERSION) if "versions" in record else ()
     return RunFacts(
         open_load=_open_load(record),
         id=run.id,
@@ -250,8 +276,10 @@ def _facts(
         started=started,
         busiest_thread=max(busiest) if busiest else None,
         monitor_cpu=monitor_cpu(samples, measured),
-        metrics=named_metrics(read_metrics(named, measured.start, measured.end)) if named.exists() else (),
-        services=counted_services(record["services"]),
+        metrics=named_metrics(read_metrics(named, measured.start, measured.end, without))
+        if named.exists()
+        else (),
+        services=counted_services([*record["services"], *record.get("watched", ())]),
         notes=[note for note in notes if note],
     )
 

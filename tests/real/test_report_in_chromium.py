@@ -19,6 +19,7 @@ from plimsoll.analyse.results import Analysis
 from plimsoll.report.html import render
 from tests.conftest import missing
 from tests.golden.fixture import designed, empty, set_up, single
+from tests.unit.versioned import analysed
 
 FLAGS = (
     "--headless",
@@ -66,6 +67,7 @@ CASES: dict[str, Callable[[], Analysis]] = {
     "empty": empty,
     "nothing-valid": nothing_valid,
     "half-open": half_open,
+    "versions": analysed,
 }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from plimsoll.deploy.binary import find_engine
@@ -418,6 +419,37 @@ load: {{testers: 2, think: 5ms}}
         assert any("SELECT string FROM t" in one["statement"] for one in db["statements"])
     else:
         assert db["counters"]["Com_select"] >= run_["counts"]["started"]
+
+
+@pytest.mark.parametrize("percent", [0, 10, 50])
+def test_what_comes_from_a_database_is_as_compressible_as_asked(lab: Lab, place: Path, percent: int) -> None:
+    needs("postgres")
+    needs_engine_for_databases()
+    work = "timeout: 20s, table: {table: t, rows: 500}, load: {testers: 1, think: 20ms}"
+    run(
+        lab,
+        place,
+        f"""
+plimsoll: 1
+services:
+  db:    {{kind: postgres}}
+  front: {{kind: frontier, database: db}}
+data: {{t: {{into: db, rows: 500, row: 1kB, compressibility: {percent}%}}}}
+workloads:
+  direct: {{driver: sql, target: db, {work}}}
+  packed: {{driver: frontier, target: front, {work}}}
+{REST}""",
+    )
+    seen = pq.read_table(lab.results() / "runs" / "0001" / "transactions.parquet").to_pylist()
+    good = [one for one in seen if one["outcome"] == "ok"]
+    direct = {one["payload"] for one in good if one["workload"] == "direct"}
+    assert direct == {500_000}, "as many bytes as the strings have"
+    (packed,) = {one["payload"] for one in good if one["workload"] == "packed"}
+    assert 500_000 < packed < 505_000
+    # In base64, 76 characters and a line end for 57 bytes; a head of some hundred.
+    received = max(one["received"] for one in good if one["workload"] == "packed")
+    saved = 1 - received * 57 / 77 / packed
+    assert abs(100 * saved - percent) < 3
 
 
 def test_the_study_of_access_methods_runs(lab: Lab, place: Path) -> None:

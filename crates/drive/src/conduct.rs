@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_model::{Choose, OnError, Order, Outcome};
-use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, rng, uniform};
+use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, Used, rng, uniform};
 
 use crate::books::Header;
 use crate::driver::Request;
@@ -148,8 +148,8 @@ pub enum Verdict {
 pub struct Conduct {
     population: Arc<Population>,
     tester: u32,
-    /// Per operation, the values that its texts use.
-    used: Arc<Vec<Vec<usize>>>,
+    /// Per operation, what its texts use.
+    used: Arc<Vec<Used>>,
     mix: MixState,
     draws: Draws,
     endpoints: Rng,
@@ -163,7 +163,7 @@ pub struct Conduct {
 
 impl Conduct {
     /// Of a seat.
-    pub fn new(seat: &Seat, used: Arc<Vec<Vec<usize>>>) -> Self {
+    pub fn new(seat: &Seat, used: Arc<Vec<Used>>) -> Self {
         let population = Arc::clone(&seat.population);
         let (tester, workload) = (seat.tester(), u64::from(population.workload));
         let of_workload = u64::from(tester - population.first_tester);
@@ -202,7 +202,7 @@ impl Conduct {
                 Order::Random => uniform(&mut self.endpoints, count as u64) as usize,
             };
         }
-        let used = &self.used[self.operation];
+        let used = &self.used[self.operation].values;
         if !used.is_empty() {
             let of_workload = u64::from(self.tester - population.first_tester);
             let in_turn = || of_workload + self.begun * u64::from(population.closed());
@@ -232,8 +232,13 @@ impl Conduct {
         None
     }
 
-    /// The request chosen last.
-    pub fn request(&self) -> Request<'_> {
+    /// The request chosen last. `realtime_ns` is asked where a text of it says the time.
+    pub fn request(&self, realtime_ns: impl FnOnce() -> i64) -> Request<'_> {
+        let now_us = if self.used[self.operation].now {
+            (realtime_ns() / 1000) as u64
+        } else {
+            0
+        };
         Request {
             operation: self.operation,
             endpoint: self.endpoint,
@@ -241,6 +246,7 @@ impl Conduct {
                 tester: self.tester,
                 n: self.begun.saturating_sub(1),
                 endpoint: &self.population.endpoints[self.endpoint].url,
+                now_us,
                 values: &self.population.values,
                 drawn: self.draws.last(),
             },

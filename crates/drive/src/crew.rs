@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, Outcome, RunSpec, WhenFull};
-use plimsoll_schedule::Arrival;
+use plimsoll_schedule::{Arrival, Used};
 
 use crate::arrivals::Arrivals;
 use crate::books::{Books, Header, cancel};
@@ -81,8 +81,8 @@ pub trait Squad: Send + Sync {
 pub struct BlockingSquad<D> {
     /// The driver.
     pub driver: Arc<D>,
-    /// Per operation, the values that its texts use.
-    pub used: Arc<Vec<Vec<usize>>>,
+    /// Per operation, what its texts use.
+    pub used: Arc<Vec<Used>>,
 }
 
 impl<D: BlockingDriver> Squad for BlockingSquad<D> {
@@ -420,8 +420,8 @@ impl<T: BlockingTester> Worker<T> {
             cancel_fd: self.crew.cancel.as_raw_fd(),
             timeouts: self.crew.timeouts,
         };
-        self.tester
-            .operate(&self.conduct.request(), &mut self.attempt, &limit);
+        let request = self.conduct.request(|| self.crew.clock.realtime_ns());
+        self.tester.operate(&request, &mut self.attempt, &limit);
         locked(&self.crew.progress[self.seat.member]).take()?;
         let (end, outcome) = (self.attempt.end, self.attempt.outcome);
         let free = self.attempt.free_at();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Cache, Code, Codes, Endpoint, NOT_HAPPENED, Outcome};
-use plimsoll_schedule::{Fill, Template, Values};
+use plimsoll_schedule::{Fill, Template, Used, Values};
 use serde::de::DeserializeOwned;
 
 use crate::crew::Limit;
@@ -35,8 +35,8 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// Index of the workload in the run; with a seed and a tester's number it names a random sequence.
     pub workload: u64,
-    /// Per operation: which values stand in its texts. Filled by [`Setup::template`].
-    pub(crate) used: RefCell<Vec<Vec<usize>>>,
+    /// Per operation: what stands in its texts. Filled by [`Setup::template`].
+    pub(crate) used: RefCell<Vec<Used>>,
 }
 
 impl Setup<'_> {
@@ -74,7 +74,7 @@ pub struct Request<'a> {
     pub operation: usize,
     /// Index of the endpoint in its workload.
     pub endpoint: usize,
-    /// For templates: tester, its n-th transaction, endpoint, values.
+    /// For templates: tester, its n-th transaction, endpoint, time, values.
     pub fill: Fill<'a>,
 }
 

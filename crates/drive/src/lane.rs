@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Code, Codes, Outcome, RunSpec, WhenFull};
-use plimsoll_schedule::Arrival;
+use plimsoll_schedule::{Arrival, Used};
 
 use crate::arrivals::Arrivals;
 use crate::books::{Books, Header, cancel};
@@ -100,8 +100,8 @@ pub trait Fleet: Send + Sync {
 pub struct AsyncFleet<D> {
     /// The driver.
     pub driver: Arc<D>,
-    /// Per operation, the values that its texts use.
-    pub used: Arc<Vec<Vec<usize>>>,
+    /// Per operation, what its texts use.
+    pub used: Arc<Vec<Used>>,
 }
 
 impl<D: AsyncDriver> Fleet for AsyncFleet<D> {
@@ -422,7 +422,7 @@ impl<T: AsyncTester> Worker<T> {
         let lane = &self.lane;
         let task = lane.io.current() as usize;
         lane.deadlines[task].set(deadline);
-        let request = self.conduct.request();
+        let request = self.conduct.request(|| lane.clock.realtime_ns());
         let mut operation = pin!(self.tester.operate(&request, &mut self.attempt));
         let waited = std::future::poll_fn(|context| {
             if operation.as_mut().poll(context).is_ready() {

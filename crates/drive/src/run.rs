@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, RunEnd, RunSpec, Workload};
+use plimsoll_schedule::Used;
 
 use crate::api::{DriveError, DriveEvent, Share, Sink};
 use crate::arrivals::{Arrivals, Pool};
@@ -210,7 +211,7 @@ fn make_all(spec: &RunSpec, all: &[Arc<Population>], codes: &Codes) -> Result<Ve
             codes,
             seed: spec.seed,
             workload: u64::from(population.workload),
-            used: RefCell::new(vec![Vec::new(); workload.operations.len()]),
+            used: RefCell::new(vec![Used::default(); workload.operations.len()]),
         };
         let name = &workload.name;
         match registry::make(&workload.driver, setup) {

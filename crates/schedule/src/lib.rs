@@ -14,4 +14,4 @@ pub use arrivals::{Arrival, ArrivalStream, RateCurve};
 pub use closed::{NextSlot, Presence, Slots, Think};
 pub use mix::{Mix, MixState};
 pub use share::{Rng, Stream, rng, share, uniform, unit};
-pub use values::{Draws, Fill, Template, Value, Values};
+pub use values::{Draws, Fill, Template, Used, Value, Values};

@@ -111,8 +111,8 @@ impl Values {
         }
     }
 
-    /// Draws anew those values that a request uses (`used`: from [`Template::used`]). A value that stands twice in one
-    /// request is the same in both places.
+    /// Draws anew those values that a request uses (`used`: from [`Used`]). A value that stands twice in one request is
+    /// the same in both places.
     pub fn draw<'a>(&self, used: &[usize], draws: &'a mut Draws) -> &'a [Value] {
         for &which in used {
             draws.values[which] = match &self.sources[which] {
@@ -172,8 +172,17 @@ fn write_number(out: &mut Vec<u8>, number: impl std::fmt::Display) {
     let _ = write!(out, "{number}");
 }
 
-/// A text with places to fill: `{tester}`, `{n}`, `{endpoint}` and the names of the workload's values. Any other braces
-/// are text.
+/// What the texts of a request take from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Indices of the values that stand in them, each once.
+    pub values: Vec<usize>,
+    /// Whether the time does: it is read only for those who say it.
+    pub now: bool,
+}
+
+/// A text with places to fill: `{tester}`, `{n}`, `{endpoint}`, `{now_us}` and the names of the workload's values. Any
+/// other braces are text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
@@ -185,6 +194,7 @@ enum Part {
     Tester,
     Number,
     Endpoint,
+    Now,
     Value(usize),
 }
 
@@ -197,6 +207,8 @@ pub struct Fill<'a> {
     pub n: u64,
     /// URL of its endpoint.
     pub endpoint: &'a str,
+    /// When the request was made, us since 1970; anything where no text of it says it.
+    pub now_us: u64,
     /// The generators.
     pub values: &'a Values,
     /// What they gave for this transaction.
@@ -242,13 +254,13 @@ impl Template {
         }
     }
 
-    /// Adds the indices of the values that stand in it to `used`, each once.
-    pub fn used(&self, used: &mut Vec<usize>) {
+    /// Adds what stands in it to `used`.
+    pub fn used(&self, used: &mut Used) {
         for part in &self.parts {
-            if let Part::Value(which) = part
-                && !used.contains(which)
-            {
-                used.push(*which);
+            match part {
+                Part::Value(which) if !used.values.contains(which) => used.values.push(*which),
+                Part::Now => used.now = true,
+                _ => {}
             }
         }
     }
@@ -261,6 +273,7 @@ impl Template {
                 Part::Tester => write_number(out, fill.tester),
                 Part::Number => write_number(out, fill.n),
                 Part::Endpoint => out.extend_from_slice(fill.endpoint.as_bytes()),
+                Part::Now => write_number(out, fill.now_us),
                 Part::Value(which) => fill.values.write(*which, fill.drawn[*which], out),
             }
         }
@@ -272,6 +285,7 @@ fn place(name: &str, values: &Values) -> Option<Part> {
         "tester" => Some(Part::Tester),
         "n" => Some(Part::Number),
         "endpoint" => Some(Part::Endpoint),
+        "now_us" => Some(Part::Now),
         _ => values
             .names
             .iter()
@@ -295,15 +309,16 @@ mod tests {
 
     fn filled(text: &str, values: &Values, draws: &mut Draws, tester: u32, n: u64) -> String {
         let template = Template::new(text, values);
-        let mut used = Vec::new();
+        let mut used = Used::default();
         template.used(&mut used);
-        let found = values.draw(&used, draws).to_vec();
+        let found = values.draw(&used.values, draws).to_vec();
         let mut out = Vec::new();
         template.fill(
             &Fill {
                 tester,
                 n,
                 endpoint: "http://h/",
+                now_us: 1_700_000_000_123_456,
                 values,
                 drawn: &found,
             },
@@ -328,11 +343,25 @@ mod tests {
             ("{{id}}", "{5}"),
             ("}{", "}{"),
             ("é{n}é", "é9é"),
+            ("v={now_us} v<{now_us}", "v=1700000000123456 v<1700000000123456"),
         ] {
             assert_eq!(filled(text, &values, &mut draws, 3, 9), expected, "{text}");
         }
         assert_eq!(Template::new("{unknown}", &values).constant(), Some("{unknown}"));
         assert_eq!(Template::new("{n}", &values).constant(), None);
+    }
+
+    #[test]
+    fn templates_say_what_they_use() {
+        let values = values(&[
+            ("a", Generator::Uniform { from: 0, to: 1 }),
+            ("b", Generator::Uniform { from: 0, to: 1 }),
+        ]);
+        let mut used = Used::default();
+        Template::new("{b} {n} {b}", &values).used(&mut used);
+        assert_eq!((used.values.as_slice(), used.now), (&[1][..], false));
+        Template::new("{now_us} {a}", &values).used(&mut used);
+        assert_eq!((used.values.as_slice(), used.now), (&[1, 0][..], true));
     }
 
     #[test]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from plimsoll.analyse.answer_consistency import of_consistency
 from plimsoll.analyse.explained import explained
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import (
@@ -63,6 +64,7 @@ def sentences(analysis: Analysis) -> tuple[str, ...]:
         return (*said, "Nothing has been measured yet.")
     if not any(run.valid for run in analysis.runs):
         return (*said, _nothing_valid(analysis))
+    said += of_consistency(analysis)
     leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
     said += _of_saturation(analysis, leading) if leading else _of_cells(analysis)
     said += _of_stages(analysis)

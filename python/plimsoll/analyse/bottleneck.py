@@ -24,8 +24,8 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
 
     Rule: the testers come first: if they reach the threshold, the tool itself was the limit. Else it is the component
     of highest utilization, if that is at least the threshold and its interval lies above that of the second. A host is
-    not weighed against the services and testers that run on it (their work is its work): hosts are taken only where no
-    service is watched, or where a host is full and no service on it is.
+    not weighed against the services and testers that run on it (their work is its work): a host is taken only where no
+    service on it is watched, or where it is full and no service on it is.
     """
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if c.mean >= threshold), key=lambda c: c.mean, default=None)
@@ -33,13 +33,20 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
         return Bottleneck(
             full.component, f"the load generator itself: {_busy(full)}; the service was not the limit"
         )
+    places = dict.fromkeys(c.host for c in components)
+    weighed = [one for place in places for one in _on([c for c in components if c.host == place], threshold)]
+    if weighed:
+        return _judge(_ranked(weighed), threshold)
+    return Bottleneck(NOT_RESOLVED, "no utilization was measured")
+
+
+def _on(components: list[Utilization], threshold: float) -> list[Utilization]:
+    """Of what is on one host: the services, or the host where it says more. A host that is seen by two is one host."""
     services = _ranked([c for c in components if c.role == "service"])
     hosts = _ranked([c for c in components if c.role == "host"])
     if services and (services[0].mean >= threshold or not hosts or hosts[0].mean < threshold):
-        return _judge(services, threshold)
-    if hosts:
-        return _judge(hosts, threshold)
-    return Bottleneck(NOT_RESOLVED, "no utilization was measured")
+        return services
+    return hosts[:1]
 
 
 def _ranked(components: list[Utilization]) -> list[Utilization]:

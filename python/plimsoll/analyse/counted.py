@@ -1,4 +1,4 @@
-"""What services counted of themselves, and the few figures that follow from it."""
+"""What services, and what was watched, counted of themselves, and the few figures that follow from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plimsoll.analyse.results import CountedService, Statement
 
 
 def counted_services(told: Iterable[Mapping[str, Any]]) -> tuple[CountedService, ...]:
-    """Of the services of a run.json, those that counted."""
+    """Of the services and of what was watched in a run.json, those that counted."""
     return tuple(
         CountedService(
             name=one["name"],
@@ -19,6 +19,8 @@ def counted_services(told: Iterable[Mapping[str, Any]]) -> tuple[CountedService,
             counters=dict(one["counters"]),
             gauges=dict(one.get("gauges", {})),
             statements=tuple(_statement(each) for each in one.get("statements", ())),
+            means=dict(one.get("means", {})),
+            peaks=dict(one.get("peaks", {})),
         )
         for one in told
         if "counters" in one

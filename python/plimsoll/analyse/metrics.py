@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plimsoll.analyse.results import Latency, RunResult
+from plimsoll.analyse.results import Latency, Readers, RunResult
 
 Reader = Callable[[RunResult], float | None]
 """Value of a metric in one run: per second, bytes per second, ms, a fraction, a plain number. None: cannot be said."""
@@ -54,9 +54,28 @@ def _duration(duration: str, statistic: str) -> Reader:
     return read
 
 
+def _of_readers(read: Callable[[Readers], float | None]) -> Reader:
+    return lambda run: None if run.staleness is None else read(run.staleness.readers)
+
+
+def _consistency() -> dict[str, Reader]:
+    return {
+        "reads_per_s": _of_readers(lambda got: got.reads_per_s),
+        "writes_per_s": lambda run: None if run.staleness is None else run.staleness.writes_per_s,
+        "stale_share": _of_readers(lambda got: got.stale_share.mean if got.stale_share else None),
+        "stale_age_ms_mean": _of_readers(lambda got: got.stale_age_ms_mean),
+        "stale_age_ms_p50": _of_readers(lambda got: got.stale_age_ms.p50),
+        "stale_age_ms_p95": _of_readers(lambda got: got.stale_age_ms.p95),
+        "stale_age_ms_max": _of_readers(lambda got: got.stale_age_ms.max),
+        "origin_share": _of_readers(lambda got: got.origin_share),
+        "needless_share": _of_readers(lambda got: got.needless_share.mean if got.needless_share else None),
+    }
+
+
 METRICS: Final[dict[str, Reader]] = {
     **_rates(),
     **{f"{d}_ms_{s}": _duration(d, s) for d in _DURATIONS for s in _STATISTICS},
+    **_consistency(),
 }
 """Readers by canonical name."""
 
@@ -72,6 +91,8 @@ _ALIASES: Final[dict[str, str]] = {
     **{f"{d}_{s}": f"{d}_ms_{s}" for d in _DURATIONS for s in _STATISTICS},
     **{f"{d}_{s}_ms": f"{d}_ms_{s}" for d in _DURATIONS for s in _STATISTICS},
     **{s: f"response_ms_{s}" for s in _STATISTICS if s.startswith("p")},
+    "stale_age": "stale_age_ms_mean",
+    **{f"stale_age_{s}": f"stale_age_ms_{s}" for s in ("mean", "p50", "p95", "max")},
 }
 
 

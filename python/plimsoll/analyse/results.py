@@ -139,6 +139,8 @@ class Utilization:
     low: float | None
     high: float | None
     detail: dict[str, float] = field(default_factory=dict)
+    host: str = ""
+    """The watched host that it is, or runs on; empty: the host of the lab."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,59 @@ class CountedService:
     counters: dict[str, float]
     gauges: dict[str, float]
     statements: tuple[Statement, ...] = ()
+    means: dict[str, float] = field(default_factory=dict)
+    """Of what was watched: means of the gauges over its readings, and"""
+    peaks: dict[str, float] = field(default_factory=dict)
+    """their greatest values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What the readers of a workload, or of all of them, were answered: the reads that started in the window."""
+
+    workload: str
+    """Empty: of all."""
+    answers: int
+    """Successful reads of which the version of the answer is known; all that follows is of them."""
+    unjudged: int
+    """Successful reads that told no object or no version."""
+    stale: int
+    """Answers whose version had been superseded before the read began."""
+    stale_share: Interval | None
+    stale_age_ms: Latency
+    """Of the stale answers: how long before the read began their version had been superseded."""
+    stale_age_ms_mean: float | None
+    """Over all answers; one that is not stale counts as 0."""
+    reads_per_s: float
+    """Successful reads that ended in the window."""
+    hits: int
+    revalidations: int
+    fetches: int
+    """Reads that reached the origin for their data: a cache missed, or none stood between."""
+    origin_share: float | None
+    """Fetches / answers."""
+    needless: int
+    """Fetches that brought the version which the answer before had brought of the same object."""
+    needless_share: Interval | None
+    """Needless / fetches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """How old the versions were that readers got, and what it took to have them so; `readers`: all of them."""
+
+    readers: Readers
+    workloads: tuple[Readers, ...]
+    """Each that reads, where there are several."""
+    objects: int
+    """Objects of which an answer is known, over the whole run."""
+    writes: int
+    """Acknowledged in the window."""
+    writes_failed: int
+    """Ended in the window without success; they may have been done all the same."""
+    writes_unjudged: int
+    """Acknowledged in the window, but telling no object or no version: they make no answer stale."""
+    writes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +327,8 @@ class RunResult:
     where all are, `jain_index`, `share_cv` and the shares say nothing about fairness; where some are, those of the open
     ones are left out of them."""
     services: tuple[CountedService, ...] = ()
+    staleness: Staleness | None = None
+    """Where operations read versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +430,40 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Consistency:
+    """What readers got, and at what cost, over the valid runs of a cell, or of all cells with one level of a factor."""
+
+    cell: dict[str, str]
+    """The levels that these runs share."""
+    runs: int
+    answers: int
+    stale: int
+    stale_share: Interval | None
+    """Of a cell: as its other responses; of one run: within it; of a level: over its cells, weighed by their answers.
+    Where nothing was stale: the upper bound that so many answers give."""
+    stale_age_ms_p50: float | None
+    stale_age_ms_p95: float | None
+    stale_age_ms_max: float | None
+    """Ages of the stale answers of all runs together."""
+    fetches_per_answer: float | None
+    needless_share: float | None
+    busy: dict[str, float]
+    """Mean utilization of each service, over the runs."""
+    relative_reads: Interval | None = None
+    """Of a level: its reads per second relative to the level that has most, cells with the same levels of all other
+    factors compared with each other (geometric mean)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistencyResult:
+    """Readers' answers over the runs: by cell, and by level of `factor`, the first that is no load."""
+
+    cells: tuple[Consistency, ...]
+    factor: str | None
+    levels: tuple[Consistency, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """Something that is not in the figures, and why."""
 
@@ -413,4 +504,6 @@ class Analysis:
     models: tuple[Model, ...]
     verdicts: tuple[Verdict, ...]
     left_out: tuple[LeftOut, ...]
+    consistency: ConsistencyResult | None = None
+    """Where operations read versions."""
     format: str = FORMAT

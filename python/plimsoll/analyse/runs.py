@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
-from plimsoll.analyse.results import CountedService, Counts, NamedMetric, OpenLoad, RunResult, Utilization
+from plimsoll.analyse.results import (
+    CountedService,
+    Counts,
+    NamedMetric,
+    OpenLoad,
+    RunResult,
+    Staleness,
+    Utilization,
+)
 from plimsoll.analyse.summary import RunSummary
 from plimsoll.analyse.validity import Observed, judge_run
 from plimsoll.plan.model import Validity
@@ -38,6 +46,7 @@ class RunFacts:
     metrics: tuple[NamedMetric, ...] = ()
     open_load: OpenLoad = "none"
     services: tuple[CountedService, ...] = ()
+    staleness: Staleness | None = None
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
@@ -75,6 +84,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         metrics=facts.metrics,
         open_load=facts.open_load,
         services=facts.services,
+        staleness=facts.staleness,
     )
 
 
@@ -90,7 +100,9 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
         trend=summary.trend,
         balanced=facts.counts.balanced,
         lost_records=facts.counts.lost_records,
-        steal=next((one.detail.get("cpu.steal") for one in facts.utilization if one.role == "host"), None),
+        steal=next(
+            (one.detail.get("cpu.steal") for one in facts.utilization if one.component == "host"), None
+        ),
     )
 
 

@@ -12,6 +12,9 @@ from plimsoll.analyse.wording import number, percent, quantity
 from plimsoll.plan.model import Threshold
 from plimsoll.plan.rules import COUNTS, FRACTIONS, TIMES, Rule
 
+STALE_AGE = "stale_age"
+"""The duration of which most transactions have none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -28,7 +31,7 @@ def observe(rule: Rule, sample: Sample) -> tuple[float | None, str]:
     if rule.metric in TIMES:
         return _time(rule, sample)
     if rule.metric in FRACTIONS:
-        return _errors(rule, sample)
+        return _fraction(rule, sample)
     if rule.metric in COUNTS and rule.metric != "concurrency":
         return float(sum(_count(run, rule.metric) for run in sample.runs)), ""
     read = METRICS[canonical(rule.metric) or rule.metric]
@@ -39,6 +42,8 @@ def observe(rule: Rule, sample: Sample) -> tuple[float | None, str]:
 def _time(rule: Rule, sample: Sample) -> tuple[float | None, str]:
     whole = merged(h[rule.metric] for h in sample.histograms if rule.metric in h)
     total = whole.total
+    if rule.metric == STALE_AGE and (rule.stat == "avg" or total == 0):
+        return _stale_age(rule, sample)
     if total == 0 or whole.smallest is None or whole.largest is None:
         return None, "no sample"
     if rule.stat == "min":
@@ -64,12 +69,37 @@ def _mean(metric: str, sample: Sample) -> float | None:
     return total / count / 1e3 if count else None
 
 
-def _errors(rule: Rule, sample: Sample) -> tuple[float | None, str]:
-    failed = sum(run.traffic.errors for run in sample.runs)
-    ended = failed + sum(run.traffic.transactions for run in sample.runs)
+def _stale_age(rule: Rule, sample: Sample) -> tuple[float | None, str]:
+    """The mean is over all answers, those that were not stale with 0; where none was stale, every statistic is 0."""
+    got = [run.staleness.readers for run in sample.runs if run.staleness is not None]
+    answers, stale = sum(one.answers for one in got), sum(one.stale for one in got)
+    if not answers:
+        return None, "no sample"
+    total = sum((one.stale_age_ms_mean or 0.0) * one.answers for one in got)
+    return total / answers / 1e3, "" if stale else "no answer was stale"
+
+
+def _fraction(rule: Rule, sample: Sample) -> tuple[float | None, str]:
+    parts = [_part_and_whole(rule.metric, run) for run in sample.runs]
+    part, whole = sum(each for each, _ in parts), sum(each for _, each in parts)
     if rule.stat == "count":
-        return float(failed), ""
-    return (failed / ended, "") if ended else (None, "no sample")
+        return float(part), ""
+    return (part / whole, "") if whole else (None, "no sample")
+
+
+def _part_and_whole(metric: str, run: RunResult) -> tuple[int, int]:
+    if metric == "errors":
+        return run.traffic.errors, run.traffic.errors + run.traffic.transactions
+    if run.staleness is None:
+        return 0, 0
+    got = run.staleness.readers
+    match metric:
+        case "stale_share":
+            return got.stale, got.answers
+        case "origin_share":
+            return got.fetches, got.answers
+        case _:
+            return got.needless, got.fetches
 
 
 def _count(run: RunResult, metric: str) -> int:

@@ -81,7 +81,7 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
         thread = np.concatenate(threads)
         if float(thread.mean()) > float(share.mean()):
             resource, values = "busiest thread", thread
-    mean, low, high = _mean(values)
+    mean, low, high = mean_interval(values)
     detail = {"cpu": float(share.mean()), "cores_used": float(cpu.mean())}
     if threads:
         detail["busiest_thread"] = float(np.concatenate(threads).mean())
@@ -107,7 +107,7 @@ def _host(mine: Mapping[tuple[str, str], Array]) -> Utilization | None:
     for (metric, part), found in mine.items():
         if metric == "disk.busy" and found.size and float(found.mean()) > float(values.mean()):
             resource, values = f"disk {part}", found
-    mean, low, high = _mean(values)
+    mean, low, high = mean_interval(values)
     return Utilization("host", "host", resource, mean, low, high, detail)
 
 
@@ -131,7 +131,7 @@ SHOWN = (
 )
 
 
-def _mean(values: Array) -> tuple[float, float | None, float | None]:
+def mean_interval(values: Array) -> tuple[float, float | None, float | None]:
     """Mean with a 95 % interval cut to 0..1: batch means from 10 seconds on, below that t over at least 3 seconds."""
     mean = float(values.mean())
     batched = batch_mean(values)

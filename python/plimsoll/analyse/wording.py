@@ -44,6 +44,16 @@ _METRICS: Final = {
         Metric("concurrency", "concurrency", "number"),
         Metric("error_rate", "error rate", "fraction"),
         Metric("jain_index", "Jain's fairness index", "number"),
+        Metric("reads_per_s", "reads", "rate", "reads/s"),
+        Metric("writes_per_s", "acknowledged writes", "rate", "writes/s"),
+        Metric("stale_share", "share of stale answers", "fraction"),
+        Metric("origin_share", "share of origin fetches", "fraction"),
+        Metric("needless_share", "share of needless fetches", "fraction"),
+        Metric("stale_age", "age of stale answers", "ms"),
+        Metric("stale_age_ms_mean", "mean age of all answers", "ms"),
+        Metric("stale_age_ms_p50", "median age of stale answers", "ms"),
+        Metric("stale_age_ms_p95", "p95 of the age of stale answers", "ms"),
+        Metric("stale_age_ms_max", "greatest age of stale answers", "ms"),
     )
 }
 _DURATIONS: Final = {"response": "response time", "request": "request time", "lateness": "lateness"}
@@ -58,6 +68,7 @@ _ALIASES: Final = {
     "wire": "wire_bytes_per_s",
     "offered": "offered_per_s",
     "errors": "error_rate",
+    **{f"stale_age_{each}": f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max")},
 }
 
 

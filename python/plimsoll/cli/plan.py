@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plimsoll.errors import ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
-from plimsoll.plan.units import about_duration, about_size
+from plimsoll.plan.units import about_duration, about_size, show_duration
 
 SHOWN = 200
 
@@ -53,8 +53,15 @@ def lines(plan: Plan, most: int) -> list[str]:
     said += [f"assumed: {text}" for text in estimate.assumptions]
     said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     said += [f"needs root: {text}" for text in plan.needs_root]
+    said += [f"watched: {text}" for text in _watched(plan)]
     said += [f"log: {text}" for text in plan.remarks]
     return said
+
+
+def _watched(plan: Plan) -> list[str]:
+    found = [one for run in plan.runs for one in run.config.watched]
+    texts = [f"{one.name} ({one.shown}), every {show_duration(one.every_ns)}" for one in found]
+    return list(dict.fromkeys(texts))
 
 
 def _some(amount: int, word: str) -> str:

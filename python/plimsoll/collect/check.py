@@ -56,7 +56,7 @@ def _check_run(run: RunFiles) -> Iterator[Finding]:
     for damage in summary.get("damage", []):
         yield Finding(run.id, f"damaged while recording: {damage}")
     yield from _check_segments(run)
-    for service in run.record["services"]:
+    for service in (*run.record["services"], *run.record.get("watched", ())):
         if "counters" in service and len(run.counters(service["name"])) < 2:
             yield Finding(
                 run.id, f"{service['name']} counted, and its counters.jsonl has not even two readings"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,15 +128,7 @@ class TransactionFile:
 
     def _named(self, table: Any, column: str) -> NDArray[np.int64]:
         """Numbers of a dictionary column: each row group has its own dictionary, ours is one for the run."""
-        names = self.names[column]
-        parts = []
-        for chunk in table.column(column).chunks:
-            chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-            mapping = np.array(
-                [names.number(text) for text in chunk.dictionary.to_pylist()] or [0], dtype=np.int64
-            )
-            parts.append(mapping[chunk.indices.to_numpy(zero_copy_only=False)])
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        return numbered(table, column, self.names[column])[1]
 
 
 def _column(table: Any, name: str) -> Any:
@@ -169,8 +161,11 @@ def read_samples(path: Path) -> list[SampleSeries]:
     return [SampleSeries(*key, t_s[at], value[at]) for key, at in rows.items()]
 
 
-def read_metrics(path: Path, start_ns: int, end_ns: int) -> dict[str, NDArray[np.float64]]:
-    """metrics.parquet: values by name, of transactions that started in [start_ns, end_ns). Raises DamagedResults."""
+def read_metrics(
+    path: Path, start_ns: int, end_ns: int, without: Collection[str] = ()
+) -> dict[str, NDArray[np.float64]]:
+    """metrics.parquet: values by name, of transactions that started in [start_ns, end_ns), but for the names `without`.
+    Raises DamagedResults."""
     try:
         file = pq.ParquetFile(path)
         table = file.read(columns=["start", "metric", "value"])
@@ -179,6 +174,21 @@ def read_metrics(path: Path, start_ns: int, end_ns: int) -> dict[str, NDArray[np
     require_format(file, "plimsoll.metrics", path)
     start = table.column("start").to_numpy()
     inside = (start >= start_ns) & (start < end_ns)
-    names = np.array(table.column("metric").to_pylist(), dtype=object)[inside]
-    values = table.column("value").to_numpy()[inside]
-    return {str(name): values[names == name] for name in sorted(set(names))}
+    names, number = numbered(table, "metric")
+    number, values = number[inside], table.column("value").to_numpy()[inside]
+    met = {names[each]: each for each in np.unique(number).tolist()}
+    return {name: values[number == each] for name, each in sorted(met.items()) if name not in without}
+
+
+def numbered(table: Any, column: str, names: Names | None = None) -> tuple[list[str], NDArray[np.int64]]:
+    """A column of texts as its distinct texts, and the number of each row's text among them. `names`: those that have
+    a number already."""
+    names = Names() if names is None else names
+    parts = [np.empty(0, dtype=np.int64)]
+    for chunk in table.column(column).chunks:
+        chunk = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        mapping = np.array(
+            [names.number(text) for text in chunk.dictionary.to_pylist()] or [0], dtype=np.int64
+        )
+        parts.append(mapping[chunk.indices.to_numpy(zero_copy_only=False)])
+    return names.texts, np.concatenate(parts)

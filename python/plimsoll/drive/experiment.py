@@ -15,6 +15,7 @@ from typing import Any
 
 from plimsoll.deploy.binary import engine_version, require_same_version
 from plimsoll.deploy.counters.recorder import Counted
+from plimsoll.deploy.counters.watch import Seen
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.running import describe
 from plimsoll.deploy.services import Fleet
@@ -29,13 +30,15 @@ from plimsoll.drive.directory import (
     write_text,
 )
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.facts import load_changes, planned_starts, stages_of
+from plimsoll.drive.facts import load_changes, planned_starts, stages_of, versions_of
 from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import run_hooks
 from plimsoll.drive.run import Listener, RunEnd, carry_out
+from plimsoll.drive.watching import Watching, look_at, watched_records
 from plimsoll.errors import BadInput, EngineError, Interrupted, PlimsollError, ServiceError
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
 from plimsoll.plan.filling import warm_caches
+from plimsoll.plan.model import Config, Watched
 from plimsoll.plan.secret import shown_words
 
 WORK = ".work"
@@ -106,6 +109,9 @@ class Driver:
         self._nothing_measured = 0
         self._cell_before: int | None = None
         self._counted: dict[str, Counted] = {}
+        self._seen: list[tuple[Watched, Seen]] = []
+        self._counting_since = 0.0
+        self._looked = False
         self._agents_lost = False
 
     def prepare(self, command_line: list[str]) -> None:
@@ -128,6 +134,7 @@ class Driver:
                 f"{self._directory.path}: this needs {need / 1e6:,.0f} MB, of which {free / 1e6:,.0f} are free; "
                 "use --out on another file system, or `run: {keep: summaries}`"
             )
+        self._look()
         experiment = self._plan.experiment
         write_text(self._directory.path / "experiment.yaml", experiment.text)
         write_text(self._directory.path / "effective.yaml", experiment.effective_yaml())
@@ -142,6 +149,7 @@ class Driver:
 
     def carry_out(self, done_already: frozenset[str] = frozenset()) -> Outcome:
         """Every run that is not done yet, in order. What was measured is kept whatever happens."""
+        self._look()
         entry = registry.enter(self._directory.path)
         done = 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
@@ -166,6 +174,17 @@ class Driver:
             stopped_early=tuple(self._early),
         )
 
+    def _look(self) -> None:
+        """Everything that will be watched answers, once before the first run: later ones go on without it."""
+        if self._looked:
+            return
+        watched: list[Watched] = []
+        for run in self._plan.runs:
+            watched += [one for one in run.config.watched if one not in watched]
+        for remark in look_at(watched, self._redactor):
+            self._listener.note("watch", remark)
+        self._looked = True
+
     def _close(self) -> None:
         self._stop.watch(None)
         if self._engine is not None:
@@ -187,7 +206,7 @@ class Driver:
         pins = pinning(config, sorted(os.sched_getaffinity(0)))
         if pins.remark:
             log(0.0, "cpus", pins.remark)
-        self._counted = {}
+        self._counted, self._seen = {}, []
         try:
             end = self._measure(run, directory, pins, log)
         except (Interrupted, BadInput):
@@ -232,7 +251,7 @@ class Driver:
             ],
             tester_cpus=pins.testers,
         )
-        end = self._count_while(directory, log, lambda: self._carry_out(document, log))
+        end = self._count_while(config, directory, log, lambda: self._carry_out(document, log))
         if end.status == "agent-lost":
             self._drop_engine()
         try:
@@ -266,18 +285,28 @@ class Driver:
     def _carry_out(self, document: dict[str, Any], log: Log) -> RunEnd:
         return carry_out(self._session(), document, self._watchman(), self._listener, log)
 
-    def _count_while(self, directory: Path, log: Log, measure: Callable[[], RunEnd]) -> RunEnd:
-        """What the services count is read before, while and after the run is measured; failing that never ends it."""
+    def _count_while(
+        self, config: Config, directory: Path, log: Log, measure: Callable[[], RunEnd]
+    ) -> RunEnd:
+        """What the services count, and what is watched, is read before, while and after the run is measured; failing
+        that never ends it."""
         counting = Counting(self._fleet.running, directory)
+        watching = Watching(config.watched, directory, self._redactor)
         counting.start()
-        began = time.time()
+        watching.start()
+        self._counting_since = began = time.time()
         try:
             return measure()
         finally:
+            watching.finish()
             self._counted = counting.stop()
+            self._seen = watching.result()
             for name, one in self._counted.items():
                 if one.failed:
                     log(max(0.0, one.failed_at - began), "counters-lost", f"{name}: {one.failed}")
+            for watched, seen in self._seen:
+                for gap in seen.gaps:
+                    log(max(0.0, gap.start - began), "watch-lost", f"{watched.name}: {gap.why}")
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -332,7 +361,13 @@ class Driver:
                 {**describe(one), **as_record(self._counted.get(one.wanted.name), self._redactor)}
                 for one in self._fleet.running
             ],
+            "watched": watched_records(
+                self._seen,
+                self._counting_since if end.t0_unix_ns is None else end.t0_unix_ns / 1e9,
+                self._redactor,
+            ),
             "workloads": [workload.name for workload in run.config.workloads],
+            **versions_of(run.config),
             "stages": stages_of(run.config),
             "load_changes": load_changes(run.config),
             **planned_starts(run.config),

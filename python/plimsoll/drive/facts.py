@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -61,3 +62,17 @@ def planned_starts(config: Config) -> dict[str, bool]:
             case Closed() | Ramp():
                 pass
     return {"plans_starts": plans, "drops_on_request": drops}
+
+
+def versions_of(config: Config) -> dict[str, Any]:
+    """`versions`: whether an operation reads or writes versions of objects, by workload; nothing where none does."""
+    found = {
+        workload.name: {
+            operation.name: "read" if told.get("written") is None else "write"
+            for operation in workload.operations
+            if isinstance(told := operation.request.get("version"), Mapping)
+            and (told.get("written") is not None or told.get("column") is not None)
+        }
+        for workload in config.workloads
+    }
+    return {"versions": found} if any(found.values()) else {}

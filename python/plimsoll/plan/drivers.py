@@ -8,10 +8,10 @@ null      settings: nothing. request: nothing.
 tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
 http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
           request: method, path, headers as pairs, body, body_file, expect{status, contains, regex}.
-sql       settings: connection. request: query.
+sql       settings: connection. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
-          request: queries (one payload each), zip, ttl, refresh, freshkey.
+          request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
 exec      settings: mode, env, cwd. request: command, stdin, bytes{kind: none | fixed | regex | json}.
 
 Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from plimsoll.plan.fields import Raw
 from plimsoll.plan.model import Generator, Json, Operation
 from plimsoll.plan.paths import nearest
-from plimsoll.plan.queries import Made, log_queries
+from plimsoll.plan.queries import Made, Query, log_queries
 from plimsoll.plan.raw_drivers import (
     SECTIONS,
     SHARED_KEYS,
@@ -74,13 +74,13 @@ class Driver:
     """How a driver's section is read.
 
     `schemes`: of the URLs it can be sent to; empty: it needs no target. `asking`: the request for a query that the lab
-    has made, of a driver that asks queries, in a batch or alone.
+    has made, of a driver that asks queries.
     """
 
     schemes: tuple[str, ...]
     settings: Callable[[Any, KeyPath, Where], dict[str, Json]]
     requests: Callable[[Any, KeyPath, Where], Requests]
-    asking: Callable[[Any, str, bool], dict[str, Json]] | None = None
+    asking: Callable[[Any, Query], dict[str, Json]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,37 +105,42 @@ def read_section(
     mix: list[MixEntry] | None,
     at: KeyPath,
     where: Where,
-    made: Made | None = None,
+    made: Mapping[int | None, Made] | None = None,
 ) -> Section:
     """Settings and operations of a workload. `section`: the driver's section as plain data; `at`: the
-    workload's path; `made`: queries in place of those of the section."""
+    workload's path; `made`: queries in place of those of the section (None), and of entries of `mix` by their index."""
     here = (*at, driver)
     kind = DRIVERS[driver]
     parsed = _parse(driver, section, here, section, where)
     if parsed is None:
         return Section()
     settings = kind.settings(parsed, here, where)
+    given = made or {}
     if mix is not None:
         if section.get("from_log") is not None:
             where.wrong((*here, "from_log"), "give mix or from_log, not both: each says what is asked")
         found: Found = []
         for index, entry in enumerate(mix):
-            found += _entry(driver, section, entry, (*at, "mix", index), where)
+            found += _entry(driver, section, entry, (*at, "mix", index), where, given.get(index))
         if found and all(weight == 0 for _, weight, _, _ in found):
             where.wrong(
                 (*at, "mix"), "one of the weights must be above 0: what is asked after the first ones?"
             )
-        return Section(settings, _named(found))
-    made = made or _from_log(parsed, here, where)
-    if made is not None and kind.asking is not None:
-        # What a session begins with is asked once each, not in batches.
-        found = [
-            (one.name, one.weight, one.first, kind.asking(parsed, one.text, one.first == 0))
-            for one in made.queries
-        ]
-        return Section(settings, _named(found), made.values, made.at_ns, made.remarks)
+        values = {name: one for asked in given.values() for name, one in asked.values.items()}
+        return Section(settings, _named(found), values)
+    asked = given.get(None) or _from_log(parsed, here, where)
+    if asked is not None and kind.asking is not None:
+        _alone(parsed, asked, here, where)
+        found = [(one.name, one.weight, one.first, kind.asking(parsed, one)) for one in asked.queries]
+        return Section(settings, _named(found), asked.values, asked.at_ns, asked.remarks)
     requests = kind.requests(parsed, here, where)
     return Section(settings, _named([(name, 1.0 / len(requests), 0, request) for name, request in requests]))
+
+
+def _alone(section: Any, made: Made, at: KeyPath, where: Where) -> None:
+    """A version is that of one query, not of a batch."""
+    if getattr(section, "batch", 1) > 1 and any(query.version is not None for query in made.queries):
+        where.wrong((*at, "batch"), "with versions each query is a request of its own: give batch: 1")
 
 
 def _from_log(section: Any, at: KeyPath, where: Where) -> Made | None:
@@ -150,8 +155,16 @@ def _from_log(section: Any, at: KeyPath, where: Where) -> Made | None:
     return Made(()) if log is None else log_queries(raw, log, where.as_written(path, raw.file))
 
 
-def _entry(driver: str, section: Mapping[str, Any], entry: MixEntry, at: KeyPath, where: Where) -> Found:
-    """The operations of one entry of `mix`: the section with the keys of the entry in place of its own."""
+def _entry(
+    driver: str,
+    section: Mapping[str, Any],
+    entry: MixEntry,
+    at: KeyPath,
+    where: Where,
+    made: Made | None,
+) -> Found:
+    """The operations of one entry of `mix`: the section with the keys of the entry in place of its own. `made`: queries
+    in place of those of both."""
     own = dict(entry.__pydantic_extra__ or {})
     shared = sorted(SHARED_KEYS[driver] & set(own))
     if shared:
@@ -182,7 +195,14 @@ def _entry(driver: str, section: Mapping[str, Any], entry: MixEntry, at: KeyPath
     parsed = _parse(driver, merged, at, own, where)
     if parsed is None:
         return []
-    requests = DRIVERS[driver].requests(parsed, at, where)
+    kind = DRIVERS[driver]
+    if made is not None and kind.asking is not None:
+        _alone(parsed, made, at, where)
+        requests = [(one.name, kind.asking(parsed, one)) for one in made.queries]
+    elif entry.table is not None:
+        return []  # what is wrong with it was told
+    else:
+        requests = kind.requests(parsed, at, where)
     weight = entry.weight / len(requests) if requests else 0.0
     if entry.name is None:
         return [(name, weight, entry.first, request) for name, request in requests]
@@ -196,7 +216,7 @@ def _entry(driver: str, section: Mapping[str, Any], entry: MixEntry, at: KeyPath
 def _request_keys(driver: str) -> set[str]:
     """What an entry of `mix` may hold."""
     keys = {info.alias or name for name, info in SECTIONS[driver].model_fields.items()}
-    return (keys - SHARED_KEYS[driver]) | {"weight", "first", "name"}
+    return (keys - SHARED_KEYS[driver]) | set(MixEntry.model_fields)
 
 
 def _parse(driver: str, data: Mapping[str, Any], at: KeyPath, tree: Any, where: Where) -> Raw | None:
@@ -316,12 +336,17 @@ def _sql_settings(section: SqlSection, at: KeyPath, where: Where) -> dict[str, J
     return {"connection": section.connection}
 
 
-def _sql_asking(section: SqlSection, query: str, batched: bool = False) -> dict[str, Json]:
-    return {"query": query}
+def _sql_asking(section: SqlSection, query: Query) -> dict[str, Json]:
+    return {"query": query.text, "version": _version(query)}
+
+
+def _version(query: Query) -> Json:
+    return None if query.version is None else query.version.told()
 
 
 def _sql_requests(section: SqlSection, at: KeyPath, where: Where) -> Requests:
-    return [(name, _sql_asking(section, query)) for name, query in _queries(section.queries, at, where)]
+    queries = _queries(section.queries, at, where)
+    return [(name, _sql_asking(section, Query(name, text))) for name, text in queries]
 
 
 def _queries(queries: list[str], at: KeyPath, where: Where) -> list[tuple[str, str]]:
@@ -358,17 +383,22 @@ def _frontier_settings(section: FrontierSection, at: KeyPath, where: Where) -> d
     }
 
 
-def _frontier_asking(section: FrontierSection, query: str, batched: bool = True) -> dict[str, Json]:
-    return _frontier_request(section, [query] * (section.batch if batched else 1))
+def _frontier_asking(section: FrontierSection, query: Query) -> dict[str, Json]:
+    # What a session begins with is asked once each, not in batches.
+    count = section.batch if query.first == 0 else 1
+    return _frontier_request(section, [query.text] * count, query)
 
 
-def _frontier_request(section: FrontierSection, queries: list[str]) -> dict[str, Json]:
+def _frontier_request(
+    section: FrontierSection, queries: list[str], query: Query | None = None
+) -> dict[str, Json]:
     return {
         "queries": queries,
         "zip": section.zip,
         "ttl": section.ttl,
         "refresh": section.refresh,
         "freshkey": section.freshkey,
+        "version": None if query is None else _version(query),
     }
 
 
@@ -376,7 +406,7 @@ def _frontier_requests(section: FrontierSection, at: KeyPath, where: Where) -> R
     queries = _queries(section.queries, at, where)
     size = section.batch
     if size == 1 or len(queries) < 2:
-        return [(name, _frontier_asking(section, query)) for name, query in queries]
+        return [(name, _frontier_asking(section, Query(name, text))) for name, text in queries]
     # So many of the list in each request; the last takes from the beginning what it lacks.
     batches = [
         [queries[(start + offset) % len(queries)][1] for offset in range(size)]

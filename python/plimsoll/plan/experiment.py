@@ -39,7 +39,9 @@ RESPONSES: Final = tuple(
                 f"{time}_{stat}"
                 for time in TIMES
                 for stat in ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
+                if time != "stale_age" or stat in ("mean", "p50", "p95", "max")
             ),
+            *(f"stale_age_ms_{stat}" for stat in ("mean", "p50", "p95", "max")),
         ]
     )
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, product
 from typing import Any, Final
 
 from plimsoll.plan.model import (
@@ -31,6 +32,8 @@ from plimsoll.plan.units import NS
 MOST_VALUES: Final = 1000
 """Of each generator so many values are asked for: all where there are no more, else the first of a range or a list, and
 the most frequent of a Zipf law."""
+MOST_OBJECTS: Final = 100_000
+"""Of a table with versions so many objects are asked for."""
 AT_ONCE: Final = 8
 """Operations in progress at the same time: a service must not be flooded by what only prepares a run."""
 MOST_NS: Final = 60 * NS["s"]
@@ -89,13 +92,18 @@ def _requests(work: Workload, config: Config) -> Iterator[Workload]:
 def _one(work: Workload, endpoint: Endpoint, proxies: Proxies, operation: Operation) -> Workload:
     settings = _filling(work.settings)
     used = {*_places(operation.request), *_places(settings)}
+    values = {name: one for name, one in work.values.items() if name in used}
+    if operation.request.get("version") is None:
+        values = {name: _in_turn(one) for name, one in values.items()}
+    else:
+        values = _objects(values)
     return replace(
         work,
         target=Target(work.target.name, (endpoint,), proxies=proxies),
         on_error=OnError(),
         settings=settings,
         operations=(replace(operation, weight=1.0, first=0),),
-        values={name: _in_turn(values) for name, values in work.values.items() if name in used},
+        values=values,
         load=Closed(1, Fixed(0)),
     )
 
@@ -141,6 +149,16 @@ def _in_turn(values: Generator) -> Generator:
         case "list" | "weighted" | "recorded":
             items = values.items[:MOST_VALUES]
     return Generator("list", items=items, order="round-robin")
+
+
+def _objects(values: Mapping[str, Generator]) -> dict[str, Generator]:
+    """Every object once: lists of the same length, which one tester goes through in step."""
+    lists = [one.items or _in_turn(one).items for one in values.values()]
+    found = list(islice(product(*lists), MOST_OBJECTS))
+    return {
+        name: Generator("list", items=tuple(one[at] for one in found), order="round-robin")
+        for at, name in enumerate(values)
+    }
 
 
 def _times(work: Workload) -> int:

@@ -131,14 +131,31 @@ class Via:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """An exporter of metrics that is read while a run goes on. `kind`: whose names it has, of others only `metrics` are
+    kept; `shown`: its URL as it may be stored; `host`: of the URL; `optional`: it may be missing."""
+
+    name: str
+    kind: Literal["node", "squid", "other"]
+    url: str
+    shown: str
+    host: str
+    metrics: tuple[str, ...]
+    every_ns: int
+    headers: Mapping[str, str | Secret] = field(default_factory=dict)
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, and over which HTTP proxies."""
+    """Where requests go, over which HTTP proxies, and what is watched of it."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: tuple[str | Secret | Via, ...] = ()
+    watch: tuple[Watched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +304,11 @@ class Config:
             if service.name == name:
                 return service
         raise KeyError(name)
+
+    @property
+    def watched(self) -> tuple[Watched, ...]:
+        """What is watched of its targets, each once."""
+        return tuple({one.name: one for work in self.workloads for one in work.target.watch}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ here begin with an underscore.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from plimsoll.plan import model
@@ -24,13 +24,29 @@ _NOT_OURS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """Texts that give the number of an object and the version that is written of it, or the column that it is read
+    from."""
+
+    object: str
+    column: str | None = None
+    written: str | None = None
+
+    def told(self) -> dict[str, model.Json]:
+        """As the drivers take it."""
+        return {"object": self.object, "column": self.column, "written": self.written}
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """One query, an operation of its own. `first`: each tester begins with so many of them."""
+    """One query, an operation of its own. `first`: each tester begins with so many of them; `version`: what it reads or
+    writes of an object."""
 
     name: str
     text: str
     weight: float = 1.0
     first: int = 0
+    version: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +60,56 @@ class Made:
     remarks: tuple[str, ...] = ()
 
 
-def table_queries(raw: TableWork) -> Made:
+def table_queries(raw: TableWork, number: str = "", mark: str = "") -> Made:
     """`SELECT columns FROM table LIMIT rows`; different queries take different ranges of `id`, several tables are taken
-    in turn."""
+    in turn. `number`: digits behind those of the objects of this table; `mark`: behind the names of its values."""
+    if raw.versions != "none":
+        return _versions(raw, number, mark)
     values: dict[str, model.Generator] = {}
     name = raw.table
     if raw.tables > 1:
-        name += "_{_table}"
-        values["_table"] = in_turn(raw.tables)
+        name += f"_{{_table{mark}}}"
+        values[f"_table{mark}"] = in_turn(raw.tables)
     text = f"SELECT {', '.join(raw.columns)} FROM {name}"
     if raw.distinct > 1:
-        text += f" WHERE id>{{_part}}*{raw.rows} AND id<={{_part}}*{raw.rows}+{raw.rows}"
-        values["_part"] = model.Generator("uniform", low=0, high=raw.distinct - 1)
+        text += f" WHERE {_range(f'{{_part{mark}}}', raw.rows, raw.rows)}"
+        values[f"_part{mark}"] = model.Generator("uniform", low=0, high=raw.distinct - 1)
     else:
         text += f" LIMIT {raw.rows}"
     return Made((Query(raw.table, text),), values)
+
+
+def _versions(raw: TableWork, number: str, mark: str) -> Made:
+    """Writes or reads the versions of objects, drawn at random: ranges of `id` of the tables.
+
+    The digits of table and range, drawn as texts, are put one behind the other: the same number for whoever writes and
+    reads the object. Those of the range are as many for each, so that no two objects have the same. A version is the
+    time at which it was written, and never goes back, whichever of several writers comes last.
+    """
+    values: dict[str, model.Generator] = {}
+    name, table, part = raw.table, "", "0"
+    if raw.tables > 1:
+        table = f"{{_table{mark}}}"
+        name += f"_{table}"
+        values[f"_table{mark}"] = replace(in_turn(raw.tables), order="random")
+    if raw.distinct > 1:
+        part = f"{{_part{mark}}}"
+        width = len(str(raw.distinct - 1))
+        items = tuple(f"{at:0{width}d}" for at in range(raw.distinct))
+        values[f"_part{mark}"] = model.Generator("list", items=items, order="random")
+    id_of = f"{table}{part}{number}"
+    if raw.versions == "read":
+        columns = raw.columns if {"*", "version"} & set(raw.columns) else ["version", *raw.columns]
+        text = f"SELECT {', '.join(columns)} FROM {name} WHERE {_range(part, raw.rows, raw.rows)}"
+        return Made((Query(raw.table, text, version=Version(id_of, column="version")),), values)
+    changed = _range(part, raw.rows, raw.written or 1)
+    text = f"UPDATE {name} SET version={{now_us}} WHERE {changed} AND version<{{now_us}}"
+    return Made((Query(raw.table, text, version=Version(id_of, written="{now_us}")),), values)
+
+
+def _range(part: str, rows: int, count: int) -> str:
+    """The first `count` rows of a range."""
+    return f"id>{part}*{rows} AND id<={part}*{rows}+{count}"
 
 
 def in_turn(count: int, width: int = 1) -> model.Generator:

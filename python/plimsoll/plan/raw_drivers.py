@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.fields import Count, Duration, Fraction, Label, PlainText, Raw, Short, Size, Text, shown
-from plimsoll.plan.raw_queries import FromLog, HttpVersion, Refresh
+from plimsoll.plan.raw_queries import FromLog, HttpVersion, Refresh, TableWork
 from plimsoll.plan.raw_servers import Argv
 from plimsoll.plan.units import NS
 
@@ -206,14 +206,15 @@ SHARED_KEYS: Final[dict[str, frozenset[str]]] = {
 
 
 class MixEntry(Raw):
-    """One kind of request: its share is weight / sum of the weights; each tester begins with `first` of them. Beside
-    these keys, keys of the driver's section."""
+    """One kind of request: its share is weight / sum of the weights; each tester begins with `first` of them. `table`:
+    in place of queries. Beside these keys, keys of the driver's section."""
 
     model_config = ConfigDict(extra="allow")
 
     weight: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 1.0
     first: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     name: Label | None = None
+    table: TableWork | None = None
 
     @model_validator(mode="after")
     def _asked(self) -> MixEntry:

@@ -4,13 +4,15 @@ of a section."""
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from plimsoll.plan.fields import Count, Fraction, PlainText, Raw, Size, shown
+from plimsoll.plan.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
+MOST_OBJECTS: Final = 100_000
+"""With versions so many ranges of a table at most: their numbers are written out, and stay exact as metrics."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 
 
@@ -36,7 +38,8 @@ Identifier = Annotated[PlainText, AfterValidator(_identifier)]
 
 
 class TableWork(Raw):
-    """`SELECT columns FROM table LIMIT rows`, of one table or of several, the same rows or different ones."""
+    """`SELECT columns FROM table LIMIT rows`, of one table or of several, the same rows or different ones; with
+    versions, what writes or reads those of an object, a range of rows."""
 
     table: Identifier
     rows: Count = 1000
@@ -45,6 +48,24 @@ class TableWork(Raw):
     )
     tables: Annotated[int, Field(ge=1, le=10_000)] = 1
     distinct: Count = 1
+    versions: Annotated[Literal["none", "read", "write"], BeforeValidator(null_word)] = "none"
+    written: Count | None = None
+
+    @model_validator(mode="after")
+    def _versions(self) -> TableWork:
+        if self.versions != "none" and self.distinct > MOST_OBJECTS:
+            raise PydanticCustomError(
+                "distinct",
+                "with versions distinct must be at most {most}, got {distinct}",
+                {"most": MOST_OBJECTS, "distinct": self.distinct},
+            )
+        if self.written is not None and self.versions != "write":
+            raise PydanticCustomError(
+                "written", "written (rows changed at a time) belongs to `versions: write`"
+            )
+        if self.written is not None and self.written > self.rows:
+            raise PydanticCustomError("written", "written must be at most rows: an object has no more")
+        return self
 
 
 class CoolWork(Raw):

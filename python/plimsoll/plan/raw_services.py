@@ -31,6 +31,7 @@ from plimsoll.plan.raw_servers import (
     ServiceRaw,
     SquidService,
 )
+from plimsoll.plan.raw_watch import WatchRaw
 from plimsoll.plan.units import NS
 
 KINDS: Final = (
@@ -150,7 +151,8 @@ AnyService = Annotated[
 
 
 class TableData(Raw):
-    """A table that is written before the runs; its name is the key under which it stands."""
+    """A table that is written before the runs; its name is the key under which it stands. `tables`: NAME_1, NAME_2, ...
+    in its place; `versions`: with a column for what writers change."""
 
     into: Name
     kind: Literal["table"] = "table"
@@ -159,6 +161,8 @@ class TableData(Raw):
     compressibility: Annotated[Fraction, Field(le=0.95)] = 0.0
     columns: Annotated[int, Field(ge=1, le=1000)] = 1
     types: list[Literal["text", "int", "float", "time", "blob"]] = Field(default_factory=list)
+    tables: Annotated[int, Field(ge=1, le=10_000)] = 1
+    versions: bool = False
     seed: Seed = 1
 
 
@@ -201,12 +205,6 @@ def _endpoint(value: object) -> object:
     return {"at": value} if not isinstance(value, dict) else value
 
 
-def _not_yet(value: object) -> object:
-    raise PydanticCustomError(
-        "later", "watching other hosts is not yet there; it comes with a later version: leave this key out"
-    )
-
-
 class TargetRaw(Raw):
     """A system that exists, or several services as one target."""
 
@@ -216,4 +214,4 @@ class TargetRaw(Raw):
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: list[Text] = Field(default_factory=list)
-    watch: Annotated[None, BeforeValidator(_not_yet)] = None
+    watch: list[WatchRaw] = Field(default_factory=list)

@@ -28,7 +28,9 @@ from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
 from plimsoll.plan.request_log import RequestLog, read_request_log
 from plimsoll.plan.resolve_load import resolve_load, resolve_run, resolve_workload
+from plimsoll.plan.resolve_queries import object_numbers
 from plimsoll.plan.resolve_services import home_of, resolve_data, resolve_service
+from plimsoll.plan.resolve_watch import check_watched
 from plimsoll.plan.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.secret import HIDDEN, hidden
 from plimsoll.plan.source import KeyPath, dotted
@@ -232,7 +234,15 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
     else:
         assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
         populations = [("main", raw.workload, raw.load, ("workload",), ("load",))]
-    workloads = tuple(_population(*one, tree, known, raw, services, resolver, once) for one in populations)
+    numbers = once(
+        "numbers of tables",
+        (raw.workload, raw.workloads),
+        lambda: object_numbers({at: work for _, work, _, at, _ in populations}, resolver),
+    )
+    workloads = tuple(
+        _population(*one, tree, known, raw, services, numbers, resolver, once) for one in populations
+    )
+    check_watched(workloads, known, raw.targets, resolver)
     return model.Config(
         services=services,
         data=once("tables", (raw.data, services), lambda: tuple(resolve_data(raw, known, resolver))),
@@ -259,14 +269,15 @@ def _population(
     known: Mapping[str, model.Service],
     raw: ExperimentRaw,
     services: tuple[model.Service, ...],
+    numbers: Mapping[str, str],
     resolver: Resolver,
     once: Once,
 ) -> model.Workload:
     """A workload with its load, each made once of the sections that it depends on."""
     asked = once(
         f"workload {name}",
-        (work, services, raw.targets, raw.data),
-        lambda: resolve_workload(name, work, tree, at, known, raw.targets, resolver),
+        (work, services, raw.targets, raw.data, numbers),
+        lambda: resolve_workload(name, work, tree, at, known, raw.targets, numbers, resolver),
     )
     found, recorded_ns = asked
     return replace(

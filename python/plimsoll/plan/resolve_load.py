@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 from plimsoll.plan import model
 from plimsoll.plan.batches import apart
-from plimsoll.plan.cool import cool_queries
 from plimsoll.plan.drivers import DRIVERS, Where, proxy, read_section, with_target
 from plimsoll.plan.fields import Dist
 from plimsoll.plan.paths import nearest
-from plimsoll.plan.queries import Made, dialect_of, dictionary, table_queries
+from plimsoll.plan.queries import dialect_of, dictionary
 from plimsoll.plan.raw import RunRaw
 from plimsoll.plan.raw_load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRaw
-from plimsoll.plan.raw_queries import CoolWork, TableWork
 from plimsoll.plan.raw_services import TargetRaw
+from plimsoll.plan.resolve_queries import made_queries
+from plimsoll.plan.resolve_watch import resolve_watch
 from plimsoll.plan.secret import Secret
 from plimsoll.plan.source import KeyPath
 from plimsoll.plan.units import NS, show_duration
@@ -25,7 +25,7 @@ from plimsoll.plan.units import NS, show_duration
 IN_FLIGHT: Final = 100
 """Slots of an open load where the file gives no `in_flight`."""
 _VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_GIVEN_NAMES: Final = ("tester", "n", "endpoint")
+_GIVEN_NAMES: Final = ("tester", "n", "endpoint", "now_us")
 _SCHEMES: Final = {
     "frontier": "http",
     "mariadb": "mysql",
@@ -38,8 +38,6 @@ _SCHEMES: Final = {
 """Of the services that have always the same one."""
 _SQL: Final = ("postgresql", "mysql")
 """Schemes of databases that have users."""
-_ASKING: Final = tuple(name for name, driver in DRIVERS.items() if driver.asking is not None)
-"""Drivers that ask queries."""
 _NO_TIME: Final = model.Fixed(0)
 
 
@@ -57,16 +55,17 @@ def resolve_workload(
     at: KeyPath,
     services: Mapping[str, model.Service],
     targets: Mapping[str, TargetRaw],
+    numbers: Mapping[str, str],
     where: Files,
 ) -> tuple[model.Workload, tuple[int, ...] | None]:
     """One population, its load still to come, and the times of the log that it replays. `tree`: the whole file, filled
-    in; `at`: where the workload stands in it."""
+    in; `at`: where the workload stands in it; `numbers`: of tables with versions."""
     written = tree
     for part in at:
         written = written[str(part)]
     section = written.get(raw.driver) or {}
     target = _target(raw, section, at, services, targets, where)
-    made = _made(raw, section, target, tree, at, services, where)
+    made = made_queries(raw, section, target, tree, at, services, numbers, where)
     asked = read_section(raw.driver, section, raw.mix, at, where, made)
     settings, operations = asked.settings, asked.operations
     values = {key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()}
@@ -91,69 +90,6 @@ def resolve_workload(
         remarks=asked.remarks,
     )
     return found, asked.at_ns
-
-
-def _made(
-    raw: WorkloadRaw,
-    section: Mapping[str, Any],
-    target: model.Target,
-    tree: Mapping[str, Any],
-    at: KeyPath,
-    services: Mapping[str, model.Service],
-    where: Files,
-) -> Made | None:
-    """Queries of `table:` or `cool:`."""
-    kinds = [kind for kind in ("table", "cool") if getattr(raw, kind) is not None]
-    if not kinds:
-        return None
-    here = (*at, kinds[0])
-    if raw.driver not in _ASKING:
-        where.wrong(here, f"{kinds[0]} makes queries for {' and '.join(_ASKING)}, not for {raw.driver}")
-        return None
-    others = [*kinds[1:], *(key for key in ("queries", "from_log") if section.get(key))]
-    if raw.mix is not None:
-        others.append("mix")
-    if others:
-        where.wrong(here, f"give {kinds[0]} or {others[0]}, not both: each says what is asked")
-    if raw.table is not None:
-        _enough_rows(raw.table, tree, (*at, "table"), where)
-        return table_queries(raw.table)
-    assert raw.cool is not None  # one of the two is there
-    _as_written(raw.cool, tree, (*at, "cool"), where)
-    return cool_queries(raw.cool, dialect_of(target, services))
-
-
-def _as_written(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, where: Files) -> None:
-    """A data set of this file with the same prefix must have what is asked for."""
-    data = tree.get("data")
-    sets = data.items() if isinstance(data, Mapping) else ()
-    for name, told in sets:
-        if (
-            not isinstance(told, Mapping)
-            or told.get("kind") != "cool"
-            or told.get("prefix", "") != raw.prefix
-        ):
-            continue
-        for key in ("folders", "channels", "iovs"):
-            asked, there = getattr(raw, key), told.get(key)
-            if isinstance(there, int) and asked > there:
-                where.wrong((*at, key), f"{asked} {key} are asked for, and data.{name} has {there}")
-        if told.get("versioning", "single") != raw.versioning:
-            where.wrong(
-                (*at, "versioning"),
-                f"{raw.versioning}, and data.{name} is {told.get('versioning', 'single')}",
-            )
-
-
-def _enough_rows(raw: TableWork, tree: Mapping[str, Any], at: KeyPath, where: Files) -> None:
-    """A table of this file that has fewer rows than are asked for would be measured as if it had them."""
-    data = tree.get("data")
-    name = raw.table if raw.tables == 1 else f"{raw.table}_{raw.tables}"
-    listed = data.get(name) if isinstance(data, Mapping) else None
-    rows = listed.get("rows") if isinstance(listed, Mapping) else None
-    if isinstance(rows, int) and raw.rows * raw.distinct > rows:
-        what = f"{raw.distinct} x {raw.rows}" if raw.distinct > 1 else f"{raw.rows}"
-        where.wrong((*at, "rows"), f"{what} rows are asked for, and data.{name} has {rows}")
 
 
 def _target(
@@ -191,7 +127,12 @@ def _target(
         if len({endpoint.name for endpoint in endpoints}) < len(endpoints):
             where.wrong(place, "two endpoints have the same name: give each a name of its own")
         return model.Target(
-            raw.target, endpoints, listed.choose, listed.order, _proxies(raw.target, listed, services, where)
+            raw.target,
+            endpoints,
+            listed.choose,
+            listed.order,
+            _proxies(raw.target, listed, services, where),
+            resolve_watch(raw.target, listed, where),
         )
     if ":" in raw.target:
         endpoint = _endpoint(raw.target, None, here, schemes, services, where)

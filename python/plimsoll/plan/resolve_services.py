@@ -285,9 +285,8 @@ def _data_set(name: str, raw: TableData | CoolData) -> model.Data:
     }
     settings["compressibility"] = raw.compressibility * 100
     if isinstance(raw, TableData):
-        return model.Data(
-            name, raw.into, "table", {"name": name, **settings}, raw.rows * raw.row * raw.columns
-        )
+        written = raw.tables * raw.rows * raw.row * raw.columns
+        return model.Data(name, raw.into, "table", {"name": name, **settings}, written)
     intervals = raw.folders * raw.channels * raw.iovs
     versions = raw.tags if raw.versioning == "multi" else 0
     written = intervals * (raw.payload + IOV_BYTES * (1 + versions))

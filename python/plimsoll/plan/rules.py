@@ -16,7 +16,7 @@ from plimsoll.errors import BadInput
 Stat = Literal["p", "avg", "rate", "count", "min", "max", "med"]
 Operator = Literal["<", "<=", ">", ">="]
 
-TIMES = ("response", "request", "lateness")
+TIMES = ("response", "request", "lateness", "stale_age")
 """Metrics that are durations."""
 RATES = (
     "throughput",
@@ -25,9 +25,11 @@ RATES = (
     "payload_bytes_per_s",
     "wire_bytes_per_s",
     "offered_per_s",
+    "reads_per_s",
+    "writes_per_s",
 )
 """Metrics that are per second."""
-FRACTIONS = ("errors",)
+FRACTIONS = ("errors", "stale_share", "origin_share", "needless_share")
 COUNTS = ("transactions", "dropped", "missed", "concurrency")
 METRICS = (*TIMES, *RATES, *FRACTIONS, *COUNTS)
 

@@ -65,8 +65,12 @@ def figure(name: str, value: float | None) -> str:
 def _rows(one: CountedService) -> list[tuple[str, str, str]]:
     rows = [(one.name, spoken(name), figure(name, value)) for name, value in one.derived.items()]
     rows += [(one.name, name, _plain(value)) for name, value in one.counters.items() if value]
+    gauges = (("at the end", one.gauges), ("mean", one.means), ("greatest", one.peaks))
     return rows + [
-        (one.name, f"{name} (at the end)", _plain(value)) for name, value in one.gauges.items() if value
+        (one.name, f"{name} ({which})", _plain(value))
+        for which, values in gauges
+        for name, value in values.items()
+        if value
     ]
 
 

@@ -23,7 +23,7 @@ from plimsoll import __version__
 from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
-from plimsoll.report import counted, tables
+from plimsoll.report import consistency, counted, tables
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
 from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -116,7 +116,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         left_runs=f"{plural(left, 'more run')} could not be put into this file; `plimsoll show` has them."
         if left
         else "",
-        terms=TERMS,
+        terms=TERMS + consistency.TERMS if consistency.worth_showing(labels) else TERMS,
         data=Markup(for_script(page_data(analysis.experiment.name, figures, runs))),
         bundle=Markup(vega),
         script=Markup(script),
@@ -206,6 +206,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             folded=each,
         ),
         Section("response", "Response time", tables=times, figures=of("response", "distribution")),
+        _readers(labels, of("consistency")),
         Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
         Section("errors", "Errors", tables=failed, figures=of("errors")),
         Section(
@@ -227,6 +228,16 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         _set_up(labels, setup),
     ]
     return [section for section in found if _has_content(section)]
+
+
+def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:
+    """What readers got; empty where nobody read versions."""
+    title = "What readers got"
+    if not consistency.worth_showing(labels):
+        return Section("readers", title)
+    levels = consistency.levels(labels)
+    shown = (*([levels] if levels else []), consistency.cells(labels), consistency.costs(labels))
+    return Section("readers", title, tables=shown, figures=figures, folded=(consistency.runs(labels),))
 
 
 def _effects(labels: Labels) -> Section:

@@ -298,7 +298,7 @@ def utilization(labels: Labels) -> Table:
     return _table("Utilization per run", heads, f"Mean|Interval|{metric.title.capitalize()}", rows)
 
 
-_SHARES = re.compile(r"(cpu|busiest|core \d|psi|disk\.busy)(?!s_used)")
+_SHARES = re.compile(r"(cpu|busiest|core \d|link|psi|disk\.busy)(?!s_used)")
 
 
 def _watched(name: str, value: float) -> str:

@@ -23,6 +23,7 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
+from plimsoll.report import consistency
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import Column, error_kind, milliseconds, so_far, verdict_text
 
@@ -125,6 +126,7 @@ def summary_lines(
             blocks.append(_testers(style, single))
         elif analysis.runs:
             blocks += [_all_totals(style, analysis), _cells(style, labels), _errors(style, analysis.runs)]
+        blocks.append(_readers(style, labels))
     blocks.append(_answer(style, labels))
     if files and not quiet:
         blocks.append([line for name in files for line in style.pair("written", name)])
@@ -362,6 +364,16 @@ def _cells(style: Style, labels: Labels) -> list[str]:
     shown = [tuple(row[place] for place in kept) for row in rows[:MOST_ROWS]]
     lines = _aligned(style, [columns[place] for place in kept], shown)
     more = len(rows) - MOST_ROWS
+    return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
+
+
+def _readers(style: Style, labels: Labels) -> list[str]:
+    """What readers got, a line for each cell; nothing where nobody read versions."""
+    rows = [row for cell in labels.cells() if (row := consistency.line(labels, cell)) is not None]
+    if not rows:
+        return []
+    more = len(rows) - MOST_ROWS
+    lines = _aligned(style, consistency.LINE, rows[:MOST_ROWS])
     return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
 
 

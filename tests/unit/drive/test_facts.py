@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from plimsoll.drive.facts import load_changes, stages_of
+from plimsoll.drive.facts import load_changes, stages_of, versions_of
 from plimsoll.plan import make_plan, parse_experiment
-from plimsoll.plan.model import Config
+from plimsoll.plan.model import Config, Json, Operation
 
 FILE = """
 plimsoll: 1
@@ -52,3 +53,19 @@ def test_stages_say_whether_they_rise() -> None:
         (1.0, 3.0, True),
     ]
     assert found[1]["name"] == "up"
+
+
+def test_which_operations_read_and_which_write_versions() -> None:
+    told = config("{testers: 1}")
+    assert versions_of(told) == {}
+    requests: dict[str, dict[str, Json]] = {
+        "get": {"version": {"object": "{id}", "column": "changed", "written": None}},
+        "put": {"version": {"object": "{id}", "column": None, "written": "{now}"}},
+        "ping": {"version": None},
+        "list": {},
+    }
+    operations = tuple(Operation(name, 1.0, request) for name, request in requests.items())
+    main = replace(told.workloads[0], operations=operations)
+    other = replace(main, name="other", operations=operations[2:])
+    found = versions_of(replace(told, workloads=(main, other)))
+    assert found == {"versions": {"main": {"get": "read", "put": "write"}, "other": {}}}

@@ -236,8 +236,7 @@ ONE_MORE = [
     ),
     (
         "targets: {t: {endpoints: ['http://h'], watch: [h]}}",
-        "x.yaml:10: targets.t.watch: watching other hosts is not yet there; it comes with a later version: "
-        "leave this key out",
+        'x.yaml:10: targets.t.watch.0: expected a mapping (key: value), got "h"',
     ),
     (
         "thresholds: [{metric: respons, test: 'p(95)<5'}]",

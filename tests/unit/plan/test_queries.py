@@ -73,6 +73,7 @@ def test_a_section_has_the_defaults_of_the_public_client() -> None:
         "ttl": "long",
         "refresh": "none",
         "freshkey": None,
+        "version": None,
     }
 
 

@@ -321,6 +321,7 @@ impl Http {
             tester: 0,
             n: 0,
             endpoint: "",
+            now_us: 0,
             values: setup.values,
             drawn: &[],
         };

@@ -6,3 +6,5 @@ pub mod http;
 pub mod null;
 pub mod sql;
 pub mod tcp;
+
+mod versions;

@@ -21,3 +21,4 @@ mod sql;
 mod sql_network;
 mod tcp;
 mod tls;
+mod versions;

@@ -157,6 +157,7 @@ impl CoolConfig {
             length: self.payload_bytes(0),
             compressibility: self.compressibility,
             text: None,
+            any_text: writer.takes_any_text(),
             seed: self.seed,
         });
         let mut out = Out {
@@ -473,6 +474,7 @@ impl Out<'_> {
             columns,
             key: key.to_vec(),
             indexes: indexes.iter().map(|columns| columns.to_vec()).collect(),
+            watched: false,
         })?;
         self.reports.push(TableReport {
             name,

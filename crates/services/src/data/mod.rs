@@ -99,7 +99,7 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
     let mut reports = Vec::new();
     for set in &config.tables {
         match set {
-            DataSet::Table(table) => reports.push(table.write(writer.as_mut())?),
+            DataSet::Table(table) => reports.extend(table.write(writer.as_mut())?),
             DataSet::Cool(cool) => reports.extend(cool.write(writer.as_mut())?),
         }
     }

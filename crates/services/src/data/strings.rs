@@ -1,7 +1,8 @@
 //! Strings that zlib can shorten by as much as is asked for: random bytes, then a filler.
 //!
 //! Printable text cannot save less than about 18 %: its 95 characters hold 6.6 bits in each byte. Below 20 %, strings whose
-//! kind is left open are therefore random bytes of all values; from 20 % on they are text.
+//! kind is left open are therefore random bytes of all values but 0; from 20 % on they are printable. The bytes are a text
+//! too where the database takes any byte but 0 for a character, as `PostgreSQL` with the encoding LATIN1.
 
 use std::io::Write;
 
@@ -12,16 +13,26 @@ use rand_pcg::Pcg64;
 
 /// Bytes that the calibration looks at: eight windows of zlib.
 const SAMPLE: usize = 256 * 1024;
-/// Below this many percent, strings are bytes and not text.
-const TEXT_FROM: f64 = 20.0;
+/// Below this many percent, strings are not printable.
+const PRINTABLE_FROM: f64 = 20.0;
 
 /// Makes strings: `random` bytes on average, then filler.
 #[derive(Debug, Clone)]
 pub(super) struct Strings {
     random: f64,
+    letters: Letters,
+    /// Whether the database takes them for text.
     pub(super) text: bool,
     /// Percent that zlib saved on the sample.
     pub(super) saved_percent: f64,
+}
+
+/// Which bytes are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Letters {
+    Printable,
+    AllButNul,
+    All,
 }
 
 /// What strings shall be like.
@@ -34,6 +45,8 @@ pub(super) struct Wanted {
     pub(super) compressibility: f64,
     /// Text or bytes; what fits the percentage where left open.
     pub(super) text: Option<bool>,
+    /// Whether the database takes any bytes but 0 for text.
+    pub(super) any_text: bool,
     pub(super) seed: u64,
 }
 
@@ -43,23 +56,29 @@ impl Strings {
         let more = rng.random::<f64>() < self.random.fract();
         let random = (self.random as usize + usize::from(more)).min(string.len());
         let (head, filler) = string.split_at_mut(random);
-        if self.text {
-            head.fill_with(|| rng.random_range(b' '..=b'~'));
-        } else {
-            rng.fill(head);
+        match self.letters {
+            Letters::Printable => head.fill_with(|| rng.random_range(b' '..=b'~')),
+            Letters::AllButNul => head.fill_with(|| rng.random_range(1..=u8::MAX)),
+            Letters::All => rng.fill(head),
         }
         filler.fill(b'x');
     }
 
     /// Finds, by bisection, how many bytes of a string must be random.
     pub(super) fn calibrated(wanted: Wanted) -> Self {
-        let text = wanted.text.unwrap_or(wanted.compressibility >= TEXT_FROM);
+        let (letters, text) = match wanted.text {
+            Some(true) => (Letters::Printable, true),
+            Some(false) => (Letters::All, false),
+            None if wanted.compressibility >= PRINTABLE_FROM => (Letters::Printable, true),
+            None => (Letters::AllButNul, wanted.any_text),
+        };
         let most = usize::try_from(wanted.rows).unwrap_or(usize::MAX).max(1);
         let rows = (SAMPLE / wanted.length).clamp(1, most);
         let mut sample = vec![0; rows * wanted.length];
         let mut tried = |random: f64| {
             let mut strings = Self {
                 random,
+                letters,
                 text,
                 saved_percent: 0.0,
             };
@@ -123,6 +142,7 @@ mod tests {
                     length,
                     compressibility: percent,
                     text: None,
+                    any_text: percent < 10.0,
                     seed: 1,
                 });
                 let mut rows = vec![0; (1 << 20) / length * length];
@@ -134,8 +154,10 @@ mod tests {
                     (saved - percent).abs() < 3.0,
                     "row {length}: {percent} asked, {saved} saved"
                 );
-                assert_eq!(strings.text, percent >= 20.0);
-                assert!(!strings.text || rows.iter().all(|b| (b' '..=b'~').contains(b)));
+                assert_eq!(strings.text, !(10.0..20.0).contains(&percent));
+                let printable = rows.iter().all(|b| (b' '..=b'~').contains(b));
+                assert_eq!(printable, percent >= 20.0);
+                assert!(!rows.contains(&0), "no text has a NUL");
             }
         }
     }

@@ -4,6 +4,8 @@
 //! each: random bytes, then a filler. How many are random is calibrated, so that zlib at level 5 saves the share asked for
 //! on the strings put one after the other. (Base64 and the framing of a protocol come on top, and are not counted.)
 //!
+//! With `versions` there is a column `version` behind `id`, 0 in each row: what changes it, and sees it change, is not ours.
+//!
 //! With `types`, these are gone through again and again for all columns. A column is called by its type and place
 //! (`int_2`); the first one `string`, if it is text or bytes. Numbers and times have the same text in all databases.
 
@@ -20,6 +22,8 @@ use crate::ServiceError;
 pub(super) const MAX_ROW: usize = 16_000_000;
 /// Most columns: `MariaDB` has 1017 at most, each other database more.
 const MAX_COLUMNS: usize = 1000;
+/// Most tables of one kind.
+const MAX_TABLES: u64 = 10_000;
 /// Seconds since 1970 of the first time that occurs: 2000-01-01.
 const FIRST_TIME: u64 = 946_684_800;
 
@@ -33,7 +37,8 @@ pub struct TableConfig {
     pub rows: u64,
     /// Bytes of each string, 1 to 16,000,000.
     pub row: usize,
-    /// Percent of the bytes that zlib level 5 saves, 0 to 95; hit within 3 (text saves 18 at least).
+    /// Percent of the bytes that zlib level 5 saves, 0 to 95; hit within 3. (Where `types` says text, that saves 18 at
+    /// least; bytes that `PostgreSQL` keeps as `bytea` travel as twice as many digits: see [`super::strings`].)
     #[serde(default)]
     pub compressibility: f64,
     /// The same seed makes the same table.
@@ -45,9 +50,19 @@ pub struct TableConfig {
     /// Their types, over and over; strings where empty.
     #[serde(default)]
     pub types: Vec<Type>,
+    /// More than one: so many tables of other rows, called by name and number from 1 on (`t_1`).
+    #[serde(default = "one_table")]
+    pub tables: u64,
+    /// Whether there is a column `version`.
+    #[serde(default)]
+    pub versions: bool,
 }
 
 fn one() -> usize {
+    1
+}
+
+fn one_table() -> u64 {
     1
 }
 
@@ -79,9 +94,12 @@ enum Source {
 impl TableConfig {
     pub(super) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: String| Err(ServiceError::Config { key, why });
-        if !is_name(&self.name) {
-            let why = format!("letters, digits and _, at most 64, not {:?}", self.name);
-            return wrong("name", why);
+        if !(1..=MAX_TABLES).contains(&self.tables) {
+            return wrong("tables", format!("1 to {MAX_TABLES}, not {}", self.tables));
+        }
+        let name = self.called(self.tables);
+        if !is_name(&name) {
+            return wrong("name", format!("letters, digits and _, at most 64, not {name:?}"));
         }
         if !(1..=MAX_ROW).contains(&self.row) {
             return wrong("row", format!("1 to {MAX_ROW} bytes, not {}", self.row));
@@ -96,12 +114,21 @@ impl TableConfig {
         Ok(())
     }
 
-    /// The columns beside `id`, with what fills them.
-    fn columns(&self) -> Vec<(Column, Source)> {
+    /// The name of the table of this number.
+    fn called(&self, number: u64) -> String {
+        if self.tables == 1 {
+            self.name.clone()
+        } else {
+            format!("{}_{number}", self.name)
+        }
+    }
+
+    /// The columns of values, with what fills them. `any_text`: whether the database takes any bytes for text.
+    fn columns(&self, any_text: bool) -> Vec<(Column, Source)> {
         let source = |kind| match kind {
-            None => self.strings(None),
-            Some(Type::Text) => self.strings(Some(true)),
-            Some(Type::Blob) => self.strings(Some(false)),
+            None => self.strings(None, any_text),
+            Some(Type::Text) => self.strings(Some(true), any_text),
+            Some(Type::Blob) => self.strings(Some(false), any_text),
             Some(Type::Int) => Source::Int,
             Some(Type::Float) => Source::Float,
             Some(Type::Time) => Source::Time,
@@ -127,30 +154,50 @@ impl TableConfig {
         columns
     }
 
-    fn strings(&self, text: Option<bool>) -> Source {
+    fn strings(&self, text: Option<bool>, any_text: bool) -> Source {
         Source::Strings(Strings::calibrated(Wanted {
             rows: self.rows,
             length: self.row,
             compressibility: self.compressibility,
             text,
+            any_text,
             seed: self.seed,
         }))
     }
 
-    pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<TableReport, ServiceError> {
-        let (columns, sources): (Vec<Column>, Vec<Source>) = self.columns().into_iter().unzip();
-        let mut all = vec![Column::new("id", Sql::Int)];
-        all.extend(columns);
-        writer.begin(&Layout {
-            name: self.name.clone(),
-            columns: all,
+    pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<Vec<TableReport>, ServiceError> {
+        let values = self.columns(writer.takes_any_text());
+        let (values, sources): (Vec<Column>, Vec<Source>) = values.into_iter().unzip();
+        let mut columns = vec![Column::new("id", Sql::Int)];
+        columns.extend(self.versions.then(|| Column::new("version", Sql::Version)));
+        columns.extend(values);
+        let mut layout = Layout {
+            name: String::new(),
+            columns,
             key: vec![0],
             indexes: Vec::new(),
-        })?;
-        let mut rng = Pcg64::seed_from_u64(self.seed);
+            watched: self.versions,
+        };
+        let write = |number| {
+            layout.name = self.called(number);
+            self.fill(&layout, &sources, number, writer)
+        };
+        (1..=self.tables).map(write).collect()
+    }
+
+    fn fill(
+        &self,
+        layout: &Layout,
+        sources: &[Source],
+        number: u64,
+        writer: &mut dyn Writer,
+    ) -> Result<TableReport, ServiceError> {
+        writer.begin(layout)?;
+        let mut rng = Pcg64::seed_from_u64(self.seed.wrapping_add(number - 1));
         let mut strings = vec![Vec::new(); sources.len()];
         for id in 1..=self.rows {
             let mut values = vec![Value::Int(id as i64)];
+            values.extend(self.versions.then_some(Value::Int(0)));
             for (source, buffer) in sources.iter().zip(&mut strings) {
                 values.push(source.value(&mut rng, self.row, buffer));
             }
@@ -159,7 +206,7 @@ impl TableConfig {
         writer.end()?;
         let packed: Vec<&Strings> = sources.iter().filter_map(Source::strings).collect();
         Ok(TableReport {
-            name: self.name.clone(),
+            name: layout.name.clone(),
             rows: self.rows,
             bytes: self.rows * (self.row * packed.len()) as u64,
             saved_percent: packed.first().map_or(0.0, |strings| strings.saved_percent),
@@ -224,6 +271,8 @@ mod tests {
             seed: 1,
             columns: 1,
             types: Vec::new(),
+            tables: 1,
+            versions: false,
         }
     }
 
@@ -240,6 +289,14 @@ mod tests {
                 columns: 0,
                 ..table("t", 1, 0.0)
             },
+            TableConfig {
+                tables: 0,
+                ..table("t", 1, 0.0)
+            },
+            TableConfig {
+                tables: 10,
+                ..table(&"t".repeat(62), 1, 0.0)
+            },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }
@@ -254,7 +311,7 @@ mod tests {
                 ..table("t", 10, 50.0)
             };
             let names: Vec<String> = table
-                .columns()
+                .columns(false)
                 .into_iter()
                 .map(|(column, _)| column.name)
                 .collect();

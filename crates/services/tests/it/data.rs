@@ -1,7 +1,10 @@
 //! The same seeded rows in `SQLite`, `PostgreSQL` and `MariaDB`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use plimsoll_services::data::{
     self, CoolConfig, DataConfig, DataSet, TableConfig, TableReport, Type, Versioning,
 };
@@ -11,7 +14,7 @@ use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
 use rusqlite::Connection;
 
 use crate::servers::{self, Kind, Server};
-use crate::support::{Running, Scratch, start};
+use crate::support::{Response, Running, Scratch, start};
 
 fn table(name: &str, rows: u64, row: usize, compressibility: f64) -> TableConfig {
     TableConfig {
@@ -22,6 +25,8 @@ fn table(name: &str, rows: u64, row: usize, compressibility: f64) -> TableConfig
         seed: 7,
         columns: 1,
         types: Vec::new(),
+        tables: 1,
+        versions: false,
     }
 }
 
@@ -49,18 +54,27 @@ fn write(database: impl Into<PathBuf>, tables: Vec<DataSet>) -> Vec<TableReport>
 }
 
 fn gateway(database: impl Into<PathBuf>) -> Running {
-    let config = FrontierConfig::new(database);
+    gateway_with(database, |_| ())
+}
+
+fn gateway_with(database: impl Into<PathBuf>, change: impl FnOnce(&mut FrontierConfig)) -> Running {
+    let mut config = FrontierConfig::new(database);
+    change(&mut config);
     start(0, move |listener, shutdown| {
         frontier::serve(listener, config, shutdown.into_future())
     })
 }
 
+fn asked(service: &Running, sql: &str) -> Response {
+    let target = build_url("", Form::Slash, &[sql], Encoding::Blob, Ttl::Long, None);
+    service
+        .connect()
+        .request("GET", &target, "X-Frontier-Id: t\r\n", b"")
+}
+
 /// The rows of a query as a client of the gateway gets them, without the names of columns: types differ.
 fn rows(service: &Running, sql: &str) -> Vec<u8> {
-    let target = build_url("", Form::Slash, &[sql], Encoding::Blob, Ttl::Long, None);
-    let response = service
-        .connect()
-        .request("GET", &target, "X-Frontier-Id: t\r\n", b"");
+    let response = asked(service, sql);
     let mut payload = Vec::new();
     let summary = Reader::new(1 << 30)
         .read(&response.body, |_, plain| payload = plain.to_vec())
@@ -190,6 +204,111 @@ fn types_are_those_of_the_database() {
         };
         assert_eq!(of("mixed").replace('\n', " "), mixed);
         assert_eq!(of("t_bytes").replace('\n', " "), bytes);
+    }
+}
+
+fn saved_percent(bytes: &[u8]) -> f64 {
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::new(5));
+    zlib.write_all(bytes).unwrap();
+    100.0 * (1.0 - zlib.finish().unwrap().len() as f64 / bytes.len() as f64)
+}
+
+/// Where every byte is a character, strings are text and travel as they are; and as few bytes as from any database.
+#[test]
+fn strings_of_a_single_byte_encoding_are_as_compressible_as_asked() {
+    let Some(server) = servers::shared(Kind::Postgres) else {
+        return;
+    };
+    server.sql(
+        "",
+        "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0",
+    );
+    let url = server.url("latin");
+    let there = gateway(&url);
+    let scratch = Scratch::new();
+    let file = scratch.0.join("db");
+    write(&file, vec![table("t", 1, 1, 50.0).into()]);
+    let here = gateway(&file);
+    for percent in [0.0, 2.0, 5.0, 10.0, 15.0, 19.0, 20.0, 35.0, 50.0, 80.0, 95.0] {
+        let table = || table("t", 3000, 200, percent);
+        let report = write(&url, vec![table().into()]);
+        assert_eq!(report[0].kind, "text");
+        let got = rows(&there, "SELECT string FROM t ORDER BY id");
+        let strings: Vec<u8> = got
+            .chunks_exact(206)
+            .flat_map(|row| &row[5..205])
+            .copied()
+            .collect();
+        assert_eq!(strings.len(), 3000 * 200, "not as digits");
+        let saved = saved_percent(&strings);
+        assert!((saved - percent).abs() < 3.0, "{percent} asked, {saved} saved");
+        write(&file, vec![table().into()]);
+        assert!(
+            rows(&here, "SELECT string FROM t ORDER BY id") == got,
+            "the same bytes: {percent}"
+        );
+    }
+    let blob = TableConfig {
+        types: vec![Type::Blob],
+        ..table("t", 10, 100, 0.0)
+    };
+    assert_eq!(write(&url, vec![blob.into()])[0].kind, "blob");
+}
+
+/// Tables with versions, 0 at first, for which a gateway can be asked when they changed last.
+#[test]
+fn tables_with_versions_know_when_they_changed() {
+    let tables = || TableConfig {
+        tables: 2,
+        versions: true,
+        ..table("T", 30, 10, 40.0)
+    };
+    let scratch = Scratch::new();
+    let file = scratch.0.join("db");
+    let reports = write(&file, vec![tables().into()]);
+    let names: Vec<&str> = reports.iter().map(|report| report.name.as_str()).collect();
+    assert_eq!(names, ["T_1", "T_2"]);
+    let here = gateway(&file);
+    let all = |table| format!("SELECT id, version, string FROM {table} ORDER BY id");
+    assert!(rows(&here, &all("T_1")) != rows(&here, &all("T_2")), "other rows");
+    assert_eq!(count(&file, "SELECT count(*) FROM T_2 WHERE version = 0"), 30);
+    for server in servers::all() {
+        let url = server.url(&server.database(""));
+        let sql = |text: &str| server.sql(database_of(&url), text);
+        assert_eq!(write(&url, vec![tables().into()]), reports);
+        let there = gateway(&url);
+        for table in ["T_1", "T_2"] {
+            assert!(
+                rows(&there, &all(table)) == rows(&here, &all(table)),
+                "{:?}",
+                server.kind
+            );
+        }
+        sql("INSERT INTO T_1 (id, string) VALUES (31, 'x')");
+        assert_eq!(sql("SELECT version FROM T_1 WHERE id = 31"), "0");
+        if server.kind == Kind::Postgres {
+            let of = |table: &str| {
+                let time = "SELECT change_time FROM plimsoll_changes";
+                sql(&format!(
+                    "{time} WHERE table_owner = 'public' AND table_name = '{table}'"
+                ))
+            };
+            let (first, second) = (of("t_1"), of("t_2"));
+            assert!(!first.is_empty() && !second.is_empty());
+            sql("UPDATE T_2 SET version = 5 WHERE id = 7 AND version < 5");
+            assert_eq!(of("t_1"), first);
+            assert!(of("t_2") > second);
+            let gateway = gateway_with(&url, |config| {
+                config.validate_last_modified_s = 100;
+                config.last_modified_table = Some("plimsoll_changes".into());
+            });
+            let answer = asked(&gateway, "SELECT version FROM public.T_2 WHERE id > 5");
+            assert!(answer.field("last-modified").is_some(), "{}", answer.text());
+            // Written anew, it is a change as well.
+            write(&url, vec![tables().into()]);
+            assert!(of("t_1") > first);
+            assert_eq!(sql("SELECT count(*) FROM plimsoll_changes"), "2");
+        }
     }
 }
 

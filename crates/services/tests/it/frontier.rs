@@ -36,6 +36,8 @@ fn database(path: &Path) {
         seed: 1,
         columns: 1,
         types: Vec::new(),
+        tables: 1,
+        versions: false,
     };
     let config = DataConfig {
         database: path.join("db"),
@@ -506,6 +508,8 @@ fn data_is_seeded_and_replaced() {
             seed,
             columns: 1,
             types: Vec::new(),
+            tables: 1,
+            versions: false,
         };
         data::write(&DataConfig {
             database: path.clone(),

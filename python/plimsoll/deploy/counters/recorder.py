@@ -70,11 +70,9 @@ class CounterLog:
             text, at = self._failed or ("nothing was read", time.time())
             return Counted(failed=text, failed_at=at)
         before = self._first.counters
-        differences = {
-            key: _plain(value - before.get(key, 0.0)) for key, value in self._last.counters.items()
-        }
+        differences = {key: plain(value - before.get(key, 0.0)) for key, value in self._last.counters.items()}
         gauges = {**self._last.gauges, **self._told.pop("gauges", {})}
-        return Counted(differences, {key: _plain(value) for key, value in gauges.items()}, self._told)
+        return Counted(differences, {key: plain(value) for key, value in gauges.items()}, self._told)
 
     def _work(self) -> None:
         try:
@@ -98,10 +96,10 @@ class CounterLog:
             reading = self._source.read()
             if self._first is None:
                 self._first = reading
-                file.write(_line({**head, "gauges": sorted(reading.gauges)}))
+                file.write(as_line({**head, "gauges": sorted(reading.gauges)}))
             self._last = reading
-            values = {key: _plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
-            file.write(_line({"t": round(time.time(), 3), "values": values}))
+            values = {key: plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
+            file.write(as_line({"t": round(time.time(), 3), "values": values}))
             file.flush()
             self._begun.set()
             if over:
@@ -112,10 +110,11 @@ class CounterLog:
             self._over.wait(max(0.0, due - time.monotonic()))
 
 
-def _line(document: Mapping[str, Any]) -> str:
+def as_line(document: Mapping[str, Any]) -> str:
+    """A line of JSON."""
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def _plain(value: float) -> float:
+def plain(value: float) -> float:
     """Whole numbers without a point."""
     return int(value) if float(value).is_integer() else round(value, 6)

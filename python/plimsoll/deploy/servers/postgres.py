@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ADMIN: Final = "postgres"
 STATEMENTS: Final = "pg_stat_statements"
+ENCODING: Final = "LATIN1"
+"""Every byte but 0 is a character: what data sets hold and queries say, in UTF-8 or not, is kept and given as it is."""
 STOP_S: Final = 20.0
 INITDB_S: Final = 120.0
 
@@ -57,7 +59,7 @@ def start_postgres(running: RunningService, site: Site) -> None:
     except Exception as error:
         raise ServiceError(f"service {name}: its user and database could not be made: {error}") from error
     running.configuration = (
-        f"# PostgreSQL {running.version}, initdb --locale=C --encoding=UTF8\n{text.rstrip()}"
+        f"# PostgreSQL {running.version}, initdb --locale=C --encoding={ENCODING}\n{text.rstrip()}"
     )
     running.urls = [f"postgresql://{told['user']}@127.0.0.1:{port}/{told['database']}"]
     running.settle = partial(_settle, connect, told["database"])
@@ -99,7 +101,13 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
     secret.touch(mode=0o600)
     secret.write_text(password + "\n", encoding="ascii")
     site.account.give(secret)
-    options = ["--locale=C", "--encoding=UTF8", "--no-sync", "--auth=scram-sha-256", f"--pwfile={secret}"]
+    options = [
+        "--locale=C",
+        f"--encoding={ENCODING}",
+        "--no-sync",
+        "--auth=scram-sha-256",
+        f"--pwfile={secret}",
+    ]
     run_to_end(
         running.wanted.name,
         site.engine,

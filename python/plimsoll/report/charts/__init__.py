@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.analyse.results import RunResult
-from plimsoll.report.charts import distribution, effects, load, series, testers, utilization
+from plimsoll.report.charts import consistency, distribution, effects, load, series, testers, utilization
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import Chart
 from plimsoll.report.labels import Labels
@@ -14,7 +14,7 @@ __all__ = ["Figure", "check_figures", "effect_figures", "load_figures", "run_cha
 
 
 def load_figures(labels: Labels) -> list[Figure]:
-    """What the load does: throughput, response time, distribution, errors, utilization, fairness.
+    """What the load does: throughput, response time, distribution, errors, utilization, fairness, consistency.
 
     A single cell has nothing to be drawn against; its numbers are tables, its distribution and series are charts.
     """
@@ -28,6 +28,7 @@ def load_figures(labels: Labels) -> list[Figure]:
         load.errors(labels) if several else None,
         utilization.utilization(labels),
         testers.fairness(labels) if several else None,
+        consistency.tradeoff(labels) if several else None,
     )
     return [figure for figure in found if figure is not None]
 

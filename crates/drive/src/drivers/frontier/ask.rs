@@ -10,6 +10,7 @@ use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
 use super::failover::Fresh;
 use super::settings::{Refresh, Version};
 use crate::drivers::http::Target;
+use crate::drivers::versions::Versions;
 
 /// What is asked.
 pub(super) struct Ask {
@@ -19,6 +20,8 @@ pub(super) struct Ask {
     ttl: Ttl,
     refresh: Refresh,
     freshkey: Option<Template>,
+    /// Of the one payload.
+    versions: Option<Versions>,
     /// The path below the server's own, if it is always the same. Packing SQL into a URL costs more than sending it.
     ready: Option<String>,
 }
@@ -28,7 +31,7 @@ impl Ask {
         queries: Vec<Template>,
         (encoding, ttl): (Encoding, Ttl),
         refresh: Refresh,
-        freshkey: Option<Template>,
+        (freshkey, versions): (Option<Template>, Option<Versions>),
         fill: &Fill<'_>,
     ) -> Self {
         let mut ask = Self {
@@ -37,6 +40,7 @@ impl Ask {
             ttl,
             refresh,
             freshkey,
+            versions,
             ready: None,
         };
         let constant = |template: &Template| template.constant().is_some();
@@ -49,6 +53,11 @@ impl Ask {
     /// Payloads of a good answer.
     pub(super) fn payloads(&self) -> u32 {
         self.queries.len() as u32
+    }
+
+    /// What is said of the versions that a good answer holds.
+    pub(super) fn versions(&self) -> Option<&Versions> {
+        self.versions.as_ref()
     }
 
     /// The path below the server's own. `unique`: a key that no cache has seen, in place of the own one.

@@ -19,7 +19,8 @@
 //! `frontier error` (the gateway says so in a good document; the first messages become notes), any status but 200 (the
 //! code), and the codes of broken exchanges as in `http`.
 //!
-//! Metrics: `chatter requests`; `uncached` (1); `tries` (if more than one), `failed_tries_s`, `direct` (1: past proxies).
+//! Metrics: `chatter requests`; `uncached` (1); `tries` (if more than one), `failed_tries_s`, `direct` (1: past proxies);
+//! `object` and `version` ([`super::versions`]), the latter read during the verification.
 
 mod ask;
 mod failover;
@@ -40,6 +41,7 @@ use self::settings::{FailoverSetting, RequestSettings, Settings, Version};
 use self::uncached::Uncached;
 use self::verdict::Judge;
 use super::http::{self, Connection, Target};
+use super::versions::Versions;
 use crate::driver::{AsyncDriver, Request, Setup};
 use crate::http1::patience::Patience;
 use crate::http1::tls;
@@ -213,6 +215,7 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
         tester: 0,
         n: 0,
         endpoint: "",
+        now_us: 0,
         values: setup.values,
         drawn: &[],
     };
@@ -222,13 +225,22 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
         0 => &[],
         _ => &settings.chatter.queries,
     };
-    let ask = |queries, freshkey| Ask::new(queries, form, request.refresh, freshkey, &fill);
+    let versions = Versions::new(setup, index, request.version.as_ref())?;
+    if versions
+        .as_ref()
+        .is_some_and(|versions| versions.column().is_none())
+    {
+        return Err(format!(
+            "version of operation {index}: a gateway writes nothing: give column, and write by the driver sql"
+        ));
+    }
+    let ask = |queries, own| Ask::new(queries, form, request.refresh, own, &fill);
     Ok(Operation {
         chatter: chatter
             .iter()
-            .map(|text| ask(vec![template(text)], None))
+            .map(|text| ask(vec![template(text)], (None, None)))
             .collect(),
-        ask: ask(queries, freshkey),
+        ask: ask(queries, (freshkey, versions)),
     })
 }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::failover::{Balance, Fresh};
 use crate::drivers::http::Connection;
+use crate::drivers::versions::VersionSettings;
 
 /// Longest value of `X-Frontier-Id`, bytes: that of the C client.
 const LONGEST_ID: usize = 256;
@@ -134,6 +135,7 @@ pub(super) struct RequestSettings {
     ttl: TtlSetting,
     pub(super) refresh: Refresh,
     pub(super) freshkey: Option<String>,
+    pub(super) version: Option<VersionSettings>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -154,6 +156,11 @@ impl RequestSettings {
             let count = self.queries.len();
             return Err(format!(
                 "queries of operation {index}: {count} are more than the {MAX_PAYLOADS} payloads of one request"
+            ));
+        }
+        if self.version.is_some() && self.queries.len() > 1 {
+            return Err(format!(
+                "version of operation {index}: it is that of one query, and a batch has several: give batch: 1"
             ));
         }
         let zip = self.zip;

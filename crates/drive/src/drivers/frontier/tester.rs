@@ -11,6 +11,7 @@ use super::failover::{Failover, Fresh, Way};
 use super::settings::Version;
 use super::verdict::{Bad, Good, Judge};
 use crate::driver::{AsyncTester, Attempt, Request, Waiting};
+use crate::drivers::versions::Versions;
 use crate::http1::connection::{Connections, Exchange};
 use crate::reactor::Io;
 
@@ -139,7 +140,8 @@ impl Tester {
                 if driver.version == Version::V1_0 && answer.body >= LONGEST_KEPT_OPEN {
                     self.connections.close_way(connection);
                 }
-                driver.judge.answered(answer, &self.body, ask.payloads())
+                let column = ask.versions().and_then(Versions::column);
+                driver.judge.answered(answer, &self.body, ask.payloads(), column)
             }
             Err(failure) => Err(Judge::broken(failure, attempt.waiting)),
         }
@@ -185,6 +187,9 @@ impl AsyncTester for Tester {
             attempt.items = good.rows;
             attempt.payload = good.payload;
             attempt.conclude(Outcome::Ok, Code::NONE);
+            if let Some(versions) = ask.versions() {
+                versions.note_read(&request.fill, good.newest, attempt);
+            }
         }
         attempt.freed();
     }

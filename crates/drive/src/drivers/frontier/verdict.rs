@@ -4,10 +4,12 @@ use std::cell::RefCell;
 
 use plimsoll_model::{Code, Codes, Outcome};
 use plimsoll_wire::frontier::document::{DocumentError, Reader, ServerError, Summary};
+use plimsoll_wire::frontier::payload::{Field, Fields};
 
 use super::failover::{Failed, Trouble};
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::http::Statuses;
+use crate::drivers::versions::Newest;
 use crate::failure::Failure;
 use crate::http1::answer::Answer;
 
@@ -25,6 +27,8 @@ thread_local! {
 pub(super) struct Good {
     pub(super) rows: u64,
     pub(super) payload: u64,
+    /// The newest version, of whom it was asked.
+    pub(super) newest: Option<i64>,
 }
 
 /// One that is not, or none.
@@ -105,8 +109,14 @@ impl Judge {
         }
     }
 
-    /// Of a whole answer to a request for so many `payloads`.
-    pub(super) fn answered(&self, answer: Answer, body: &[u8], payloads: u32) -> Result<Good, Bad> {
+    /// Of a whole answer to a request for so many `payloads`. `column`: of versions that it is to be looked through for.
+    pub(super) fn answered(
+        &self,
+        answer: Answer,
+        body: &[u8],
+        payloads: u32,
+        column: Option<&str>,
+    ) -> Result<Good, Bad> {
         let bad = |outcome, code, trouble, max_age, note| Bad {
             why: Why::Answer(outcome, code),
             failed: Failed {
@@ -124,7 +134,9 @@ impl Judge {
             let code = self.statuses.code(answer.status);
             return Err(bad(Outcome::Error, code, trouble, None, None));
         }
-        match READER.with_borrow_mut(|reader| reader.verify(body)) {
+        let mut newest = None;
+        let look = |_, result: &[u8]| newest = column.and_then(|column| newest_in(result, column));
+        match READER.with_borrow_mut(|reader| reader.read(body, look)) {
             Ok(Summary {
                 error: Some(error), ..
             }) => {
@@ -135,6 +147,7 @@ impl Judge {
             Ok(found) if found.payloads == payloads => Ok(Good {
                 rows: found.rows,
                 payload: found.payload_bytes,
+                newest,
             }),
             // A good document, and an answer to another question.
             Ok(_) => Err(bad(Outcome::Wrong, self.payloads, Trouble::Protocol, None, None)),
@@ -145,6 +158,34 @@ impl Judge {
             }
         }
     }
+}
+
+/// The greatest number in a column of a result set.
+fn newest_in(result: &[u8], column: &str) -> Option<i64> {
+    let mut newest = Newest::of(column);
+    let mut names = Vec::new();
+    let (mut is_row, mut at) = (false, 0);
+    for field in Fields::new(result) {
+        match field.ok()? {
+            Field::EndOfRecord => {
+                if !is_row {
+                    newest.columns(names.iter().copied());
+                }
+                (is_row, at) = (true, 0);
+                continue;
+            }
+            // Names and types of columns, in turn.
+            Field::Bytes(name) if !is_row && at % 2 == 0 => {
+                names.push(std::str::from_utf8(name).unwrap_or_default());
+            }
+            Field::Bytes(text) if is_row && newest.at() == Some(at) => newest.text(text),
+            Field::Int4(number) if is_row && newest.at() == Some(at) => newest.number(number.into()),
+            Field::Int8(number) if is_row && newest.at() == Some(at) => newest.number(number),
+            _ => {}
+        }
+        at += 1;
+    }
+    newest.found()
 }
 
 /// The client takes an error of a query for one of the server, and an error of the document for one of the protocol.

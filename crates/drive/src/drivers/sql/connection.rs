@@ -10,6 +10,7 @@ use plimsoll_wire::sql::{CancelKey, Event, Login, Refusal, Server, Session, SqlP
 
 use super::code::{code, login_code};
 use crate::driver::{Attempt, Waiting};
+use crate::drivers::versions::Newest;
 use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
@@ -142,12 +143,14 @@ impl Connection {
     /// Asks a query and fetches its whole result; counts rows and bytes, and stamps first byte and end. Gives the
     /// server's error if the query failed and the connection takes another.
     ///
-    /// `kept`: a connection that breaks before any byte of the answer is told from one that fails.
+    /// `kept`: a connection that breaks before any byte of the answer is told from one that fails. `newest`: shown the
+    /// values of its column.
     pub(super) async fn ask(
         &mut self,
         io: &Io,
         sql: &str,
         kept: bool,
+        newest: &mut Option<Newest<'_>>,
         attempt: &mut Attempt,
     ) -> Result<Option<Refusal>, Broken> {
         attempt.waiting = Waiting::FirstByte;
@@ -157,7 +160,7 @@ impl Connection {
         let received = attempt.received;
         let mut refusal = None;
         let mut reads = 0;
-        while !self.take_in(&mut refusal, attempt)? {
+        while !self.take_in(&mut refusal, newest, attempt)? {
             if unsent.is_none() {
                 self.send(attempt).await.map_err(talking)?;
             }
@@ -191,6 +194,7 @@ impl Connection {
     fn take_in(
         &mut self,
         refusal: &mut Option<Refusal>,
+        newest: &mut Option<Newest<'_>>,
         attempt: &mut Attempt,
     ) -> Result<bool, SqlProtocolError> {
         while let Some(event) = self.session.next()? {
@@ -200,6 +204,11 @@ impl Connection {
                     attempt.items += 1;
                     let values = self.session.row().flatten();
                     attempt.payload += values.map(|value| value.len() as u64).sum::<u64>();
+                    if let Some(newest) = newest
+                        && let Some(text) = newest.at().and_then(|at| self.session.row().nth(at)?)
+                    {
+                        newest.text(text);
+                    }
                 }
                 Event::Failed(told) => drop(refusal.get_or_insert(told)),
                 Event::CopyIn => {
@@ -210,7 +219,12 @@ impl Connection {
                         message: "COPY FROM STDIN: a query has no data to give".to_owned(),
                     });
                 }
-                Event::Columns(_) | Event::Complete => {}
+                Event::Columns(columns) => {
+                    if let Some(newest) = newest {
+                        newest.columns(columns.iter().map(|column| column.name.as_str()));
+                    }
+                }
+                Event::Complete => {}
             }
         }
         Ok(false)

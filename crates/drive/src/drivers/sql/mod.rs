@@ -14,6 +14,7 @@ use plimsoll_model::Endpoint;
 use plimsoll_schedule::Template;
 use serde::Deserialize;
 
+use super::versions::{VersionSettings, Versions};
 use crate::driver::Setup;
 
 pub use network::Network;
@@ -58,6 +59,20 @@ struct Settings {
 #[serde(deny_unknown_fields)]
 struct RequestSettings {
     query: String,
+    version: Option<VersionSettings>,
+}
+
+/// What an operation asks.
+struct Query {
+    text: Template,
+    versions: Option<Versions>,
+}
+
+impl Query {
+    /// The column of versions that it reads.
+    fn column(&self) -> Option<&str> {
+        self.versions.as_ref()?.column()
+    }
 }
 
 /// Whether testers of these endpoints are threads.
@@ -95,13 +110,16 @@ fn keeps(setup: &Setup<'_>) -> Result<bool, String> {
 }
 
 /// The queries, per operation.
-fn queries(setup: &Setup<'_>) -> Result<Vec<Template>, String> {
+fn queries(setup: &Setup<'_>) -> Result<Vec<Query>, String> {
     let query = |index| {
         let request: RequestSettings = setup.request(index)?;
         if request.query.trim().is_empty() {
             return Err(format!("query of operation {index}: it is empty"));
         }
-        Ok(setup.template(index, &request.query))
+        Ok(Query {
+            text: setup.template(index, &request.query),
+            versions: Versions::new(setup, index, request.version.as_ref())?,
+        })
     };
     (0..setup.requests.len()).map(query).collect()
 }

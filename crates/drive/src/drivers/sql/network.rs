@@ -7,7 +7,8 @@
 //!
 //! The query goes out as it is (`PostgreSQL`'s simple protocol, `COM_QUERY`), and values come as text, as to a plain client.
 //! The whole result is fetched and forgotten, one message at a time. Items: rows. Payload: bytes of the values as text, as
-//! they are on the wire (a `bytea` in hexadecimal); NULL has none. Wire bytes: all, those of the login included.
+//! they are on the wire (a `bytea` in hexadecimal); NULL has none. Wire bytes: all, those of the login included. A
+//! statement without a result has neither items nor payload, and is good when the server says that it is complete.
 //!
 //! Logging in is the tester's own work too: a SCRAM password of `PostgreSQL` takes its client about a millisecond of CPU, in
 //! which the other testers of the lane wait.
@@ -28,13 +29,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_model::{Code, Endpoint, NOT_HAPPENED, Outcome};
-use plimsoll_schedule::Template;
 use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
 
 use super::cancel::Canceller;
 use super::connection::{Broken, Connection};
-use super::{keeps, queries};
+use super::{Query, keeps, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
+use crate::drivers::versions::Newest;
 use crate::net::Host;
 use crate::reactor::Io;
 
@@ -54,7 +55,7 @@ pub struct Network {
     /// Per endpoint.
     places: Vec<Place>,
     /// Per operation.
-    queries: Vec<Template>,
+    queries: Vec<Query>,
     canceller: Canceller,
 }
 
@@ -106,7 +107,8 @@ pub struct Tester {
 impl AsyncTester for Tester {
     async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
         let driver = Arc::clone(&self.driver);
-        let template = &driver.queries[request.operation];
+        let query = &driver.queries[request.operation];
+        let template = &query.text;
         let mut text = std::mem::take(&mut self.text);
         if template.constant().is_none() {
             text.clear();
@@ -117,12 +119,19 @@ impl AsyncTester for Tester {
             Some(text) => text,
             None => std::str::from_utf8(&text).unwrap_or_default(),
         };
+        if let Some(versions) = &query.versions {
+            versions.note_written(&request.fill, attempt);
+        }
+        let mut newest = query.column().map(Newest::of);
         attempt.begin();
-        let result = self.exchange(request.endpoint, sql, attempt).await;
+        let result = self.exchange(request.endpoint, sql, &mut newest, attempt).await;
         self.running = None;
         match result {
             Ok(()) => attempt.conclude(Outcome::Ok, Code::NONE),
             Err(broken) => failed(attempt, broken),
+        }
+        if let (Some(versions), Some(newest), Outcome::Ok) = (&query.versions, newest, attempt.outcome) {
+            versions.note_read(&request.fill, newest.found(), attempt);
         }
         if !driver.keep
             && let Some(connection) = self.kept[request.endpoint].take()
@@ -144,7 +153,13 @@ impl AsyncTester for Tester {
 
 impl Tester {
     /// Asks a query, on a kept connection or a new one. A connection that takes another query is kept in any case.
-    async fn exchange(&mut self, endpoint: usize, sql: &str, attempt: &mut Attempt) -> Result<(), Broken> {
+    async fn exchange(
+        &mut self,
+        endpoint: usize,
+        sql: &str,
+        newest: &mut Option<Newest<'_>>,
+        attempt: &mut Attempt,
+    ) -> Result<(), Broken> {
         let io = Rc::clone(&self.io);
         let mut kept = self.kept[endpoint].take();
         if kept.as_mut().is_some_and(|connection| !connection.is_good(&io)) {
@@ -159,7 +174,7 @@ impl Tester {
             };
             attempt.session = if self.driver.keep { connection.number } else { 0 };
             self.running = connection.cancel_key().map(|key| (endpoint, key));
-            let result = connection.ask(&io, sql, reused, attempt).await;
+            let result = connection.ask(&io, sql, reused, newest, attempt).await;
             match result {
                 Ok(refusal) => {
                     self.kept[endpoint] = Some(connection);

@@ -24,13 +24,13 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_model::{Code, Endpoint, Outcome};
-use plimsoll_schedule::Template;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Statement};
 
-use super::{keeps, queries};
+use super::{Query, keeps, queries};
 use crate::crew::Limit;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
+use crate::drivers::versions::Newest;
 
 /// Statements that a kept connection keeps prepared.
 const CACHED_STATEMENTS: usize = 256;
@@ -45,7 +45,7 @@ pub struct Sqlite {
     /// Per endpoint.
     databases: Vec<PathBuf>,
     /// Per operation.
-    queries: Vec<Template>,
+    queries: Vec<Query>,
 }
 
 impl BlockingDriver for Sqlite {
@@ -163,11 +163,16 @@ pub struct Tester {
 impl BlockingTester for Tester {
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
         let driver = Arc::clone(&self.driver);
-        let template = &driver.queries[request.operation];
+        let query = &driver.queries[request.operation];
+        let template = &query.text;
         if template.constant().is_none() {
             self.text.clear();
             template.fill(&request.fill, &mut self.text);
         }
+        if let Some(versions) = &query.versions {
+            versions.note_written(&request.fill, attempt);
+        }
+        let mut newest = query.column().map(Newest::of);
         attempt.begin();
         self.watch.arm(limit);
         let kept = match self.kept[request.endpoint].take() {
@@ -183,9 +188,15 @@ impl BlockingTester for Tester {
             Some(text) => text,
             None => std::str::from_utf8(&self.text).unwrap_or_default(),
         };
-        let result = run(&kept.connection, sql, driver.keep, &mut self.row, attempt);
+        let statement = (sql, driver.keep);
+        let result = run(&kept.connection, statement, &mut self.row, &mut newest, attempt);
         match result {
-            Ok(()) => attempt.conclude(Outcome::Ok, Code::NONE),
+            Ok(()) => {
+                attempt.conclude(Outcome::Ok, Code::NONE);
+                if let (Some(versions), Some(newest)) = (&query.versions, newest) {
+                    versions.note_read(&request.fill, newest.found(), attempt);
+                }
+            }
             Err(error) => failed(attempt, limit, &error),
         }
         if driver.keep {
@@ -218,23 +229,31 @@ impl Tester {
 
 fn run(
     connection: &Connection,
-    sql: &str,
-    keep: bool,
+    (sql, keep): (&str, bool),
     row: &mut Vec<u8>,
+    newest: &mut Option<Newest<'_>>,
     attempt: &mut Attempt,
 ) -> Result<(), Error> {
     attempt.waiting = Waiting::FirstByte;
     if keep {
         let mut statement = connection.prepare_cached(sql)?;
-        fetch(&mut statement, row, attempt)
+        fetch(&mut statement, row, newest, attempt)
     } else {
-        fetch(&mut connection.prepare(sql)?, row, attempt)
+        fetch(&mut connection.prepare(sql)?, row, newest, attempt)
     }
 }
 
 /// Fetches all rows; stamps first byte and end.
-fn fetch(statement: &mut Statement<'_>, row: &mut Vec<u8>, attempt: &mut Attempt) -> Result<(), Error> {
+fn fetch(
+    statement: &mut Statement<'_>,
+    row: &mut Vec<u8>,
+    newest: &mut Option<Newest<'_>>,
+    attempt: &mut Attempt,
+) -> Result<(), Error> {
     let columns = statement.column_count();
+    if let Some(newest) = newest {
+        newest.columns(statement.column_names());
+    }
     let mut rows = statement.query([])?;
     let mut next = rows.next()?;
     attempt.first_byte = attempt.now();
@@ -245,6 +264,15 @@ fn fetch(statement: &mut Statement<'_>, row: &mut Vec<u8>, attempt: &mut Attempt
             attempt.payload += take(values.get_ref(index)?, row);
         }
         std::hint::black_box(&*row);
+        if let Some(newest) = newest
+            && let Some(at) = newest.at()
+        {
+            match values.get_ref(at)? {
+                ValueRef::Integer(number) => newest.number(number),
+                ValueRef::Text(text) => newest.text(text),
+                _ => {}
+            }
+        }
         attempt.items += 1;
         next = rows.next()?;
     }

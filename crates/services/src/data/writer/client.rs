@@ -53,6 +53,16 @@ impl Client {
         self.wait(|event| *event == Event::Ready)
     }
 
+    /// Asks for a single value; empty where there is none.
+    pub(super) fn value(&mut self, sql: &str) -> Result<String, ServiceError> {
+        self.session.query(sql);
+        self.wait(|event| matches!(event, Event::Row | Event::Complete))?;
+        let value = self.session.row().next().flatten();
+        let value = String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
+        self.wait(|event| *event == Event::Ready)?;
+        Ok(value)
+    }
+
     /// Begins a `COPY ... FROM STDIN`.
     pub(super) fn copy(&mut self, sql: &str) -> Result<(), ServiceError> {
         self.session.query(sql);

@@ -16,6 +16,8 @@ use crate::ServiceError;
 pub(super) enum Sql {
     /// Whole numbers of 64 bits.
     Int,
+    /// Likewise, 0 where nothing is said.
+    Version,
     Float,
     /// A time without zone, to the second.
     Time,
@@ -54,6 +56,8 @@ pub(super) struct Layout {
     pub(super) columns: Vec<Column>,
     pub(super) key: Vec<usize>,
     pub(super) indexes: Vec<Vec<usize>>,
+    /// Whether the time of its last change must be known, also where the database does not keep it by itself.
+    pub(super) watched: bool,
 }
 
 impl Layout {
@@ -69,7 +73,11 @@ impl Layout {
             .columns
             .iter()
             .map(|column| {
-                let not = if column.nullable() { "" } else { " NOT NULL" };
+                let not = match column.sql {
+                    Sql::Version => " DEFAULT 0 NOT NULL",
+                    _ if column.nullable() => "",
+                    _ => " NOT NULL",
+                };
                 format!("{} {}{not}", quoted(&column.name), type_of(column.sql))
             })
             .collect();
@@ -114,6 +122,11 @@ impl<'a> Value<'a> {
 
 /// Takes tables, one after the other, and rows, one after the other.
 pub(super) trait Writer {
+    /// Whether a text may hold any bytes but 0.
+    fn takes_any_text(&self) -> bool {
+        false
+    }
+
     /// Begins a table; one of this name is replaced.
     fn begin(&mut self, table: &Layout) -> Result<(), ServiceError>;
     /// A row, with a value for each column.

@@ -30,7 +30,7 @@ fn quoted(name: &str) -> String {
 fn type_of(sql: Sql) -> String {
     let sized = |length, small, large| if length <= 65_535 { small } else { large };
     match sql {
-        Sql::Int => "bigint",
+        Sql::Int | Sql::Version => "bigint",
         Sql::Float => "double",
         Sql::Time => "datetime",
         Sql::Name => "varchar(255)",

@@ -2,10 +2,13 @@
 //!
 //! Names are in lower case, as the server folds those that queries do not quote. `FREEZE` spares the first reader the
 //! work of marking every row as committed, and `ANALYZE` the middle of a measurement that of the server's own one.
+//!
+//! The server does not know when a table changed last. Of those for which that is wanted, [`CHANGES`] says it: the gateway
+//! takes `Last-Modified` from there. Writers of one table wait for each other over its row in it, until each commits.
 
 use std::io::Write as _;
 
-use memchr::memchr3_iter;
+use memchr::{memchr_iter, memchr3_iter};
 use plimsoll_wire::sql::Address;
 
 use super::client::Client;
@@ -13,13 +16,22 @@ use super::{Layout, Sql, Value, Writer};
 use crate::ServiceError;
 use crate::date::timestamp;
 
+/// How the names of encodings begin in which every byte but 0 is a character.
+const SINGLE_BYTE: [&str; 5] = ["LATIN", "ISO_8859", "WIN", "KOI8", "SQL_ASCII"];
 /// Bytes sent at a time.
 const PIECE: usize = 256 * 1024;
+/// A row for each watched table, which a trigger of that table keeps.
+const CHANGES: &str = "CREATE TABLE IF NOT EXISTS plimsoll_changes (table_owner text NOT NULL, table_name text NOT NULL, \
+    change_time timestamptz NOT NULL, PRIMARY KEY (table_owner, table_name)); \
+    CREATE OR REPLACE FUNCTION plimsoll_changed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+    UPDATE plimsoll_changes SET change_time = clock_timestamp() \
+    WHERE table_owner = TG_TABLE_SCHEMA AND table_name = TG_TABLE_NAME; RETURN NULL; END $$";
 
 pub(super) struct Postgres {
     client: Client,
     table: Layout,
     rows: Vec<u8>,
+    any_text: bool,
 }
 
 fn quoted(name: &str) -> String {
@@ -28,7 +40,7 @@ fn quoted(name: &str) -> String {
 
 fn type_of(sql: Sql) -> String {
     match sql {
-        Sql::Int => "bigint",
+        Sql::Int | Sql::Version => "bigint",
         Sql::Float => "double precision",
         Sql::Time => "timestamp",
         Sql::Name => "varchar(255)",
@@ -40,8 +52,16 @@ fn type_of(sql: Sql) -> String {
 
 impl Postgres {
     pub(super) fn open(address: Address) -> Result<Self, ServiceError> {
+        let mut client = Client::open(address)?;
+        let encoding = client.value("SHOW server_encoding")?;
+        let any_text = SINGLE_BYTE.iter().any(|known| encoding.starts_with(known));
+        if any_text {
+            // As by default, unless somebody has told the server otherwise: nothing is to be converted.
+            client.execute(&format!("SET client_encoding = '{encoding}'"))?;
+        }
         Ok(Self {
-            client: Client::open(address)?,
+            client,
+            any_text,
             table: Layout::default(),
             rows: Vec::with_capacity(PIECE + 4096),
         })
@@ -52,9 +72,28 @@ impl Postgres {
         self.rows.clear();
         Ok(())
     }
+
+    /// From now on, the time of the table's last change is known.
+    fn watch(&mut self) -> Result<(), ServiceError> {
+        let table = &self.table.name.to_ascii_lowercase();
+        self.client.execute(CHANGES)?;
+        self.client.execute(&format!(
+            "INSERT INTO plimsoll_changes VALUES (current_schema(), '{table}', clock_timestamp()) \
+             ON CONFLICT (table_owner, table_name) DO UPDATE SET change_time = excluded.change_time"
+        ))?;
+        self.client.execute(&format!(
+            "CREATE TRIGGER plimsoll_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} \
+             FOR EACH STATEMENT EXECUTE FUNCTION plimsoll_changed()",
+            quoted(table)
+        ))
+    }
 }
 
 impl Writer for Postgres {
+    fn takes_any_text(&self) -> bool {
+        self.any_text
+    }
+
     fn begin(&mut self, table: &Layout) -> Result<(), ServiceError> {
         let name = quoted(&table.name);
         self.client.execute("BEGIN")?;
@@ -84,6 +123,9 @@ impl Writer for Postgres {
         for index in self.table.create_indexes(quoted) {
             self.client.execute(&index)?;
         }
+        if self.table.watched {
+            self.watch()?;
+        }
         self.client.execute("COMMIT")?;
         self.client
             .execute(&format!("ANALYZE {}", quoted(&self.table.name)))
@@ -111,6 +153,17 @@ fn put(rows: &mut Vec<u8>, value: Value<'_>) {
 }
 
 fn escape(rows: &mut Vec<u8>, bytes: &[u8]) {
+    let mut from = 0;
+    for at in memchr_iter(b'\r', bytes) {
+        escape_line(rows, &bytes[from..at]);
+        rows.extend_from_slice(b"\\r");
+        from = at + 1;
+    }
+    escape_line(rows, &bytes[from..]);
+}
+
+/// Of what holds no carriage return.
+fn escape_line(rows: &mut Vec<u8>, bytes: &[u8]) {
     let mut from = 0;
     for at in memchr3_iter(b'\\', b'\n', b'\t', bytes) {
         rows.extend_from_slice(&bytes[from..at]);
@@ -141,6 +194,7 @@ mod tests {
         assert_eq!(text(Value::Float(1.5)), "1.5");
         assert_eq!(text(Value::Time(0)), "1970-01-01 00:00:00");
         assert_eq!(text(Value::Text(b"a\\b\tc\nd\\N")), "a\\\\b\\tc\\nd\\\\N");
+        assert_eq!(text(Value::Text(b"\r\n\r")), "\\r\\n\\r");
         assert_eq!(text(Value::Blob(b"\x00\xff")), "\\\\x00ff");
     }
 }

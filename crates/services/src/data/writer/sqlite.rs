@@ -58,7 +58,7 @@ impl Writer for Sqlite {
         }
         let mut create = layout.create(quoted, |sql| {
             match sql {
-                Sql::Int => "INTEGER",
+                Sql::Int | Sql::Version => "INTEGER",
                 Sql::Float => "REAL",
                 Sql::Time | Sql::Name | Sql::Long | Sql::Strings(..) => "TEXT",
                 Sql::Blob(_) => "BLOB",

@@ -51,11 +51,8 @@ fn nonsense(what: &'static str) -> SqlProtocolError {
 
 impl Client {
     pub(super) fn new(login: Login, common: &mut Common) -> Self {
-        let mut parameters = vec![
-            ("user", login.user.as_str()),
-            ("client_encoding", "UTF8"),
-            ("application_name", "plimsoll"),
-        ];
+        // No client_encoding: text comes as the bytes that the database has.
+        let mut parameters = vec![("user", login.user.as_str()), ("application_name", "plimsoll")];
         if !login.database.is_empty() {
             parameters.push(("database", &login.database));
         }

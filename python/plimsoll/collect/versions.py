@@ -1,0 +1,166 @@
+"""What was read and written in which version: transactions with their metrics `object` and `version`, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from plimsoll.collect.parquet import numbered, require_format
+from plimsoll.collect.transactions import Int
+from plimsoll.errors import DamagedResults
+
+OBJECT, VERSION = "object", "version"
+"""Names of the two metrics. Their means say nothing, so they are no named metrics of the run."""
+READ, WRITE = "read", "write"
+CACHES: Final = ("none", "miss", "hit", "revalidated")
+"""What a cache on the way said, by its number."""
+UNKNOWN: Final = -1
+"""Object or version of a transaction that gave none."""
+_COLUMNS: Final = ("tester", "start", "end", "workload", "operation", "outcome", "cache")
+
+Does = Mapping[str, Mapping[str, str]]
+"""`read` or `write`, by workload and operation: `versions` of run.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """Reads and writes of objects that have versions, in any order: one entry per transaction in every array.
+
+    `start`, `end` in ns from the start of the run, `end` -1 for one that was in progress when the run ended. `workload`
+    is a position in `workloads`, `cache` in CACHES. `object`, `version`: UNKNOWN where the transaction gave none.
+    """
+
+    start: Int
+    end: Int
+    ok: NDArray[np.bool_]
+    writes: NDArray[np.bool_]
+    workload: Int
+    cache: Int
+    object: Int
+    version: Int
+    workloads: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The values of one metric, with what names the transaction that they belong to."""
+
+    tester: Int
+    start: Int
+    value: Int
+
+
+def read_versioned(transactions: Path, metrics: Path, does: Does) -> Versioned:
+    """The transactions of the operations that read or write versions. Raises DamagedResults."""
+    chunks = list(_transactions(transactions, does))
+    columns = {
+        name: np.concatenate([chunk[name] for chunk in chunks] or [np.empty(0, dtype=np.int64)])
+        for name in ("tester", "start", "end", "ok", "writes", "workload", "cache")
+    }
+    objects, versions = _metrics(metrics)
+    of = _placed(columns["tester"], columns["start"], objects, versions)
+    return Versioned(
+        start=columns["start"],
+        end=columns["end"],
+        ok=columns["ok"].astype(np.bool_),
+        writes=columns["writes"].astype(np.bool_),
+        workload=columns["workload"],
+        cache=columns["cache"],
+        object=of[0],
+        version=of[1],
+        workloads=tuple(does),
+    )
+
+
+def _transactions(path: Path, does: Does) -> Iterator[dict[str, NDArray[Any]]]:
+    places = {name: place for place, name in enumerate(does)}
+    for table in _row_groups(path, "plimsoll.transactions", _COLUMNS):
+        workloads, workload = numbered(table, "workload")
+        operations, operation = numbered(table, "operation")
+        role = np.array(
+            [[_role(does, one, other) for other in operations] or [0] for one in workloads] or [[0]]
+        )[workload, operation]
+        kept = role != 0
+        start = table.column("start").to_numpy().astype(np.int64)[kept]
+        end = table.column("end").to_numpy().astype(np.int64)[kept]
+        outcomes, outcome = numbered(table, "outcome")
+        caches, cache = numbered(table, "cache")
+        known = np.array([CACHES.index(text) if text in CACHES else 0 for text in caches] or [0])
+        succeeded = np.array([text == "ok" for text in outcomes] or [False])
+        yield {
+            "tester": table.column("tester").to_numpy().astype(np.int64)[kept],
+            "start": start,
+            "end": np.where(end < 0, np.int64(-1), start + end),
+            "ok": succeeded[outcome[kept]] & (end >= 0),
+            "writes": role[kept] == 2,
+            "workload": np.array([places.get(name, 0) for name in workloads] or [0])[workload[kept]],
+            "cache": known[cache[kept]],
+        }
+
+
+def _role(does: Does, workload: str, operation: str) -> int:
+    return {READ: 1, WRITE: 2}.get(does.get(workload, {}).get(operation, ""), 0)
+
+
+def _metrics(path: Path) -> tuple[_Values, _Values]:
+    parts: dict[str, list[_Values]] = {OBJECT: [], VERSION: []}
+    for table in _row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
+        names, metric = numbered(table, "metric")
+        tester, start, value = (table.column(name).to_numpy() for name in ("tester", "start", "value"))
+        for name, found in parts.items():
+            mine = np.array([text == name for text in names] or [False])[metric] & np.isfinite(value)
+            whole = np.rint(value[mine]).astype(np.int64)  # a double holds microseconds exactly until 2255
+            found.append(_Values(tester[mine].astype(np.int64), start[mine].astype(np.int64), whole))
+    objects, versions = (
+        _Values(
+            *(
+                np.concatenate([getattr(part, field) for part in found] or [np.empty(0, dtype=np.int64)])
+                for field in ("tester", "start", "value")
+            )
+        )
+        for found in parts.values()
+    )
+    return objects, versions
+
+
+def _row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]:
+    try:
+        file = pq.ParquetFile(path)
+        require_format(file, name, path)
+        missing = [column for column in columns if column not in file.schema_arrow.names]
+        if missing:
+            raise DamagedResults(f"{path} lacks the column {missing[0]}")
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=list(columns), use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedResults(f"{path} cannot be read: {error}") from error
+
+
+def _placed(tester: Int, start: Int, *metrics: _Values) -> list[Int]:
+    """The value of each metric for each transaction, found by its tester and start; UNKNOWN where there is none."""
+    starts = np.concatenate([start, *(one.start for one in metrics)])
+    testers = np.concatenate([tester, *(one.tester for one in metrics)])
+    # Ranks in the place of times: their product with the number of testers fits.
+    rank = np.unique(starts, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    key = rank * (int(testers.max(initial=0)) + 1) + testers
+    edges = np.cumsum([start.size, *(one.start.size for one in metrics)])
+    return [
+        _looked_up(key[: start.size], key[edges[at] : edges[at + 1]], one.value)
+        for at, one in enumerate(metrics)
+    ]
+
+
+def _looked_up(wanted: Int, keys: Int, values: Int) -> Int:
+    if keys.size == 0:
+        return np.full(wanted.size, UNKNOWN, dtype=np.int64)
+    order = np.argsort(keys, kind="stable")
+    place = np.minimum(np.searchsorted(keys[order], wanted), keys.size - 1)
+    found: Int = np.where(keys[order][place] == wanted, values[order][place], np.int64(UNKNOWN))
+    return found

@@ -1,0 +1,310 @@
+"""Stale answers, their ages and needless fetches: cases made by hand, and a slow second implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from tests.unit.versioned import Row, make_results
+
+from plimsoll.analyse.proportion import wilson
+from plimsoll.analyse.quantiles import carries, rank
+from plimsoll.analyse.results import Readers
+from plimsoll.analyse.staleness import ALIKE, NEVER, Found, remark, staleness, superseded
+from plimsoll.analyse.transactions import Window
+from plimsoll.api import analysis
+from plimsoll.collect.versions import CACHES, UNKNOWN, Versioned
+
+MS = 1_000_000
+SECOND = Window(0, 1000 * MS)
+
+
+def columns(rows: Sequence[Row]) -> Versioned:
+    names = tuple(dict.fromkeys(row.population for row in rows))
+    return Versioned(
+        start=np.array([row.start for row in rows], dtype=np.int64),
+        end=np.array([row.end for row in rows], dtype=np.int64),
+        ok=np.array([row.outcome == "ok" and row.end >= 0 for row in rows], dtype=np.bool_),
+        writes=np.array([row.writes for row in rows], dtype=np.bool_),
+        workload=np.array([names.index(row.population) for row in rows], dtype=np.int64),
+        cache=np.array([CACHES.index(row.cache) for row in rows], dtype=np.int64),
+        object=np.array([UNKNOWN if row.object is None else row.object for row in rows], dtype=np.int64),
+        version=np.array([UNKNOWN if row.version is None else row.version for row in rows], dtype=np.int64),
+        workloads=names,
+    )
+
+
+def judged(*rows: Row, window: Window = SECOND) -> Found:
+    return staleness(columns(rows), window)
+
+
+def read(start_ms: float, version: int | None, cache: str = "none", took_ms: float = 1, **how: object) -> Row:
+    start = round(start_ms * MS)
+    end = start + round(took_ms * MS)
+    return Row(start, end, False, version=version, cache=cache, **how)  # type: ignore[arg-type]
+
+
+def write(start_ms: float, version: int | None, took_ms: float = 1, **how: object) -> Row:
+    start = round(start_ms * MS)
+    return Row(start, start + round(took_ms * MS), True, version=version, **how)  # type: ignore[arg-type]
+
+
+def ages_ms(found: Found) -> list[int]:
+    """Ages of the stale answers, to the millisecond, as the histogram has them."""
+    kept = found.ages
+    return [] if kept.smallest is None or kept.largest is None else [kept.smallest // MS, kept.largest // MS]
+
+
+def test_superseded_at_the_acknowledgement_and_stale_only_if_begun_after_it() -> None:
+    found = judged(write(10, 5), read(10.5, 1), read(11, 1), read(12, 1), read(13, 5))
+    got = found.staleness.readers
+    assert (got.answers, got.stale) == (
+        4,
+        1,
+    )  # the acknowledgement came at 11 ms: a read of that very ns is fresh
+    assert got.stale_age_ms.max == pytest.approx(1.0)
+    assert got.stale_age_ms_mean == pytest.approx(0.25)
+
+
+def test_the_earliest_of_the_newer_writes_counts_also_where_ends_are_out_of_order() -> None:
+    # version 7 was acknowledged before version 6, and 6 long after: at 20 ms version 5 has been superseded for 8 ms
+    found = judged(write(1, 5), write(5, 6, took_ms=50), write(10, 7, took_ms=2), read(20, 5), read(20, 6))
+    assert ages_ms(found) == [8, 8]
+    assert found.staleness.readers.stale == 2
+    assert judged(write(5, 6, took_ms=50), read(20, 6)).staleness.readers.stale == 0
+
+
+def test_objects_do_not_touch_each_other() -> None:
+    found = judged(write(1, 9, object=2), write(2, 8, object=3), read(20, 1, object=1), read(20, 8, object=3))
+    assert found.staleness.readers.stale == 0
+    assert found.staleness.objects == 2
+
+
+def test_writes_that_failed_or_never_ended_make_nothing_stale_and_may_be_read() -> None:
+    lost = write(1, 8, outcome="timeout")
+    flying = Row(3 * MS, -1, True, version=9, outcome="cancelled")
+    found = judged(lost, flying, read(20, 8), read(21, 1), read(22, 9))
+    got = found.staleness
+    assert (got.readers.answers, got.readers.stale) == (3, 0)
+    assert (got.writes, got.writes_failed) == (0, 1)
+    # what was read of a failed write is superseded as any other
+    assert judged(lost, write(30, 10), read(50, 8)).staleness.readers.stale == 1
+
+
+def test_versions_from_before_the_run_are_older_than_all_and_unknown_ones_are_compared_by_value() -> None:
+    assert ages_ms(judged(write(1, 100), write(5, 200), read(20, 3))) == [
+        18,
+        18,
+    ]  # since the first write ended
+    assert ages_ms(judged(write(1, 100), write(5, 200), read(20, 150))) == [14, 14]
+    assert judged(write(1, 100), write(5, 200), read(20, 250)).staleness.readers.stale == 0
+
+
+def test_without_writes_nothing_is_stale_and_the_count_gives_the_bound() -> None:
+    got = judged(*(read(each, 1) for each in range(100))).staleness.readers
+    assert got.stale_share is not None
+    assert (got.stale_share.mean, got.stale_share.low) == (0.0, 0.0)
+    assert got.stale_share.high == pytest.approx(wilson(0, 100)[1])
+    assert got.stale_share.method == ALIKE
+    assert got.stale_age_ms_mean == 0.0
+    assert got.stale_age_ms.max is None
+
+
+def test_without_reads_nothing_is_said() -> None:
+    got = judged(write(1, 5), write(2, 6)).staleness
+    assert (got.readers.answers, got.readers.stale_share, got.readers.origin_share) == (0, None, None)
+    assert (got.readers.stale_age_ms_mean, got.readers.needless_share) == (None, None)
+    assert got.writes_per_s == pytest.approx(2.0)
+    assert judged().staleness.readers.answers == 0
+
+
+def test_reads_that_started_in_the_window_are_judged_by_the_writes_of_all_phases() -> None:
+    rows = (write(1, 5), read(50, 1), read(150, 1, took_ms=100), read(250, 1), write(190, 6), write(199.5, 7))
+    got = judged(*rows, window=Window(100 * MS, 200 * MS)).staleness
+    assert (got.readers.answers, got.readers.stale) == (1, 1)
+    assert got.readers.stale_age_ms.max == pytest.approx(148.0)
+    assert got.writes == 1  # the last one ended after the window
+    assert got.readers.reads_per_s == 0.0  # the read that began in it ended after it
+
+
+def test_a_fetch_is_needless_if_the_answer_before_had_the_same_version() -> None:
+    found = judged(
+        read(1, 1, "miss"),  # the first of its object
+        read(3, 1, "hit"),
+        read(5, 1, "miss"),  # thrown away for nothing
+        write(6, 2),
+        read(8, 2, "miss"),
+        read(10, 2, "revalidated"),
+        read(12, 2, "none"),
+        read(14, 1, "miss", object=2),
+    )
+    got = found.staleness.readers
+    assert (got.hits, got.revalidations, got.fetches, got.needless) == (1, 1, 5, 2)
+    assert got.origin_share == pytest.approx(5 / 7)
+    assert got.needless_share is not None
+    assert (got.needless_share.mean, got.needless_share.low) == pytest.approx((0.4, wilson(2, 5)[0]))
+
+
+def test_the_answer_before_is_by_end_and_may_lie_before_the_window() -> None:
+    early = read(1, 1, "hit")
+    slow = read(2, 2, "miss", took_ms=30)  # ends after the next
+    quick = read(4, 1, "miss")
+    got = judged(early, slow, quick, window=Window(2 * MS, 1000 * MS)).staleness.readers
+    assert (got.fetches, got.needless) == (2, 1)
+
+
+def test_failed_reads_are_no_answers_and_those_without_version_are_counted_apart() -> None:
+    found = judged(
+        read(1, 1, outcome="error"), read(2, None), read(3, 1), write(1, None), read(4, 1, object=None)
+    )
+    assert (found.staleness.readers.answers, found.staleness.readers.unjudged) == (1, 2)
+    assert remark(found.staleness) == (
+        "2 successful reads and 1 acknowledged writes told no object or no version, and judge nothing"
+    )
+    assert remark(judged(read(1, 1)).staleness) == ""
+
+
+def test_workloads_of_readers_apart_and_together() -> None:
+    found = judged(
+        write(1, 5), read(10, 1, workload="far"), read(11, 5, workload="near"), read(12, 5, workload="near")
+    ).staleness
+    assert [(each.workload, each.answers, each.stale) for each in found.workloads] == [
+        ("far", 1, 1),
+        ("near", 2, 0),
+    ]
+    assert (found.readers.workload, found.readers.answers, found.readers.stale) == ("", 3, 1)
+
+
+def test_the_interval_allows_for_answers_that_follow_each_other() -> None:
+    # Stale for 25 ms, fresh for 25 ms, and so on, with ten answers in a ms: 10 000 answers, but few changes.
+    writes = [write(each * 50, 10 + each, took_ms=0) for each in range(20)]
+    reads = [
+        read(at / 10, 9 + at // 500 if at // 250 % 2 == 0 else 10 + at // 500, took_ms=0.01)
+        for at in range(1, 10_000)
+    ]
+    share = judged(*writes, *reads).staleness.readers.stale_share
+    assert share is not None and share.low is not None and share.high is not None
+    assert share.mean == pytest.approx(0.5, abs=0.01)
+    alone = wilson(round(share.mean * 9999), 9999)
+    assert share.high - share.low > 2 * (alone[1] - alone[0])
+    assert share.method.startswith("batch means")
+
+
+def random_rows(seed: int, size: int) -> list[Row]:
+    """Anything: equal times, equal versions, failures, what never ended, what told nothing."""
+    noise = Random(seed)
+    rows = []
+    for _ in range(size):
+        start = noise.randrange(0, 400)
+        end = start + noise.randrange(0, 60) if noise.random() > 0.03 else -1
+        outcome = noise.choice(("ok", "ok", "ok", "ok", "timeout")) if end >= 0 else "cancelled"
+        row = Row(
+            start * 10,
+            end * 10 if end >= 0 else -1,
+            noise.random() < 0.25,
+            noise.choice((None, 1, 2, 3, 4, 5)) if noise.random() < 0.2 else noise.randrange(1, 4),
+            None if noise.random() < 0.05 else noise.randrange(0, 40),
+            noise.choice(CACHES),
+            outcome,
+            workload="",
+        )
+        rows.append(row if row.writes else replace(row, workload=noise.choice(("a", "b"))))
+    return rows
+
+
+def slow(rows: Sequence[Row], window: Window, workload: str | None) -> dict[str, object]:
+    """The definitions, read by read."""
+    acknowledged = [row for row in rows if row.writes and row.outcome == "ok"]
+    answers = [
+        row
+        for row in rows
+        if not row.writes and row.outcome == "ok" and None not in (row.object, row.version)
+    ]
+    by_end = sorted(answers, key=lambda row: (row.end, row.start))
+    ages, kinds, needless = [], [], 0
+    for row in answers:
+        if not window.start <= row.start < window.end or workload not in (None, row.workload):
+            continue
+        newer = [
+            each.end
+            for each in acknowledged
+            if each.object == row.object and each.version is not None and each.version > (row.version or 0)
+        ]
+        ages.append(row.start - min(newer) if newer and min(newer) < row.start else 0)
+        kinds.append(row.cache)
+        place = next(at for at, each in enumerate(by_end) if each is row)
+        before = [each for each in by_end[:place] if each.object == row.object]
+        fetch = row.cache in ("miss", "none")
+        needless += bool(fetch and before and before[-1].version == row.version)
+    stale = sorted(age for age in ages if age)
+    return {
+        "answers": len(ages),
+        "stale": len(stale),
+        "share": len(stale) / len(ages) if ages else None,
+        "mean": sum(ages) / len(ages) / 1e6 if ages else None,
+        "p50": stale[rank(0.5, len(stale))] / 1e6 if carries(0.5, len(stale)) else None,
+        "max": stale[-1] / 1e6 if stale else None,
+        "hits": kinds.count("hit"),
+        "revalidations": kinds.count("revalidated"),
+        "fetches": kinds.count("miss") + kinds.count("none"),
+        "needless": needless,
+    }
+
+
+def quick(got: Readers) -> dict[str, object]:
+    return {
+        "answers": got.answers,
+        "stale": got.stale,
+        "share": None if got.stale_share is None else got.stale_share.mean,
+        "mean": got.stale_age_ms_mean,
+        "p50": got.stale_age_ms.p50,
+        "max": got.stale_age_ms.max,
+        "hits": got.hits,
+        "revalidations": got.revalidations,
+        "fetches": got.fetches,
+        "needless": got.needless,
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_as_a_slow_and_obvious_computation_has_it(seed: int) -> None:
+    rows = random_rows(seed, size=(0, 1, 2, 5, 20, 120, 400)[seed % 7])
+    window = Window(500, 3500)
+    found = judged(*rows, window=window).staleness
+    for workload, got in [(None, found.readers), *((each.workload, each) for each in found.workloads)]:
+        told, expected = quick(got), slow(rows, window, workload)
+        assert {k: v for k, v in told.items() if k not in ("share", "mean")} == {
+            k: v for k, v in expected.items() if k not in ("share", "mean")
+        }
+        assert told["share"] == pytest.approx(expected["share"])
+        assert told["mean"] == pytest.approx(expected["mean"])
+
+
+def test_superseded_without_writes_and_without_versions() -> None:
+    none = np.empty(0, dtype=np.int64)
+    assert superseded(np.array([1]), np.array([2]), none, none, none).tolist() == [NEVER]
+    assert superseded(none, none, np.array([1]), np.array([2]), np.array([3])).tolist() == []
+
+
+def test_from_the_files_of_a_run(tmp_path: Path) -> None:
+    """What the files hold is what the columns hold: dictionaries that differ between row groups, testers that start at
+    the same time, other metrics."""
+    rows = random_rows(5, 3000)
+    for at, row in enumerate(rows):
+        end = row.end * 10_000 if row.end >= 0 else -1
+        rows[at] = replace(row, tester=at, start=row.start * 10_000, end=end)
+    path = make_results(tmp_path / "results", [({"cache": "some"}, rows)], seconds=0.035, warmup_s=0.005)
+    (run,) = analysis(path).runs
+    expected = judged(*rows, window=Window(5 * MS, 35 * MS)).staleness
+    assert run.staleness is not None
+    assert quick(run.staleness.readers) == quick(expected.readers)
+    assert run.staleness.writes == expected.writes > 0
+    assert {each.workload: each.answers for each in run.staleness.workloads} == {
+        each.workload: each.answers for each in expected.workloads
+    }
+    assert [each.name for each in run.metrics] == ["other"]  # the mean of a version says nothing
+    assert any("told no object or no version" in note for note in run.notes)

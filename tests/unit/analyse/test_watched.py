@@ -1,0 +1,144 @@
+"""Utilization of hosts that are read through an exporter, by arithmetic that can be done by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
+from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.watched import watch_notes, watched_utilizations
+from plimsoll.collect.watched import WatchedReadings
+
+S = 1_000_000_000
+HOUR = Window(0, 3600 * S)
+
+
+def node(t: list[float], **values: list[float]) -> WatchedReadings:
+    """Names with __ for a space and _ for a dot."""
+    named = {
+        name.replace("__", " ").replace("_", "."): np.array(value, dtype=np.float64)
+        for name, value in values.items()
+    }
+    return WatchedReadings("far", "node", "far", np.array(t, dtype=np.float64), named)
+
+
+def one(readings: WatchedReadings, window: Window = HOUR) -> Utilization:
+    (found,) = watched_utilizations([readings], window)
+    return found
+
+
+def host(busy: list[list[float]], t: list[float]) -> WatchedReadings:
+    """`busy`: cumulative seconds of each core, beside all that passed since t[0]."""
+    passed = [at - t[0] for at in t]
+    cores: dict[str, list[float]] = {}
+    for core, values in enumerate(busy):
+        cores |= {f"cpu_busy__{core}": values, f"cpu_all__{core}": passed}
+    total = [sum(step) for step in zip(*busy, strict=True)]
+    return node(t, cpu_busy=total, cpu_all=[len(busy) * at for at in passed], **cores)
+
+
+def test_a_host_with_one_full_core() -> None:
+    found = one(host([[0, 1, 2, 3, 4], [0, 0.1, 0.2, 0.4, 0.4]], [0, 5, 10, 15, 20]))
+    assert (found.component, found.role, found.host) == ("far", "host", "far")
+    assert found.resource == "core 0" and found.mean == pytest.approx(0.2)
+    assert found.detail["cpu.busy"] == pytest.approx(4.4 / 40)
+    assert "core 1" not in found.detail, "only the busiest"
+
+
+def test_a_host_all_of_whose_cores_are_busy_is_called_by_its_cpu() -> None:
+    busy = [[0, 4.0, 8.4, 12.6, 16.5], [0, 4.1, 8.2, 12.3, 16.7]]
+    found = one(host(busy, [0, 5, 10, 15, 20]))
+    assert found.resource == "cpu" and found.mean == pytest.approx(33.2 / 40)
+    assert found.low is not None and found.high is not None and found.low < found.mean < found.high
+
+
+def test_only_what_lies_in_the_window_by_more_than_half_counts() -> None:
+    busy = [[0, 0, 5, 10, 10.0]]
+    assert one(host(busy, [-6, -1, 4, 9, 14]), Window(0, 10 * S)).mean == pytest.approx(1.0)
+    assert watched_utilizations([host(busy, [-6, -1, 4, 9, 14])], Window(60 * S, 70 * S)) == ()
+
+
+def test_a_gap_weighs_its_length_and_takes_the_interval() -> None:
+    # Idle while it answered, full while it did not: it says so afterwards.
+    found = one(host([[0, 0, 0, 20, 20.0]], [0, 5, 10, 30, 35]))
+    assert found.mean == pytest.approx(20 / 35)
+    assert (found.low, found.high) == (None, None)
+
+
+def test_a_host_that_was_started_anew_has_been_busy_since() -> None:
+    found = one(node([0, 10, 20], cpu_busy=[1000, 1005, 4], cpu_all=[9000, 9010, 8]))
+    assert found.mean == pytest.approx((5 / 10 + 4 / 8) / 2)
+
+
+def test_disks_and_links_that_tell_their_speed() -> None:
+    cpu = {"cpu_busy": [0, 1, 2.0], "cpu_all": [0, 10, 20.0]}
+    found = one(node([0, 10, 20], **cpu, disk_busy__sda=[5, 12, 19.0]))
+    assert (found.resource, found.mean, found.detail["disk.busy sda"]) == ("disk sda", 0.7, 0.7)
+    link = {"net_send__eth0": [0, 9e8, 18e8], "net_receive__eth0": [0, 1e8, 2e8]}
+    found = one(node([0, 10, 20], **cpu, **link, net_speed__eth0=[1e8] * 3))
+    assert (found.resource, found.mean, found.detail["link eth0"]) == ("link eth0", 0.9, 0.9)
+    assert found.detail["net.send eth0"] == 9e7
+    assert one(node([0, 10, 20], **cpu, **link)).resource == "cpu", "nobody has said what the link carries"
+
+
+def test_what_was_not_told_is_not_made_up() -> None:
+    found = one(node([0, 10, 20], cpu_busy=[0, 5, 10], cpu_all=[0, 10, 20], memory_used=[7, np.nan, 9]))
+    assert set(found.detail) == {"cpu.busy", "memory.used"}
+    assert found.detail["memory.used"] == 9
+    assert watched_utilizations([node([0, 10], load_1=[1, 1])], HOUR) == ()
+    assert watched_utilizations([node([3], cpu_busy=[1], cpu_all=[2])], HOUR) == (), (
+        "one reading has no difference"
+    )
+
+
+def squid(*cpu: float) -> WatchedReadings:
+    t = np.arange(len(cpu), dtype=np.float64) * 10
+    return WatchedReadings("cache", "squid", "far", t, {"process.cpu": np.array(cpu)})
+
+
+def test_a_squid_is_full_at_one_core() -> None:
+    found = one(squid(3.0, 12.0, 21.0))
+    assert (found.component, found.role, found.resource) == ("cache", "service", "cpu of its process")
+    assert found.mean == pytest.approx(0.9)
+    assert watched_utilizations([squid(3.0, 3.0, 3.0)], HOUR) == (), "the master process, which only waits"
+
+
+# -- beside what runs here
+
+
+def part(name: str, role: str, mean: float, host: str = "") -> Utilization:
+    return Utilization(name, role, "cpu", mean, mean - 0.01, mean + 0.01, {}, host)
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ([part("host", "host", 0.5), part("far", "host", 0.97, "far")], "far"),
+        ([part("far", "host", 0.97, "far"), part("cache", "service", 0.96, "far")], "cache"),
+        ([part("far", "host", 0.97, "far"), part("cache", "service", 0.4, "far")], "far"),
+        ([part("db", "service", 0.5), part("host", "host", 0.6), part("far", "host", 0.97, "far")], "far"),
+        ([part("db", "service", 0.97), part("far", "host", 0.96, "far")], NOT_RESOLVED),
+        ([part("a", "host", 0.97, "a"), part("b", "host", 0.6, "b")], "a"),
+        ([part("host", "host", 0.98), part("same", "host", 0.97)], "host"),
+        ([part("testers", "testers", 0.95), part("far", "host", 0.97, "far")], "testers"),
+    ],
+)
+def test_which_part_gives_way(parts: list[Utilization], name: str) -> None:
+    assert bottleneck(parts).component == name
+
+
+def test_gaps_are_said() -> None:
+    gap = {"from_s": -0.01, "to_s": 12.34, "why": "timed out"}
+    assert watch_notes(
+        [
+            {"name": "a", "counters": {}, "gaps": [gap], "anew_s": [30.0]},
+            {"name": "b", "gaps": [gap]},
+            {"name": "c", "counters": {}, "gaps": [], "anew_s": []},
+        ]
+    ) == (
+        "no reading of a from 0 s to 12.3 s (timed out)",
+        "a began to count anew before 30.0 s: what it counted after its last reading is not known",
+        "b could not be read during the run (timed out)",
+    )

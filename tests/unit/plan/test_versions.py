@@ -1,0 +1,255 @@
+"""Tables with versions: what writers and readers are told, the numbers of objects, and what does not fit."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.plan.helpers import edited, load, problems
+
+from plimsoll.plan import engine_document, make_plan
+from plimsoll.plan.filling import fillings
+
+FILE = """\
+plimsoll: 1
+services:
+  db:    {kind: postgres}
+  front: {kind: frontier, database: db}
+  cache: {kind: squid, origin: front, cache: warm}
+data: {t: {into: db, rows: 120, row: 10B, tables: 2, versions: true}}
+workloads:
+  readers:
+    driver: frontier
+    target: cache
+    frontier: {ttl: forever}
+    table: {table: public.t, tables: 2, rows: 10, distinct: 12, versions: read}
+    load: {testers: 2}
+  writer:
+    driver: sql
+    target: db
+    table: {table: public.t, tables: 2, rows: 10, distinct: 12, versions: write, written: 3}
+    load: {rate: 5/s}
+run: {duration: 1s}
+"""
+ADDRESSES = {
+    "cache": ["http://127.0.0.1:80"],
+    "front": ["http://127.0.0.1:81"],
+    "db": ["postgresql://u@h:1/d"],
+}
+
+
+def document(text: str) -> dict[str, Any]:
+    """The workloads as the engine gets them, by their names."""
+    plan = make_plan(load(text), 1)
+    found = engine_document(plan.runs[0], ADDRESSES, Path("/d"), "x")["workloads"]
+    return {one["name"]: one for one in found}
+
+
+def request(workload: dict[str, Any], at: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = workload["operations"][at]["request"]
+    return found
+
+
+def objects(workload: dict[str, Any], at: int = 0) -> list[str]:
+    """What every draw of an operation's values gives for its object."""
+    text = request(workload, at)["version"]["object"]
+    names = sorted(set(re.findall(r"\{(\w+)\}", text)))
+    draws = itertools.product(*(workload["values"][name]["items"] for name in names))
+    return [text.format(**dict(zip(names, one, strict=True))) for one in draws]
+
+
+def test_writers_and_readers_mean_the_same_objects() -> None:
+    found = document(FILE)
+    readers, writer = found["readers"], found["writer"]
+    assert request(readers) == {
+        "queries": [
+            "SELECT version, string FROM public.t_{_table} WHERE id>{_part}*10 AND id<={_part}*10+10",
+        ],
+        "zip": 5,
+        "ttl": "forever",
+        "refresh": "none",
+        "freshkey": None,
+        "version": {"object": "{_table}{_part}", "column": "version", "written": None},
+    }
+    assert request(writer) == {
+        "query": "UPDATE public.t_{_table} SET version={now_us} "
+        "WHERE id>{_part}*10 AND id<={_part}*10+3 AND version<{now_us}",
+        "version": {"object": "{_table}{_part}", "column": None, "written": "{now_us}"},
+    }
+    assert readers["values"] == writer["values"]
+    assert readers["values"]["_part"] == {
+        "kind": "list",
+        "items": [f"{part:02d}" for part in range(12)],
+        "order": "random",
+    }
+    assert readers["values"]["_table"] == {"kind": "list", "items": ["1", "2"], "order": "random"}
+    numbers = objects(readers)
+    assert len(set(map(int, numbers))) == 24, "as numbers, too"
+
+
+def test_a_table_of_public_is_the_same_with_and_without_its_schema() -> None:
+    there, name, rest = FILE.rpartition("public.")
+    assert name
+    here = there + rest
+    found = document(here)
+    assert objects(found["readers"]) == objects(found["writer"])
+
+
+def test_one_object_has_a_number() -> None:
+    found = document(FILE.replace("tables: 2", "tables: 1").replace("distinct: 12", "distinct: 1"))
+    readers, writer = request(found["readers"]), request(found["writer"])
+    assert readers["version"]["object"] == writer["version"]["object"] == "0"
+    assert readers["queries"] == ["SELECT version, string FROM public.t WHERE id>0*10 AND id<=0*10+10"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked"),
+    [("['*']", "*"), ("[id, version]", "id, version"), ("[id]", "version, id")],
+)
+def test_the_version_is_asked_for_once(columns: str, asked: str) -> None:
+    text = FILE.replace("distinct: 12, versions: read", f"distinct: 12, versions: read, columns: {columns}")
+    assert request(document(text)["readers"])["queries"][0].startswith(f"SELECT {asked} FROM public.t_")
+
+
+MIXED = edited(
+    "    table: {table: public.t, tables: 2, rows: 10, distinct: 12, versions: read}\n",
+    """\
+    mix:
+      - {weight: 2, refresh: max-age=0, table: {table: lookup, rows: 5, distinct: 4, versions: read}}
+      - {weight: 8, ttl: short, name: data, table: {table: public.t, tables: 2, rows: 10, distinct: 12, versions: read}}
+      - {weight: 1, name: more, table: {table: public.t, tables: 2, rows: 10, distinct: 12, versions: read}}
+      - {weight: 1, queries: [SELECT 1]}
+""",
+    FILE,
+).replace("data: {t:", "data: {lookup: {into: db, rows: 20, row: 5B, versions: true}, t:")
+
+
+def test_entries_of_a_mix_have_tables_of_their_own() -> None:
+    found = document(MIXED)
+    readers = found["readers"]
+    assert [(one["name"], one["weight"]) for one in readers["operations"]] == [
+        ("lookup", 2.0),
+        ("data", 8.0),
+        ("more", 1.0),
+        ("query", 1.0),
+    ]
+    keys = [(request(readers, at)["refresh"], request(readers, at)["ttl"]) for at in range(3)]
+    assert keys == [("max-age=0", "forever"), ("none", "short"), ("none", "forever")]
+    assert set(readers["values"]) == {"_part_1", "_table_2", "_part_2", "_table_3", "_part_3"}
+    assert request(readers, 3)["version"] is None
+    lookup, data = objects(readers, 0), objects(readers, 1)
+    assert sorted(data) == sorted(objects(readers, 2)) == sorted(objects(found["writer"]))
+    assert len({int(number) for number in (*lookup, *data)}) == 4 + 24
+    assert max(map(int, data)) < 2**53
+
+
+def test_tables_without_versions_stand_in_a_mix_as_well() -> None:
+    text = MIXED.replace(", versions: read", "").replace("distinct: 4", "distinct: 1")
+    readers = document(text)["readers"]
+    assert request(readers)["queries"] == ["SELECT string FROM lookup LIMIT 5"]
+    assert request(readers)["version"] is None
+    assert readers["values"]["_part_2"] == {"kind": "uniform", "from": 0, "to": 11}
+
+
+def test_the_effective_file_says_the_same() -> None:
+    experiment = load(MIXED)
+    again = load(experiment.effective_yaml())
+    assert again.cells[0].config == experiment.cells[0].config
+
+
+def test_a_warm_cache_is_filled_with_every_object_once() -> None:
+    (filling,) = fillings(load(FILE).cells[0].config)
+    (work,) = filling.workloads
+    table, part = work.values["_table"], work.values["_part"]
+    asked = list(zip(table.items, part.items, strict=True))
+    assert len(asked) == len(set(asked)) == filling.run.each_tester == 24
+    assert table.order == part.order == "round-robin"
+    fresh = fillings(
+        load(
+            FILE.replace(
+                "ttl: forever}", "ttl: forever, freshkey: '{k}'}\n    values: {k: {uniform: [1, 3]}}"
+            )
+        )
+        .cells[0]
+        .config
+    )
+    assert fresh[0].run.each_tester == 24 * 3
+
+
+def test_data_makes_the_tables_that_are_asked_for() -> None:
+    (data,) = load(FILE).cells[0].config.data
+    assert (data.settings["tables"], data.settings["versions"]) == (2, True)
+    assert data.bytes == 2 * 120 * 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "driver: sql\n    target: db",
+            "driver: frontier\n    target: front",
+            "frontier only reads: give the writer",
+        ),
+        ("kind: postgres", "kind: sqlite", "SQLite is opened for reading"),
+        ("written: 3", "written: 11", "written must be at most rows"),
+        ("versions: read", "versions: read, written: 1", "belongs to `versions: write`"),
+        ("versions: read", "versions: none, written: 1", "belongs to `versions: write`"),
+        ("versions: read", "versions: reed", "versions"),
+        ("ttl: forever", "batch: 2", "give batch: 1"),
+        (", versions: true", "", "data.t has none: give it `versions: true`"),
+        (
+            "distinct: 12, versions: write",
+            "distinct: 6, versions: write",
+            "the same rows, tables and distinct",
+        ),
+        ("rows: 120", "rows: 119", "12 x 10 rows are asked for, and data.t has 119"),
+        ("row: 10B, tables: 2", "row: 10B, tables: 3", ""),
+        (
+            "tables: 2, rows: 10, distinct: 12, versions: read",
+            "tables: 3, rows: 10, versions: read",
+            "data.t has 2",
+        ),
+        ("tables: 2, rows: 10, distinct: 12, versions: read", "rows: 10, versions: read", "data.t has 2"),
+        (
+            "distinct: 12, versions: read",
+            "distinct: 100001, versions: read",
+            "distinct must be at most 100000",
+        ),
+        (
+            "    load: {rate: 5/s}",
+            "    values: {now_us: {list: [a]}}\n    load: {rate: 5/s}",
+            "none of tester, n, endpoint, now_us",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(old: str, new: str, message: str) -> None:
+    text = edited(old, new, FILE)
+    if message:
+        assert any(message in line for line in problems(text))
+    else:
+        load(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("driver: frontier", "driver: http", "table makes queries for frontier and sql, not for http"),
+        (
+            "{weight: 1, name: more, table:",
+            "{weight: 1, queries: [A], table:",
+            "give table or queries, not both",
+        ),
+        ("{weight: 8, ttl: short", "{weight: 8, batch: 2", "give batch: 1"),
+        ("distinct: 4, versions: read", "distinct: 4, versions: write", "frontier only reads"),
+        (
+            "{weight: 1, name: more, table: {table: public.t,",
+            "{weight: 1, name: more, table: {tabel: public.t,",
+            "tabel",
+        ),
+    ],
+)
+def test_what_does_not_fit_in_a_mix_is_told(old: str, new: str, message: str) -> None:
+    assert any(message in line for line in problems(edited(old, new, MIXED)))

@@ -1,0 +1,134 @@
+"""`watch:` of a target: what is read, what is refused, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.plan.helpers import edited, load, problems
+
+from plimsoll.plan import make_plan
+from plimsoll.plan.model import Watched
+from plimsoll.plan.secret import Secret
+
+URL = "http://squid.example.org:9301/metrics"
+TARGET = edited("target: web", "target: site")
+
+
+def file(*watch: str) -> str:
+    lines = "".join(f"      - {one}\n" for one in watch)
+    return f"{TARGET}targets:\n  site:\n    endpoints: [web]\n    watch:\n{lines}"
+
+
+def watched(text: str, **environ: str) -> tuple[Watched, ...]:
+    return load(text, environ=environ).cells[0].config.watched
+
+
+def test_what_is_said_and_what_is_not() -> None:
+    squid, other = watched(
+        file(
+            f"{{prometheus: '{URL}', name: squid, kind: squid}}",
+            "{prometheus: 'http://[::1]:9113/', name: x, metrics: ['nginx_*'], every: 2s, optional: true}",
+        )
+    )
+    assert squid == Watched("squid", "squid", URL, URL, "squid.example.org", (), 5_000_000_000)
+    assert (other.kind, other.host, other.metrics) == ("other", "::1", ("nginx_*",))
+    assert (other.every_ns, other.optional) == (2_000_000_000, True)
+
+
+def test_what_comes_from_outside_is_used_and_not_kept() -> None:
+    text = file(
+        "{prometheus: '${env:AT}/metrics', name: x, kind: node, "
+        'headers: {Authorization: {secret: "Bearer ${env:PW}"}}}'
+    )
+    environ = {"AT": "http://inside.example.org:9100", "PW": "hunter2-s3cr3t"}
+    (one,) = watched(text, **environ)
+    assert (one.url, one.shown) == ("http://inside.example.org:9100/metrics", "${env:AT}/metrics")
+    assert one.headers == {"Authorization": Secret("Bearer hunter2-s3cr3t")}
+    plan = make_plan(load(text, environ=environ), 1)
+    kept = plan.experiment.effective_yaml() + json.dumps(plan.to_json()) + repr(one.headers)
+    assert "hunter2" not in kept and "inside.example" not in kept
+
+
+def test_a_target_that_is_not_asked_is_not_watched() -> None:
+    text = file(f"{{prometheus: '{URL}', name: squid, kind: squid}}").replace("target: site", "target: web")
+    assert watched(text) == ()
+
+
+WRONG = [
+    (
+        "{prometheus: 'http://h:9100', name: a}",
+        "x.yaml:14: targets.site.watch.0: give `kind: node` or `kind: squid` for the exporters that Plimsoll knows, or "
+        "`metrics`: the names of what is to be kept, such as [nginx_connections_active, 'myapp_*']",
+    ),
+    (
+        "{prometheus: 'http://h:9100', name: a, kind: nodes}",
+        'x.yaml:14: targets.site.watch.0.kind: expected node or squid, got "nodes"; did you mean "node"?',
+    ),
+    (
+        "{prometheus: 'http://h:9100', name: a, kind: node, every: 500ms}",
+        "x.yaml:14: targets.site.watch.0.every: an exporter is read once in 1s to 1h: each reading is work for the "
+        "system that is watched",
+    ),
+    (
+        "{prometheus: h:9100, name: a, kind: node}",
+        'x.yaml:14: targets.site.watch.0.prometheus: "h:9100" is not the URL of an exporter: http://HOST:PORT/metrics',
+    ),
+    (
+        "{prometheus: 'http://[h', name: a, kind: node}",
+        "x.yaml:14: targets.site.watch.0.prometheus: this is not a URL",
+    ),
+    *(
+        (
+            f"{{prometheus: '{url}', name: a, kind: node}}",
+            "x.yaml:14: targets.site.watch.0.prometheus: a URL must not hold a user, a password or a key: it is "
+            "stored; give a header with a secret",
+        )
+        for url in ("http://me:pw@h:9100/metrics", "https://h/metrics?api_key=abc")
+    ),
+    (
+        "{prometheus: 'http://h:9100', name: host, kind: node}",
+        "x.yaml:14: targets.site.watch.0.name: host is the name of something that is watched anyway",
+    ),
+    (
+        "{prometheus: 'http://h:9100', name: web, kind: node}",
+        "x.yaml:14: targets.site.watch.0.name: web is a service of this file: give what is watched another name",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "message"), WRONG)
+def test_wrong_files(one: str, message: str) -> None:
+    assert problems(file(one)) == [message]
+
+
+def test_patterns_of_metrics_have_a_form() -> None:
+    (said,) = problems(file("{prometheus: 'http://h:9100', name: a, metrics: ['up{job=x}']}"))
+    assert said.startswith("x.yaml:14: targets.site.watch.0.metrics.0: ")
+
+
+def test_two_of_one_name() -> None:
+    node = "{prometheus: 'http://h:9100', name: a, kind: node}"
+    assert problems(file(node, node)) == [
+        "x.yaml:15: targets.site.watch.1.name: two of this list have the name a"
+    ]
+
+
+def test_a_name_means_one_thing_in_a_run_and_may_mean_another_in_the_next() -> None:
+    watch = "watch: [{prometheus: 'http://AT:9100', name: a, kind: node}]"
+    sites = "".join(
+        f"  {name}: {{endpoints: ['http://{name}'], {watch.replace('AT', name)}}}\n"
+        for name in ("one", "two")
+    )
+    both = "".join(
+        f"  {name}: {{driver: http, target: {name}, load: {{testers: 1}}}}\n" for name in ("one", "two")
+    )
+    head = f"plimsoll: 1\nrun: {{duration: 1s}}\ntargets:\n{sites}"
+    assert problems(f"{head}workloads:\n{both}") == [
+        "x.yaml:5: targets.two.watch.0.name: a is watched of another target too, in another way"
+    ]
+    turns = load(
+        f"{head}workload: {{driver: http, target: one}}\nload: {{testers: 1}}\n"
+        "factors: {workload.target: [one, two]}\n"
+    )
+    assert [cell.config.watched[0].host for cell in turns.cells] == ["one", "two"]
