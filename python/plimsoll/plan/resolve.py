@@ -225,23 +225,27 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
         ),
     )
     known = {service.name: service for service in services}
-    populations: list[tuple[str, WorkloadRaw, LoadRaw, KeyPath, KeyPath]]
-    if raw.workloads is not None:
-        populations = [
-            (name, work, work.load, ("workloads", name), ("workloads", name, "load"))
-            for name, work in raw.workloads.items()
-        ]
-    else:
-        assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
-        populations = [("main", raw.workload, raw.load, ("workload",), ("load",))]
+    populations = _populations(raw)
     numbers = once(
         "numbers of tables",
         (raw.workload, raw.workloads),
-        lambda: object_numbers({at: work for _, work, _, at, _ in populations}, resolver),
+        lambda: object_numbers({one.at: one.work for one in populations}, resolver),
     )
-    workloads = tuple(
-        _population(*one, tree, known, raw, services, numbers, resolver, once) for one in populations
-    )
+
+    def workload(one: _Population) -> model.Workload:
+        """With its load, each made once of the sections that it depends on."""
+        asked = once(
+            f"workload {one.name}",
+            (one.work, services, raw.targets, raw.data, numbers),
+            lambda: resolve_workload(one.name, one.work, tree, one.at, known, raw.targets, numbers, resolver),
+        )
+        found, recorded_ns = asked
+        load = once(
+            "load", (one.load, asked), lambda: resolve_load(one.load, one.load_at, resolver, recorded_ns)
+        )
+        return replace(found, load=load)
+
+    workloads = tuple(map(workload, populations))
     check_watched(workloads, known, raw.targets, resolver)
     return model.Config(
         services=services,
@@ -249,7 +253,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
         workloads=workloads,
         run=resolve_run(
             raw.run,
-            [(work.load, at) for work, (_, _, _, _, at) in zip(workloads, populations, strict=True)],
+            [(work.load, one.load_at) for work, one in zip(workloads, populations, strict=True)],
             resolver,
         ),
         cpus=once("cpus", (raw.cpus, services), lambda: _cpus(raw.cpus, known, resolver)),
@@ -259,30 +263,25 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
     )
 
 
-def _population(
-    name: str,
-    work: WorkloadRaw,
-    load: LoadRaw,
-    at: KeyPath,
-    load_at: KeyPath,
-    tree: Mapping[str, Any],
-    known: Mapping[str, model.Service],
-    raw: ExperimentRaw,
-    services: tuple[model.Service, ...],
-    numbers: Mapping[str, str],
-    resolver: Resolver,
-    once: Once,
-) -> model.Workload:
-    """A workload with its load, each made once of the sections that it depends on."""
-    asked = once(
-        f"workload {name}",
-        (work, services, raw.targets, raw.data, numbers),
-        lambda: resolve_workload(name, work, tree, at, known, raw.targets, numbers, resolver),
-    )
-    found, recorded_ns = asked
-    return replace(
-        found, load=once("load", (load, asked), lambda: resolve_load(load, load_at, resolver, recorded_ns))
-    )
+@dataclass(frozen=True, slots=True)
+class _Population:
+    """A workload as written, with its load and their places in the file."""
+
+    name: str
+    work: WorkloadRaw
+    load: LoadRaw
+    at: KeyPath
+    load_at: KeyPath
+
+
+def _populations(raw: ExperimentRaw) -> list[_Population]:
+    if raw.workloads is not None:
+        return [
+            _Population(name, work, work.load, ("workloads", name), ("workloads", name, "load"))
+            for name, work in raw.workloads.items()
+        ]
+    assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
+    return [_Population("main", raw.workload, raw.load, ("workload",), ("load",))]
 
 
 def _cpus(raw: CpusRaw | None, known: Mapping[str, model.Service], resolver: Resolver) -> model.CpuPlan:
