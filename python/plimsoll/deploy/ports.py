@@ -35,7 +35,7 @@ class PortBook:
         self._number = 0
 
     def of(self, name: str) -> CachePorts:
-        """The ports of a cache, the same until `forget`."""
+        """The ports of a cache, the same as long as the book: a gateway that tells it of changes knows them too."""
         if name not in self._given:
             taken = {port for one in self._given.values() for port in (one.forward, one.reverse)}
             forward = _other(taken)
@@ -44,10 +44,6 @@ class PortBook:
             address = f"127.0.0.{2 + self._number % 250}"
             self._given[name] = CachePorts(address, forward, reverse, free_port(socket.SOCK_DGRAM))
         return self._given[name]
-
-    def forget(self, name: str) -> None:
-        """It has been stopped: the next one gets others, as these may be taken by now."""
-        self._given.pop(name, None)
 
 
 def _other(taken: set[int]) -> int:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Service
 
 NS_PER_S = 1e9
+NS_PER_MS = 1e6
+HOURS: Final = ("long_hour", "short_hour")
+AS_THEY_ARE: Final = (
+    *("connections", "threads", "server_name", "stale_if_error", "expire_empty_like_errors"),
+    *("last_modified_table", "files", "key_file", "cert_file"),
+)
+SECONDS: Final = ("keepalive", "query_timeout", "max_acquire", "max_execute")
+"""Durations of the gateway, whose names end in `_s` there."""
 
 
-def engine_settings(service: Service, addresses: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The JSON of one of our services. `addresses`: URLs of the services that run already."""
+def engine_settings(
+    service: Service, addresses: Mapping[str, Sequence[str]], proxies: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The JSON of one of our services. `addresses`: URLs of the services that run already; `proxies`: of the caches
+    that a gateway tells of changes."""
     told = dict(service.settings)
     match service.kind:
         case "frontier":
-            return {
-                "database": _database(service, addresses),
-                "connections": told["connections"],
-                "threads": told["threads"],
-                "ages": {name: int(ns // NS_PER_S) for name, ns in told["ages"].items()},
-                "server_name": told["server_name"],
-                "keepalive_s": told["keepalive"] / NS_PER_S,
-            }
+            return {"database": _database(service, addresses), **_gateway(told, proxies)}
         case "delay":
             stall = told["stall"]
             return {
@@ -38,6 +42,34 @@ def engine_settings(service: Service, addresses: Mapping[str, Sequence[str]]) ->
             return {"reply": told["reply"] or None}
         case _:
             return told
+
+
+def _gateway(told: Mapping[str, Any], proxies: Sequence[str]) -> dict[str, Any]:
+    ages = {name: value for name, value in told["ages"].items() if value is not None}
+    settings = {
+        "ages": {name: value if name in HOURS else int(value // NS_PER_S) for name, value in ages.items()},
+        "validate_last_modified_s": int(told["validate_last_modified"] // NS_PER_S),
+        **{name: told[name] for name in AS_THEY_ARE},
+        **{f"{name}_s": told[name] / NS_PER_S for name in SECONDS},
+    }
+    if told["invalidation"]:
+        settings["invalidation"] = _invalidation(told["invalidation"], proxies)
+    return settings
+
+
+def _invalidation(told: Mapping[str, Any], proxies: Sequence[str]) -> dict[str, Any]:
+    settings = {
+        "caches": [{"proxy": proxy} for proxy in proxies],
+        "triggers": told["triggers"],
+        "again_ms": round(told["again"] / NS_PER_MS),
+        "most_keys": told["most_keys"],
+    }
+    if told["settle"] is not None:
+        settings["settle_ms"] = round(told["settle"] / NS_PER_MS)
+    every = told["on"]["every"]
+    if every is not None:
+        settings |= {"on": "every", "every_s": every / NS_PER_S}
+    return settings
 
 
 def _database(service: Service, addresses: Mapping[str, Sequence[str]]) -> str:

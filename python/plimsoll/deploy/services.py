@@ -15,6 +15,7 @@ from typing import Final
 
 from plimsoll.deploy.account import account
 from plimsoll.deploy.command_service import start_command
+from plimsoll.deploy.counters.ours import OwnCounters
 from plimsoll.deploy.ports import PortBook
 from plimsoll.deploy.process import Guarded, run_to_end
 from plimsoll.deploy.running import RunningService
@@ -102,7 +103,6 @@ class Fleet:
 
     def _stop(self, name: str) -> None:
         self._running.pop(name).stop()
-        self._ports.forget(name)
 
     def _start(self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]) -> None:
         if service.kind in SERVERS:
@@ -163,7 +163,7 @@ class Fleet:
 
     def _start_ours(self, running: RunningService) -> None:
         service = running.wanted
-        settings = engine_settings(service, self.addresses())
+        settings = engine_settings(service, self.addresses(), self._proxies(service))
         running.configuration = json.dumps(settings, indent=1)
         running.process = Guarded(
             service.name,
@@ -185,6 +185,14 @@ class Fleet:
             else "tcp"
         )
         running.urls = [f"{scheme}://{address}"]
+        if service.kind == "frontier":
+            port = int(address.rpartition(":")[2])
+            running.counters = lambda: OwnCounters(port)
+
+    def _proxies(self, service: Service) -> list[str]:
+        """Where the caches will be that a gateway tells of changes: they are started after it."""
+        told = service.settings.get("invalidation") or {}
+        return [f"http://127.0.0.1:{self._ports.of(one).forward}" for one in told.get("caches", ())]
 
     def _wait_for_address(self, process: Guarded, timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s

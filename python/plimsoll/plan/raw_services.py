@@ -57,6 +57,39 @@ class Ages(Raw):
     long: Duration = 7 * NS["d"]
     forever: Duration = 365 * NS["d"]
     error: Duration = 300 * NS["s"]
+    long_hour: Annotated[int, Field(ge=0, le=23)] | None = None
+    short_hour: Annotated[int, Field(ge=0, le=23)] | None = None
+
+
+class WhenRaw(Raw):
+    """When a gateway purges objects: when their tables have changed, or all of them `every` so often."""
+
+    every: Duration | None = None
+
+
+def _when(value: object) -> object:
+    if isinstance(value, str):
+        if value != "change":
+            raise PydanticCustomError(
+                "when",
+                "expected change or {example}, got {shown}",
+                {"shown": shown(value), "example": "{every: 10s}"},
+            )
+        return {}
+    return value
+
+
+class InvalidationRaw(Raw):
+    """Caches before a gateway that it tells when objects are old."""
+
+    caches: list[Name] = Field(min_length=1)
+    on: Annotated[WhenRaw, BeforeValidator(_when), Short({"const": "change"})] = Field(
+        default_factory=WhenRaw
+    )
+    settle: Duration | None = None
+    again: Duration = NS["s"]
+    most_keys: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
+    triggers: Literal["install", "present"] = "install"
 
 
 class FrontierService(ServiceRaw):
@@ -69,6 +102,17 @@ class FrontierService(ServiceRaw):
     ages: Ages = Field(default_factory=Ages)
     server_name: PlainText = "plimsoll"
     keepalive: Duration = 5 * NS["s"]
+    max_acquire: Duration = 300 * NS["s"]
+    max_execute: Duration = 10 * NS["s"]
+    query_timeout: Duration = 300 * NS["s"]
+    stale_if_error: bool = True
+    expire_empty_like_errors: bool = False
+    validate_last_modified: Duration = 0
+    last_modified_table: Annotated[str, Field(pattern=r"^[A-Za-z0-9_$]+(\.[A-Za-z0-9_$]+)?$")] | None = None
+    files: PlainText | None = None
+    key_file: PlainText | None = None
+    cert_file: PlainText | None = None
+    invalidation: InvalidationRaw | None = None
 
 
 class SqliteService(ServiceRaw):

@@ -24,11 +24,13 @@ from plimsoll.plan.raw_services import (
     DelayService,
     EchoService,
     FrontierService,
+    InvalidationRaw,
     SqliteService,
     TableData,
 )
 from plimsoll.plan.secret import Secret
 from plimsoll.plan.source import KeyPath
+from plimsoll.plan.units import NS
 
 if TYPE_CHECKING:
     from plimsoll.plan.raw import ExperimentRaw
@@ -67,6 +69,13 @@ def resolve_service(name: str, raw: ServiceRaw, file: ExperimentRaw, resolver: R
     match raw:
         case FrontierService():
             needs, settings["database"] = _database(name, raw.database, file, resolver)
+            _check_gateway(raw, file, at, resolver)
+            for key in ("files", "key_file", "cert_file"):
+                if (name_of := getattr(raw, key)) is not None:
+                    settings[key] = resolver.file(name_of, (*at, key))
+            if raw.invalidation is not None:
+                caches = _caches(name, raw, raw.invalidation, file, resolver)
+                settings["invalidation"] = {**_plain(raw.invalidation), "caches": caches}
         case SqliteService() if raw.file is not None:
             settings["file"] = resolver.file(raw.file, (*at, "file"))
         case CommandService():
@@ -75,6 +84,8 @@ def resolve_service(name: str, raw: ServiceRaw, file: ExperimentRaw, resolver: R
                 settings["cwd"] = resolver.file(raw.cwd, (*at, "cwd"))
         case PostgresService() | MariadbService():
             _check_settings(raw.kind, raw.settings, (*at, "settings"), resolver)
+            if isinstance(raw, MariadbService):
+                settings["binary_log"] = _is_followed(name, file)
             if isinstance(raw, PostgresService) and raw.user == "postgres":
                 resolver.wrong(
                     (*at, "user"), "postgres is the administrator of the server: choose another name"
@@ -143,6 +154,64 @@ def _database(
         near = nearest(database, file.services)
         resolver.wrong(at, f'"{database}" is neither a service of this file nor a database file', near)
     return (), str(full)
+
+
+def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, resolver: Resolver) -> None:
+    for key in ("keepalive", "max_acquire", "query_timeout"):
+        if getattr(raw, key) < NS["ms"]:
+            resolver.wrong((*at, key), "expected at least 1ms")
+    if raw.validate_last_modified % NS["s"]:
+        resolver.wrong((*at, "validate_last_modified"), "expected whole seconds")
+    database = file.services.get(raw.database)
+    if (
+        raw.validate_last_modified
+        and not raw.last_modified_table
+        and not isinstance(database, MariadbService)
+    ):
+        resolver.wrong(
+            (*at, "validate_last_modified"),
+            "give `last_modified_table` too: this database does not know when its tables changed",
+        )
+
+
+def _caches(
+    name: str, raw: FrontierService, told: InvalidationRaw, file: ExperimentRaw, resolver: Resolver
+) -> list[str]:
+    """The caches that a gateway tells of changes, those nearest to it first: a child that is told before its parent
+    would fill itself with the old object again."""
+    at: KeyPath = ("services", name, "invalidation")
+    if told.on.every is not None and told.on.every < 10 * NS["ms"]:
+        resolver.wrong((*at, "on", "every"), "expected at least 10ms")
+    database = file.services.get(raw.database)
+    if told.on.every is None and not isinstance(database, PostgresService | MariadbService):
+        resolver.wrong(
+            (*at, "on"),
+            "seeing changes needs PostgreSQL or MariaDB as its database; `on: {every: 10s}` works with SQLite too",
+        )
+    found: dict[str, bool] = {}
+    for index, one in enumerate(told.caches):
+        here: KeyPath = (*at, "caches", index)
+        other = file.services.get(one)
+        if other is None:
+            resolver.wrong(here, f"there is no service {one}", nearest(one, file.services))
+        elif not isinstance(other, SquidService):
+            resolver.wrong(here, f"{one} is a service of kind {other.kind}: expected one of kind squid")
+        elif _origin(other, file) not in (name, None):
+            resolver.wrong(here, f"{one} does not stand before {name}, but before {_origin(other, file)}")
+        else:
+            found[one] = bool(other.parents)
+    return sorted(found, key=lambda one: found[one])
+
+
+def _is_followed(name: str, file: ExperimentRaw) -> bool:
+    """A gateway learns of this database's changes."""
+    return any(
+        isinstance(one, FrontierService)
+        and one.database == name
+        and one.invalidation is not None
+        and one.invalidation.on.every is None
+        for one in file.services.values()
+    )
 
 
 def _mentioned(name: str, raw: CommandService, file: ExperimentRaw, resolver: Resolver) -> tuple[str, ...]:

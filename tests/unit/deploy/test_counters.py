@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plimsoll.deploy.counters import Reading, Source
+from plimsoll.deploy.counters import Reading, Source, ours
 from plimsoll.deploy.counters.recorder import FORMAT, CounterLog
 
 
@@ -92,3 +92,9 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
     log.finish()
     log.result()
     assert not [one for one in threading.enumerate() if one.name.startswith("counters-")]
+
+
+def test_what_our_own_services_say() -> None:
+    found = ours.reading(b'{"received": 3, "keys": 2, "purge_delay_ms": 1.5, "watching": 1}\n')
+    assert found.counters == {"received": 3.0, "purge_delay_ms": 1.5}
+    assert found.gauges == {"keys": 2.0, "watching": 1.0}

@@ -108,6 +108,11 @@ def test_databases() -> None:
     assert options[0] == "[mariadbd]"
     assert {"bind_address = 127.0.0.1", "port = 3306", "innodb_buffer_pool_size = 256M"} <= set(options)
     assert "CREATE DATABASE IF NOT EXISTS `events`;\n" in mariadb.first_statements("events")
+    assert "REPLICATION" not in mariadb.first_statements("events")
+    assert "REPLICATION SLAVE" in mariadb.first_statements("events", replica=True)
+    assert not [line for line in options if line.startswith(("log_bin", "server_id"))]
+    logged = mariadb.configuration(Path("/p"), 3306, {}, log=True).splitlines()
+    assert {"log_bin = log", "binlog_format = ROW", "server_id = 1"} <= set(logged)
 
 
 COUNTERS = """sample_time = 1795296026.489413 (Sat, 21 Nov 2026 21:20:26 GMT)
@@ -147,13 +152,11 @@ def test_the_page_of_stub_status() -> None:
         nginx_counters.reading("<html>", 0)
 
 
-def test_ports_are_kept_until_they_are_forgotten() -> None:
+def test_ports_are_kept() -> None:
     book = PortBook()
     first = book.of("a")
     assert book.of("a") == first
     assert book.of("b").address != first.address
-    book.forget("a")
-    assert book.of("a").address != first.address
 
 
 def test_missing_servers_are_told_with_their_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

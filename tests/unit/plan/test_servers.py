@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.plan.helpers import load, problems
 
+from plimsoll.deploy.service_settings import engine_settings
 from plimsoll.errors import ServiceError
 from plimsoll.plan import changes, engine_document, make_plan
 from plimsoll.plan.filling import MOST_VALUES, fillings
@@ -212,3 +213,82 @@ def test_the_plan_says_what_servers_take() -> None:
     assert "4 s for postgres, 3 s for squid" in said
     assert "to warm the caches" in said
     assert plan.estimate.restarts == 3
+
+
+TOLD = """\
+plimsoll: 1
+services:
+  db:    {kind: mariadb}
+  other: {kind: mariadb}
+  small: {kind: sqlite}
+  gate:  {kind: frontier, database: db, invalidation: {caches: [lower, upper, plain]}}
+  aside: {kind: frontier, database: small}
+  upper: {kind: squid, origin: gate}
+  lower: {kind: squid, parents: [upper]}
+  away:  {kind: squid, origin: aside}
+  plain: {kind: squid}
+workload: {driver: frontier, target: lower, frontier: {queries: [SELECT 1]}}
+load: {testers: 1}
+run: {duration: 1s}
+"""
+
+
+def test_a_gateway_tells_caches_from_the_top_down_and_needs_none_of_them() -> None:
+    found = config(TOLD)
+    assert settings(TOLD, "gate")["invalidation"] == {
+        "caches": ["upper", "plain", "lower"],
+        "on": {"every": None},
+        "settle": None,
+        "again": 1_000_000_000,
+        "most_keys": 200_000,
+        "triggers": "install",
+    }
+    assert found.service("gate").needs == ("db",)
+    assert settings(TOLD, "db")["binary_log"]
+    assert not settings(TOLD, "other")["binary_log"], "nobody follows it"
+    told = engine_settings(found.service("gate"), {"db": ["mysql://u@127.0.0.1:1/d"]}, ["http://127.0.0.1:2"])
+    assert told["invalidation"] == {
+        "caches": [{"proxy": "http://127.0.0.1:2"}],
+        "triggers": "install",
+        "again_ms": 1000,
+        "most_keys": 200_000,
+    }
+    changed = "invalidation: {on: {every: 250ms}, settle: 40ms,"
+    every = config(TOLD.replace("invalidation: {", changed))
+    told = engine_settings(every.service("gate"), {"db": ["mysql://u@127.0.0.1:1/d"]})
+    assert (told["invalidation"]["on"], told["invalidation"]["every_s"]) == ("every", 0.25)
+    assert told["invalidation"]["settle_ms"] == 40
+    assert not every.service("db").settings["binary_log"]
+
+
+def test_what_a_gateway_can_be_told_arrives_in_its_configuration() -> None:
+    keys = (
+        "query_timeout: 1m, max_acquire: 30s, max_execute: 0s, validate_last_modified: 2s, last_modified_table: o.t, "
+        "stale_if_error: false, ages: {long_hour: 5, short: 1m},"
+    )
+    found = config(TOLD.replace("database: db,", f"database: db, {keys}"))
+    told = engine_settings(found.service("gate"), {"db": ["mysql://u@127.0.0.1:1/d"]})
+    assert told["ages"] == {"short": 60, "long": 604_800, "forever": 31_536_000, "error": 300, "long_hour": 5}
+    assert (told["query_timeout_s"], told["max_acquire_s"], told["max_execute_s"]) == (60.0, 30.0, 0.0)
+    assert (told["validate_last_modified_s"], told["last_modified_table"]) == (2, "o.t")
+    assert told["stale_if_error"] is False
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("caches: [lower,", "caches: [lowr,", "there is no service lowr"),
+        ("caches: [lower,", "caches: [db,", "db is a service of kind mariadb: expected one of kind squid"),
+        ("caches: [lower,", "caches: [away,", "away does not stand before gate, but before aside"),
+        ("caches: [lower, upper, plain]", "caches: []", "expected at least one item"),
+        ("database: db, inv", "database: small, inv", "needs PostgreSQL or MariaDB"),
+        ("invalidation: {", "invalidation: {on: {every: 1ms}, ", "expected at least 10ms"),
+        ("invalidation: {", "invalidation: {on: sometimes, ", "expected change or {every: 10s}, got"),
+        ("database: db,", "database: db, validate_last_modified: 1500ms,", "expected whole seconds"),
+        ("database: small", "database: small, validate_last_modified: 1s", "give `last_modified_table` too"),
+        ("database: small", "database: small, query_timeout: 0s", "expected at least 1ms"),
+    ],
+)
+def test_what_is_wrong_with_a_gateway_and_its_caches(before: str, after: str, message: str) -> None:
+    assert before in TOLD
+    assert message in "\n".join(problems(TOLD.replace(before, after)))

@@ -23,6 +23,8 @@ pub(super) struct Answer<'a> {
     pub(super) held: Vec<u8>,
     committed: Option<Framing>,
     max_age: u64,
+    /// Caches may keep nothing, whatever else is said.
+    kept: bool,
     /// `stale-if-error` in the header, as the client's `max-stale` asked for.
     stale: Option<String>,
     /// When what is answered changed last, seconds since 1970.
@@ -43,6 +45,7 @@ impl<'a> Answer<'a> {
             held: Vec::with_capacity(1024),
             committed: None,
             max_age,
+            kept: true,
             stale,
             last_modified: None,
         }
@@ -56,6 +59,12 @@ impl<'a> Answer<'a> {
     /// The age that caches are told, while that is still possible.
     pub(super) fn set_max_age(&mut self, seconds: u64) {
         self.max_age = seconds;
+    }
+
+    /// Caches may not keep the answer: nobody could tell them when it is old.
+    pub(super) fn keep_nowhere(&mut self) {
+        self.kept = false;
+        self.stale = None;
     }
 
     /// A payload error: its age, and the oldest possible `Last-Modified`, so that any later answer replaces it.
@@ -78,7 +87,7 @@ impl<'a> Answer<'a> {
         let mut fields = format!(
             "Date: {}\r\nCache-Control: max-age={}",
             date(unix_now()),
-            self.max_age
+            if self.kept { self.max_age } else { 0 }
         );
         if let Some(stale) = &self.stale {
             // Writing to a String cannot fail.

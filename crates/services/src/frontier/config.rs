@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_wire::frontier::request::{Command, Ttl};
 use serde::{Deserialize, Serialize};
 
+use super::database::Dialect;
+use super::invalidation::InvalidationConfig;
 use super::modified::is_table;
 use crate::ServiceError;
 
@@ -77,6 +79,12 @@ pub(super) fn unix_now() -> u64 {
         .map_or(0, |elapsed| elapsed.as_secs())
 }
 
+/// A host as it stands in a URL, perhaps with a port.
+pub(super) fn is_host(text: &str) -> bool {
+    let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    !text.is_empty() && text.bytes().all(part)
+}
+
 /// Configuration of `frontier`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +142,9 @@ pub struct FrontierConfig {
     /// The certificate by which clients verify them, in PEM (`CertFileName`).
     #[serde(default)]
     pub cert_file: Option<PathBuf>,
+    /// The caches to be told when objects that they keep are old.
+    #[serde(default)]
+    pub invalidation: Option<InvalidationConfig>,
 }
 
 impl std::fmt::Debug for FrontierConfig {
@@ -192,10 +203,11 @@ impl FrontierConfig {
             file_connections: five_files(),
             key_file: None,
             cert_file: None,
+            invalidation: None,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ServiceError> {
+    pub(super) fn check(&self, dialect: Dialect) -> Result<(), ServiceError> {
         let wrong = |key, why: &str| Err(ServiceError::Config { key, why: why.into() });
         if !(1..=1000).contains(&self.connections) {
             return wrong("connections", "1 to 1000");
@@ -219,6 +231,9 @@ impl FrontierConfig {
         let hours = [self.ages.long_hour, self.ages.short_hour];
         if hours.iter().flatten().any(|hour| *hour > 23) {
             return wrong("ages", "an hour of the day is 0 to 23");
+        }
+        if let Some(invalidation) = &self.invalidation {
+            invalidation.check(dialect)?;
         }
         match &self.last_modified_table {
             Some(table) if !is_table(table) => wrong(

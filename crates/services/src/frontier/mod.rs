@@ -17,6 +17,7 @@ mod command;
 mod config;
 mod database;
 mod files;
+mod invalidation;
 mod keepalive;
 mod modified;
 mod respond;
@@ -24,12 +25,14 @@ mod signature;
 mod tally;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::net::TcpListener;
 
 pub use config::{Ages, FrontierConfig};
+pub use invalidation::{CacheConfig, InvalidationConfig, InvalidationStats, On, Triggers};
 pub use tally::FrontierStats;
 
 use crate::ServiceError;
@@ -38,6 +41,7 @@ use crate::http::{Head, HttpConnection, Next, Response};
 use crate::listen::serve_connections;
 use database::{Database, Dialect};
 use files::Files;
+use invalidation::Invalidation;
 use modified::Modified;
 use signature::Signer;
 use tally::{Tally, get};
@@ -46,8 +50,10 @@ struct Gateway {
     config: FrontierConfig,
     database: Database,
     files: Files,
-    modified: Modified,
+    modified: Arc<Modified>,
     signer: Option<Signer>,
+    /// Where caches are to be told.
+    invalidation: Option<Invalidation>,
     counters: Counters,
     tally: Tally,
 }
@@ -58,8 +64,12 @@ pub async fn serve(
     config: FrontierConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServiceError> {
-    config.check()?;
-    let gateway = Arc::new(Gateway::new(config)?);
+    let address = listener
+        .local_addr()
+        .map_err(ServiceError::io("the socket has no address"))?;
+    let mut gateway = Gateway::new(config)?;
+    gateway.invalidate(address).await?;
+    let gateway = Arc::new(gateway);
     let shared = gateway.clone();
     let served = serve_connections(listener, shutdown, move |stream| {
         shared.counters.connection();
@@ -74,6 +84,7 @@ pub async fn serve(
 impl Gateway {
     fn new(config: FrontierConfig) -> Result<Self, ServiceError> {
         let database = Database::open(&config)?;
+        config.check(database.dialect())?;
         let knows_by_itself = database.dialect() == Dialect::Mysql;
         let modified = Modified::new(config.validate_last_modified_s);
         if modified.wanted() && config.last_modified_table.is_none() && !knows_by_itself {
@@ -86,12 +97,25 @@ impl Gateway {
         Ok(Self {
             database,
             files: Files::new(config.files.clone(), config.file_connections),
-            modified,
+            modified: Arc::new(modified),
+            invalidation: None,
             signer: Signer::load(config.key_file.as_ref(), config.cert_file.as_ref())?,
             counters: Counters::default(),
             tally: Tally::default(),
             config,
         })
+    }
+
+    /// Begins to tell caches, where that is asked for.
+    async fn invalidate(&mut self, address: SocketAddr) -> Result<(), ServiceError> {
+        if let Some(config) = &self.config.invalidation {
+            let database = self.config.database.to_string_lossy();
+            let dialect = self.database.dialect();
+            let modified = self.modified.clone();
+            let begun = Invalidation::start(config, &database, dialect, modified, address).await?;
+            self.invalidation = Some(begun);
+        }
+        Ok(())
     }
 
     async fn connection(&self, mut connection: HttpConnection) {
@@ -131,6 +155,7 @@ impl Gateway {
             in_progress: tally.in_progress.load(Ordering::Relaxed),
             connections_in_use: self.database.in_use(),
             connections_waiting: tally.waiting.load(Ordering::Relaxed),
+            invalidation: self.invalidation.as_ref().map(Invalidation::stats),
             connections_limit: self.config.connections,
             threads_limit: self.config.threads,
         }

@@ -37,6 +37,13 @@ impl Modified {
         (since.elapsed() <= self.valid).then_some(*time)
     }
 
+    /// A table has changed: the times of all of them may be others.
+    pub(super) fn forget(&self) {
+        if self.wanted() {
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
     pub(super) fn remember(&self, tables: &Tables, time: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {

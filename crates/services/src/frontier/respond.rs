@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_wire::frontier::armor::{Digest, Seal};
 use plimsoll_wire::frontier::frame::{self, Quality};
+use plimsoll_wire::frontier::request::split_binds;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -16,6 +17,7 @@ use super::command::{Asked, Work, understand};
 use super::config::unix_now;
 use super::database::{End, Failure, Held, Part, Query, Running};
 use super::files::{Files, Found, Wanted};
+use super::invalidation::Keeping;
 use super::keepalive::Keepalive;
 use super::modified::{self, Tables, tables_of};
 use super::tally::{Presence, add};
@@ -72,7 +74,13 @@ impl Gateway {
                 return self.end(answer, head, Some(message)).await;
             }
         };
-        answer.set_max_age(ages.of(&asked.commands, unix_now()));
+        let age = ages.of(&asked.commands, unix_now());
+        answer.set_max_age(age);
+        // Held to the end of the answer, before which caches do not have it.
+        let keeping = self.keep(head, &asked.works, age).await;
+        if !keeping.allowed {
+            answer.keep_nowhere();
+        }
         let (jobs, changed) = match self.prepare(asked.works).await {
             Ok(prepared) => prepared,
             Err(why) => {
@@ -83,7 +91,8 @@ impl Gateway {
         };
         // A time of zero never matches: it marks errors.
         let since = head.field("if-modified-since").and_then(parse_date);
-        let since = since.filter(|since| *since > 0);
+        // And where nobody can tell of changes, what was remembered may be old.
+        let since = since.filter(|since| *since > 0 && keeping.allowed);
         if let Changed::At(time) = changed
             && since == Some(time)
         {
@@ -155,6 +164,23 @@ impl Gateway {
             Some(times) => Changed::At(times.into_iter().max().unwrap_or(0)),
         };
         Ok((jobs, changed))
+    }
+
+    /// Whether caches may keep the answer; they may where nobody is to tell them.
+    async fn keep(&self, head: &Head, works: &[Work], age: u64) -> Keeping {
+        let Some(invalidation) = &self.invalidation else {
+            return Keeping::free();
+        };
+        let queries: Vec<&str> = works
+            .iter()
+            .filter_map(|work| match work {
+                Work::Query(query) => Some(split_binds(&query.sql).0),
+                Work::File(_) | Work::Wrong(_) => None,
+            })
+            .collect();
+        invalidation
+            .keep(head, &queries, age.max(self.config.ages.of_errors()))
+            .await
     }
 
     async fn not_modified(&self, answer: Answer<'_>) -> bool {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use serde::Serialize;
 
+use super::invalidation::InvalidationStats;
 use crate::counters::Counts;
 
 /// Counters beyond those of every service. All only grow, but for `waiting` and `in_progress`.
@@ -43,6 +44,9 @@ pub struct FrontierStats {
     pub connections_in_use: usize,
     /// Requests that wait for a connection now.
     pub connections_waiting: usize,
+    /// Of the invalidation of caches, where it is configured.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub invalidation: Option<InvalidationStats>,
     /// The configured limits.
     pub connections_limit: usize,
     /// See [`super::FrontierConfig::threads`].

@@ -11,5 +11,6 @@ mod delay;
 mod echo;
 mod frontier;
 mod hostile;
+mod invalidation;
 mod servers;
 mod support;

@@ -34,6 +34,7 @@ pub struct Server {
     pub kind: Kind,
     pub port: u16,
     directory: Scratch,
+    options: &'static [&'static str],
     life: Mutex<Option<Life>>,
 }
 
@@ -117,8 +118,14 @@ fn must(command: &mut Command) {
 }
 
 impl Server {
-    /// A server of the test's own.
+    /// A server of the test's own. A `MariaDB` writes a binary log.
     pub fn new(kind: Kind) -> Option<Self> {
+        let log: &[&str] = &["--log-bin=log", "--binlog-format=ROW", "--server-id=1"];
+        Self::with(kind, if kind == Kind::Mariadb { log } else { &[] })
+    }
+
+    /// With these options.
+    pub fn with(kind: Kind, options: &'static [&'static str]) -> Option<Self> {
         let missing = match kind {
             Kind::Postgres if postgres_programs().is_none() => "postgresql",
             Kind::Postgres if program("psql").is_none() => "postgresql-client",
@@ -145,6 +152,7 @@ impl Server {
             kind,
             port,
             directory,
+            options,
             life: Mutex::new(None),
         };
         server.prepare();
@@ -200,6 +208,7 @@ impl Server {
                 command.arg(format!("--port={port}"));
                 command.arg(format!("--socket={}", home.join("socket").display()));
                 command.arg(format!("--pid-file={}", home.join("pid").display()));
+                command.args(self.options);
                 command
             }
         }

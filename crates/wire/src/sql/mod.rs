@@ -31,6 +31,7 @@ mod replay;
 mod scripted;
 
 pub use address::{Address, AddressError};
+pub use mysql::LogEvent;
 pub use session::Session;
 
 /// Which server speaks.
@@ -77,6 +78,15 @@ pub enum Event {
     CopyIn,
     /// The server refused the login (nothing follows) or the query (`Ready` follows).
     Failed(Refusal),
+    /// Somebody has sent this over a channel that the session listens to; may come between any others (`PostgreSQL` only).
+    Notified {
+        /// Its channel.
+        channel: String,
+        /// What was said.
+        payload: String,
+    },
+    /// An event of the binary log, after [`Session::follow_log`] (`MariaDB` only).
+    Log(LogEvent),
 }
 
 /// An error as the server tells it.

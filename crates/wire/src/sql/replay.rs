@@ -10,6 +10,9 @@ const POSTGRES_REFUSED: &[u8] = include_bytes!("recorded/postgres-refused.bin");
 const MARIADB: &[u8] = include_bytes!("recorded/mariadb.bin");
 /// Of a server that does not offer to leave out EOF packets.
 const MARIADB_EOF: &[u8] = include_bytes!("recorded/mariadb-eof.bin");
+/// The binary log, with checksums and without.
+const MARIADB_LOG: &[u8] = include_bytes!("recorded/mariadb-log.bin");
+const MARIADB_LOG_CHECKED: &[u8] = include_bytes!("recorded/mariadb-log-checked.bin");
 const MARIADB_REFUSED: &[u8] = include_bytes!("recorded/mariadb-refused.bin");
 
 fn session(server: Server) -> Session {
@@ -21,9 +24,22 @@ fn session(server: Server) -> Session {
     Session::new(server, login)
 }
 
+/// Statements before the log was asked for, in the recordings that have one.
+const BEFORE_LOG: usize = 4;
+
 /// Plays the server's bytes in pieces that end at `cuts`; gives a line for each event, and asks on.
 fn play(
     server: Server,
+    bytes: &[u8],
+    cuts: impl Iterator<Item = usize>,
+) -> Result<Vec<String>, SqlProtocolError> {
+    play_to(server, usize::MAX, bytes, cuts)
+}
+
+/// The same, and asks for the binary log after so many statements.
+fn play_to(
+    server: Server,
+    statements: usize,
     bytes: &[u8],
     cuts: impl Iterator<Item = usize>,
 ) -> Result<Vec<String>, SqlProtocolError> {
@@ -31,6 +47,7 @@ fn play(
     let mut lines = Vec::new();
     let mut from = 0;
     let mut calls = 0;
+    let mut ready = 0;
     for to in cuts.chain([bytes.len()]) {
         session.received(&bytes[from..to]);
         from = to;
@@ -38,7 +55,11 @@ fn play(
             calls += 1;
             assert!(calls <= 2 * bytes.len() + 2, "it loops");
             match &event {
-                Event::Ready => session.query("SELECT 1"),
+                Event::Ready if ready == statements => session.follow_log(7, "log.000001", 4),
+                Event::Ready => {
+                    ready += 1;
+                    session.query("SELECT 1");
+                }
                 Event::CopyIn => {
                     session.copy_data(b"1\ta\n");
                     session.copy_done();
@@ -58,6 +79,8 @@ fn line(session: &Session, event: Event) -> String {
         Event::Complete => "complete".to_owned(),
         Event::CopyIn => "copy in".to_owned(),
         Event::Failed(refusal) => format!("failed {} {}", refusal.code, refusal.number),
+        Event::Notified { channel, payload } => format!("notified {channel} {payload}"),
+        Event::Log(event) => format!("{event:?}"),
         Event::Columns(columns) => {
             let names = columns
                 .iter()
@@ -151,6 +174,33 @@ fn mariadb() {
 }
 
 #[test]
+fn mariadb_tells_of_changes_in_its_log() {
+    for bytes in [MARIADB_LOG, MARIADB_LOG_CHECKED] {
+        let lines = play_to(Server::Mysql, BEFORE_LOG, bytes, [].into_iter()).unwrap();
+        let told = lines
+            .iter()
+            .filter(|line| !["ready", "complete", "Nothing"].contains(&line.as_str()));
+        let told: Vec<&str> = told.map(String::as_str).collect();
+        assert_eq!(
+            told,
+            [
+                r#"Table { schema: "d", name: "one" }"#,
+                "Commit",
+                r#"Table { schema: "d", name: "one" }"#,
+                r#"Table { schema: "d", name: "two" }"#,
+                "Commit",
+                r#"Statement { schema: "d", text: Some("truncate table two") }"#,
+                r#"Statement { schema: "d", text: Some("alter table one add u int") }"#,
+                r#"Table { schema: "d", name: "one" }"#,
+                "Commit",
+            ]
+        );
+        let cut = play_to(Server::Mysql, BEFORE_LOG, bytes, 1..bytes.len()).unwrap();
+        assert_eq!(cut, lines, "single bytes");
+    }
+}
+
+#[test]
 fn any_cut_gives_the_same() {
     let mut rng = Pcg64::seed_from_u64(5);
     for (server, bytes) in [
@@ -181,6 +231,8 @@ fn mutated_conversations_neither_panic_nor_loop() {
         (Server::Mysql, MARIADB),
         (Server::Mysql, MARIADB_EOF),
         (Server::Mysql, MARIADB_REFUSED),
+        (Server::Mysql, MARIADB_LOG),
+        (Server::Mysql, MARIADB_LOG_CHECKED),
     ];
     let (mut good, mut bad) = (0, 0);
     for turn in 0..200_000 {
@@ -188,7 +240,9 @@ fn mutated_conversations_neither_panic_nor_loop() {
         let mut bytes = seed.to_vec();
         mutate(&mut rng, &mut bytes);
         let cut = rng.random_range(0..=bytes.len());
-        match play(server, &bytes, [cut].into_iter()) {
+        let log = turn % seeds.len() > 4;
+        let statements = if log { BEFORE_LOG } else { usize::MAX };
+        match play_to(server, statements, &bytes, [cut].into_iter()) {
             Ok(_) => good += 1,
             Err(_) => bad += 1,
         }

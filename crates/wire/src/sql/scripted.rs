@@ -297,6 +297,27 @@ fn a_query_that_no_server_could_take_is_refused_here() {
     assert_eq!(session.next(), Ok(None));
 }
 
+/// Between two queries as well as in the middle of an answer.
+#[test]
+fn postgres_tells_what_somebody_has_notified() {
+    let mut session = ready(Server::Postgres);
+    let told = message(b'A', b"\0\0\0\x07changes\0public.t\0");
+    let expected = Event::Notified {
+        channel: "changes".to_owned(),
+        payload: "public.t".to_owned(),
+    };
+    assert_eq!(hear(&mut session, &told), Ok(Some(expected.clone())));
+    session.query("SELECT 1");
+    let both = [told, message(b'C', b"SELECT 1\0")].concat();
+    assert_eq!(hear(&mut session, &both), Ok(Some(expected)));
+    assert_eq!(session.next(), Ok(Some(Event::Complete)));
+    let cut = message(b'A', b"\0\0\0\x07changes\0public.t");
+    assert_eq!(
+        nonsense(&hear(&mut session, &cut)),
+        "a message that cannot be read"
+    );
+}
+
 /// A farewell while nothing is asked ends the session.
 #[test]
 fn an_idle_session_hears_the_farewell() {

@@ -149,6 +149,14 @@ impl Session {
         }
     }
 
+    /// Asks for the binary log from this place on, after [`Event::Ready`]: [`Event::Log`] follows without end. `replica` is the
+    /// number of the one who asks, which no other replica of the server may have. `MariaDB` only: does nothing elsewhere.
+    pub fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
+        if let Client::Mysql(client) = &mut self.client {
+            client.follow_log(replica, file, position, &mut self.common);
+        }
+    }
+
     /// Says good-bye, between two queries: to be sent, and the connection closed.
     pub fn quit(&mut self) {
         match &mut self.client {

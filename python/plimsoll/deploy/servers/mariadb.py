@@ -34,11 +34,13 @@ def start_mariadb(running: RunningService, site: Site) -> None:
     for part in ("data", "tmp"):
         (directory / part).mkdir()
         site.account.give(directory / part, 0o700)
-    text = configuration(directory, port, told["settings"])
+    text = configuration(directory, port, told["settings"], log=told["binary_log"])
     options = directory / "my.cnf"
     options.write_text(text, encoding="utf-8")
     options.chmod(0o644)
-    (directory / "init.sql").write_text(first_statements(told["database"]), encoding="utf-8")
+    (directory / "init.sql").write_text(
+        first_statements(told["database"], replica=told["binary_log"]), encoding="utf-8"
+    )
     (directory / "init.sql").chmod(0o644)
     run_to_end(
         name,
@@ -68,9 +70,10 @@ def start_mariadb(running: RunningService, site: Site) -> None:
     running.counters = lambda: MariadbCounters(connect, told["database"])
 
 
-def configuration(directory: Path, port: int, settings: Mapping[str, str]) -> str:
+def configuration(directory: Path, port: int, settings: Mapping[str, str], *, log: bool = False) -> str:
     """The whole of its options; none of the host's are read. The socket is named relative to the data directory, as its
-    full name is often longer than a socket's may be."""
+    full name is often longer than a socket's may be. `log`: with the binary log that a gateway learns of changes by; it
+    is written with each commit, so that a server which nobody follows goes without."""
     own = {
         "datadir": str(directory / "data"),
         "tmpdir": str(directory / "tmp"),
@@ -80,14 +83,16 @@ def configuration(directory: Path, port: int, settings: Mapping[str, str]) -> st
         "port": str(port),
         "skip_name_resolve": "1",
         "init_file": str(directory / "init.sql"),
+        **({"log_bin": "log", "binlog_format": "ROW", "server_id": "1"} if log else {}),
     }
     lines = [f"{key} = {value}" for key, value in {**own, **settings}.items()]
     return "\n".join(["[mariadbd]", *lines, ""])
 
 
-def first_statements(database: str) -> str:
+def first_statements(database: str, *, replica: bool = False) -> str:
     """What the server runs as it starts, one statement a line: an account without a password that sees its database and
-    the server's own counters. The administrator comes in by the socket alone."""
+    the server's own counters, and may read the binary log where there is a `replica`. The administrator comes in by the
+    socket alone."""
     account = f"'{USER}'@'127.0.0.1'"
     return "".join(
         f"{line};\n"
@@ -96,7 +101,7 @@ def first_statements(database: str) -> str:
             f"CREATE USER IF NOT EXISTS {account}",
             f"GRANT ALL PRIVILEGES ON `{database}`.* TO {account}",
             f"GRANT SELECT, DROP ON performance_schema.* TO {account}",
-            f"GRANT PROCESS ON *.* TO {account}",
+            f"GRANT PROCESS{', REPLICATION SLAVE, REPLICATION CLIENT' if replica else ''} ON *.* TO {account}",
         )
     )
 

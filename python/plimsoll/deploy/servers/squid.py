@@ -69,6 +69,8 @@ def configuration(
     lines = [f"http_port 127.0.0.1:{ports.forward}", *peers]
     lines += [
         "acl here src 127.0.0.0/8",
+        "acl purge method PURGE",  # without a rule that names it, nobody may
+        "http_access allow purge here",
         "http_access allow here",
         "http_access deny all",
         f"visible_hostname {name.replace('_', '-').lower()}-{ports.forward}.plimsoll",

@@ -224,7 +224,7 @@ impl Connection {
                         newest.columns(columns.iter().map(|column| column.name.as_str()));
                     }
                 }
-                Event::Complete => {}
+                Event::Complete | Event::Notified { .. } | Event::Log(_) => {}
             }
         }
         Ok(false)

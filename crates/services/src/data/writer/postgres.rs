@@ -23,7 +23,7 @@ const PIECE: usize = 256 * 1024;
 /// A row for each watched table, which a trigger of that table keeps.
 const CHANGES: &str = "CREATE TABLE IF NOT EXISTS plimsoll_changes (table_owner text NOT NULL, table_name text NOT NULL, \
     change_time timestamptz NOT NULL, PRIMARY KEY (table_owner, table_name)); \
-    CREATE OR REPLACE FUNCTION plimsoll_changed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+    CREATE OR REPLACE FUNCTION plimsoll_last_modified() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
     UPDATE plimsoll_changes SET change_time = clock_timestamp() \
     WHERE table_owner = TG_TABLE_SCHEMA AND table_name = TG_TABLE_NAME; RETURN NULL; END $$";
 
@@ -82,8 +82,8 @@ impl Postgres {
              ON CONFLICT (table_owner, table_name) DO UPDATE SET change_time = excluded.change_time"
         ))?;
         self.client.execute(&format!(
-            "CREATE TRIGGER plimsoll_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} \
-             FOR EACH STATEMENT EXECUTE FUNCTION plimsoll_changed()",
+            "CREATE TRIGGER plimsoll_last_modified AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} \
+             FOR EACH STATEMENT EXECUTE FUNCTION plimsoll_last_modified()",
             quoted(table)
         ))
     }

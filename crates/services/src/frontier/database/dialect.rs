@@ -65,6 +65,31 @@ impl Dialect {
         }
     }
 
+    /// What could be the name of a table in a text, in lower case and in order: words and quotations outside of literals and
+    /// comments. `None` where one may be hidden.
+    pub(crate) fn names(self, sql: &str) -> Option<Vec<String>> {
+        // A name by the numbers of its letters.
+        if self == Self::Postgres && sql.to_ascii_lowercase().contains("u&\"") {
+            return None;
+        }
+        let mut names = Vec::new();
+        for piece in Lexer::new(self, sql) {
+            match piece {
+                Piece::Word(word) => names.push(word.to_lowercase()),
+                Piece::Unclosed => return None,
+                Piece::Other(quotation) => {
+                    let inner = |mark: char| quotation.strip_prefix(mark)?.strip_suffix(mark);
+                    let name =
+                        |mark: char| Some(inner(mark)?.replace(&format!("{mark}{mark}"), &mark.to_string()));
+                    // MariaDB takes the first for a literal, unless it is told otherwise.
+                    names.extend(name('"').or_else(|| name('`')).map(|name| name.to_lowercase()));
+                }
+                Piece::Space(_) | Piece::Comment(_) | Piece::Parameter | Piece::End => {}
+            }
+        }
+        Some(names)
+    }
+
     fn is_one_question(self, sql: &str) -> Result<(), Failure> {
         let several = || Failure::refused("Query cancelled: it has several statements");
         let inner = sql.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace());
@@ -275,6 +300,24 @@ mod tests {
             "SELECT /* /* ? */ 'v'"
         );
         assert_eq!(bound(Dialect::Mysql, "SELECT 1--1, ?"), "SELECT 1--1, 'v'");
+    }
+
+    #[test]
+    fn names_stand_outside_of_literals_and_comments() {
+        let names = |dialect: Dialect, sql: &str| dialect.names(sql).map(|names| names.join(" "));
+        let sql = "SELECT A.\"b\"\"C\", 'd' /* e */ FROM s.T -- f\n JOIN \"Ü\" WHERE x=1";
+        let expected = "select a b\"c from s t join ü where x 1";
+        assert_eq!(names(Dialect::Postgres, sql).as_deref(), Some(expected));
+        assert_eq!(
+            names(Dialect::Mysql, "SELECT `a``B`.c /*! FROM d */ # e\n").as_deref(),
+            Some("select a`b c from d")
+        );
+        assert_eq!(
+            names(Dialect::Postgres, "SELECT $$ a $$, E'\\' b', c").as_deref(),
+            Some("select e c")
+        );
+        assert_eq!(names(Dialect::Postgres, "SELECT U&\"\\0061\""), None);
+        assert_eq!(names(Dialect::Mysql, "SELECT 'a"), None);
     }
 
     #[test]

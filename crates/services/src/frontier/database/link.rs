@@ -14,7 +14,7 @@ const READ: usize = 64 * 1024;
 
 /// Why a connection, or what is asked over it, does not go on.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(in crate::frontier) enum Trouble {
     /// The server says no; the connection is good if it comes to take queries again.
     Refused(Refusal),
     /// The connection has ended.
@@ -40,7 +40,7 @@ impl From<io::Error> for Trouble {
 }
 
 /// A connection.
-pub(super) struct Link {
+pub(in crate::frontier) struct Link {
     stream: TcpStream,
     session: Session,
     read: Box<[u8]>,
@@ -56,7 +56,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects and logs in.
-    pub(super) async fn open(address: &Address) -> Result<Self, Trouble> {
+    pub(in crate::frontier) async fn open(address: &Address) -> Result<Self, Trouble> {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
         let mut link = Self {
@@ -93,13 +93,19 @@ impl Link {
     }
 
     /// Asks; events follow.
-    pub(super) fn query(&mut self, sql: &str) {
+    pub(in crate::frontier) fn query(&mut self, sql: &str) {
         self.ready = false;
         self.session.query(sql);
     }
 
+    /// Asks for `MariaDB`'s binary log from this place on.
+    pub(in crate::frontier) fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
+        self.ready = false;
+        self.session.follow_log(replica, file, position);
+    }
+
     /// Values of the row that the last event announced.
-    pub(super) fn row(&self) -> impl Iterator<Item = Option<&[u8]>> {
+    pub(in crate::frontier) fn row(&self) -> impl Iterator<Item = Option<&[u8]>> {
         self.session.row()
     }
 
@@ -108,7 +114,9 @@ impl Link {
         match self.session.next() {
             Ok(Some(event)) => {
                 self.held = 0;
-                self.ready = event == Event::Ready;
+                if !matches!(event, Event::Notified { .. }) {
+                    self.ready = event == Event::Ready;
+                }
                 Ok(Some(event))
             }
             Ok(None) => Ok(None),
@@ -117,7 +125,7 @@ impl Link {
     }
 
     /// What comes next. May be given up and called again.
-    pub(super) async fn event(&mut self) -> Result<Event, Trouble> {
+    pub(in crate::frontier) async fn event(&mut self) -> Result<Event, Trouble> {
         loop {
             if let Some(event) = self.arrived()? {
                 return Ok(event);
@@ -164,7 +172,7 @@ impl Link {
     }
 
     /// Says good-bye, if that is possible at once: a connection that is merely closed makes servers write warnings.
-    pub(super) fn quit(mut self) {
+    pub(in crate::frontier) fn quit(mut self) {
         if self.ready {
             self.session.quit();
             let _ = self.stream.try_write(self.session.outgoing());

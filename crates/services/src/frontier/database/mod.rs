@@ -22,6 +22,7 @@ use plimsoll_wire::frontier::request::{Encoding, Ttl};
 use plimsoll_wire::sql::Address;
 
 pub(super) use dialect::Dialect;
+pub(super) use link::{Link, Trouble};
 pub(super) use pack::Packer;
 
 use super::config::FrontierConfig;

@@ -5,11 +5,15 @@
 //! same with both servers; several statements in one query are not, so that a value in a query cannot become one.
 
 mod auth;
+mod binlog;
 mod columns;
 mod lenenc;
 mod packets;
 
+pub use self::binlog::LogEvent;
+
 use self::auth::Method;
+use self::binlog::Log;
 use self::packets::{FULL, Packets};
 use super::input::{Fields, LONGEST, LONGEST_OF_LOGIN};
 use super::session::Common;
@@ -52,6 +56,8 @@ enum Phase {
     /// An EOF after the descriptions, where EOF is not deprecated.
     ColumnsEnd,
     Rows,
+    /// The binary log, without end.
+    Log,
     Over,
 }
 
@@ -61,6 +67,7 @@ pub(super) struct Client {
     capabilities: u32,
     packets: Packets,
     columns: Vec<Column>,
+    log: Log,
 }
 
 fn nonsense(what: &'static str) -> SqlProtocolError {
@@ -75,6 +82,7 @@ impl Client {
             capabilities: 0,
             packets: Packets::default(),
             columns: Vec::new(),
+            log: Log::new(),
         }
     }
 
@@ -84,6 +92,19 @@ impl Client {
             self.phase = Phase::Answer;
             self.packets.begin();
             self.packets.send(&[&[3], sql.as_bytes()], &mut common.outgoing);
+        }
+    }
+
+    /// `COM_BINLOG_DUMP`.
+    pub(super) fn follow_log(&mut self, replica: u32, file: &str, position: u32, common: &mut Common) {
+        debug_assert!(self.phase == Phase::Idle, "the log before the session is ready");
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Log;
+            self.log = Log::new();
+            self.packets.begin();
+            let (position, replica) = (position.to_le_bytes(), replica.to_le_bytes());
+            let body: [&[u8]; 5] = [&[0x12], &position, &[0, 0], &replica, file.as_bytes()];
+            self.packets.send(&body, &mut common.outgoing);
         }
     }
 
@@ -136,6 +157,7 @@ impl Client {
                 Ok(Some(self.rows_begin(common)))
             }
             Phase::Rows => self.row(first, common),
+            Phase::Log => self.log_event(first, common).map(Some),
             Phase::Idle | Phase::Over => Err(nonsense("a packet that nobody asked for")),
         }
     }
@@ -155,7 +177,7 @@ impl Client {
         };
         let message = String::from_utf8_lossy(fields.rest()).into_owned();
         self.phase = match self.phase {
-            Phase::Greeting | Phase::Login | Phase::Idle | Phase::Over => Phase::Over,
+            Phase::Greeting | Phase::Login | Phase::Idle | Phase::Log | Phase::Over => Phase::Over,
             Phase::Answer | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
                 common.then.push_back(Event::Ready);
                 Phase::Idle
@@ -307,6 +329,17 @@ impl Client {
             return Err(nonsense("a row longer than its values"));
         }
         Ok(Some(Event::Row))
+    }
+
+    fn log_event(&mut self, first: u8, common: &Common) -> Result<Event, SqlProtocolError> {
+        match first {
+            OK => {
+                let event = common.input.message().get(1..).unwrap_or_default();
+                self.log.event(event).map(Event::Log)
+            }
+            EOF => Err(nonsense("an end of the binary log")),
+            _ => Err(nonsense("a packet that has no place in the binary log")),
+        }
     }
 
     /// OK, or the old EOF: the end of a statement or result.

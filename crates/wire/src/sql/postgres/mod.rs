@@ -151,9 +151,19 @@ impl Client {
             .map_err(|_| nonsense("a message that cannot be read"))?
             .ok_or(nonsense("a message that is not whole"))?;
         let event = match (message, self.phase) {
-            (Message::NoticeResponse(_) | Message::ParameterStatus(_) | Message::NotificationResponse(_), _)
+            (Message::NoticeResponse(_) | Message::ParameterStatus(_), _)
             // The data of `COPY ... TO STDOUT` are passed over: they are not rows.
             | (Message::CopyOutResponse(_) | Message::CopyData(_) | Message::CopyDone, Phase::Query) => None,
+            (Message::NotificationResponse(body), _) => {
+                let text = |part: std::io::Result<&str>| {
+                    part.map(str::to_owned)
+                        .map_err(|_| nonsense("a notification that is no text"))
+                };
+                Some(Event::Notified {
+                    channel: text(body.channel())?,
+                    payload: text(body.message())?,
+                })
+            }
             (Message::ErrorResponse(body), _) => Some(self.refused(&body)?),
             (Message::BackendKeyData(body), Phase::Login) => {
                 self.key = Some(CancelKey {

@@ -1,0 +1,161 @@
+//! The life of keys, on a clock of the test's own.
+
+use super::*;
+
+const AGE: Duration = Duration::from_secs(100);
+
+struct Bench {
+    keys: Keys,
+    zero: Instant,
+}
+
+fn name(text: &str) -> Name {
+    text.into()
+}
+
+impl Bench {
+    /// Times in milliseconds.
+    fn new(settle: u64, again: u64, most: usize) -> Self {
+        let (settle, again) = (Duration::from_millis(settle), Duration::from_millis(again));
+        Self {
+            keys: Keys::new(settle, again, most),
+            zero: Instant::now(),
+        }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.zero + Duration::from_millis(ms)
+    }
+
+    fn begin(&mut self, url: &str, tables: &[&str], ms: u64) -> bool {
+        let tables: Arc<[Name]> = tables.iter().map(|table| name(table)).collect();
+        self.keys.begin(&name(url), &tables, AGE, 0, self.at(ms))
+    }
+
+    fn end(&mut self, url: &str, ms: u64) -> bool {
+        self.keys.end(&name(url), AGE, self.at(ms)).is_some()
+    }
+
+    fn answer(&mut self, url: &str, tables: &[&str], ms: u64) {
+        assert!(self.begin(url, tables, ms));
+        assert!(!self.end(url, ms));
+    }
+
+    fn changed(&mut self, table: &str, ms: u64) -> String {
+        names(self.keys.changed(&name(table), self.at(ms)))
+    }
+
+    fn due(&mut self, ms: u64) -> String {
+        names(self.keys.due(self.at(ms)))
+    }
+}
+
+fn names(stale: Vec<Stale>) -> String {
+    let mut urls: Vec<String> = stale.into_iter().map(|one| one.url.to_string()).collect();
+    urls.sort();
+    urls.join(" ")
+}
+
+#[test]
+fn a_change_purges_the_keys_of_its_table_once() {
+    let mut bench = Bench::new(0, 0, 10);
+    bench.answer("/a", &["a"], 0);
+    bench.answer("/ab", &["a", "b"], 0);
+    bench.answer("/b", &["b"], 0);
+    assert_eq!(bench.changed("c", 1), "");
+    assert_eq!(bench.changed("a", 2), "/a /ab");
+    assert_eq!(bench.changed("a", 3), "");
+    assert_eq!(bench.changed("b", 4), "/b");
+    assert_eq!((bench.keys.len(), bench.keys.of_table.len()), (0, 0));
+}
+
+#[test]
+fn what_is_in_progress_is_purged_again_when_it_has_been_answered() {
+    let mut bench = Bench::new(0, 0, 10);
+    assert!(bench.begin("/a", &["a"], 0));
+    assert!(bench.begin("/a", &["a"], 1));
+    assert_eq!(bench.changed("a", 2), "/a");
+    assert!(bench.end("/a", 3));
+    assert!(
+        bench.begin("/a", &["a"], 4),
+        "one from before the change is still there"
+    );
+    assert!(bench.end("/a", 5));
+    assert!(bench.end("/a", 6), "nobody knows which of the two ended");
+    assert_eq!(bench.due(6), "/a");
+    assert_eq!(bench.keys.len(), 0);
+    bench.answer("/a", &["a"], 7);
+    assert_eq!(bench.keys.len(), 1);
+}
+
+#[test]
+fn what_begins_before_a_change_can_be_seen_is_doubtful_too() {
+    let mut bench = Bench::new(100, 0, 10);
+    assert_eq!(bench.changed("a", 0), "");
+    assert!(bench.begin("/a", &["a"], 99));
+    assert!(bench.begin("/b", &["b"], 99));
+    assert!(bench.end("/a", 500));
+    assert!(!bench.end("/b", 500));
+    assert!(bench.begin("/late", &["a"], 100));
+    assert!(!bench.end("/late", 101));
+    bench.keys.all(bench.at(1000));
+    assert!(bench.begin("/b", &["b"], 1050));
+    assert!(bench.end("/b", 1060));
+}
+
+#[test]
+fn an_answer_on_its_way_is_purged_once_more() {
+    let mut bench = Bench::new(0, 1000, 10);
+    bench.answer("/old", &["a"], 0);
+    bench.answer("/new", &["a"], 1500);
+    assert_eq!(bench.changed("a", 2000), "/new /old");
+    assert_eq!(bench.keys.len(), 1);
+    assert_eq!(bench.keys.next_due(), Some(bench.at(2500)));
+    assert_eq!(bench.due(2499), "");
+    assert_eq!(bench.due(2500), "/new");
+    assert_eq!((bench.keys.len(), bench.keys.next_due()), (0, None));
+    // Asked for again meanwhile: purged, and still known.
+    bench.answer("/x", &["a"], 3000);
+    assert_eq!(bench.changed("a", 3001), "/x");
+    bench.answer("/x", &["a"], 3900);
+    assert_eq!(bench.due(4000), "/x");
+    assert_eq!(bench.changed("a", 5000), "/x");
+}
+
+#[test]
+fn a_full_table_takes_no_more_until_something_expires() {
+    let mut bench = Bench::new(0, 0, 2);
+    bench.answer("/1", &["a"], 0);
+    bench.answer("/2", &["a"], 50_000);
+    assert!(!bench.begin("/3", &["a"], 60_000));
+    assert!(bench.begin("/2", &["a"], 60_001), "a known key needs no room");
+    assert!(bench.begin("/3", &["a"], 100_000), "the first has expired");
+    assert!(!bench.begin("/4", &["a"], 155_000), "the others are in progress");
+    assert_eq!(bench.changed("a", 155_001), "/2 /3");
+    let tables: Arc<[Name]> = [name("a")].into();
+    let mut bench = Bench::new(0, 0, 2);
+    assert!(bench.keys.begin(&name("/1"), &tables, AGE, 1, bench.zero));
+    let now = bench.at(1);
+    assert!(
+        !bench.keys.begin(&name("/2"), &tables, AGE, 1, now),
+        "one is owed to a cache"
+    );
+}
+
+#[test]
+fn what_has_expired_is_forgotten_and_not_purged() {
+    let mut bench = Bench::new(0, 0, 10);
+    bench.answer("/a", &["a"], 0);
+    assert_eq!(bench.changed("a", 100_000), "");
+    assert_eq!(bench.keys.len(), 0);
+}
+
+#[test]
+fn tables_that_a_key_gets_later_count() {
+    let mut bench = Bench::new(0, 0, 10);
+    bench.answer("/v", &["a"], 0);
+    bench.answer("/v", &["b"], 1);
+    assert_eq!(bench.changed("b", 2), "/v");
+    assert_eq!(bench.changed("a", 3), "");
+    assert!(bench.keys.of_table.is_empty());
+}

@@ -1,0 +1,478 @@
+//! Caches are told when objects that they keep are old: real databases, and caches that write down what they are told.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use plimsoll_services::frontier::{self, FrontierConfig, InvalidationConfig, On, Triggers};
+use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
+
+use crate::servers::{self, Kind, Server};
+use crate::support::{Response, Running, start};
+
+const ID: &str = "X-Frontier-Id: test 1.0\r\n";
+const TABLES: &str = "
+    CREATE TABLE one (id int primary key, text varchar(99));
+    CREATE TABLE two (id int primary key, text varchar(99));
+    INSERT INTO one VALUES (1, 'a'), (2, 'b');
+    INSERT INTO two VALUES (1, 'a'), (2, 'b');";
+const ONE: &str = "SELECT text FROM one WHERE id = 1";
+const TWO: &str = "SELECT text FROM two WHERE id = 1";
+const BOTH: &str = "SELECT one.text FROM one, two WHERE one.id = two.id";
+
+/// What caches were told, in order: the number of the cache, and the URL.
+type Told = Arc<Mutex<Vec<(usize, String)>>>;
+
+/// Caches that answer 200 to every PURGE, as long as somebody is connected.
+struct Caches {
+    told: Told,
+    proxies: Vec<String>,
+}
+
+fn serve_cache(number: usize, stream: TcpStream, told: &Told) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut stream = stream;
+    while let Some(Ok(line)) = lines.next() {
+        let Some(rest) = line.strip_prefix("PURGE ") else {
+            continue;
+        };
+        let url = rest.strip_suffix(" HTTP/1.1").unwrap().to_owned();
+        told.lock().unwrap().push((number, url));
+        if stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+impl Caches {
+    fn new(count: usize) -> Self {
+        let mut caches = Self {
+            told: Told::default(),
+            proxies: Vec::new(),
+        };
+        for _ in 0..count {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            caches
+                .proxies
+                .push(format!("http://{}", listener.local_addr().unwrap()));
+            caches.listen(caches.proxies.len() - 1, listener);
+        }
+        caches
+    }
+
+    fn listen(&self, number: usize, listener: TcpListener) {
+        let told = self.told.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let told = told.clone();
+                std::thread::spawn(move || serve_cache(number, stream.unwrap(), &told));
+            }
+        });
+    }
+
+    fn config(&self) -> InvalidationConfig {
+        InvalidationConfig {
+            again_ms: 0,
+            ..InvalidationConfig::new(&self.proxies)
+        }
+    }
+
+    /// How often a cache was told of a query.
+    fn count(&self, number: usize, sql: &str) -> usize {
+        let url = format!("http://h{}", target(sql));
+        let told = self.told.lock().unwrap();
+        told.iter().filter(|one| **one == (number, url.clone())).count()
+    }
+}
+
+fn gateway(url: &str, invalidation: InvalidationConfig) -> Running {
+    let mut config = FrontierConfig::new(url);
+    config.invalidation = Some(invalidation);
+    start(2, move |listener, shutdown| {
+        frontier::serve(listener, config, shutdown.into_future())
+    })
+}
+
+fn target(sql: &str) -> String {
+    build_url("/Lab", Form::Slash, &[sql], Encoding::Blob, Ttl::Long, None)
+}
+
+fn ask(service: &Running, sql: &str) -> Response {
+    let response = service.connect().request("GET", &target(sql), ID, b"");
+    assert_eq!((response.status, response.complete), (200, true));
+    response
+}
+
+/// Asks, and says whether caches may keep the answer.
+fn kept(service: &Running, sql: &str) -> bool {
+    let response = ask(service, sql);
+    assert!(
+        response.text().contains("<quality error=\"0\""),
+        "{}",
+        response.text()
+    );
+    match response.field("cache-control") {
+        Some("max-age=604800") => true,
+        Some("max-age=0") => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited too long for: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn number(service: &Running, key: &str) -> u64 {
+    service.stats()[key].as_u64().unwrap()
+}
+
+#[test]
+fn a_change_purges_what_depends_on_its_table_and_nothing_else() {
+    for server in servers::all() {
+        let name = server.database(TABLES);
+        let caches = Caches::new(1);
+        let service = gateway(&server.url(&name), caches.config());
+        assert!(kept(&service, TWO));
+        let changes = [
+            "UPDATE one SET text = 'x' WHERE id = 1",
+            "INSERT INTO one VALUES (3, 'c')",
+            "DELETE FROM one WHERE id = 2",
+            "BEGIN; UPDATE one SET text = 'y' WHERE id = 1; UPDATE one SET text = 'z' WHERE id = 1; COMMIT",
+            "TRUNCATE TABLE one",
+        ];
+        for (turn, change) in changes.into_iter().enumerate() {
+            assert!(kept(&service, ONE) && kept(&service, BOTH));
+            server.sql(&name, change);
+            let told = || caches.count(0, ONE) > turn && caches.count(0, BOTH) > turn;
+            wait_until(change, told);
+        }
+        assert_eq!(caches.count(0, TWO), 0);
+        server.sql(&name, "UPDATE two SET text = 'x'");
+        wait_until("a change of the other table", || caches.count(0, TWO) == 1);
+        wait_until("all counted", || number(&service, "purged") >= 11);
+        assert_eq!(number(&service, "unkept"), 0);
+        assert_eq!(number(&service, "purge_failures"), 0);
+        assert!(number(&service, "changes") >= 6);
+        let stats = service.stats();
+        let delay = |key: &str| stats[key].as_f64().unwrap();
+        assert!(0.0 < delay("purge_delay_most_ms"));
+        assert!(delay("purge_delay_most_ms") <= delay("purge_delay_ms"));
+    }
+}
+
+#[test]
+fn nothing_is_told_of_what_was_taken_back_or_needs_no_telling() {
+    for server in servers::all() {
+        let name = server.database(TABLES);
+        let caches = Caches::new(1);
+        let service = gateway(&server.url(&name), caches.config());
+        assert!(kept(&service, ONE) && kept(&service, "SELECT 1 AS two_plus_two"));
+        assert_eq!(number(&service, "keys"), 1);
+        server.sql(&name, "BEGIN; UPDATE one SET text = 'x'; ROLLBACK");
+        server.sql(&name, "UPDATE two SET text = 'x'");
+        assert!(kept(&service, TWO));
+        server.sql(&name, "UPDATE two SET text = 'y'");
+        wait_until("the other", || caches.count(0, TWO) >= 1);
+        assert_eq!(caches.count(0, ONE), 0);
+        let short = build_url("/Lab", Form::Slash, &[ONE], Encoding::Blob, Ttl::Short, None);
+        service.connect().request("GET", &short, ID, b"");
+        assert_eq!(
+            number(&service, "keys"),
+            1,
+            "what may not be kept is not remembered"
+        );
+    }
+}
+
+#[test]
+fn caches_are_told_in_their_order() {
+    let Some(server) = servers::shared(Kind::Postgres) else {
+        return;
+    };
+    let name = server.database(TABLES);
+    let caches = Caches::new(2);
+    let service = gateway(&server.url(&name), caches.config());
+    let queries: Vec<String> = (0..100)
+        .map(|id| format!("SELECT text FROM one WHERE id = {id}"))
+        .collect();
+    for sql in &queries {
+        assert!(kept(&service, sql));
+    }
+    server.sql(&name, "UPDATE one SET text = 'x'");
+    wait_until("both caches", || number(&service, "purged") == 200);
+    let told = caches.told.lock().unwrap();
+    for sql in &queries {
+        let url = format!("http://h{}", target(sql));
+        let at = |number| told.iter().position(|one| *one == (number, url.clone())).unwrap();
+        assert!(at(0) < at(1));
+    }
+}
+
+#[test]
+fn an_answer_that_was_on_its_way_is_purged_again() {
+    for server in servers::all() {
+        let name = server.database(TABLES);
+        let caches = Caches::new(1);
+        let service = gateway(&server.url(&name), caches.config());
+        assert!(kept(&service, ONE));
+        let slow = match server.kind {
+            Kind::Postgres => "SELECT text, pg_sleep(2) FROM one WHERE id = 1",
+            Kind::Mariadb => "SELECT text, sleep(2) FROM one WHERE id = 1",
+        };
+        let mut client = service.connect();
+        client.send(format!("GET {} HTTP/1.1\r\nHost: h\r\n{ID}\r\n", target(slow)).as_bytes());
+        wait_until("the query", || server.busy(&name) == 1);
+        server.sql(&name, "UPDATE one SET text = 'new' WHERE id = 1");
+        wait_until("the first time", || caches.count(0, slow) == 1);
+        assert_eq!(server.busy(&name), 1, "the answer is still on its way");
+        assert!(client.response().complete);
+        wait_until("the second time", || caches.count(0, slow) >= 2);
+    }
+}
+
+#[test]
+fn nothing_may_be_kept_while_changes_cannot_be_seen_and_everything_is_purged_afterwards() {
+    for kind in [Kind::Postgres, Kind::Mariadb] {
+        let Some(server) = Server::new(kind) else { continue };
+        let name = server.database(TABLES);
+        let caches = Caches::new(1);
+        let service = gateway(&server.url(&name), caches.config());
+        assert!(kept(&service, ONE) && kept(&service, TWO));
+        server.end();
+        wait_until("the loss", || number(&service, "watching") == 0);
+        assert_eq!(ask(&service, ONE).field("cache-control"), Some("max-age=0"));
+        assert_eq!((caches.count(0, ONE), number(&service, "unkept")), (0, 1));
+        server.begin();
+        wait_until("everything purged", || {
+            caches.count(0, ONE) >= 1 && caches.count(0, TWO) >= 1
+        });
+        let keeps = || ask(&service, ONE).field("cache-control") == Some("max-age=604800");
+        wait_until("an answer to be kept", keeps);
+        let before = caches.count(0, ONE);
+        server.sql(&name, "UPDATE one SET text = 'x'");
+        wait_until("a change after it", || caches.count(0, ONE) > before);
+    }
+}
+
+#[test]
+fn what_is_made_anew_is_noticed() {
+    for server in servers::all() {
+        let name = server.database(TABLES);
+        server.sql(
+            &name,
+            "CREATE VIEW v AS SELECT text FROM one; CREATE VIEW vv AS SELECT * FROM v",
+        );
+        let caches = Caches::new(1);
+        let service = gateway(&server.url(&name), caches.config());
+        let view = "SELECT text FROM vv";
+        assert!(kept(&service, view) && kept(&service, TWO));
+        server.sql(&name, "UPDATE one SET text = 'x'");
+        wait_until("a change under a view", || caches.count(0, view) >= 1);
+        assert_eq!(caches.count(0, TWO), 0);
+        // A table that comes later.
+        server.sql(&name, "CREATE TABLE later (id int, text varchar(9))");
+        let later = "SELECT text FROM later";
+        std::thread::sleep(Duration::from_millis(1100)); // between two looks that queries ask for
+        assert!(kept(&service, later));
+        server.sql(&name, "INSERT INTO later VALUES (1, 'a')");
+        wait_until("a change of a new table", || caches.count(0, later) >= 1);
+        // A view that becomes another one.
+        assert!(kept(&service, view));
+        let before = caches.count(0, view);
+        server.sql(&name, "CREATE OR REPLACE VIEW v AS SELECT text FROM two");
+        wait_until("another view", || caches.count(0, view) > before);
+        assert!(kept(&service, view));
+        let before = caches.count(0, view);
+        server.sql(&name, "UPDATE two SET text = 'x'");
+        wait_until("a change under another view", || caches.count(0, view) > before);
+        // A table that is replaced.
+        assert!(kept(&service, ONE));
+        let before = caches.count(0, ONE);
+        server.sql(
+            &name,
+            "DROP TABLE one; CREATE TABLE one (id int primary key, text varchar(99))",
+        );
+        wait_until("another table", || caches.count(0, ONE) > before);
+        assert!(kept(&service, ONE));
+        let before = caches.count(0, ONE);
+        server.sql(&name, "INSERT INTO one VALUES (1, 'a')");
+        wait_until("a change of another table", || caches.count(0, ONE) > before);
+    }
+}
+
+#[test]
+fn changes_that_reach_further_than_they_say() {
+    for server in servers::all() {
+        let name = server.database(TABLES);
+        server.sql(
+            &name,
+            "CREATE TABLE child (id int, parent int, FOREIGN KEY (parent) REFERENCES one (id) ON DELETE CASCADE);
+             INSERT INTO child VALUES (1, 1)",
+        );
+        let caches = Caches::new(1);
+        let service = gateway(&server.url(&name), caches.config());
+        let child = "SELECT id FROM child";
+        assert!(kept(&service, child));
+        server.sql(&name, "DELETE FROM one WHERE id = 1");
+        wait_until("the cascade", || caches.count(0, child) >= 1);
+        if server.kind == Kind::Postgres {
+            server.sql(
+                &name,
+                "CREATE TABLE parted (id int) PARTITION BY RANGE (id);
+                 CREATE TABLE part PARTITION OF parted FOR VALUES FROM (0) TO (10)",
+            );
+            std::thread::sleep(Duration::from_millis(1100));
+            let (whole, part) = ("SELECT id FROM parted", "SELECT id FROM part");
+            for (turn, table) in ["parted", "part"].into_iter().enumerate() {
+                assert!(kept(&service, whole) && kept(&service, part));
+                server.sql(&name, &format!("INSERT INTO {table} VALUES (1)"));
+                wait_until(table, || {
+                    caches.count(0, whole) > turn && caches.count(0, part) > turn
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_may_not_be_kept() {
+    let Some(server) = servers::shared(Kind::Postgres) else {
+        return;
+    };
+    let name = server.database(TABLES);
+    server.sql(
+        &name,
+        &format!(
+            "CREATE ROLE reader_{name} LOGIN; GRANT SELECT ON one, two TO reader_{name};
+             CREATE FUNCTION reads() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM one';
+             CREATE MATERIALIZED VIEW m AS SELECT * FROM one"
+        ),
+    );
+    let caches = Caches::new(1);
+    let service = gateway(&server.url(&name), caches.config());
+    for sql in [
+        "SELECT reads()",
+        "SELECT text FROM m",
+        "SELECT query_to_xml('SELECT 1', true, true, '')",
+    ] {
+        assert!(!kept(&service, sql), "{sql}");
+    }
+    assert_eq!(number(&service, "unkept"), 3);
+    // Without the right to make triggers, until somebody who has it has made one.
+    let url = server.url(&name).replace("lab@", &format!("reader_{name}@"));
+    let service = gateway(&url, caches.config());
+    assert!(!kept(&service, ONE) && !kept(&service, ONE));
+    assert_eq!(number(&service, "unkept"), 2);
+    let config = InvalidationConfig {
+        triggers: Triggers::Present,
+        ..caches.config()
+    };
+    let service = gateway(&url, config);
+    assert!(!kept(&service, ONE));
+    server.sql(
+        &name,
+        "CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN PERFORM pg_notify(''plimsoll_changes'', TG_TABLE_SCHEMA || ''.'' || TG_TABLE_NAME); RETURN NULL; END';
+         CREATE TRIGGER plimsoll_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON one
+           FOR EACH STATEMENT EXECUTE FUNCTION told()",
+    );
+    wait_until("the trigger to be seen", || kept(&service, ONE));
+    server.sql(&name, "UPDATE one SET text = 'x'");
+    wait_until("a change by it", || caches.count(0, ONE) >= 1);
+    assert!(!kept(&service, TWO));
+}
+
+#[test]
+fn a_full_table_of_keys_keeps_no_more() {
+    let Some(server) = servers::shared(Kind::Postgres) else {
+        return;
+    };
+    let name = server.database(TABLES);
+    let caches = Caches::new(1);
+    let config = InvalidationConfig {
+        most_keys: 1,
+        ..caches.config()
+    };
+    let service = gateway(&server.url(&name), config);
+    assert!(kept(&service, ONE));
+    assert!(!kept(&service, TWO));
+    assert!(kept(&service, ONE), "a key that is known needs no room");
+    server.sql(&name, "UPDATE one SET text = 'x'");
+    wait_until("room", || {
+        number(&service, "keys") == 0 && number(&service, "purged") >= 1
+    });
+    assert!(kept(&service, TWO));
+}
+
+#[test]
+fn a_cache_that_is_away_is_told_when_it_is_back() {
+    let Some(server) = servers::shared(Kind::Postgres) else {
+        return;
+    };
+    let name = server.database(TABLES);
+    let mut caches = Caches::new(1);
+    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    caches.proxies.insert(0, format!("http://{away}"));
+    let service = gateway(&server.url(&name), caches.config());
+    assert!(kept(&service, ONE));
+    server.sql(&name, "UPDATE one SET text = 'x'");
+    // The listening one has the number 0; it is not kept waiting for ever.
+    wait_until("the next cache", || caches.count(0, ONE) == 1);
+    assert!(number(&service, "purge_failures") > 0 && number(&service, "owed") == 1);
+    caches.listen(7, TcpListener::bind(away).unwrap());
+    wait_until("the cache that was away", || caches.count(7, ONE) == 1);
+    wait_until("the one behind it, once more", || caches.count(0, ONE) == 2);
+    assert_eq!(number(&service, "owed"), 0);
+}
+
+#[test]
+fn everything_every_so_often_works_without_a_server() {
+    let directory = crate::support::Scratch::new();
+    let file = directory.0.join("data.sqlite");
+    let database = rusqlite::Connection::open(&file).unwrap();
+    database
+        .execute_batch("CREATE TABLE one (id int, text text)")
+        .unwrap();
+    let caches = Caches::new(1);
+    let config = InvalidationConfig {
+        on: On::Every,
+        every_s: Some(0.2),
+        ..caches.config()
+    };
+    let service = gateway(file.to_str().unwrap(), config);
+    for turn in 1..=2 {
+        assert!(kept(&service, ONE));
+        wait_until("the time", || caches.count(0, ONE) == turn);
+    }
+}
+
+#[test]
+fn a_database_that_cannot_be_watched_is_an_error_of_the_start() {
+    let caches = Caches::new(1);
+    let why = |url: &str| gateway(url, caches.config()).finish().unwrap_err().to_string();
+    assert!(why("/nowhere.sqlite").contains("/nowhere.sqlite"));
+    let Some(server) = Server::with(Kind::Mariadb, &[]) else {
+        return;
+    };
+    let name = server.database(TABLES);
+    let without = why(&server.url(&name));
+    assert!(
+        without.contains("invalidation: ") && without.contains("--log-bin"),
+        "{without}"
+    );
+    drop(server);
+    let mixed = &["--log-bin=log", "--binlog-format=MIXED", "--server-id=1"];
+    let Some(server) = Server::with(Kind::Mariadb, mixed) else {
+        return;
+    };
+    let name = server.database(TABLES);
+    assert!(why(&server.url(&name)).contains("--binlog-format=ROW"));
+}

@@ -1,0 +1,50 @@
+"""What our own services say of themselves at /plimsoll/stats. They do not count these questions."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from plimsoll.deploy.counters import Reading
+
+TIMEOUT_S: Final = 5.0
+GAUGES: Final = (
+    *("in_progress", "connections_in_use", "connections_waiting", "connections_limit", "threads_limit"),
+    *("keys", "owed", "watching", "purge_delay_most_ms"),
+)
+
+
+class OwnCounters:
+    """Of a service that speaks HTTP, over one kept connection."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection: http.client.HTTPConnection | None = None
+
+    def open(self) -> None:
+        """Connects."""
+        self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+
+    def read(self) -> Reading:
+        """One request."""
+        assert self._connection is not None
+        self._connection.request("GET", "/plimsoll/stats")
+        return reading(self._connection.getresponse().read())
+
+    def last(self) -> Mapping[str, Any]:
+        """Nothing more."""
+        return {}
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def reading(answer: bytes) -> Reading:
+    """The answer's numbers; raises ValueError where it is none."""
+    values = {name: float(value) for name, value in json.loads(answer).items()}
+    counters = {name: value for name, value in values.items() if name not in GAUGES}
+    return Reading(counters, {name: value for name, value in values.items() if name in GAUGES})
