@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 def main() -> None:
     """Each in a process of its own."""
     print(f"{parts.machine()}\n", flush=True)
-    for name in ("http.py", "pacing.py", "record.py", "analysis.py", "overhead.py"):
+    for name in ("http.py", "pacing.py", "record.py", "analysis.py", "overhead.py", "gateway.py"):
         subprocess.run([sys.executable, HERE / name], check=True)
 
 

@@ -1,7 +1,9 @@
 //! One question to a gateway: the SQL packed into a URL, and the head around it.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_schedule::{Fill, Template};
@@ -11,6 +13,9 @@ use super::failover::Fresh;
 use super::settings::{Refresh, Version};
 use crate::drivers::http::Target;
 use crate::drivers::versions::Versions;
+
+/// Paths that an [`Ask`] remembers.
+const MOST_PATHS: usize = 10_000;
 
 /// What is asked.
 pub(super) struct Ask {
@@ -24,6 +29,7 @@ pub(super) struct Ask {
     versions: Option<Versions>,
     /// The path below the server's own, if it is always the same. Packing SQL into a URL costs more than sending it.
     ready: Option<String>,
+    paths: Paths,
 }
 
 impl Ask {
@@ -42,6 +48,7 @@ impl Ask {
             freshkey,
             versions,
             ready: None,
+            paths: Paths::default(),
         };
         let constant = |template: &Template| template.constant().is_some();
         if ask.queries.iter().all(constant) && ask.freshkey.as_ref().is_none_or(constant) {
@@ -79,11 +86,17 @@ impl Ask {
             String::from_utf8(text).unwrap_or_default()
         };
         let queries: Vec<String> = self.queries.iter().map(filled).collect();
+        let path = self.paths.of(queries.join("\0"), || {
+            build_url("", Form::Slash, &queries, self.encoding, self.ttl, None)
+        });
         let key = match unique {
             Some(key) => Some(key.to_owned()),
             None => self.freshkey.as_ref().map(|template| escaped(&filled(template))),
         };
-        build_url("", Form::Slash, &queries, self.encoding, self.ttl, key.as_deref())
+        match key {
+            Some(key) => format!("{path}&freshkey={key}"),
+            None => path.to_string(),
+        }
     }
 
     /// Appends the whole request for `path` to `out`.
@@ -113,6 +126,28 @@ impl Ask {
         for part in ["\r\n", to.version.connection(to.keep), "\r\n"] {
             out.extend_from_slice(part.as_bytes());
         }
+    }
+}
+
+/// Paths of queries that were packed before. Packing costs more than most answers take, and what is drawn from lists comes
+/// again and again; when there is room for no more, what is new is packed each time.
+#[derive(Default)]
+struct Paths(RwLock<HashMap<String, Arc<str>>>);
+
+impl Paths {
+    fn of(&self, queries: String, pack: impl FnOnce() -> String) -> Arc<str> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = known.get(&queries) {
+            return Arc::clone(path);
+        }
+        let room = known.len() < MOST_PATHS;
+        drop(known);
+        let path: Arc<str> = pack().into();
+        if room {
+            let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            known.insert(queries, Arc::clone(&path));
+        }
+        path
     }
 }
 
@@ -164,6 +199,22 @@ impl UniqueKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_packed_before_is_remembered_up_to_a_bound() {
+        let paths = Paths::default();
+        for turn in 0..2 {
+            for number in 0..MOST_PATHS + 2 {
+                let mut packed = false;
+                let path = paths.of(number.to_string(), || {
+                    packed = true;
+                    format!("/{number}")
+                });
+                assert_eq!(*path, *format!("/{number}"));
+                assert_eq!(packed, turn == 0 || number >= MOST_PATHS);
+            }
+        }
+    }
 
     #[test]
     fn hosts_lose_their_port_and_keys_what_means_something() {
