@@ -13,12 +13,21 @@ from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.caches import cache_times
 from plimsoll.analyse.consistency import consistency
 from plimsoll.analyse.counted import counted_services
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.results import Analysis, Counts, ExperimentInfo, LeftOut, OpenLoad, RunResult
+from plimsoll.analyse.results import (
+    Analysis,
+    CacheTimes,
+    Counts,
+    ExperimentInfo,
+    LeftOut,
+    OpenLoad,
+    RunResult,
+)
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness
@@ -26,6 +35,7 @@ from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changin
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.watched import watch_notes, watched_utilizations
+from plimsoll.collect.caches import NONE, read_caches
 from plimsoll.collect.live import seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples
 from plimsoll.collect.results import Results, RunFiles, open_results
@@ -180,12 +190,20 @@ def _one(
         rising = [number for number, told in enumerate(record["stages"]) if told.get("changes")]
         found = of_changing_load(found, rising)
     facts = _facts(run, results, measured, _warmup_s(run, options), remarks)
+    facts = replace(facts, caches=_caches(run, measured))
     versions = _staleness(run, measured)
     if versions is None:
         return run_result(facts, found, limits), found.histograms
     notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
     facts = replace(facts, staleness=versions.staleness, notes=notes)
     return run_result(facts, found, limits), {**found.histograms, HISTOGRAM: versions.ages}
+
+
+def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
+    if run.transactions is None:
+        return ()
+    found = cache_times(read_caches(run.transactions, measured.start, measured.end))
+    return () if [each.cache for each in found] == [NONE] else found
 
 
 def _staleness(run: RunFiles, measured: Window) -> Found | None:

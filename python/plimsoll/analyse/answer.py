@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from plimsoll.analyse.answer_caches import of_caches
 from plimsoll.analyse.answer_consistency import of_consistency
 from plimsoll.analyse.explained import explained
 from plimsoll.analyse.metrics import canonical
@@ -64,7 +65,7 @@ def sentences(analysis: Analysis) -> tuple[str, ...]:
         return (*said, "Nothing has been measured yet.")
     if not any(run.valid for run in analysis.runs):
         return (*said, _nothing_valid(analysis))
-    said += of_consistency(analysis)
+    said += of_consistency(analysis) or of_caches(analysis)
     leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
     said += _of_saturation(analysis, leading) if leading else _of_cells(analysis)
     said += _of_stages(analysis)
@@ -149,7 +150,7 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     capacity = _capacity(found, "nominal")
     head = f"With {level_words(found.combination)} the target" if found.combination else "The target"
     if capacity is None or capacity.value is None:
-        return f"{head}: its capacity cannot be said ({found.verdict})."
+        return f"{head}: no valid run says what it carries."
     cell = _cell_at(analysis, found, capacity.load)
     carried = plus_minus(capacity.value, metric.kind, metric.unit) + _payload(cell, found.metric)
     if _one_load(analysis, found):

@@ -92,6 +92,16 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheTimes:
+    """Successful transactions of the window of which caches on the way said the same. `share`: of all of them, 0..1."""
+
+    cache: str
+    """hit, miss, revalidated; none: a cache said nothing, beside others that did."""
+    share: float
+    response_ms: Latency
+
+
+@dataclass(frozen=True, slots=True)
 class StageResult:
     """One stage of a staged load; `start_s` and `end_s` count from the start of the run."""
 
@@ -329,6 +339,8 @@ class RunResult:
     services: tuple[CountedService, ...] = ()
     staleness: Staleness | None = None
     """Where operations read versions."""
+    caches: tuple[CacheTimes, ...] = ()
+    """Where a cache on the way said anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.results import (
+    CacheTimes,
     CountedService,
     Counts,
     NamedMetric,
@@ -47,6 +48,7 @@ class RunFacts:
     open_load: OpenLoad = "none"
     services: tuple[CountedService, ...] = ()
     staleness: Staleness | None = None
+    caches: tuple[CacheTimes, ...] = ()
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
@@ -85,6 +87,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         open_load=facts.open_load,
         services=facts.services,
         staleness=facts.staleness,
+        caches=facts.caches,
     )
 
 

@@ -23,7 +23,7 @@ from plimsoll import __version__
 from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
-from plimsoll.report import consistency, counted, tables
+from plimsoll.report import caches, consistency, counted, tables
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
 from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -205,7 +205,12 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             figures=of("throughput"),
             folded=each,
         ),
-        Section("response", "Response time", tables=times, figures=of("response", "distribution")),
+        Section(
+            "response",
+            "Response time",
+            tables=times + _caches(labels),
+            figures=of("response", "distribution"),
+        ),
         _readers(labels, of("consistency")),
         Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
         Section("errors", "Errors", tables=failed, figures=of("errors")),
@@ -228,6 +233,11 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         _set_up(labels, setup),
     ]
     return [section for section in found if _has_content(section)]
+
+
+def _caches(labels: Labels) -> tuple[Table, ...]:
+    found = caches.by_cache(labels)
+    return () if found is None else (found,)
 
 
 def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:

@@ -1,0 +1,33 @@
+"""How much longer what a cache had to fetch took than what it had, in sentences."""
+
+from __future__ import annotations
+
+from plimsoll.analyse.caches import miss_ratios
+from plimsoll.analyse.results import Analysis, Interval
+from plimsoll.analyse.wording import level_words, number
+
+_WHAT = "What a cache had to fetch took"
+
+
+def of_caches(analysis: Analysis) -> list[str]:
+    """One sentence on the cells whose runs have enough hits and misses: the only one, or the two farthest apart."""
+    runs = [[run for run in analysis.runs if run.valid and run.cell == cell.cell] for cell in analysis.cells]
+    ratios = zip(analysis.cells, miss_ratios(runs), strict=True)
+    known = [(cell, ratio) for cell, ratio in ratios if ratio is not None]
+    if not known:
+        return []
+    known.sort(key=lambda each: each[1].mean)
+    (least, lowest), (most, highest) = known[0], known[-1]
+    if len(known) == 1:
+        where = f" with {level_words(least.cell)}" if least.cell else ""
+        return [f"{_WHAT} {_times(lowest)} as long as what it had{where} (means of the response time)."]
+    return [
+        f"{_WHAT} between {_times(lowest)} ({level_words(least.cell)}) and {_times(highest)} "
+        f"({level_words(most.cell)}) as long as what it had (means of the response time)."
+    ]
+
+
+def _times(ratio: Interval) -> str:
+    if ratio.low is None or ratio.high is None:
+        return f"{number(ratio.mean, 2)} times"
+    return f"{number(ratio.mean, 2)} times ({number(ratio.low, 2)} to {number(ratio.high, 2)})"
