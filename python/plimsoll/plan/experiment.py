@@ -310,7 +310,7 @@ def _built(
         text=text,
         sets=(),
         factors=factors,
-        load_factor=_load_factor(factors),
+        load_factor=_load_factor(factors, first),
         design=Design(
             kind=design.kind_of(raw_design),
             repetitions=raw_design.repetitions,
@@ -340,11 +340,17 @@ def _counted(factors: Sequence[Factor], raw_design: DesignRaw, cells: design.Cel
     return f"{text}, less {len(cells.excluded)} excluded cells: {left:,} runs"
 
 
-def _load_factor(factors: Sequence[Factor]) -> str | None:
+def _load_factor(factors: Sequence[Factor], raw: ExperimentRaw) -> str | None:
+    """Those who write versions disturb the readers, whose load is the one that the report is about."""
+    writers = {
+        name
+        for name, work in (raw.workloads or {}).items()
+        if work.table is not None and work.table.versions == "write"
+    }
     ranked = [
         (factor.load_kind, index, factor.name)
         for index, factor in enumerate(factors)
-        if len(factor.levels) > 1
+        if len(factor.levels) > 1 and not factor.is_load_of(writers)
     ]
     known = sorted((kind, index, name) for kind, index, name in ranked if kind is not None)
     return known[0][2] if known else None

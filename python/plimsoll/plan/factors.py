@@ -16,7 +16,7 @@ A mapping with `path` or `levels` (or `low` and `high`) is a long form; any othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -105,6 +105,13 @@ class Factor:
             if all(_sets_load(level, ending) is not None for level in self.levels):
                 return rank
         return None
+
+    def is_load_of(self, workloads: Collection[str]) -> bool:
+        """Whether all that it sets is the load of these workloads."""
+        paths = [setting.path for level in self.levels for setting in level.settings]
+        return all(
+            path[0] == "workloads" and path[1] in workloads and path[2:3] == ("load",) for path in paths
+        )
 
     def load_value(self, label: str) -> float | None:
         """The load that a level sets; None where this is no factor of load."""

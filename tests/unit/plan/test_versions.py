@@ -253,3 +253,14 @@ def test_what_does_not_fit_is_told(old: str, new: str, message: str) -> None:
 )
 def test_what_does_not_fit_in_a_mix_is_told(old: str, new: str, message: str) -> None:
     assert any(message in line for line in problems(edited(old, new, MIXED)))
+
+
+@pytest.mark.parametrize(
+    ("path", "axis"),
+    [
+        ("workloads.writer.load.rate: [1/s, 2/s]", None),
+        ("workloads.readers.load.testers: [1, 2]", "workloads.readers.load.testers"),
+    ],
+)
+def test_the_load_of_writers_is_no_axis_of_the_report(path: str, axis: str | None) -> None:
+    assert load(f"{FILE}factors: {{{path}}}\n").load_factor == axis
