@@ -256,7 +256,7 @@ def _facts(
     counts = _counts(summary)
     samples = read_samples(run.samples) if run.samples is not None else []
     used = (
-        *utilizations(samples, measured, _cores(record, results)),
+        *utilizations(samples, measured, _cores(record, results), _together(record)),
         *watched_utilizations(watched_readings(run), measured),
     )
     busiest = [
@@ -336,6 +336,15 @@ def _cores(record: Mapping[str, Any], results: Results) -> dict[str, int]:
     for service in record["services"]:
         cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
     return cores
+
+
+def _together(record: Mapping[str, Any]) -> list[list[str]]:
+    """Services that are bound to the same cores, where several are."""
+    bound: dict[tuple[int, ...], list[str]] = {}
+    for service in record["services"]:
+        if service["cpus"]:
+            bound.setdefault(tuple(service["cpus"]), []).append(f"service:{service['name']}")
+    return [names for names in bound.values() if len(names) > 1]
 
 
 def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:

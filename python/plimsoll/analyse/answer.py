@@ -99,7 +99,36 @@ def _of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[str]
     return [
         *said,
         f"The other {plural(len(found) - 2, 'combination')} lie between these two; the table has them all.",
+        *_what_stops(analysis),
     ]
+
+
+def _what_stops(analysis: Analysis) -> list[str]:
+    """At the highest load, the component that gave way at each level of the first factor, and in how many of its runs:
+    those in which it was the load generator are invalid, and say so here."""
+    info = analysis.experiment
+    loads = [cell.load for cell in analysis.cells if cell.load is not None]
+    varied = (name for name, levels in info.factors.items() if name != info.load_factor and len(levels) > 1)
+    first = next(varied, None)
+    if first is None or info.load_factor is None or not loads:
+        return []
+    top = [cell.cell for cell in analysis.cells if cell.load == max(loads)]
+    parts = []
+    for level in info.factors[first]:
+        runs = [run for run in analysis.runs if run.cell in top and run.cell.get(first) == level]
+        named = Counter(run.bottleneck for run in runs if run.bottleneck != NOT_RESOLVED)
+        if named:
+            ((most, times),) = named.most_common(1)
+            seen = [each for run in runs for each in run.utilization if each.component == most]
+            used = f" ({used})" if (used := _most_used(seen)) else ""
+            stopped = f"{_component(most, seen)}{used} in {times} of {plural(len(runs), 'run')}"
+            parts.append(f"{factor_word(first)} {level} by {stopped}")
+    if not parts:
+        return []
+    load = _loads(
+        _load_label(analysis, info.load_factor, max(loads)) or UNKNOWN, factor_word(info.load_factor)
+    )
+    return [f"At {load}, {listing(parts).replace(' by ', ' is stopped by ', 1)}."]
 
 
 def _capacity(found: Saturation, kind: str) -> Capacity | None:
@@ -237,7 +266,18 @@ def _evidence(seen: Sequence[Utilization]) -> str:
         if resource == "busiest thread"
         else f" ({resource.replace('cpu', 'CPU', 1)} at {shown})"
     )
+    if used := _most_used(seen):
+        said = f"{said[:-1]}, {used})"
     return said + (": the target may carry more" if seen[0].role == "testers" else "")
+
+
+def _most_used(seen: Sequence[Utilization]) -> str:
+    """Of cores that services share: who used most of them; empty for anything else."""
+    if seen[0].role != "cores" or not seen[0].detail:
+        return ""
+    most = max(seen[0].detail, key=lambda name: sum(one.detail.get(name, 0.0) for one in seen))
+    shares = [one.detail.get(most, 0.0) for one in seen]
+    return f"{percent_range(min(shares), max(shares), 2)} by {most}"
 
 
 def _is_at(cell: Mapping[str, str], found: Saturation) -> bool:

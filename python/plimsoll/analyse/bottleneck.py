@@ -25,7 +25,8 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     Rule: the testers come first: if they reach the threshold, the tool itself was the limit. Else it is the component
     of highest utilization, if that is at least the threshold and its interval lies above that of the second. A host is
     not weighed against the services and testers that run on it (their work is its work): a host is taken only where no
-    service on it is watched, or where it is full and no service on it is.
+    service on it is watched, or where it is full and no service on it is. Cores that services share are taken where
+    they are full and none of the services is.
     """
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if c.mean >= threshold), key=lambda c: c.mean, default=None)
@@ -43,6 +44,9 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
 def _on(components: list[Utilization], threshold: float) -> list[Utilization]:
     """Of what is on one host: the services, or the host where it says more. A host that is seen by two is one host."""
     services = _ranked([c for c in components if c.role == "service"])
+    shared = _ranked([c for c in components if c.role == "cores" and c.mean >= threshold])
+    if shared and (not services or services[0].mean < threshold):
+        return shared
     hosts = _ranked([c for c in components if c.role == "host"])
     if services and (services[0].mean >= threshold or not hosts or hosts[0].mean < threshold):
         return services

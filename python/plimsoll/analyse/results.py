@@ -143,7 +143,7 @@ class Utilization:
 
     component: str
     role: str
-    """host, service or testers"""
+    """host, service, testers, or cores: those that services share, of which `detail` says how much each used"""
     resource: str
     mean: float
     low: float | None

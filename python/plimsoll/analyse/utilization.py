@@ -18,13 +18,16 @@ Array = NDArray[np.float64]
 
 
 def utilizations(
-    samples: Sequence[SampleSeries], window: Window, cores: Mapping[str, int]
+    samples: Sequence[SampleSeries],
+    window: Window,
+    cores: Mapping[str, int],
+    together: Sequence[Sequence[str]] = (),
 ) -> tuple[Utilization, ...]:
-    """One entry per component: host, each service, the testers.
+    """One entry per component: host, each service, the testers, and the cores that several services share.
 
     `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
-    ("service:db", "testers", "host"). A sample tells of the second before it; those are taken whose second lies in the
-    window by more than half.
+    ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample tells of the
+    second before it; those are taken whose second lies in the window by more than half.
 
     A component with one busy thread is full at one core whatever else is idle, so its binding resource is the larger
     of "cpu of its cores" and "busiest thread".
@@ -40,7 +43,31 @@ def utilizations(
             found = _processes(component, mine, cores.get(component, 1))
         if found is not None:
             out.append(found)
+    out += [found for names in together if (found := _shared(samples, window, names, cores)) is not None]
     return tuple(out)
+
+
+def _shared(
+    samples: Sequence[SampleSeries], window: Window, names: Sequence[str], cores: Mapping[str, int]
+) -> Utilization | None:
+    """The cores of several services: full when none of the services by itself is."""
+    used = {
+        one.component: _inside(one, window)
+        for one in samples
+        if one.component in names and (one.metric, one.part) == ("cpu", "")
+    }
+    if len(used) < 2 or len({values.size for values in used.values()}) != 1:
+        return None  # a service that was watched for a part of the window would be left out of the rest
+    count = max(1, cores.get(names[0], 1))
+    values = np.sum(list(used.values()), axis=0) / count
+    if values.size == 0:
+        return None
+    mean, low, high = mean_interval(values)
+    what = "core" if count == 1 else f"{count} cores"
+    detail = {name.removeprefix("service:"): float(each.mean()) / count for name, each in used.items()}
+    return Utilization(
+        f"services' {what}", "cores", f"cpu of the {what} that they share", mean, low, high, detail
+    )
 
 
 def monitor_cpu(samples: Sequence[SampleSeries], window: Window) -> float | None:

@@ -130,6 +130,8 @@ def test_many_combinations_name_the_ends_only() -> None:
     )  # fmt: skip
     text = said(replace(analysis, saturation=many))
     assert "The other 18 combinations lie between these two" in text
+    stopped = "zip level 0 is stopped by the gateway service in 2 of 2 runs, zip level 1 by the gateway service in 2"
+    assert f"At 8 testers, {stopped}" in text
     assert len(sentences(replace(analysis, saturation=many))) < 9
 
 

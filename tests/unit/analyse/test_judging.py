@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from tests.unit.analyse.made import histogram, run
 
@@ -13,7 +14,10 @@ from plimsoll.analyse.metrics import METRICS, canonical
 from plimsoll.analyse.results import Interval, Utilization
 from plimsoll.analyse.steady import Trend
 from plimsoll.analyse.thresholds import Sample, judge, observe
+from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.utilization import utilizations
 from plimsoll.analyse.validity import Observed, judge_run
+from plimsoll.collect.samples import SampleSeries
 from plimsoll.plan.model import Threshold, Validity
 from plimsoll.plan.rules import parse_rule
 
@@ -234,6 +238,17 @@ def part(name: str, role: str, mean: float, half: float | None = 0.01) -> Utiliz
         ([part("host", "host", 0.98)], "host"),
         ([part("host", "host", 0.98), part("db", "service", 0.5)], "host"),
         ([part("host", "host", 0.99), part("db", "service", 0.95)], "db"),
+        (
+            [
+                part("db", "service", 0.45),
+                part("gate", "service", 0.55),
+                part("services' core", "cores", 0.99),
+            ],
+            "services' core",
+        ),
+        ([part("gate", "service", 0.95), part("services' core", "cores", 0.99)], "gate"),
+        ([part("gate", "service", 0.5), part("services' core", "cores", 0.8)], NOT_RESOLVED),
+        ([part("services' core", "cores", 0.99), part("testers", "testers", 0.95)], "testers"),
         ([], NOT_RESOLVED),
     ],
 )
@@ -242,6 +257,35 @@ def test_bottleneck(parts: list[Utilization], name: str) -> None:
     assert found.component == name
     assert found.reason
     assert name == NOT_RESOLVED or f"{name}:" not in found.reason, "its name stands beside the reason"
+
+
+def cpu(component: str, *values: float) -> SampleSeries:
+    at = np.arange(1, len(values) + 1, dtype=float)
+    return SampleSeries(component, "cpu", "", at, np.array(values))
+
+
+def test_cores_that_services_share_are_full_when_none_of_them_is() -> None:
+    samples = [
+        cpu("service:db", 0.4, 0.5, 0.3),
+        cpu("service:gate", 0.6, 0.5, 0.7),
+        cpu("service:far", 1, 1, 1),
+    ]
+    cores = {"service:db": 1, "service:gate": 1, "service:far": 1}
+    window = Window(0, 3_000_000_000)
+    together = [["service:db", "service:gate"]]
+    found = {one.component: one for one in utilizations(samples, window, cores, together)}
+    shared = found["services' core"]
+    assert shared.role == "cores"
+    assert shared.mean == pytest.approx(1.0)
+    assert shared.detail == {"db": pytest.approx(0.4), "gate": pytest.approx(0.6)}
+    assert found["far"].mean == pytest.approx(1.0)
+    two = dict.fromkeys(cores, 2)
+    (wide,) = [one for one in utilizations(samples, window, two, together) if one.role == "cores"]
+    assert wide.component == "services' 2 cores"
+    assert wide.mean == pytest.approx(0.5)
+    short = [samples[0], cpu("service:gate", 0.6)]
+    assert not any(one.role == "cores" for one in utilizations(short, window, cores, together))
+    assert not any(one.role == "cores" for one in utilizations(samples, window, cores))
 
 
 def test_what_is_not_resolved_names_what_it_weighed() -> None:
