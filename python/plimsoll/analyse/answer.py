@@ -359,7 +359,7 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
             if value is not None
         ]
         text += f", with response times of {listing(shown)}" if shown else ""
-    return f"{text}{_bottleneck(cell, one)}.{_failures(cell)}"
+    return f"{text}{_bottleneck(cell, runs)}.{_failures(cell)}"
 
 
 def _of_stages(analysis: Analysis) -> list[str]:
@@ -377,10 +377,10 @@ def _of_stages(analysis: Analysis) -> list[str]:
     return [f"Stage by stage: {'; '.join(parts)}."]
 
 
-def _bottleneck(cell: CellResult, run: RunResult | None) -> str:
+def _bottleneck(cell: CellResult, runs: Sequence[RunResult]) -> str:
     if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
         return ""
-    seen = [each for each in run.utilization if each.component == cell.bottleneck] if run else []
+    seen = [each for run in runs for each in run.utilization if each.component == cell.bottleneck]
     return f"; its limit is {_component(cell.bottleneck, seen)}{_evidence(seen)}"
 
 
