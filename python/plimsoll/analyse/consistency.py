@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from plimsoll.analyse.across import Design, Group, metric_intervals
+from plimsoll.analyse.across import Design, Group
 from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.means import POOLED, SINGLE, Pooled, pooled_error
+from plimsoll.analyse.means import POOLED, SINGLE, Pooled, mean_interval, pooled_error
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import carries, merged
 from plimsoll.analyse.results import Consistency, ConsistencyResult, Interval, RunResult, Staleness
@@ -40,10 +40,34 @@ def consistency(groups: Sequence[Group], design: Design) -> ConsistencyResult | 
         return None
     # Cells without a stale answer have no spread: pooled with the others they would narrow these.
     some = [group for group in groups if any(one.readers.stale for one in _of(group).got)]
-    shares = dict(zip(map(id, some), metric_intervals("stale_share", some), strict=True))
+    shares = dict(zip(map(id, some), _angular(some), strict=True))
     cells = [_summed(_of(group), shares.get(id(group))) for group in groups]
     factor = next((name for name in design.levels if name != design.load_factor), None)
     return ConsistencyResult(tuple(cells), factor, _levels(groups, cells, factor) if factor else ())
+
+
+def _angular(groups: Sequence[Group]) -> list[Interval | None]:
+    """The share stale of each cell over its runs. The spread of a share goes with its size; that of the arcsine of its
+    root does not (Anscombe, Biometrika 35 (1948) 246), so that cells of 10 % and of 0.01 % can have one error."""
+    shares = [
+        [one.readers.stale / one.readers.answers for one in _of(group).got if one.readers.answers]
+        for group in groups
+    ]
+    angles = [[math.asin(math.sqrt(share)) for share in each] for each in shares]
+    pooled = pooled_error([each for each in angles if each])
+    found = (mean_interval(each, pooled) for each in angles)
+    return [
+        _from_angle(each, float(np.mean(share))) if each is not None else None
+        for each, share in zip(found, shares, strict=True)
+    ]
+
+
+def _from_angle(found: Interval, mean: float) -> Interval:
+    """With the plain mean of the shares, which lies a little above that of their angles."""
+    if found.low is None or found.high is None:
+        return Interval(mean, None, None, found.level, found.df, found.method)
+    low, high = (math.sin(min(max(end, 0.0), math.pi / 2)) ** 2 for end in (found.low, found.high))
+    return Interval(mean, min(low, mean), max(high, mean), found.level, found.df, found.method)
 
 
 def _of(group: Group) -> _Runs:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 from tests.unit.analyse.made import histogram, run
 
 from plimsoll.analyse.across import Design, grouped
@@ -118,6 +120,30 @@ def test_a_cell_of_one_run_has_the_interval_within_it_and_several_that_over_runs
     assert share.low is not None and share.high is not None
     assert 0.0 <= share.low < 0.1 < 0.12 < share.high <= 1.0
     assert found.cells[0].busy == {"db": 0.1}  # services, not the host
+
+
+def test_a_small_share_beside_large_ones_keeps_a_small_interval() -> None:
+    shares = {"x": (0.10, 0.12), "y": (0.00002, 0.00004)}
+    every = [(name, share) for name, both in shares.items() for share in both]
+    runs = [
+        with_readers(f"{at:04}", {"a": name}, answers=100_000, stale=round(100_000 * share))
+        for at, (name, share) in enumerate(every, 1)
+    ]
+    found = over(runs)
+    assert found is not None
+    angles = {name: np.arcsin(np.sqrt(both)) for name, both in shares.items()}
+    error = math.sqrt(sum(each.var(ddof=1) for each in angles.values()) / 2)
+    half = stats.t.ppf(0.975, 2) * error / math.sqrt(2)
+    for cell, (name, both) in zip(found.cells, shares.items(), strict=True):
+        share = cell.stale_share
+        assert share is not None
+        assert share.mean == pytest.approx(np.mean(both))
+        assert share.low == pytest.approx(math.sin(max(0.0, angles[name].mean() - half)) ** 2)
+        assert share.high == pytest.approx(math.sin(angles[name].mean() + half) ** 2)
+    large, small = (cell.stale_share for cell in found.cells)
+    assert large is not None and small is not None
+    assert large.high is not None and large.low is not None and small.high is not None
+    assert small.high < (large.high - large.low) / 10
 
 
 def test_without_stale_answers_the_count_of_all_runs_gives_the_bound() -> None:
