@@ -384,6 +384,8 @@ def _aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[st
     heads = [style.text(column.name) for column in columns]
     longest = [max((len(row[at]) for row in body), default=0) for at in range(len(columns))]
     least = [longest[at] if column.numeric else LEAST_TEXT for at, column in enumerate(columns)]
+    # Rows whose names are cut to the same beginning cannot be told apart.
+    least[0] = max(least[0], min(longest[0], style.width // 4))
     kept = len(columns)
     while kept > 1 and sum(least[:kept]) + 2 * kept > style.width:
         kept -= 1
