@@ -82,16 +82,16 @@ def costs(labels: Labels) -> Table:
     rows = [
         (
             *cell_words(labels, cell),
-            *(plus_minus(cell.responses.get(name), "rate") for name in ("reads_per_s", "writes_per_s")),
+            plus_minus(cell.responses.get("writes_per_s"), "rate"),
             percent(got.fetches_per_answer),
             percent(got.needless_share),
             *(percent(got.busy.get(name), 2) for name in services),
         )
         for cell, got in shown
     ]
-    heads = ("Reads/s", "Writes/s", "Fetches", "Needless", *(f"{name} busy" for name in services))
+    heads = ("Writes/s", "Fetches", "Needless", *services)
     columns = (*map(Column, cell_heads(labels).split("|")), *(Column(name, numeric=True) for name in heads))
-    note = f"{COSTS} Busy: utilization of a service, the mean of the runs." if services else COSTS
+    note = f"{COSTS} By service: how busy it was, the mean of the runs." if services else COSTS
     return Table("What that took, per cell", columns, tuple(rows), note)
 
 
