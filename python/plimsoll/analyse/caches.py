@@ -39,7 +39,9 @@ def of(run: RunResult, said: str) -> CacheTimes | None:
 def miss_ratios(cells: Sequence[Sequence[RunResult]]) -> list[Interval | None]:
     """How many times as long as a hit a miss takes, for the runs of each cell: the geometric mean over runs of mean
     miss / mean hit. The interval is that of its logarithm, with the error pooled over the cells (none where no cell has
-    two runs). None where no run of a cell has enough of both."""
+    two runs). None where no run of a cell has enough of both.
+
+    Not `cell_intervals`, which shows the arithmetic mean: of ratios it depends on which of the two stands above."""
     logs = [[math.log(ratio) for run in runs if (ratio := _ratio(run)) is not None] for runs in cells]
     pooled = pooled_error([each for each in logs if each])
     return [_from_log(mean_interval(each, pooled)) for each in logs]

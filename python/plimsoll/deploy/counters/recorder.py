@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.deploy.counters import Reading, Source
+from plimsoll.deploy.counters.reading_thread import PATIENCE_S, ReadingThread
 
 FORMAT: Final = "plimsoll.counters/1"
 INTERVAL_S: Final = 1.0
-PATIENCE_S: Final = 10.0
-"""So long a run waits for the first reading before it, and for the last one after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,11 @@ class Counted:
     failed_at: float = 0.0
 
 
-class CounterLog:
+class CounterLog(ReadingThread):
     """Writes counters.jsonl: a line with the format, then a line a reading."""
 
     def __init__(self, name: str, kind: str, source: Source, path: Path) -> None:
+        super().__init__(f"counters-{name}")
         self.name = name
         self._kind = kind
         self._source = source
@@ -44,27 +43,10 @@ class CounterLog:
         self._last: Reading | None = None
         self._told: dict[str, Any] = {}
         self._failed: tuple[str, float] | None = None
-        self._begun = threading.Event()
-        self._over = threading.Event()
-        # A daemon: a server that never answers must not keep the lab from ending.
-        self._thread = threading.Thread(target=self._work, name=f"counters-{name}", daemon=True)
-
-    def start(self) -> None:
-        """Begins to read."""
-        self._thread.start()
-
-    def wait_for_first(self) -> None:
-        """Returns when the first reading is there, or has failed, or takes too long."""
-        self._begun.wait(PATIENCE_S)
-
-    def finish(self) -> None:
-        """Asks for the last reading; `result` waits for it."""
-        self._over.set()
 
     def result(self) -> Counted:
         """What was counted between the first reading and the last."""
-        self._thread.join(PATIENCE_S)
-        if self._failed is None and self._thread.is_alive():
+        if not self._ended() and self._failed is None:
             self._failed = (f"no answer within {PATIENCE_S:g} s", time.time())
         if self._failed is not None or self._first is None or self._last is None:
             text, at = self._failed or ("nothing was read", time.time())
@@ -105,9 +87,7 @@ class CounterLog:
             if over:
                 self._told = dict(self._source.last())
                 return
-            # A reading that took longer than a second leaves slots out: two at once would be load of our own.
-            due = max(due + INTERVAL_S, time.monotonic())
-            self._over.wait(max(0.0, due - time.monotonic()))
+            due = self._pause(due, INTERVAL_S)
 
 
 def as_line(document: Mapping[str, Any]) -> str:

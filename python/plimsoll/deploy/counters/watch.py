@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.recorder import FORMAT, PATIENCE_S, as_line, plain
+from plimsoll.deploy.counters.reading_thread import PATIENCE_S, ReadingThread
+from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
 from plimsoll.plan.model import Watched
 from plimsoll.plan.secret import Redactor
@@ -52,10 +52,11 @@ class Seen:
     gaps: tuple[Gap, ...] = ()
 
 
-class WatchLog:
+class WatchLog(ReadingThread):
     """Writes counters.jsonl as a service's recorder does, with a line `{"t", "lost"}` for each gap."""
 
     def __init__(self, watched: Watched, reader: Reader, path: Path, redactor: Redactor) -> None:
+        super().__init__(f"watch-{watched.name}")
         self.watched = watched
         self._reader = reader
         self._redactor = redactor
@@ -66,27 +67,10 @@ class WatchLog:
         self._anew: list[float] = []
         self._gaps: list[Gap] = []
         self._lost = False
-        self._begun = threading.Event()
-        self._over = threading.Event()
-        # A daemon: an exporter that never answers must not keep the lab from ending.
-        self._thread = threading.Thread(target=self._work, name=f"watch-{watched.name}", daemon=True)
-
-    def start(self) -> None:
-        """Begins to read."""
-        self._thread.start()
-
-    def wait_for_first(self) -> None:
-        """Returns when the first reading is there, or has failed, or takes too long."""
-        self._begun.wait(PATIENCE_S)
-
-    def finish(self) -> None:
-        """Asks for the last reading; `result` waits for it."""
-        self._over.set()
 
     def result(self) -> Seen:
         """What was read."""
-        self._thread.join(PATIENCE_S)
-        if self._thread.is_alive():
+        if not self._ended():
             self._fails(time.time(), f"no answer within {PATIENCE_S:g} s")
         if self._lost:
             self._gaps[-1].end = time.time()
@@ -131,9 +115,7 @@ class WatchLog:
             self._begun.set()
             if over:
                 return
-            # A reading that took long leaves slots out: two at once would be load of our own.
-            due = max(due + self.watched.every_ns / 1e9, time.monotonic())
-            self._over.wait(max(0.0, due - time.monotonic()))
+            due = self._pause(due, self.watched.every_ns / 1e9)
 
     def _take(self, reading: Reading, at: float, file: Any) -> None:
         if self._lost:
