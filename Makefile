@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ENGINE := target/release/plimsoll-engine
+ENGINE := target/engine/plimsoll-engine
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 .PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine bench clean
@@ -47,12 +47,15 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
+# Linked statically, so that the same file runs here and on every host that it is copied to. It lies in a place of its own,
+# as `cargo test` builds another one, which needs this host's libraries, in the place where cargo leaves it.
 engine: $(ENGINE)
 
 $(ENGINE): $(RUST)
 	@command -v cargo >/dev/null || { echo "Plimsoll's engine is built with Rust: install it with rustup (https://rustup.rs) and try again"; exit 1; }
-	cargo build --release --locked -p plimsoll-engine
-	touch $@
+	cargo rustc --release --locked -p plimsoll-engine --bin plimsoll-engine -- -C target-feature=+crt-static
+	mkdir -p $(@D)
+	cp target/release/plimsoll-engine $@.new && mv $@.new $@
 
 # Debian packages that tests drive: where apt-get may not be used, those tests are skipped and say so.
 system:

@@ -14,9 +14,12 @@ from typing import Any
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer import with_answer
 from plimsoll.analyse.caches import cache_times
+from plimsoll.analyse.clocks import about_time, greatest_bound
 from plimsoll.analyse.consistency import consistency
 from plimsoll.analyse.counted import counted_services
+from plimsoll.analyse.coverage import loss
 from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import (
@@ -34,8 +37,18 @@ from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness
 from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changing_load
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
+from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
 from plimsoll.analyse.watched import watch_notes, watched_utilizations
 from plimsoll.collect.caches import NONE, read_caches
+from plimsoll.collect.hosts import (
+    TCP_RETRANSMITS,
+    TCP_RTT,
+    Crew,
+    cores_of_hosts,
+    owners,
+    read_crew,
+    read_round_trips,
+)
 from plimsoll.collect.live import seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples
 from plimsoll.collect.results import Results, RunFiles, open_results
@@ -179,24 +192,79 @@ def _one(
     record, summary = run.record, run.summary
     stages = _stages(record, measured)
     remarks: tuple[str, ...] = ()
+    crew, where = read_crew(run), None
     if run.transactions is None:
         found = summarise_seconds(
-            seconds_of(run.live), measured, stages=stages, in_flight=int(summary["in_flight"])
+            seconds_of(run.live),
+            measured,
+            stages=stages,
+            in_flight=int(summary["in_flight"]),
+            bound_ns=greatest_bound(crew),
         )
         remarks = (REMARK,)
     else:
-        found = _from_transactions(run.transactions, run, options, measured, stages)
+        file = TransactionFile(run.transactions, tuple(record["workloads"]))
+        where = placed(crew, owners(run.transactions, file.testers)) if crew.several else None
+        found = _from_transactions(file, run, options, measured, stages, crew, where)
     if record.get("load_changes", len(record["stages"]) > 1):
         rising = [number for number, told in enumerate(record["stages"]) if told.get("changes")]
         found = of_changing_load(found, rising)
-    facts = _facts(run, results, measured, _warmup_s(run, options), remarks)
+    used = _used(run, results, measured, crew)
+    facts = _facts(run, measured, _warmup_s(run, options), remarks, used)
     facts = replace(facts, caches=_caches(run, measured))
-    versions = _staleness(run, measured)
+    if crew.several:
+        facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
+    versions = _staleness(run, measured, greatest_bound(crew))
     if versions is None:
         return run_result(facts, found, limits), found.histograms
     notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
     facts = replace(facts, staleness=versions.staleness, notes=notes)
     return run_result(facts, found, limits), {**found.histograms, HISTOGRAM: versions.ages}
+
+
+def _with_hosts(
+    facts: RunFacts,
+    found: RunSummary,
+    run: RunFiles,
+    crew: Crew,
+    where: Placed | None,
+    measured: Window,
+    used: HostsUsed,
+) -> tuple[RunFacts, RunSummary]:
+    """What a run of several agents says besides."""
+    tester, value = read_round_trips(run.path / "metrics.parquet", measured.start, measured.end)
+    trips = RoundTrips(tester, value, services_here=bool(run.record["services"]))
+    shares = facts.open_load != "all"
+    hosts = hosts_result(crew, where, found, measured, trips, shares=shares, cpu=used.cpu)
+    if where is not None:
+        found = replace(found, testers=named_testers(found.testers, where, found, trips, hosts.rtt_source))
+    widened_s = found.series.quantum_s if found.widened else None
+    notes = [*facts.notes, *about_time(hosts, widened_s, measured)]
+    lost = loss(crew)
+    counts = replace(facts.counts, balanced=facts.counts.balanced or (lost is not None and _adds_up(run)))
+    return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), found
+
+
+def _used(run: RunFiles, results: Results, measured: Window, crew: Crew) -> HostsUsed:
+    samples = read_samples(run.samples) if run.samples is not None else []
+    cores, together = _cores(run.record, results), _together(run.record)
+    if crew.several:
+        elsewhere = cores_of_hosts(results.environment)
+        return of_hosts(samples, measured, crew.agents, cores, elsewhere, together)
+    shown = utilizations(samples, measured, cores, together)
+    threads = (one.detail.get("busiest_thread") for one in shown if one.role == "testers")
+    busiest = max((each for each in threads if each is not None), default=None)
+    return HostsUsed(shown, busiest, None, {}, monitor_cpu(samples, measured))
+
+
+def _adds_up(run: RunFiles) -> bool:
+    """Whether the books of a run that lost agents balance: they are closed with what is on disk of theirs."""
+    summary = run.summary or {}
+    counters, rows = summary["counters"], summary.get("rows")
+    closed = bool(counters["started"] == counters["succeeded"] + counters["failed"] + summary["in_flight"])
+    if rows is None:
+        return closed and summary.get("keep") == "summaries"
+    return closed and bool(rows["counters"]["started"] == counters["started"])
 
 
 def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
@@ -206,31 +274,39 @@ def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
     return () if [each.cache for each in found] == [NONE] else found
 
 
-def _staleness(run: RunFiles, measured: Window) -> Found | None:
+def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> Found | None:
     """How old the versions were that readers got; None where no operation reads any, or not every transaction was
     kept."""
     does, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
     reads = any(READ in operations.values() for operations in does.values())
     if not reads or run.transactions is None or not metrics.exists():
         return None
-    return staleness(read_versioned(run.transactions, metrics, does), measured)
+    return staleness(read_versioned(run.transactions, metrics, does), measured, bound_ns)
 
 
 def _from_transactions(
-    path: Path, run: RunFiles, options: Options, measured: Window, stages: list[Stage]
+    file: TransactionFile,
+    run: RunFiles,
+    options: Options,
+    measured: Window,
+    stages: list[Stage],
+    crew: Crew,
+    where: Placed | None,
 ) -> RunSummary:
     record, summary = run.record, run.summary or {}
-    file = TransactionFile(path, tuple(record["workloads"]))
     layout = Layout(
         measured=measured,
         length_ns=max(int(summary["rows"]["last_end_ns"]), measured.end),
         codes=file.names["code"].texts,
         workloads=file.names["workload"].texts,
-        tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers,
+        tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers
+        if where is None
+        else where.names,
         stages=stages,
         by_workload=len(record["workloads"]) > 1,
         slots_of=_open_workloads(record) if _open_load(record) == "some" else frozenset(),
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
+        places=None if where is None else places_of(where, crew),
     )
     accumulator = Accumulator(layout, exact=options.exact)
     for chunk in file.chunks():
@@ -250,20 +326,14 @@ def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:
 
 
 def _facts(
-    run: RunFiles, results: Results, measured: Window, warmup_s: float, remarks: tuple[str, ...]
+    run: RunFiles,
+    measured: Window,
+    warmup_s: float,
+    remarks: tuple[str, ...],
+    used: HostsUsed,
 ) -> RunFacts:
     record, summary = run.record, run.summary or {}
     counts = _counts(summary)
-    samples = read_samples(run.samples) if run.samples is not None else []
-    used = (
-        *utilizations(samples, measured, _cores(record, results), _together(record)),
-        *watched_utilizations(watched_readings(run), measured),
-    )
-    busiest = [
-        one.detail["busiest_thread"]
-        for one in used
-        if one.role == "testers" and "busiest_thread" in one.detail
-    ]
     planned = started = None
     if record["plans_starts"]:
         started = float(counts.started)
@@ -278,7 +348,8 @@ def _facts(
         record["reason"] if status != "finished" else "",
     ]
     named = run.path / "metrics.parquet"
-    without = (OBJECT, VERSION) if "versions" in record else ()
+    # Round trips stand with the hosts that made them: of all together they say nothing.
+    without = [TCP_RTT, TCP_RETRANSMITS, *([OBJECT, VERSION] if "versions" in record else [])]
     return RunFacts(
         open_load=_open_load(record),
         id=run.id,
@@ -289,11 +360,12 @@ def _facts(
         status=status,
         warmup_s=warmup_s,
         counts=counts,
-        utilization=used,
+        utilization=(*used.shown, *watched_utilizations(watched_readings(run), measured)),
         planned=planned,
         started=started,
-        busiest_thread=max(busiest) if busiest else None,
-        monitor_cpu=monitor_cpu(samples, measured),
+        busiest_thread=used.busiest_thread,
+        steal=used.steal,
+        monitor_cpu=used.monitor_cpu,
         metrics=named_metrics(read_metrics(named, measured.start, measured.end, without))
         if named.exists()
         else (),

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import product
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+
+from tests.unit.hosts_made import Made, make
 
 from plimsoll.analyse.answer import sentences
 from plimsoll.analyse.results import (
@@ -30,6 +35,7 @@ from plimsoll.analyse.results import (
     Utilization,
     Verdict,
 )
+from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -429,6 +435,14 @@ def empty() -> Analysis:
     info = replace(start.experiment, planned_runs=24, finished_runs=0, complete=False)
     bare = replace(start, experiment=info, runs=(), cells=(), answer=())
     return replace(bare, answer=sentences(bare))
+
+
+@cache
+def wan() -> Analysis:
+    """Ten hosts of three sites, of which one was lost: analysed from made files."""
+    with TemporaryDirectory() as path:
+        found = analysis(make(Path(path) / "results", Made(seconds=12, testers=2, lost={"f3": 5.0})))
+    return replace(found, experiment=replace(found.experiment, directory="wan-20261121T013000Z"))
 
 
 def set_up(hostile: bool = False) -> SetUp:

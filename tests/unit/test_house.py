@@ -22,6 +22,7 @@ CRATES = (
     "link",
     "agent",
     "controller",
+    "wan",
     "engine",
 )
 """A crate depends only on crates before it in this list (ARCHITECTURE.md)."""

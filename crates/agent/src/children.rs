@@ -5,9 +5,14 @@ use std::fs;
 /// Kills all descendants of this process, whatever process groups they are in, and waits for those that are its own
 /// children. What a client program has started must not outlive the run.
 pub fn end_children() {
+    end_children_but(&[]);
+}
+
+/// As [`end_children`], but leaves these children of ours, and what is below them, alone.
+pub fn end_children_but(spared: &[u32]) {
     // Several rounds, because a killed parent hands its children to us where we are their subreaper.
     for _ in 0..8 {
-        let pids = descendants(std::process::id());
+        let pids = descendants(std::process::id(), spared);
         if pids.is_empty() {
             return;
         }
@@ -22,7 +27,7 @@ pub fn end_children() {
     }
 }
 
-fn descendants(root: u32) -> Vec<i32> {
+fn descendants(root: u32, spared: &[u32]) -> Vec<i32> {
     let mut found: Vec<i32> = Vec::new();
     let mut queue = vec![root.cast_signed()];
     while let Some(pid) = queue.pop() {
@@ -35,7 +40,7 @@ fn descendants(root: u32) -> Vec<i32> {
                 .split_ascii_whitespace()
                 .filter_map(|word| word.parse::<i32>().ok())
             {
-                if !found.contains(&child) {
+                if !found.contains(&child) && !spared.contains(&child.cast_unsigned()) {
                     found.push(child);
                     queue.push(child);
                 }

@@ -1,141 +1,228 @@
 //! An agent: testers, recorder and monitor of one host, behind a link to the controller.
 //!
 //! It serves several runs in turn, writes its segments into the spool that each run names, and ends, with everything it
-//! has started, when the link closes.
+//! has started, when it is told to, or when it has been without a controller for longer than the grace. What nobody has
+//! collected by then stays on its disk.
 
 mod affinity;
+mod attach;
+mod baseline;
 mod children;
+mod comms;
+mod files;
+mod probing;
 mod run;
+mod source;
+mod stamped;
+mod udp_probe;
 
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
 
-use plimsoll_link::{Greeting, LinkError, Reader, ToAgent, ToController, VersionError, Writer};
+use plimsoll_clock::{Clock, SystemClock};
+use plimsoll_link::{Greeting, Line, LinkError, Prepare, Spool, ToAgent, ToController};
 
 use crate::affinity::Affinity;
+use crate::comms::{Comms, GRACE, Told};
+use crate::files::Files;
+use crate::probing::Probing;
 use crate::run::Run;
 
-pub use children::end_children;
+pub use attach::{AttachError, Place, attach};
+pub use children::{end_children, end_children_but};
+pub use source::Source;
+pub use stamped::{Arrived, GRAIN_NS, StampedSocket};
 
-/// How often an agent says that it is there.
-const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long a run that goes on may take to end when nobody listens any more.
+/// How long a run that goes on may take to end when nobody listens any more, beyond its drain.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Why an agent ended otherwise than it was told to.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The link broke, other than by its end.
+    /// The link broke, other than by its end, or was away for too long.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The controller is of another version.
-    #[error("refused: {0}")]
-    Version(#[from] VersionError),
-    /// The controller does not say who it is.
-    #[error("refused: the controller began with another word than its greeting")]
-    Stranger,
     /// The system refuses a resource.
     #[error("cannot {0}: {1}")]
     System(&'static str, std::io::Error),
 }
 
-/// Serves runs until the controller says Quit or ends. `version` is the engine's; a message on `ended` (a signal) has
-/// the same effect as the end of the link.
+/// How an agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Segments that nobody has collected are on its disk.
+    pub kept: bool,
+}
+
+/// Serves runs until the controller says Quit or is gone. `version` is the engine's; `directory` the agent's own, where it
+/// has one; `name` how it calls itself, where it was not started by the controller; a message on `ended` (a signal) asks it to end.
 ///
 /// # Errors
 /// [`AgentError`].
-pub fn run_agent(stream: UnixStream, version: &str, ended: Receiver<()>) -> Result<(), AgentError> {
-    // No time-out here: a controller that has nothing to say is silent, and its end closes the link.
-    let (mut reader, writer) = Reader::split(stream, None)?;
-    writer.send(&ToController::Hello(Greeting::new(version)))?;
-    beat(writer.clone()).map_err(|error| AgentError::System("start a thread", error))?;
-    close_on(ended, writer.clone()).map_err(|error| AgentError::System("start a thread", error))?;
-    if let Err(error) = be_greeted(&mut reader, version) {
-        writer.close();
-        return match error {
-            AgentError::Link(LinkError::Closed) => Ok(()),
-            error => Err(error),
-        };
+pub fn run_agent(
+    source: Source,
+    directory: Option<&Path>,
+    name: Option<String>,
+    version: &str,
+    ended: Receiver<()>,
+) -> Result<Ended, AgentError> {
+    let (told, telling) = mpsc::channel();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let line = Line::new(clock.clone());
+    let grace_ns = Arc::new(AtomicU64::new(GRACE.as_nanos() as u64));
+    line.say(&ToController::Facts(plimsoll_monitor::host_facts(version)))?;
+    let thread = |error| AgentError::System("start a thread", error);
+    let probing = Probing::start(line.clone(), clock).map_err(thread)?;
+    let comms = Comms {
+        line: line.clone(),
+        own: Greeting {
+            name,
+            ..Greeting::new(version)
+        },
+        version: version.to_owned(),
+        grace_ns: grace_ns.clone(),
+        told: told.clone(),
+        probing: probing.clone(),
+    };
+    comms.start(source).map_err(thread)?;
+    watch_signals(ended, told).map_err(thread)?;
+    let mut agent = Agent {
+        line,
+        probing,
+        files: directory.map(Files::below),
+        affinity: Affinity::current(),
+        grace_ns,
+        run: None,
+    };
+    let outcome = agent.serve(&telling);
+    agent.leave(&outcome);
+    let kept = agent.files.is_some_and(|files| !files.is_empty());
+    outcome.map(|()| Ended { kept })
+}
+
+struct Agent {
+    line: Line,
+    probing: Arc<Probing>,
+    /// Of an agent that has a directory of its own.
+    files: Option<Files>,
+    affinity: Affinity,
+    grace_ns: Arc<AtomicU64>,
+    run: Option<Run>,
+}
+
+impl Agent {
+    fn serve(&mut self, telling: &Receiver<Told>) -> Result<(), AgentError> {
+        for told in telling {
+            match told {
+                Told::Said(ToAgent::Quit) | Told::Signal | Told::Gone(LinkError::Closed) => return Ok(()),
+                Told::Said(message) => self.obey(message),
+                Told::Gone(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
-    let affinity = Affinity::current();
-    let mut run: Option<Run> = None;
-    let outcome = loop {
-        let message = match reader.receive::<ToAgent>() {
-            Ok(message) => message,
-            Err(LinkError::Closed) => break Ok(()),
-            Err(error) => break Err(error.into()),
-        };
+
+    fn obey(&mut self, message: ToAgent) {
         match message {
+            ToAgent::Time(service) => self.probing.use_service(&service),
             ToAgent::Prepare(prepare) => {
-                // The former run has said Finished, or this would not have been sent.
-                if let Some(former) = run.take() {
-                    former.join();
-                }
-                let answer = match affinity
-                    .bind(&prepare.spec.tester_cpus)
-                    .and_then(|()| Run::prepare(*prepare))
-                {
-                    Ok(prepared) => {
-                        run = Some(prepared);
-                        ToController::Prepared
-                    }
+                let answer = match self.prepare(*prepare) {
+                    Ok(()) => ToController::Prepared,
                     Err(error) => ToController::Failed { error },
                 };
-                let _ = writer.send(&answer);
+                self.say(&answer);
             }
-            ToAgent::Go { t0_raw_ns } => {
-                if let Some(run) = &mut run {
-                    run.go(t0_raw_ns, &writer);
+            ToAgent::Go { t0_ns } => {
+                if let Some(run) = &mut self.run {
+                    let (t0_raw_ns, bound_ns) = self.probing.to_agent(t0_ns);
+                    let _ = self.line.say(&ToController::Going { t0_raw_ns, bound_ns });
+                    run.go(t0_raw_ns, &self.line);
                 }
             }
             ToAgent::Stop => {
-                if let Some(run) = &mut run {
-                    run.stop(&writer);
+                if let Some(run) = &mut self.run {
+                    run.stop(&self.line);
                 }
             }
-            ToAgent::Hello(_) => {}
-            ToAgent::Quit => break Ok(()),
-        }
-    };
-    writer.close();
-    if let Some(run) = run {
-        run.abandon(LAST_WORDS);
-    }
-    end_children();
-    outcome
-}
-
-/// Nothing else of what the controller says is taken in before it is known to be of our version.
-fn be_greeted(reader: &mut Reader, version: &str) -> Result<(), AgentError> {
-    match reader.receive::<ToAgent>()? {
-        ToAgent::Hello(theirs) => Ok(theirs.check("the controller", "agent", version)?),
-        _ => Err(AgentError::Stranger),
-    }
-}
-
-/// Says "still there" until nobody listens.
-fn beat(writer: Writer) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("heartbeat".into())
-        .spawn(move || {
-            while writer.send(&ToController::Heartbeat).is_ok() {
-                std::thread::sleep(HEARTBEAT);
+            ToAgent::List { run } => {
+                let files = self
+                    .files
+                    .as_ref()
+                    .map(|files| files.list(&run))
+                    .unwrap_or_default();
+                self.say(&ToController::Files { run, files });
             }
-            // Nobody reads what we measure: end the wait for the controller's next word, too.
-            writer.close();
-        })?;
-    Ok(())
+            ToAgent::Fetch {
+                ticket,
+                run,
+                name,
+                offset,
+            } => {
+                if let Some(files) = &self.files {
+                    files.send(&self.line, ticket, &run, &name, offset);
+                }
+            }
+            ToAgent::Forget { run } => {
+                if let Some(files) = &self.files {
+                    files.forget(&run);
+                }
+            }
+            ToAgent::Measure(what) => baseline::measure(what, self.line.clone()),
+            ToAgent::Quit => {}
+        }
+    }
+
+    fn say(&self, message: &ToController) {
+        // What cannot be said shows as the end of the line.
+        let _ = self.line.say(message);
+    }
+
+    fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
+        // The former run has said Finished, or this would not have been sent.
+        if let Some(former) = self.run.take() {
+            former.join();
+        }
+        self.grace_ns.store(prepare.grace_ns, Ordering::Relaxed);
+        let spool = match (&prepare.spool, &self.files) {
+            (Spool::Here(path), _) => path.clone(),
+            (Spool::Own(run), Some(files)) => files.room(run)?,
+            (Spool::Own(_), None) => return Err("this agent has no directory of its own".into()),
+        };
+        self.affinity.bind(&prepare.spec.tester_cpus)?;
+        self.run = Some(Run::prepare(prepare, spool, self.probing.clone())?);
+        Ok(())
+    }
+
+    /// Ends what goes on. A run that nobody listens to is ended at once by a signal or the end of a controller that is our
+    /// parent; past the grace its transactions in progress have the drain to end in, so that segments are whole.
+    fn leave(&mut self, outcome: &Result<(), AgentError>) {
+        if let Some(run) = self.run.take() {
+            let patience = if outcome.is_err() {
+                run.drain()
+            } else {
+                Duration::ZERO
+            };
+            run.abandon(patience + LAST_WORDS);
+        }
+        self.line.close();
+        end_children();
+    }
 }
 
-/// Ends the link when a signal asks for the end, and the process if that does not lead to it.
-fn close_on(ended: Receiver<()>, writer: Writer) -> std::io::Result<()> {
+/// Passes on the wish to end, and ends the process if that does not lead to it.
+fn watch_signals(ended: Receiver<()>, told: Sender<Told>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             if ended.recv().is_ok() {
-                writer.close();
-                std::thread::sleep(LAST_WORDS * 3);
+                let _ = told.send(Told::Signal);
+                let since = Instant::now();
+                while since.elapsed() < LAST_WORDS * 3 {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
                 end_children();
                 std::process::exit(1);
             }
@@ -143,59 +230,15 @@ fn close_on(ended: Receiver<()>, writer: Writer) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Makes this process the one that orphans below it are handed to, so that [`end_children`] finds them.
+pub fn adopt_orphans() {
+    // SAFETY: this option takes plain numbers and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
 /// A channel whose receiver never hears anything, for callers without signals.
 pub fn no_signals() -> Receiver<()> {
     let (sender, receiver) = mpsc::channel();
     drop(sender);
     receiver
-}
-
-#[cfg(test)]
-mod tests {
-    use plimsoll_link::pair;
-
-    use super::*;
-
-    /// An agent of version 1.2.3 whose controller begins with `first`: what the agent says of itself, and how it ends.
-    fn meet(first: &ToAgent) -> (Greeting, String) {
-        let (near, far) = pair().unwrap();
-        let agent = std::thread::spawn(move || run_agent(far, "1.2.3", no_signals()));
-        let (mut reader, writer) = Reader::split(near, Some(Duration::from_secs(60))).unwrap();
-        writer.send(first).unwrap();
-        let ToController::Hello(greeting) = reader.receive().unwrap() else {
-            panic!("no greeting");
-        };
-        // The end of the link, not a silence, is what the other side hears.
-        let end = loop {
-            match reader.receive::<ToController>() {
-                Ok(ToController::Heartbeat) => {}
-                Ok(other) => panic!("{other:?}"),
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(end, LinkError::Closed), "{end}");
-        (greeting, agent.join().unwrap().unwrap_err().to_string())
-    }
-
-    #[test]
-    fn a_controller_of_another_version_is_refused() {
-        let other = Greeting {
-            link: 77,
-            version: "9.8.7".into(),
-            pid: 1,
-        };
-        let (greeting, error) = meet(&ToAgent::Hello(other));
-        assert_eq!(greeting, Greeting::new("1.2.3"));
-        let own = format!("version 1.2.3 (link {})", greeting.link);
-        assert!(
-            error.contains("the controller is version 9.8.7 (link 77)") && error.contains(&own),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_controller_that_does_not_greet_is_refused() {
-        let (_, error) = meet(&ToAgent::Go { t0_raw_ns: 1 });
-        assert!(error.contains("greeting"), "{error}");
-    }
 }

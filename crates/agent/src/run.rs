@@ -1,17 +1,20 @@
 //! One run: testers, recorder and monitor wired together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_drive::{Drive, DriveEvent, Share, Sink, lanes_for};
-use plimsoll_link::{Prepare, ToController, Writer};
-use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction};
+use plimsoll_drive::{Drive, DriveEvent, Portions, Share, Sink, lanes_for};
+use plimsoll_link::{Line, Portion, Prepare, ToController};
+use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction, Watch};
 use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorThread};
 use plimsoll_record::segment::Origin;
 use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks, SecondMerger};
+
+use crate::probing::Probing;
 
 /// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90 MB at most.
 const QUEUE: usize = 512;
@@ -37,8 +40,13 @@ pub(crate) struct Run {
     clock: Arc<dyn Clock>,
     origin: Origin,
     prepare: Prepare,
+    /// Where the segments go.
+    spool: PathBuf,
+    probing: Arc<Probing>,
     /// Handed to the thread that closes the books, at Go or at a Stop before it.
     parts: Option<(Recorder, Receiver<DriveEvent>, usize)>,
+    /// Of an agent that only watches: it does so until it is told to stop.
+    watching: Option<(Sender<()>, Receiver<()>)>,
     closing: Option<JoinHandle<()>>,
 }
 
@@ -47,7 +55,7 @@ impl Run {
     ///
     /// # Errors
     /// A text for people.
-    pub(crate) fn prepare(prepare: Prepare) -> Result<Self, String> {
+    pub(crate) fn prepare(prepare: Prepare, spool: PathBuf, probing: Arc<Probing>) -> Result<Self, String> {
         let spec = &prepare.spec;
         spec.check().map_err(|error| error.to_string())?;
         let name = prepare
@@ -59,7 +67,7 @@ impl Run {
         let codes = Codes::default();
         let lanes = lanes_for(spec);
         let config = RecorderConfig {
-            directory: prepare.spool.clone(),
+            directory: spool.clone(),
             agent: name,
             run: spec.run.clone(),
             experiment: spec.experiment.clone(),
@@ -76,27 +84,31 @@ impl Run {
             .map(|sink| Box::new(Lane(sink)) as Box<dyn Sink>)
             .collect();
         let (sender, events) = mpsc::sync_channel(EVENTS);
-        let share = Share {
-            agent: prepare.index,
-            agents: prepare.agents.len() as u16,
-        };
+        let portions = portions(&prepare)?;
+        let idle = portions.workloads.iter().all(Option::is_none);
         match Drive::prepare(
             Arc::new(spec.clone()),
-            share,
+            portions,
             lanes,
             clock.clone(),
             codes,
             sinks,
             sender,
         ) {
-            Ok(drive) => Ok(Self {
-                drive: Arc::new(drive),
-                clock,
-                origin,
-                prepare,
-                parts: Some((recorder, events, lanes)),
-                closing: None,
-            }),
+            Ok(drive) => {
+                probing.record(&spool, &origin);
+                Ok(Self {
+                    drive: Arc::new(drive),
+                    clock,
+                    origin,
+                    prepare,
+                    spool,
+                    probing,
+                    parts: Some((recorder, events, lanes)),
+                    watching: idle.then(mpsc::channel),
+                    closing: None,
+                })
+            }
             Err(error) => {
                 recorder.finish();
                 Err(error.to_string())
@@ -104,22 +116,28 @@ impl Run {
         }
     }
 
-    /// Begins at `t0_raw_ns`; the end is said through `writer`.
-    pub(crate) fn go(&mut self, t0_raw_ns: i64, writer: &Writer) {
+    /// Begins at `t0_raw_ns`; the end is said over `line`.
+    pub(crate) fn go(&mut self, t0_raw_ns: i64, line: &Line) {
         let Some((recorder, events, lanes)) = self.parts.take() else {
             return;
         };
         self.drive.go(t0_raw_ns);
-        let monitor = self.monitor(t0_raw_ns, writer);
-        self.close(recorder, events, lanes, monitor, writer);
+        let monitor = self.monitor(t0_raw_ns, line);
+        self.close(recorder, events, lanes, monitor, line);
     }
 
     /// No new starts. Before Go this ends the run at once, with empty books.
-    pub(crate) fn stop(&mut self, writer: &Writer) {
+    pub(crate) fn stop(&mut self, line: &Line) {
         self.drive.stop();
+        self.watching = None;
         if let Some((recorder, events, lanes)) = self.parts.take() {
-            self.close(recorder, events, lanes, Ok(None), writer);
+            self.close(recorder, events, lanes, Ok(None), line);
         }
+    }
+
+    /// How long its transactions may take to end.
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_nanos(self.prepare.spec.drain_ns)
     }
 
     /// Waits for the books to be closed.
@@ -132,6 +150,7 @@ impl Run {
     /// Nobody listens any more: ends what can be ended within `patience`, so that the segments are closed.
     pub(crate) fn abandon(mut self, patience: Duration) {
         self.drive.stop();
+        self.watching = None;
         drop(self.parts.take());
         let Some(closing) = self.closing.take() else {
             return;
@@ -146,19 +165,19 @@ impl Run {
         }
     }
 
-    fn monitor(&self, t0_raw_ns: i64, writer: &Writer) -> Result<Option<MonitorThread>, String> {
+    fn monitor(&self, t0_raw_ns: i64, line: &Line) -> Result<Option<MonitorThread>, String> {
         let config = MonitorConfig {
-            directory: self.prepare.spool.clone(),
+            directory: self.spool.clone(),
             origin: self.origin.clone(),
-            watch: self.prepare.spec.watch.clone(),
+            watch: self.watched(line, t0_raw_ns),
             t0_raw_ns,
         };
         let drive = Arc::downgrade(&self.drive);
         let spun = move || drive.upgrade().map_or(0, |drive| drive.spun_ns());
-        let writer = writer.clone();
+        let line = line.clone();
         let gone = move |raw_ns: i64, name: &str| {
             let text = format!("the process of service \"{name}\" has ended");
-            let _ = writer.send(&ToController::Note {
+            let _ = line.say(&ToController::Note {
                 t_ns: raw_ns - t0_raw_ns,
                 kind: "service-gone".into(),
                 text,
@@ -169,6 +188,24 @@ impl Run {
             .map_err(|error| format!("the monitor could not be started: {error}"))
     }
 
+    /// Services that the lab has started here, and processes that it knows by name only.
+    fn watched(&self, line: &Line, t0_raw_ns: i64) -> Vec<Watch> {
+        let mut watch = self.prepare.spec.watch.clone();
+        for wanted in &self.prepare.watch {
+            match plimsoll_monitor::find(wanted) {
+                Ok(found) => watch.push(found),
+                Err(text) => {
+                    let _ = line.say(&ToController::Note {
+                        t_ns: self.clock.raw_ns() - t0_raw_ns,
+                        kind: "watch-lost".into(),
+                        text,
+                    });
+                }
+            }
+        }
+        watch
+    }
+
     /// Starts the thread that passes on what the lanes say, and closes the books when all have ended.
     fn close(
         &mut self,
@@ -176,12 +213,20 @@ impl Run {
         events: Receiver<DriveEvent>,
         lanes: usize,
         monitor: Result<Option<MonitorThread>, String>,
-        writer: &Writer,
+        line: &Line,
     ) {
         let drive = self.drive.clone();
-        let sending = writer.clone();
+        let probing = self.probing.clone();
+        let told = self
+            .watching
+            .as_mut()
+            .map(|(_, told)| std::mem::replace(told, mpsc::channel().1));
+        let sending = line.clone();
         let work = move || {
             let lanes = listen(&events, lanes, &sending);
+            if let Some(told) = told {
+                let _ = told.recv(); // ends with the sender
+            }
             drop(drive);
             let recording = recorder.finish();
             let (monitor, unmonitored) = match monitor {
@@ -191,7 +236,10 @@ impl Run {
             let window_ns = lanes.window_ns;
             let mut books = closed(lanes, recording, monitor);
             books.damage.extend(unmonitored);
-            let _ = sending.send(&ToController::Finished { books, window_ns });
+            let (probes, unprobed) = probing.finish();
+            books.segments.extend(probes);
+            books.damage.extend(unprobed);
+            let _ = sending.say(&ToController::Finished { books, window_ns });
         };
         match std::thread::Builder::new().name("books".into()).spawn(work) {
             Ok(thread) => self.closing = Some(thread),
@@ -201,10 +249,30 @@ impl Run {
                     damage,
                     ..AgentBooks::default()
                 };
-                let _ = writer.send(&ToController::Finished { books, window_ns: 0 });
+                let _ = line.say(&ToController::Finished { books, window_ns: 0 });
             }
         }
     }
+}
+
+/// What this agent carries.
+fn portions(prepare: &Prepare) -> Result<Portions, String> {
+    if prepare.portions.len() != prepare.spec.workloads.len() {
+        return Err("the portions do not belong to these workloads: please report this".into());
+    }
+    let share = |portion: &Portion| Share {
+        agent: portion.index,
+        agents: portion.of.max(1),
+    };
+    Ok(Portions {
+        agent: prepare.index,
+        workloads: prepare
+            .portions
+            .iter()
+            .map(|portion| portion.as_ref().map(share))
+            .collect(),
+        budget: share(&prepare.budget),
+    })
 }
 
 /// The agent's books: what the lanes, the recorder and the monitor have to say.
@@ -239,7 +307,7 @@ struct Lanes {
 }
 
 /// Passes on seconds and notes until every lane has said its last word.
-fn listen(events: &Receiver<DriveEvent>, lanes: usize, writer: &Writer) -> Lanes {
+fn listen(events: &Receiver<DriveEvent>, lanes: usize, line: &Line) -> Lanes {
     let mut sum = Lanes {
         counters: Counters::default(),
         in_flight: 0,
@@ -257,7 +325,7 @@ fn listen(events: &Receiver<DriveEvent>, lanes: usize, writer: &Writer) -> Lanes
                 }
             }
             Ok(DriveEvent::Note { t_ns, kind, text }) => {
-                let _ = writer.send(&ToController::Note {
+                let _ = line.say(&ToController::Note {
                     t_ns,
                     kind: kind.into(),
                     text,
@@ -284,7 +352,7 @@ fn listen(events: &Receiver<DriveEvent>, lanes: usize, writer: &Writer) -> Lanes
             }
         }
         while let Some((report, _)) = merger.take() {
-            let _ = writer.send(&ToController::Second(report));
+            let _ = line.say(&ToController::Second(report));
         }
     }
     sum

@@ -1,132 +1,54 @@
-//! The three clocks of a host behind one trait, so that tests inject offset, drift and steps.
+//! Clocks: those of a host behind one trait, and the map from an agent's clock onto the controller's.
 //!
-//! Stamps are `CLOCK_MONOTONIC_RAW`: its rate is never steered, so that a duration is exact. Timers of the kernel sleep
-//! on `CLOCK_MONOTONIC`, to which a distance of the raw clock is good (the two differ by parts per million).
-//! `CLOCK_REALTIME` may step at any time; it is logged, never used for a duration.
+//! An agent stamps with its own `CLOCK_MONOTONIC_RAW` ("agent time"), the controller with another ("controller time").
+//! Nobody ever sets a clock; instead the difference θ(t) = controller − agent is estimated as a function of agent time,
+//! with a bound that holds. Pure: stamps and bytes come in as arguments.
+//!
+//! - [`source`]: the three clocks of a host, and one for tests
+//! - [`probe`], [`packet`], [`schedule`]: what an exchange of four stamps says, its bytes, and when to make one
+//! - [`estimate`]: after a run, all probes → a [`ClockMap`] with its pieces
+//! - [`live`]: while it runs, the last probes → the time now or soon, for a common start
+//! - [`map`]: offset, bound and inverse at any time
+//! - [`steps`]: steps of the wall clock, which are events and change no number
+//!
+//! # Why the truth is inside the bound
+//!
+//! A probe leaves the agent at T1, is heard by the controller at T2, answered at T3, and received at T4. No message
+//! arrives before it was sent, so that with one-way delays f, b ≥ 0
+//!
+//! ```text
+//! θ(T1) = T2 − T1 − f ≤ T2 − T1 =: u        θ(T4) = T3 − T4 + b ≥ T3 − T4 =: l
+//! ```
+//!
+//! Under the one assumption, that the rates of the two clocks differ by at most ρ (500 ppm unless declared),
+//! |θ(s) − θ(t)| ≤ ρ |s − t|, and every probe says something about every time t:
+//!
+//! ```text
+//! L(t) = max_j (l_j − ρ |t − T4_j|)  ≤  θ(t)  ≤  min_i (u_i + ρ |t − T1_i|) = U(t)
+//! ```
+//!
+//! The bound of an estimate e is B(t) = max(U(t) − e(t), e(t) − L(t)), whatever e is and wherever it comes from: an
+//! estimator that errs makes B wide, never false. Half the difference of the two one-way delays is in no probe of one
+//! path (Cristian 1989; RFC 5905 section 11.1 for the form of the bound), so B is never much below half a round trip.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+mod change;
+mod cones;
+pub mod estimate;
+mod fit;
+mod hull;
+pub mod live;
+pub mod map;
+pub mod packet;
+pub mod probe;
+mod regress;
+pub mod schedule;
+mod section;
 
-/// A host's clocks. All values are nanoseconds; the zero of the first two is arbitrary, of the third the Unix epoch.
-pub trait Clock: Send + Sync {
-    /// `CLOCK_MONOTONIC_RAW`.
-    fn raw_ns(&self) -> i64;
-    /// `CLOCK_MONOTONIC`.
-    fn monotonic_ns(&self) -> i64;
-    /// `CLOCK_REALTIME`.
-    fn realtime_ns(&self) -> i64;
-}
+pub mod source;
+pub mod steps;
 
-/// The clocks of this host, read through the vDSO (about 25 ns each; on kernels before 5.3 the raw clock is a system
-/// call of about 200 ns).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn raw_ns(&self) -> i64 {
-        read(libc::CLOCK_MONOTONIC_RAW)
-    }
-
-    fn monotonic_ns(&self) -> i64 {
-        read(libc::CLOCK_MONOTONIC)
-    }
-
-    fn realtime_ns(&self) -> i64 {
-        read(libc::CLOCK_REALTIME)
-    }
-}
-
-#[allow(
-    clippy::useless_conversion,
-    reason = "the fields are 32 bits wide on some targets"
-)]
-fn read(id: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid, writable timespec for the duration of the call. The call cannot fail for these ids.
-    unsafe { libc::clock_gettime(id, &raw mut time) };
-    i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec)
-}
-
-/// Clocks that move only when they are told to.
-#[derive(Debug, Default)]
-pub struct TestClock {
-    raw: AtomicI64,
-    /// REALTIME - RAW at raw 0, ns.
-    offset: AtomicI64,
-    /// Rate of REALTIME and MONOTONIC against RAW, parts per billion above 1.
-    drift_ppb: AtomicI64,
-}
-
-impl TestClock {
-    /// Raw clock at `raw_ns`; realtime stands `offset_ns` from it and gains `drift_ppb` ns a second, as monotonic does.
-    pub fn new(raw_ns: i64, offset_ns: i64, drift_ppb: i64) -> Self {
-        Self {
-            raw: raw_ns.into(),
-            offset: offset_ns.into(),
-            drift_ppb: drift_ppb.into(),
-        }
-    }
-
-    /// Lets `ns` of raw time pass.
-    pub fn advance(&self, ns: u64) {
-        self.raw.fetch_add(ns as i64, Ordering::Relaxed);
-    }
-
-    /// Steps realtime by `ns`, as an administrator or a time service may.
-    pub fn step(&self, ns: i64) {
-        self.offset.fetch_add(ns, Ordering::Relaxed);
-    }
-
-    fn steered(&self) -> i64 {
-        let raw = self.raw.load(Ordering::Relaxed);
-        let gained = i128::from(raw) * i128::from(self.drift_ppb.load(Ordering::Relaxed)) / 1_000_000_000;
-        raw + gained as i64
-    }
-}
-
-impl Clock for TestClock {
-    fn raw_ns(&self) -> i64 {
-        self.raw.load(Ordering::Relaxed)
-    }
-
-    fn monotonic_ns(&self) -> i64 {
-        self.steered()
-    }
-
-    fn realtime_ns(&self) -> i64 {
-        self.steered() + self.offset.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_system_clocks_go_forward_and_realtime_is_this_century() {
-        let clock = SystemClock;
-        let (raw, monotonic) = (clock.raw_ns(), clock.monotonic_ns());
-        assert!(clock.raw_ns() >= raw);
-        assert!(clock.monotonic_ns() >= monotonic);
-        assert!(clock.realtime_ns() > 1_600_000_000_000_000_000);
-    }
-
-    #[test]
-    fn a_test_clock_drifts_and_steps_as_told() {
-        let clock = TestClock::new(0, 500, 20_000);
-        assert_eq!(clock.realtime_ns(), 500);
-        clock.advance(1_000_000_000);
-        assert_eq!(clock.raw_ns(), 1_000_000_000);
-        assert_eq!(
-            clock.monotonic_ns(),
-            1_000_020_000,
-            "20 ppm gain 20 us in a second"
-        );
-        assert_eq!(clock.realtime_ns(), 1_000_020_500);
-        clock.step(-1_000);
-        assert_eq!(clock.realtime_ns(), 1_000_019_500);
-        assert_eq!(clock.raw_ns(), 1_000_000_000, "a step of realtime moves no stamp");
-    }
-}
+pub use estimate::{Begin, EstimateError, Estimated, Piece, estimate};
+pub use live::{Live, Pushed};
+pub use map::{ClockMap, Inverse, Mapped};
+pub use probe::{Assumptions, Probe, Via};
+pub use source::{Clock, SystemClock, TestClock};

@@ -42,7 +42,7 @@ pub fn convert_directory(run: &Path) -> Result<Option<Summary>, ConvertError> {
     let merged = convert(run, &start)?;
     summary.settle(&merged);
     write_json(&run.join("summary.json"), &summary)?;
-    merged.clean_up();
+    merged.clean_up(summary.outstanding(&start));
     Ok(Some(summary))
 }
 
@@ -71,8 +71,11 @@ fn interrupted(run: &Path, start: &Start) -> Summary {
         .iter()
         .map(|agent| AgentSummary {
             name: agent.name.clone(),
+            host: agent.host.clone(),
+            site: agent.site.clone(),
             t0_raw_ns: agent.t0_raw_ns,
             lost: true,
+            lost_ns: None,
             window_ns: None,
             books: AgentBooks::default(),
         })

@@ -1,18 +1,24 @@
 //! The controller: carries out the runs that the lab asks for.
 //!
-//! It starts an agent, says when to begin, merges what the agents report each second, watches the ceilings, and when a
-//! run has ended turns the segments into Parquet and closes the books. It never handles single transactions while a run
-//! goes on. One thread decides ([`control`]); others only read (the lab's commands, the agents) or write (events).
+//! It starts agents ([`peer`]), prepares them for a run ([`assemble`]), says when to begin, merges what they report each
+//! second and watches the ceilings ([`run`]), gathers their segments ([`gather`]), turns them into Parquet and closes the
+//! books. It never handles single transactions while a run goes on. One thread decides ([`control`]); others only read
+//! (the lab's commands, the agents) or write (events).
 
+mod assemble;
 mod ceiling;
+mod check;
 mod disk;
-mod host;
+mod door;
+mod gather;
 mod live;
+mod peer;
 mod run;
 mod session;
+mod store;
 mod summary;
+mod time_service;
 
 pub use disk::{ConvertError, convert_directory};
-pub use host::AgentCommand;
-pub use session::{ControlError, control};
+pub use session::{AgentCommand, ControlError, control};
 pub use summary::{AgentSummary, Summary};

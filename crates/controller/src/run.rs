@@ -1,90 +1,34 @@
 //! One run, from the lab's command to the files on disk.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_link::{LinkError, Prepare, ToAgent, ToController};
-use plimsoll_model::{AgentBooks, Command, Counters, Event, Finished, RunSpec, format};
+use plimsoll_clock::{Assumptions, Clock, SystemClock};
+use plimsoll_link::{LinkError, RunKey, Spool, ToAgent, ToController};
+use plimsoll_model::{
+    AgentBooks, AgentRules, AgentSpec, AgentStartKind, Command, Counters, Event, Finished, Role, RunSpec,
+    format,
+};
 use plimsoll_record::{
-    AgentStart, Merged, START_FILE, SecondMerger, Start, Times, convert, write_json, write_json_soon,
+    AgentStart, START_FILE, SecondMerger, Start, Times, convert, write_json, write_json_soon,
 };
 
+use crate::assemble::{ask_to_prepare, busy, crew, greet, prepare};
 use crate::ceiling::CeilingWatch;
+use crate::gather::{self, run_key};
 use crate::live::LiveFile;
+use crate::peer::{FromAgent, Peer};
 use crate::session::{Input, Session};
 use crate::summary::{AgentSummary, Summary};
 
 /// Time between saying when and beginning: a message over a socket pair takes a thousandth of it.
 const LEAD_NS: i64 = 20_000_000;
-/// A process must speak after so long.
-const GREETING: Duration = Duration::from_secs(10);
-/// Reading certificates and looking up names may take long; longer than this is a fault.
-const PREPARING: Duration = Duration::from_secs(120);
+/// Where agents are elsewhere, so many of the longest round trip more.
+const LEAD_TRIPS: i64 = 5;
 /// Beyond the drain, for closing segments on a slow disk.
 const CLOSING: Duration = Duration::from_secs(150);
-
-/// Waits for the first message of a new agent, and checks who it is.
-///
-/// # Errors
-/// A text for people.
-pub(crate) fn greet(session: &mut Session) -> Result<(), String> {
-    let message = wait_for(session, GREETING, "the agent did not speak")?;
-    match message {
-        ToController::Hello(theirs) => theirs
-            .check("the agent", "engine", &session.version)
-            .map_err(|error| error.to_string()),
-        other => Err(format!("the agent began with {other:?} instead of a greeting")),
-    }
-}
-
-/// Waits for an answer of the agent. A wish to stop is remembered as the error.
-fn wait_for(session: &mut Session, patience: Duration, what: &str) -> Result<ToController, String> {
-    let deadline = Instant::now() + patience;
-    let mut stopped = None;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match session.inbox.recv_timeout(left) {
-            Ok(Input::Agent { generation, message }) => {
-                if session
-                    .agent
-                    .as_ref()
-                    .is_none_or(|agent| agent.generation != generation)
-                {
-                    continue;
-                }
-                match message {
-                    Ok(ToController::Heartbeat) => {}
-                    Ok(message) => return stopped.map_or(Ok(message), Err),
-                    Err(error) => {
-                        let how = session.drop_agent();
-                        return Err(format!("the agent is lost: {error} {how}"));
-                    }
-                }
-            }
-            Ok(Input::Command(Command::Stop { reason })) => {
-                stopped = Some(format!("stopped before the load began: {reason}"));
-            }
-            Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) => {
-                session.ending = true;
-                stopped = Some("stopped before the load began".to_owned());
-            }
-            Ok(Input::Command(Command::Run { .. })) => busy(session),
-            Ok(Input::Rubbish(_)) => {}
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                session.drop_agent();
-                return Err(format!("{what} within {} s", patience.as_secs()));
-            }
-        }
-    }
-}
-
-fn busy(session: &mut Session) {
-    session.events.tell(&Event::Refused {
-        error: "a run goes on; one at a time".into(),
-    });
-}
 
 fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
     session.events.tell(&Event::Note {
@@ -98,68 +42,143 @@ fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
 ///
 /// # Errors
 /// A text for people; nothing was measured.
-pub(crate) fn carry_out(session: &mut Session, spec: RunSpec) -> Result<Finished, String> {
+pub(crate) fn carry_out(
+    session: &mut Session,
+    spec: RunSpec,
+    agents: &[AgentSpec],
+    rules: AgentRules,
+) -> Result<Finished, String> {
     spec.check().map_err(|error| error.to_string())?;
     let segments = room(&spec)?;
-    let name = match session.agent() {
-        Ok(agent) => agent.name.clone(),
-        Err(error) => return Err(forget(&segments, error)),
-    };
-    let prepare = Prepare {
-        spec: spec.clone(),
-        agents: vec![name.clone()],
-        index: 0,
-        spool: segments.clone(),
-    };
-    let prepared = match session.agent()?.send(&ToAgent::Prepare(Box::new(prepare))) {
-        Ok(()) => wait_for(session, PREPARING, "the agent was not ready"),
-        Err(error) => {
-            session.drop_agent();
-            Err(format!("the agent is lost: {error}"))
-        }
-    };
-    match prepared {
-        Ok(ToController::Prepared) => {}
-        Ok(ToController::Failed { error }) => return Err(forget(&segments, error)),
-        Ok(other) => {
-            session.drop_agent();
-            return Err(forget(
-                &segments,
-                format!("the agent answered {other:?}: please report this"),
-            ));
-        }
-        Err(error) => {
-            // It holds a prepared run that nobody wants: the next run gets a fresh process.
-            session.drop_agent();
-            return Err(forget(&segments, error));
-        }
-    }
-    let clock = SystemClock;
-    let (raw, unix) = (clock.raw_ns(), clock.realtime_ns());
-    let start = Start {
-        format: format::START.into(),
-        experiment: spec.experiment.clone(),
-        run: spec.run.clone(),
-        t0_unix_ns: unix + LEAD_NS,
-        warmup_ns: spec.warmup_ns,
-        duration_ns: spec.end.duration_ns,
-        keep: spec.keep,
-        agents: vec![AgentStart {
-            name,
-            t0_raw_ns: raw + LEAD_NS,
-        }],
-    };
-    // Not synced: the load begins in a moment, and a killed process loses nothing by it.
-    if let Err(error) = write_json_soon(&segments.join(START_FILE), &start) {
-        session.drop_agent();
-        return Err(forget(&segments, error.to_string()));
-    }
-    let mut going = Going::new(spec, start);
+    let begun = begin(session, spec, &segments, crew(agents), rules);
+    let mut going = begun.map_err(|error| forget(&segments, error))?;
     going.start(session);
     while !going.is_over() {
         going.step(session);
     }
     Ok(going.close(session))
+}
+
+/// Agents there, prepared, and the start written down.
+fn begin(
+    session: &mut Session,
+    spec: RunSpec,
+    segments: &Path,
+    mut crew: Vec<AgentSpec>,
+    rules: AgentRules,
+) -> Result<Going, String> {
+    let missing = greet(session, &crew)?;
+    let there = crew.len() - missing.len();
+    let enough = if rules.at_least == 0 {
+        crew.len()
+    } else {
+        usize::from(rules.at_least)
+    };
+    if let (Some((name, why)), true) = (missing.iter().next(), there < enough) {
+        return Err(match crew.len() {
+            1 => format!("the agent is lost: {why}"),
+            all => format!("{there} of {all} agents are there, {enough} are needed: {name}: {why}"),
+        });
+    }
+    // Whoever dials in may still come, and has its part then; whom we start ourselves will not.
+    crew.retain(|agent| agent.start == AgentStartKind::Joined || !missing.contains_key(&agent.name));
+    let late: Vec<String> = crew
+        .iter()
+        .map(|agent| agent.name.clone())
+        .filter(|name| missing.contains_key(name))
+        .collect();
+    for (name, why) in &missing {
+        let what = if late.contains(name) {
+            "is not there yet"
+        } else {
+            "does not take part"
+        };
+        note(
+            session,
+            0,
+            "agent-missing",
+            &format!("agent {name} {what}: {why}"),
+        );
+    }
+    let key = run_key(&spec.directory);
+    if key.is_none() && crew.iter().any(|agent| !is_local(agent)) {
+        return Err(format!(
+            "{}: not a run of a results directory",
+            spec.directory.display()
+        ));
+    }
+    prepare(
+        session,
+        &crew,
+        &late,
+        &spec,
+        &rules,
+        &spool(key.as_ref(), segments),
+    )?;
+    let clock = SystemClock;
+    let (raw, unix) = (clock.raw_ns(), clock.realtime_ns());
+    let lead = lead_ns(session, &crew);
+    let start = Start {
+        format: format::START.into(),
+        experiment: spec.experiment.clone(),
+        run: spec.run.clone(),
+        t0_unix_ns: unix + lead,
+        t0_ns: raw + lead,
+        warmup_ns: spec.warmup_ns,
+        duration_ns: spec.end.duration_ns,
+        keep: spec.keep,
+        assumptions: Assumptions {
+            max_rate_error_ppm: rules.max_rate_error_ppm,
+            physical_min_rtt_ns: rules.physical_min_rtt_ns as i64,
+            granularity_ns: plimsoll_agent::GRAIN_NS,
+        },
+        agents: crew
+            .iter()
+            .map(|agent| AgentStart {
+                name: agent.name.clone(),
+                host: agent.host.clone(),
+                site: agent.site.clone(),
+                t0_raw_ns: raw + lead,
+                same_clock: is_local(agent),
+            })
+            .collect(),
+    };
+    // Not synced: the load begins in a moment, and a killed process loses nothing by it.
+    if let Err(error) = write_json_soon(&segments.join(START_FILE), &start) {
+        for agent in &crew {
+            session.drop_peer(&agent.name);
+        }
+        return Err(error.to_string());
+    }
+    Ok(Going::new(session, spec, start, crew, rules, key))
+}
+
+fn is_local(agent: &AgentSpec) -> bool {
+    agent.start == AgentStartKind::Local
+}
+
+/// Whether an agent has any testers in this run.
+fn carries(agent: &AgentSpec, spec: &RunSpec) -> bool {
+    let mut workloads = spec.workloads.iter();
+    agent.role == Role::Testers
+        && workloads.any(|workload| workload.agents.is_empty() || workload.agents.contains(&agent.name))
+}
+
+/// Where an agent writes: into the run itself, or at its own place.
+fn spool(key: Option<&RunKey>, segments: &Path) -> impl Fn(&Peer) -> Spool {
+    move |peer| match key {
+        Some(key) if !peer.is_local() => Spool::Own(key.clone()),
+        _ => Spool::Here(segments.to_owned()),
+    }
+}
+
+/// How far in the future a run begins, so that every agent hears of it before.
+fn lead_ns(session: &Session, crew: &[AgentSpec]) -> i64 {
+    let clocks = crew
+        .iter()
+        .filter_map(|agent| session.peers.get(&agent.name)?.clock);
+    let longest = clocks.map(|clock| clock.rtt_median_ns).max();
+    LEAD_NS + longest.map_or(0, |rtt| LEAD_NS * 5 + LEAD_TRIPS * rtt)
 }
 
 /// Removes the empty directory of a run that never began.
@@ -190,15 +209,30 @@ fn room(spec: &RunSpec) -> Result<PathBuf, String> {
 /// One agent of the run.
 struct AgentState {
     name: String,
-    t0_raw_ns: i64,
+    /// 0 while it is not there.
+    generation: u64,
+    /// It has testers, or only watches.
+    carries: bool,
+    local: bool,
     reported: Counters,
-    ended: Option<(AgentBooks, Option<i64>, bool)>,
+    ended: Option<Ended>,
+}
+
+/// How an agent's part of a run ended.
+struct Ended {
+    books: AgentBooks,
+    window_ns: Option<i64>,
+    /// When it was lost, ns from the start of the run.
+    lost_ns: Option<i64>,
 }
 
 /// A run whose load has begun.
 struct Going {
     spec: RunSpec,
     start: Start,
+    crew: Vec<AgentSpec>,
+    rules: AgentRules,
+    key: Option<RunKey>,
     clock: SystemClock,
     agents: Vec<AgentState>,
     merger: SecondMerger,
@@ -212,15 +246,25 @@ struct Going {
 }
 
 impl Going {
-    fn new(spec: RunSpec, start: Start) -> Self {
+    fn new(
+        session: &Session,
+        spec: RunSpec,
+        start: Start,
+        crew: Vec<AgentSpec>,
+        rules: AgentRules,
+        key: Option<RunKey>,
+    ) -> Self {
         let mut damage = Vec::new();
         let live = LiveFile::create(&spec.directory, &start, &mut damage);
         let agents: Vec<AgentState> = start
             .agents
             .iter()
-            .map(|agent| AgentState {
+            .zip(&crew)
+            .map(|(agent, known)| AgentState {
+                carries: carries(known, &spec),
                 name: agent.name.clone(),
-                t0_raw_ns: agent.t0_raw_ns,
+                generation: session.peers.get(&agent.name).map_or(0, |peer| peer.generation),
+                local: agent.same_clock,
                 reported: Counters::default(),
                 ended: None,
             })
@@ -240,6 +284,9 @@ impl Going {
             stopping: false,
             spec,
             start,
+            crew,
+            rules,
+            key,
             agents,
             live,
             damage,
@@ -252,23 +299,31 @@ impl Going {
             t0_unix_ns: self.start.t0_unix_ns,
             agents: self.agents.iter().map(|agent| agent.name.clone()).collect(),
         });
-        let t0_raw_ns = self.agents[0].t0_raw_ns;
-        if let Some(Err(error)) = session
-            .agent
-            .as_ref()
-            .map(|agent| agent.send(&ToAgent::Go { t0_raw_ns }))
-        {
-            self.lost(session, &error);
+        for index in 0..self.agents.len() {
+            if self.agents[index].generation == 0 || !self.agents[index].carries {
+                self.merger.end(index); // no second waits for it
+            }
+        }
+        let t0_ns = self.start.t0_ns;
+        self.say(session, &ToAgent::Go { t0_ns });
+    }
+
+    /// To every agent whose part has not ended; one that does not hear it is about to be lost.
+    fn say(&self, session: &Session, message: &ToAgent) {
+        for agent in self.agents.iter().filter(|agent| agent.is_there()) {
+            if let Some(peer) = session.peers.get(&agent.name) {
+                peer.say(message);
+            }
         }
     }
 
     fn is_over(&self) -> bool {
-        self.agents.iter().all(|agent| agent.ended.is_some())
+        !self.agents.iter().any(AgentState::is_there)
     }
 
     /// Time of the run, ns.
     fn now_ns(&self) -> i64 {
-        self.clock.raw_ns() - self.agents[0].t0_raw_ns
+        self.clock.raw_ns() - self.start.t0_ns
     }
 
     /// Waits for the next thing that happens.
@@ -284,21 +339,57 @@ impl Going {
             Ok(Input::Command(Command::Quit)) => self.end(session, "the lab asked to quit"),
             Ok(Input::LabGone) => self.end(session, "the lab has ended"),
             Ok(Input::Signal) => self.end(session, "interrupted"),
-            Ok(Input::Command(Command::Run { .. })) => busy(session),
+            Ok(Input::Command(_)) => busy(session),
             Ok(Input::Rubbish(why)) => note(session, self.now_ns(), "bad-command", &why),
-            Ok(Input::Agent { generation, message }) => {
-                if session
-                    .agent
-                    .as_ref()
-                    .is_some_and(|agent| agent.generation == generation)
-                {
-                    match message {
-                        Ok(message) => self.heard(session, message),
-                        Err(error) => self.lost(session, &error),
+            Ok(Input::Agent {
+                name,
+                generation,
+                heard,
+            }) => {
+                if session.peer(&name, generation).is_none() {
+                    return;
+                }
+                let index = self
+                    .agents
+                    .iter()
+                    .position(|agent| agent.name == *name && agent.generation == generation);
+                match (index, heard) {
+                    (Some(index), FromAgent::Said(said)) => {
+                        if let Some(said) = session.learn(&name, said) {
+                            self.heard(session, index, said);
+                        }
                     }
+                    (Some(index), FromAgent::Lost(error)) => self.lost(session, index, &error),
+                    (Some(_), FromAgent::Cut(error)) => {
+                        let text = format!("the link to agent {name} is cut: {error}");
+                        note(session, self.now_ns(), "link-cut", &text);
+                    }
+                    (Some(_), FromAgent::Up { again: true }) => {
+                        note(
+                            session,
+                            self.now_ns(),
+                            "link-made",
+                            &format!("agent {name} is heard again"),
+                        );
+                    }
+                    (None, FromAgent::Lost(_)) => {
+                        session.drop_peer(&name);
+                    }
+                    (None, FromAgent::Said(said)) => {
+                        session.learn(&name, said);
+                        self.let_late_one_in(session, &name, generation);
+                    }
+                    _ => {}
                 }
             }
-            Err(_) => self.lost(session, &LinkError::Silent(CLOSING)),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Stranger(text)) => note(session, self.now_ns(), "stranger", &text),
+            Ok(Input::Stored { .. }) => {}
+            Err(_) => {
+                for index in 0..self.agents.len() {
+                    self.lost(session, index, &LinkError::Silent(CLOSING));
+                }
+            }
         }
     }
 
@@ -316,17 +407,17 @@ impl Going {
         self.reason = reason;
         let patience = Duration::from_nanos(self.spec.drain_ns).saturating_add(CLOSING);
         self.deadline = Instant::now().checked_add(patience);
-        if let Some(Err(error)) = session.agent.as_ref().map(|agent| agent.send(&ToAgent::Stop)) {
-            self.lost(session, &error);
-        }
+        self.say(session, &ToAgent::Stop);
     }
 
-    fn heard(&mut self, session: &mut Session, message: ToController) {
+    fn heard(&mut self, session: &mut Session, index: usize, message: ToController) {
         match message {
             ToController::Second(report) => {
-                self.agents[0].reported.add(&report.counters);
-                if let Err(error) = self.merger.add(0, &report) {
-                    self.damage.push(format!("second {}: {error}", report.second));
+                self.agents[index].reported.add(&report.counters);
+                if let Err(error) = self.merger.add(index, &report) {
+                    let name = &self.agents[index].name;
+                    self.damage
+                        .push(format!("agent {name}, second {}: {error}", report.second));
                 }
                 self.seconds(session);
             }
@@ -337,14 +428,33 @@ impl Going {
                 }
             }
             ToController::Finished { books, window_ns } => {
-                self.agents[0].ended = Some((books, Some(window_ns), false));
-                self.merger.end(0);
+                self.agents[index].ended = Some(Ended {
+                    books,
+                    window_ns: Some(window_ns),
+                    lost_ns: None,
+                });
+                self.merger.end(index);
                 self.seconds(session);
+                self.end_watching(session);
             }
-            ToController::Heartbeat => {}
+            ToController::Prepared => {
+                let t0_ns = self.start.t0_ns;
+                if let Some(peer) = session.peers.get(&self.agents[index].name) {
+                    peer.say(&ToAgent::Go { t0_ns });
+                }
+            }
+            ToController::Failed { error } => {
+                let name = self.agents[index].name.clone();
+                self.damage
+                    .push(format!("agent {name} came and could not be used: {error}"));
+                self.agents[index].generation = 0;
+                session.drop_peer(&name);
+            }
+            ToController::Going { t0_raw_ns, bound_ns } => self.began(session, index, t0_raw_ns, bound_ns),
             other => {
+                let name = &self.agents[index].name;
                 self.damage.push(format!(
-                    "the agent said {other:?} during a run: please report this"
+                    "agent {name} said {other:?} during a run: please report this"
                 ));
             }
         }
@@ -375,43 +485,150 @@ impl Going {
         }
     }
 
-    fn lost(&mut self, session: &mut Session, error: &LinkError) {
-        let how = session.drop_agent();
-        let Some(agent) = self.agents.first_mut().filter(|agent| agent.ended.is_none()) else {
+    /// Whoever only watches does so for as long as anybody has testers.
+    fn end_watching(&self, session: &Session) {
+        if !self.agents.iter().any(|agent| agent.carries && agent.is_there()) {
+            self.say(session, &ToAgent::Stop);
+        }
+    }
+
+    /// An agent of the run that was not there at its start has come: it gets ready, and begins when it is.
+    fn let_late_one_in(&mut self, session: &mut Session, name: &str, generation: u64) {
+        let expected = |agent: &&mut AgentState| agent.name == name && agent.generation == 0;
+        let known = session
+            .peers
+            .get(name)
+            .is_some_and(|peer| peer.facts.is_some() && peer.clock.is_some());
+        let Some(agent) = self
+            .agents
+            .iter_mut()
+            .find(expected)
+            .filter(|_| known && !self.stopping)
+        else {
             return;
         };
-        let t_ns = self.clock.raw_ns() - agent.t0_raw_ns;
-        let reported = agent.reported.started;
+        let segments = self.spec.directory.join("segments");
+        let spool = spool(self.key.as_ref(), &segments);
+        let asked = ask_to_prepare(session, name, &self.crew, &self.spec, &self.rules, &spool);
+        match asked {
+            Ok(()) => {
+                agent.generation = generation;
+                let text = format!("agent {name} joins late");
+                note(
+                    session,
+                    self.clock.raw_ns() - self.start.t0_ns,
+                    "agent-late",
+                    &text,
+                );
+            }
+            Err(error) => self
+                .damage
+                .push(format!("agent {name} came and could not be used: {error}")),
+        }
+    }
+
+    /// An agent has converted the start to its own clock. What it took it for is kept: the segments of an agent that never
+    /// says more can be placed by it.
+    fn began(&mut self, session: &mut Session, index: usize, t0_raw_ns: i64, bound_ns: i64) {
+        let start = &mut self.start.agents[index];
+        if start.t0_raw_ns == t0_raw_ns {
+            return;
+        }
+        start.t0_raw_ns = t0_raw_ns;
+        if bound_ns == i64::MAX {
+            let text = format!(
+                "agent {} knows nothing of our clock: it began when it heard of it",
+                start.name
+            );
+            note(session, self.now_ns(), "clock-unknown", &text);
+        }
+        let segments = self.spec.directory.join("segments");
+        if let Err(error) = write_json_soon(&segments.join(START_FILE), &self.start) {
+            self.damage.push(error.to_string());
+        }
+    }
+
+    fn lost(&mut self, session: &mut Session, index: usize, error: &LinkError) {
+        let t_ns = self.now_ns();
+        let agent = &mut self.agents[index];
+        let how = session.drop_peer(&agent.name);
+        if agent.ended.is_some() {
+            return;
+        }
+        let how = if how.is_empty() {
+            error.to_string()
+        } else {
+            format!("{error}; {how}")
+        };
+        let kept = if agent.local {
+            "what is in its segments is kept"
+        } else {
+            "what it has kept comes with `plimsoll collect`"
+        };
         let text = format!(
-            "agent {} is lost ({error}; {how}); it had reported {reported} transactions, what is in its segments is kept",
-            agent.name
+            "agent {} is lost ({how}); it had reported {} transactions, {kept}",
+            agent.name, agent.reported.started
         );
         let books = AgentBooks {
             counters: agent.reported,
             damage: vec![text.clone()],
             ..AgentBooks::default()
         };
-        agent.ended = Some((books, None, true));
-        self.merger.end(0);
+        agent.ended = Some(Ended {
+            books,
+            window_ns: None,
+            lost_ns: Some(t_ns),
+        });
+        self.merger.end(index);
         self.seconds(session);
         note(session, t_ns, "agent-lost", &text);
-        self.status = "agent-lost";
-        self.reason = text;
+        self.end_watching(session);
+        let all = !self
+            .agents
+            .iter()
+            .any(|agent| agent.carries && agent.generation != 0 && agent.lost_ns().is_none());
+        if all {
+            self.status = "agent-lost";
+            self.reason = text;
+        } else if self.rules.abort_on_loss {
+            self.stop(session, "agent-lost", text);
+        }
     }
 
     /// Files to their last form, books closed.
-    fn close(self, session: &mut Session) -> Finished {
+    fn close(mut self, session: &mut Session) -> Finished {
         let now_ns = self.now_ns();
-        let agents = self.agents.into_iter().map(|agent| {
-            let (books, window_ns, lost) = agent.ended.unwrap_or_default();
-            AgentSummary {
-                name: agent.name,
-                t0_raw_ns: agent.t0_raw_ns,
-                lost,
-                window_ns,
-                books,
+        let segments = self.spec.directory.join("segments");
+        let far: Vec<String> = self
+            .agents
+            .iter()
+            .filter(|agent| !agent.local && agent.generation != 0 && agent.lost_ns().is_none())
+            .map(|agent| agent.name.clone())
+            .collect();
+        if let Some(key) = &self.key {
+            for (name, why) in gather::gather(session, key, &segments, &far) {
+                self.damage.push(format!(
+                    "the segments of agent {name} are still with it ({why}): run `plimsoll collect`"
+                ));
             }
-        });
+        }
+        let came = self.agents.iter_mut().zip(&self.start.agents);
+        let agents = came
+            .filter(|(agent, _)| agent.generation != 0)
+            .map(|(agent, start)| {
+                let lost_ns = agent.lost_ns();
+                let ended = agent.ended.take();
+                AgentSummary {
+                    name: start.name.clone(),
+                    host: start.host.clone(),
+                    site: start.site.clone(),
+                    t0_raw_ns: start.t0_raw_ns,
+                    lost: lost_ns.is_some(),
+                    lost_ns,
+                    window_ns: ended.as_ref().and_then(|ended| ended.window_ns),
+                    books: ended.map(|ended| ended.books).unwrap_or_default(),
+                }
+            });
         let mut summary = Summary::new(&self.start, agents.collect());
         summary.status = self.status.to_owned();
         summary.reason = self.reason;
@@ -422,7 +639,15 @@ impl Going {
             Err(error) => summary.postpone(&self.spec.directory, error),
         }
         match write_json(&self.spec.directory.join("summary.json"), &summary) {
-            Ok(()) => merged.iter().for_each(Merged::clean_up),
+            Ok(()) => {
+                if let (Ok(_), Some(key)) = (&merged, &self.key) {
+                    gather::forget(session, key, &gathered(&summary, &far));
+                }
+                let outstanding = summary.outstanding(&self.start);
+                if let Ok(merged) = &merged {
+                    merged.clean_up(outstanding);
+                }
+            }
             Err(error) => summary.damage.push(error.to_string()),
         }
         for text in &summary.damage {
@@ -430,4 +655,34 @@ impl Going {
         }
         summary.finished()
     }
+}
+
+impl AgentState {
+    /// It takes part now.
+    fn is_there(&self) -> bool {
+        self.generation != 0 && self.ended.is_none()
+    }
+
+    fn lost_ns(&self) -> Option<i64> {
+        self.ended.as_ref()?.lost_ns
+    }
+}
+
+/// Those of `far` whose segments are all in Parquet: they may forget them.
+fn gathered(summary: &Summary, far: &[String]) -> Vec<String> {
+    let held: BTreeSet<&str> = summary.segments.iter().map(|found| found.name.as_str()).collect();
+    let whole = |agent: &&AgentSummary| {
+        agent
+            .books
+            .segments
+            .iter()
+            .all(|name| held.contains(name.as_str()))
+    };
+    summary
+        .agents
+        .iter()
+        .filter(|agent| far.contains(&agent.name))
+        .filter(whole)
+        .map(|agent| agent.name.clone())
+        .collect()
 }

@@ -1,14 +1,24 @@
 //! The conversation with the lab: commands in, events out, one run at a time.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-use plimsoll_link::{LinkError, ToController};
-use plimsoll_model::{Command, Event, format};
+use plimsoll_link::identity::Keys;
+use plimsoll_link::{Greeting, TimeService, ToController};
+use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec, format};
+use tokio::runtime::Runtime;
 
-use crate::host::{AgentCommand, AgentHost, adopt_orphans};
-use crate::run;
+use crate::door::{self, Arrival};
+use crate::peer::{FromAgent, Means, Peer};
+use crate::time_service::TimeServer;
+use crate::{check, gather, run};
 
 /// Longest line that the lab may send.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
@@ -16,8 +26,17 @@ const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 const EVENTS: usize = 4096;
 /// How long an important event waits for the lab before the lab counts as gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Name of the one agent there is.
-const LOCAL: &str = "local";
+
+/// How a local agent is started: the program, and the arguments before `--fd N`.
+#[derive(Debug, Clone)]
+pub struct AgentCommand {
+    /// Path of the engine.
+    pub program: OsString,
+    /// For instance `["agent"]`.
+    pub arguments: Vec<OsString>,
+    /// A link over which nothing is heard for so long is broken: [`plimsoll_link::SILENCE`].
+    pub silence: Duration,
+}
 
 /// Why the controller cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +47,7 @@ pub enum ControlError {
 }
 
 /// Everything that the deciding thread hears.
+#[derive(Debug)]
 pub(crate) enum Input {
     /// From the lab.
     Command(Command),
@@ -37,12 +57,25 @@ pub(crate) enum Input {
     LabGone,
     /// Somebody asks us to end.
     Signal,
-    /// From the agent's process of this generation.
+    /// From the agent of this name and generation.
     Agent {
-        /// Which process.
+        /// Its name.
+        name: Arc<str>,
+        /// Which of those that had the name.
         generation: u64,
-        /// What it says, or how its link ended.
-        message: Result<ToController, LinkError>,
+        /// What it says, or what became of it.
+        heard: FromAgent,
+    },
+    /// An agent has dialled in.
+    Arrived(Box<Arrival>),
+    /// Somebody who has no key has knocked.
+    Stranger(String),
+    /// A file of an agent is whole, or cannot be stored.
+    Stored {
+        /// Of the request.
+        ticket: u32,
+        /// Why not.
+        outcome: Result<(), String>,
     },
 }
 
@@ -50,46 +83,157 @@ pub(crate) enum Input {
 pub(crate) struct Session {
     pub(crate) inbox: Receiver<Input>,
     pub(crate) events: Events,
-    pub(crate) agent: Option<AgentHost>,
+    /// All agents that are there, by name. They live until the session ends, or are lost.
+    pub(crate) peers: BTreeMap<String, Peer>,
     /// The conversation ends when the run that goes on has ended.
     pub(crate) ending: bool,
-    sender: Sender<Input>,
+    pub(crate) means: Means,
     generation: u64,
     how: AgentCommand,
-    pub(crate) version: String,
+    runtime: Runtime,
+    time: Option<TimeServer>,
+    /// Where agents are told to dial us, and the ports that we may take for that; 0: any.
+    address: Option<IpAddr>,
+    ports: RangeInclusive<u16>,
 }
 
 impl Session {
-    /// The agent, started if there is none.
+    /// Starts an agent, or does nothing where one of this description is there.
     ///
     /// # Errors
     /// A text for people.
-    pub(crate) fn agent(&mut self) -> Result<&AgentHost, String> {
-        if self.agent.is_none() {
-            self.generation += 1;
-            let agent = AgentHost::spawn(
-                LOCAL,
+    pub(crate) fn start(&mut self, spec: &AgentSpec) -> Result<(), String> {
+        match self.peers.get_mut(&spec.name) {
+            Some(peer) if peer.spec == *spec => return Ok(()),
+            Some(peer)
+                if (&peer.spec.start, &spec.start) == (&AgentStartKind::Joined, &AgentStartKind::Joined) =>
+            {
+                peer.spec = spec.clone();
+                return Ok(());
+            }
+            Some(_) => self.drop_peer(&spec.name),
+            None => String::new(),
+        };
+        self.generation += 1;
+        let peer = match &spec.start {
+            AgentStartKind::Local => Peer::local(
+                spec,
                 self.generation,
                 &self.how,
-                &self.version,
-                self.sender.clone(),
+                &self.means,
+                self.runtime.handle(),
             )
-            .map_err(|error| format!("the agent could not be started: {error}"))?;
-            self.agent = Some(agent);
-            if let Err(error) = run::greet(self) {
-                // It was told of our version, too, and ends of itself when it has said why.
-                if let Some(agent) = self.agent.take() {
-                    agent.end();
-                }
-                return Err(error);
+            .map_err(|error| format!("agent {} could not be started: {error}", spec.name))?,
+            AgentStartKind::Command { argv } => {
+                let time = self.time_for(self.generation);
+                let runtime = self.runtime.handle();
+                Peer::command(spec, self.generation, argv, &self.means, runtime, time)
             }
-        }
-        self.agent.as_ref().ok_or_else(|| "the agent is gone".to_owned())
+            AgentStartKind::Joined => return Err("it has not dialled in".into()),
+        };
+        self.peers.insert(spec.name.clone(), peer);
+        Ok(())
     }
 
-    /// Kills the agent; gives how it had ended.
-    pub(crate) fn drop_agent(&mut self) -> String {
-        self.agent.take().map(AgentHost::kill).unwrap_or_default()
+    /// Ends an agent at once; gives how its process had ended.
+    pub(crate) fn drop_peer(&mut self, name: &str) -> String {
+        let Some(peer) = self.peers.remove(name) else {
+            return String::new();
+        };
+        let how = peer.kill();
+        // Client programs run in process groups of their own; orphans come to us, their subreaper.
+        let spared: Vec<u32> = self.peers.values().flat_map(Peer::processes).collect();
+        plimsoll_agent::end_children_but(&spared);
+        how
+    }
+
+    /// The agent that an input is from; none if that is not there any more.
+    pub(crate) fn peer(&self, name: &str, generation: u64) -> Option<&Peer> {
+        let peer = self
+            .peers
+            .get(name)
+            .filter(|peer| peer.generation == generation)?;
+        peer.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(peer)
+    }
+
+    /// Takes in what an agent says of itself at any time; gives back what else it says.
+    pub(crate) fn learn(&mut self, name: &str, said: ToController) -> Option<ToController> {
+        let peer = self.peers.get_mut(name)?;
+        match said {
+            ToController::Facts(facts) => {
+                if peer.spec.start == AgentStartKind::Joined {
+                    self.events.tell(&Event::Joined {
+                        name: name.to_owned(),
+                        facts: facts.clone(),
+                    });
+                }
+                peer.facts = Some(facts);
+            }
+            ToController::Clock(clock) => peer.clock = Some(clock),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Opens the door, once, and gives what agents need to come through it.
+    fn listen(&mut self, spec: &ListenSpec) -> Result<Event, String> {
+        let mut keys = Keys::generate().map_err(|error| error.to_string())?;
+        (self.address, self.ports) = (Some(door::address(spec)?), door::ports(spec));
+        let port = door::open(spec, &keys, &self.means.inbox, self.runtime.handle())?;
+        let mut time_port = 0;
+        // One that agents of another kind have needed before keeps its port, be it of the range or not.
+        if let Some(time) = self.time() {
+            (keys.time, time_port) = (time.key(), time.port());
+        }
+        let token = door::token(spec, &self.means.version, &keys, port, time_port)?;
+        Ok(Event::Listening { token, port })
+    }
+
+    /// An agent that has the key is at the door: it is new, or comes again over another link.
+    pub(crate) fn let_in(&mut self, arrival: Arrival) {
+        let known = self.peers.get(&arrival.name).map(|peer| peer.spec.start.clone());
+        match known {
+            None => {
+                self.generation += 1;
+                let name = arrival.name.clone();
+                let time = self.time_for(self.generation);
+                let runtime = self.runtime.handle();
+                let peer = Peer::joined(arrival, self.generation, &self.means, runtime, time);
+                self.peers.insert(name, peer);
+            }
+            Some(AgentStartKind::Joined) => {
+                if let Some(peer) = self.peers.get(&arrival.name) {
+                    peer.over(arrival);
+                }
+            }
+            Some(_) => {} // it has the name of one that we start ourselves
+        }
+    }
+
+    /// The time service; it begins with the first who needs it. None where it cannot: probes ride the link then.
+    fn time(&mut self) -> Option<&TimeServer> {
+        if self.time.is_none() {
+            self.time = TimeServer::open(self.ports.clone()).ok();
+        }
+        self.time.as_ref()
+    }
+
+    /// What the agent of this generation is told of our time.
+    fn time_for(&mut self, generation: u64) -> TimeService {
+        let address = self.address;
+        self.time()
+            .map(|time| time.of(generation as u32, address))
+            .unwrap_or_default()
+    }
+
+    fn end_peers(&mut self) {
+        let since = Instant::now();
+        self.peers.values().for_each(Peer::farewell);
+        while let Some((_, peer)) = self.peers.pop_first() {
+            peer.end(since);
+        }
+        plimsoll_agent::end_children();
     }
 }
 
@@ -105,20 +249,35 @@ pub fn control(
     how: AgentCommand,
     version: &str,
 ) -> Result<(), ControlError> {
-    adopt_orphans();
+    plimsoll_agent::adopt_orphans();
     let (sender, inbox) = mpsc::channel();
     let events = Events::start(output, sender.clone())?;
     listen(input, sender.clone())?;
     pass_on(signals, sender.clone())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("links")
+        .enable_all()
+        .build()?;
+    let means = Means {
+        inbox: sender,
+        store: Arc::default(),
+        own: Greeting::new(version),
+        version: version.to_owned(),
+        silence: how.silence,
+    };
     let mut session = Session {
         inbox,
         events,
-        agent: None,
+        peers: BTreeMap::new(),
         ending: false,
-        sender,
+        means,
         generation: 0,
         how,
-        version: version.to_owned(),
+        runtime,
+        time: None,
+        address: None,
+        ports: 0..=0,
     };
     session.events.tell(&Event::Hello {
         format: format::ENGINE.into(),
@@ -126,38 +285,61 @@ pub fn control(
     });
     while !session.ending {
         match session.inbox.recv() {
-            Ok(Input::Command(Command::Run { spec })) => {
-                let event = match run::carry_out(&mut session, *spec) {
-                    Ok(finished) => Event::Finished(finished),
-                    Err(error) => Event::Refused { error },
-                };
-                session.events.tell(&event);
-            }
-            Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) | Err(_) => {
-                session.ending = true;
-            }
+            Ok(Input::Command(command)) => obey(&mut session, command),
+            Ok(Input::LabGone | Input::Signal) | Err(_) => session.ending = true,
             Ok(Input::Rubbish(why)) => session.events.tell(&Event::Refused { error: why }),
             Ok(Input::Agent {
+                name,
                 generation,
-                message: Err(_),
-            }) => {
-                // Between runs nothing is lost by it: the next run starts another one.
-                if session
-                    .agent
-                    .as_ref()
-                    .is_some_and(|agent| agent.generation == generation)
-                {
-                    session.drop_agent();
-                }
-            }
-            Ok(Input::Agent { .. } | Input::Command(Command::Stop { .. })) => {}
+                heard,
+            }) => between_runs(&mut session, &name, generation, heard),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Stored { .. } | Input::Stranger(_)) => {}
         }
     }
-    if let Some(agent) = session.agent.take() {
-        agent.end();
-    }
+    session.end_peers();
     session.events.finish();
+    session.runtime.shutdown_background();
     Ok(())
+}
+
+fn obey(session: &mut Session, command: Command) {
+    let event = match command {
+        Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
+            Ok(finished) => Event::Finished(finished),
+            Err(error) => Event::Refused { error },
+        },
+        Command::Check { agents, baseline } => {
+            check::check(session, &agents, baseline.as_ref());
+            Event::Checked
+        }
+        Command::Collect { directory, agents } => gather::collect(session, &directory, &agents),
+        Command::Listen(spec) => session
+            .listen(&spec)
+            .unwrap_or_else(|error| Event::Refused { error }),
+        Command::Stop { .. } => return,
+        Command::Quit => {
+            session.ending = true;
+            return;
+        }
+    };
+    session.events.tell(&event);
+}
+
+/// Between runs nothing is lost by the loss of an agent: the next run starts another one.
+fn between_runs(session: &mut Session, name: &str, generation: u64, heard: FromAgent) {
+    if session.peer(name, generation).is_none() {
+        return;
+    }
+    match heard {
+        FromAgent::Lost(_) => {
+            session.drop_peer(name);
+        }
+        FromAgent::Said(said) => {
+            session.learn(name, said);
+        }
+        FromAgent::Up { .. } | FromAgent::Cut(_) => {}
+    }
 }
 
 /// Reads commands, a line each.

@@ -55,10 +55,19 @@ pub struct Summary {
 pub struct AgentSummary {
     /// Its name.
     pub name: String,
+    /// Its host.
+    #[serde(default)]
+    pub host: String,
+    /// The site of its host.
+    #[serde(default)]
+    pub site: String,
     /// Zero of the run on its raw clock, ns.
     pub t0_raw_ns: i64,
     /// It did not live to close its books: they are what its rows on disk say.
     pub lost: bool,
+    /// When it was lost, ns from the start of the run.
+    #[serde(default)]
+    pub lost_ns: Option<i64>,
     /// End of its measured window, ns from the start of the run; none when it did not say.
     pub window_ns: Option<i64>,
     /// Its books.
@@ -170,6 +179,20 @@ impl Summary {
         }
     }
 
+    /// Whether an agent on another host may still have segments of this run: it was lost and nothing of it came, or not all
+    /// that it wrote.
+    pub(crate) fn outstanding(&self, start: &Start) -> bool {
+        let held = |name: &String| self.segments.iter().any(|found| found.name == *name);
+        self.agents.iter().any(|agent| {
+            let far = start
+                .agents
+                .iter()
+                .any(|known| known.name == agent.name && !known.same_clock);
+            let nothing = !self.segments.iter().any(|found| found.agent == agent.name);
+            far && (agent.lost && nothing || !agent.books.segments.iter().all(held))
+        })
+    }
+
     /// What the lab is told.
     pub(crate) fn finished(&self) -> Finished {
         Finished {
@@ -179,6 +202,12 @@ impl Summary {
             in_flight: self.in_flight,
             balanced: self.balanced,
             damage: self.damage.clone(),
+            lost: self
+                .agents
+                .iter()
+                .filter(|agent| agent.lost)
+                .map(|agent| agent.name.clone())
+                .collect(),
         }
     }
 }
@@ -195,12 +224,17 @@ mod tests {
             experiment: "e".into(),
             run: "0001".into(),
             t0_unix_ns: 0,
+            t0_ns: 7,
+            assumptions: plimsoll_clock::Assumptions::default(),
             warmup_ns: 0,
             duration_ns: None,
             keep,
             agents: vec![AgentStart {
                 name: "local".into(),
+                host: "local".into(),
+                site: "local".into(),
                 t0_raw_ns: 7,
+                same_clock: true,
             }],
         };
         let counters = Counters {
@@ -217,7 +251,10 @@ mod tests {
         let agent = AgentSummary {
             name: "local".into(),
             t0_raw_ns: 7,
+            host: "local".into(),
+            site: "local".into(),
             lost: false,
+            lost_ns: None,
             window_ns: Some(5),
             books,
         };

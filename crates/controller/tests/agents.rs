@@ -13,9 +13,10 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use plimsoll_controller::{AgentCommand, control};
-use plimsoll_link::{ToController, codec};
-use plimsoll_model::{Counters, SecondReport};
+use plimsoll_link::{Frame, ToController};
+use plimsoll_model::{Counters, HostFacts, SecondReport};
 use serde_json::{Value, json};
 
 const VERSION: &str = "1.2.3";
@@ -118,10 +119,18 @@ fn spec(directory: &Path) -> Value {
 
 /// An agent that sends these messages, and does `then`.
 fn agent(place: &Path, messages: &[Value], then: &str, silence: Duration) -> AgentCommand {
-    let frames: Vec<u8> = messages
-        .iter()
-        .flat_map(|message| codec::encode(message).unwrap())
-        .collect();
+    let mut frames = BytesMut::new();
+    let mut number = 0;
+    for message in messages {
+        let body = serde_json::to_vec(message).unwrap().into();
+        let frame = if message["type"] == "hello" {
+            Frame::Greeting(body)
+        } else {
+            number += 1;
+            Frame::Message { number, body }
+        };
+        frame.write(&mut frames).unwrap();
+    }
     let file = place.join("said");
     fs::write(&file, frames).unwrap();
     // Called with `--fd N` behind these. Only bash takes descriptors above 9.
@@ -152,6 +161,7 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
         ..SecondReport::default()
     };
     let second = said(&ToController::Second(second));
+    let facts = said(&ToController::Facts(HostFacts::default()));
     let prepared = said(&ToController::Prepared);
     let short = Duration::from_millis(300);
 
@@ -164,7 +174,7 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
     let refused: [(&[Value], &str, &[&str]); 5] = [
         (&[elder], END, &[&own, &theirs]),
         (&[same_link], END, &[&own, "1.2.4"]),
-        (from_ref(&prepared), END, &["instead of a greeting"]),
+        (from_ref(&prepared), END, &["another word than its greeting"]),
         (&[], SILENCE, &silent),
         (from_ref(&hello), SILENCE, &silent),
     ];
@@ -182,7 +192,12 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
 
     let run = place.0.join("lost");
     let silence = Duration::from_secs(5);
-    let mut lab = Lab::start(agent(&place.0, &[hello, prepared, second], SILENCE, silence));
+    let mut lab = Lab::start(agent(
+        &place.0,
+        &[hello, facts, prepared, second],
+        SILENCE,
+        silence,
+    ));
     let events = lab.run(&run);
     let lost: Vec<&Value> = events
         .iter()

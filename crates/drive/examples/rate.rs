@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_drive::{Drive, DriveEvent, MetricRow, Share, Sink};
+use plimsoll_drive::{Drive, DriveEvent, MetricRow, Portions, Sink};
 use plimsoll_model::{Codes, RunSpec, Transaction};
 use serde_json::json;
 
@@ -82,8 +82,8 @@ fn main() {
     let sinks: Vec<Box<dyn Sink>> = vec![Box::new(Count(Arc::clone(&counted), rate.is_some()))];
     let (sender, events) = mpsc::sync_channel(1_000);
     let clock = Arc::new(SystemClock);
-    let share = Share { agent: 0, agents: 1 };
-    let drive = Drive::prepare(Arc::new(spec), share, 1, clock, Codes::default(), sinks, sender).unwrap();
+    let whole = Portions::whole(1);
+    let drive = Drive::prepare(Arc::new(spec), whole, 1, clock, Codes::default(), sinks, sender).unwrap();
     drive.go(SystemClock.raw_ns() + 10_000_000);
     for event in events {
         if let DriveEvent::LaneEnded {

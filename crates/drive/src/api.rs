@@ -12,13 +12,36 @@ pub trait Sink: Send {
     fn metrics(&mut self, rows: &mut Vec<MetricRow>) -> usize;
 }
 
-/// This agent's part of the run.
+/// One agent's part of a population (or of a budget): those with number = `agent` modulo `agents`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Index of this agent.
+    /// Below `agents`: which of those that carry it this agent is.
     pub agent: u16,
-    /// Number of agents, at least 1.
+    /// Number of agents that carry it, at least 1.
     pub agents: u16,
+}
+
+/// What an agent carries of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portions {
+    /// Index of this agent among all of the run: it stands in every transaction.
+    pub agent: u16,
+    /// Of each workload; none where other agents carry it.
+    pub workloads: Vec<Option<Share>>,
+    /// Of the budget of transactions.
+    pub budget: Share,
+}
+
+impl Portions {
+    /// Everything, of a run with one agent.
+    pub fn whole(workloads: usize) -> Self {
+        let whole = Share { agent: 0, agents: 1 };
+        Self {
+            agent: 0,
+            workloads: vec![Some(whole); workloads],
+            budget: whole,
+        }
+    }
 }
 
 /// What happens while a drive goes on.

@@ -91,6 +91,26 @@ impl Turns {
         self.present(0)
     }
 
+    /// As [`Turns::first`] for a tester that comes `joined_ns` into the run: what was due before is not made up for.
+    pub fn first_from(&mut self, joined_ns: u64) -> Option<Turn> {
+        if joined_ns == 0 {
+            return self.first();
+        }
+        let (Some(slots), Some((every_ns, _))) = (&self.slots, self.population.every) else {
+            return self.present(joined_ns);
+        };
+        let missed = slots.before(joined_ns);
+        self.slot = missed;
+        Some(Turn {
+            at_ns: slots
+                .first()
+                .scheduled_ns
+                .saturating_add(missed.saturating_mul(every_ns)),
+            stage: 0,
+            missed,
+        })
+    }
+
     /// The one after a transaction that ended at `end_ns`; where the driver worked on after the end (`Attempt::freed`: a
     /// verification), when that was done. Counted from the end itself, the tester's own work would show as lateness.
     pub fn after(&mut self, end_ns: u64) -> Option<Turn> {

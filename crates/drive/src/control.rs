@@ -10,10 +10,14 @@ use crate::api::Share;
 use crate::books::Parts;
 
 const NEVER: i64 = i64::MAX;
+/// Whoever hears of the start later than this after it has come late: what was due before is not made up for.
+const LATE: i64 = 500_000_000;
 
 /// Shared by the lanes and their owner.
 pub struct Control {
     zero: Mutex<Option<i64>>,
+    /// How long the run had gone on when this agent joined it, ns; 0 if it was there from the start.
+    joined_ns: AtomicU64,
     gone: Condvar,
     stop: AtomicBool,
     stopped_at: AtomicI64,
@@ -32,6 +36,7 @@ impl Control {
             .map(|total| share(total, of.agent.into(), of.agents.into()));
         Self {
             zero: Mutex::new(None),
+            joined_ns: AtomicU64::new(0),
             gone: Condvar::new(),
             stop: AtomicBool::new(false),
             stopped_at: AtomicI64::new(NEVER),
@@ -55,8 +60,11 @@ impl Control {
         }
     }
 
-    /// Sets the run's zero (raw, ns).
-    pub fn go(&self, t0: i64) {
+    /// Sets the run's zero (raw, ns); `now` tells whether this agent joins late.
+    pub fn go(&self, t0: i64, now: i64) {
+        if now - t0 > LATE {
+            self.joined_ns.store((now - t0) as u64, Ordering::SeqCst);
+        }
         self.zero
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -72,6 +80,11 @@ impl Control {
             .gone
             .wait_while(zero, waiting)
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See the field.
+    pub fn joined_ns(&self) -> u64 {
+        self.joined_ns.load(Ordering::SeqCst)
     }
 
     /// No new starts, from `now` (raw, ns) on.

@@ -346,7 +346,7 @@ struct Worker<T> {
 impl<T: BlockingTester> Worker<T> {
     fn take_turns(&mut self) {
         let mut turns = Turns::new(&self.seat);
-        let mut next = turns.first();
+        let mut next = turns.first_from(self.crew.control.joined_ns());
         while let Some(turn) = next {
             let at = self.crew.raw(turn.at_ns);
             if !self.crew.sleep_until(at) || !self.crew.control.take() {
@@ -368,6 +368,7 @@ impl<T: BlockingTester> Worker<T> {
     }
 
     fn serve(&mut self) {
+        self.leave_out_before(self.crew.control.joined_ns());
         let mut free_since = 0;
         while let Some(arrival) = self.next_arrival(free_since) {
             let at = self.crew.raw(arrival.at_ns);
@@ -389,6 +390,14 @@ impl<T: BlockingTester> Worker<T> {
                     .sleep_until(free.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX)));
                 free_since = self.crew.run_time(self.crew.clock.raw_ns());
             }
+        }
+    }
+
+    /// Arrivals that were due before this agent had joined are not started, and counted.
+    fn leave_out_before(&self, joined_ns: u64) {
+        let workload = usize::from(self.seat.population.workload);
+        if let (1.., Some(arrivals)) = (joined_ns, locked(&self.crew.arrivals[workload]).as_mut()) {
+            locked(&self.crew.books).dropped(arrivals.rest_before(joined_ns));
         }
     }
 

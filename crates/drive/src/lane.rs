@@ -170,6 +170,7 @@ pub fn run(io: &Io, setup: LaneSetup) {
     let parts = parts(&spec, t0);
     lane.over_at.set(parts.over);
     lane.books.borrow_mut().begin(parts);
+    lane.leave_out_before(control.joined_ns());
     let ran = std::panic::catch_unwind(AssertUnwindSafe(|| io.run(tasks, essential)));
     let trouble = match ran {
         Ok(Ok(())) => None,
@@ -185,6 +186,18 @@ impl Lane {
     /// Whether nothing may be started any more.
     fn is_over(&self) -> bool {
         self.io.now() >= self.over_at.get() || self.control.exhausted()
+    }
+
+    /// Arrivals that were due before this agent had joined are not started, and counted.
+    fn leave_out_before(&self, joined_ns: u64) {
+        if joined_ns > 0 {
+            let before = |one: &RefCell<Option<Arrivals>>| {
+                let mut one = one.borrow_mut();
+                one.as_mut().map_or(0, |arrivals| arrivals.rest_before(joined_ns))
+            };
+            let left = self.arrivals.iter().map(before).sum();
+            self.books.borrow_mut().dropped(left);
+        }
     }
 
     /// Run time of a raw stamp, ns.
@@ -308,7 +321,7 @@ impl<T: AsyncTester> Worker<T> {
     async fn take_turns(&mut self) {
         let lane = Rc::clone(&self.lane);
         let mut turns = Turns::new(&self.seat);
-        let mut next = turns.first();
+        let mut next = turns.first_from(lane.control.joined_ns());
         while let Some(turn) = next {
             let at = lane.raw(turn.at_ns);
             if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() || !lane.control.take() {

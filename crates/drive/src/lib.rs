@@ -21,9 +21,10 @@ mod plan;
 mod program;
 mod reactor;
 mod registry;
+mod round_trips;
 mod run;
 
-pub use api::{DriveError, DriveEvent, DriverInfo, Share, Sink};
+pub use api::{DriveError, DriveEvent, DriverInfo, Portions, Share, Sink};
 pub use plimsoll_model::MetricRow;
 pub use registry::drivers;
 pub use run::{Drive, lanes_for};

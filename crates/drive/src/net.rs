@@ -1,12 +1,16 @@
 //! TCP on a lane's reactor.
 
+use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
+use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,6 +22,15 @@ pub struct Stream {
     socket: TcpStream,
     source: u32,
     io: Io,
+}
+
+/// What the kernel has measured of a connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// Smoothed time from a segment to its acknowledgement (RFC 6298), s, in whole microseconds; above 0.
+    pub round_trip_s: f64,
+    /// Segments that were sent anew since the connection was made.
+    pub retransmits: u32,
 }
 
 impl Drop for Stream {
@@ -65,6 +78,15 @@ impl Stream {
     /// Whether the peer is known to have closed.
     pub fn closed(&self) -> bool {
         self.io.closed(self.source)
+    }
+
+    /// What the kernel has measured so far; none where it has not measured, or does not tell.
+    pub fn measured(&self) -> Option<Measured> {
+        let info = tcp_info(&self.socket)?;
+        (info.tcpi_rtt > 0).then(|| Measured {
+            round_trip_s: f64::from(info.tcpi_rtt) * 1e-6,
+            retransmits: info.tcpi_total_retrans,
+        })
     }
 
     /// Reads what is there; 0 at the end of the stream.
@@ -133,6 +155,24 @@ impl AsyncWrite for Stream {
     }
 }
 
+/// What the kernel says of a TCP socket. Fields that it is too old to know are 0.
+fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: plain numbers, for which zero is valid.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the socket is open as long as the borrow; the kernel writes at most `length` bytes into `info`.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    (rc == 0).then_some(info)
+}
+
 /// A host and its addresses, looked up once before the run: a look-up would block the lane, and its time is not the
 /// service's. Where a host has several addresses, the one that last accepted is tried first.
 #[derive(Debug)]
@@ -145,16 +185,12 @@ impl Host {
     /// Looks `name` up. `Err` says what to do.
     pub fn resolve(name: &str, port: u16) -> Result<Self, String> {
         let bare = name.trim_start_matches('[').trim_end_matches(']');
-        let found = (bare, port).to_socket_addrs().map_err(|error| {
+        let found = look_up(bare).map_err(|error| {
             format!("the name {bare} cannot be looked up ({error}): check its spelling, or give the address")
         })?;
-        let mut addresses: Vec<SocketAddr> = found.collect();
-        addresses.dedup();
-        if addresses.is_empty() {
-            return Err(format!("the name {bare} has no address"));
-        }
+        let addresses = found.into_iter().map(|address| SocketAddr::new(address, port));
         Ok(Self {
-            addresses,
+            addresses: addresses.collect(),
             good: AtomicUsize::new(0),
         })
     }
@@ -182,5 +218,157 @@ impl Host {
             }
         }
         Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+    }
+}
+
+/// Longest look-up of one name.
+const LOOK_UP: Duration = Duration::from_secs(20);
+/// Most addresses of one name that are of use.
+const MOST_ADDRESSES: usize = 64;
+
+/// The addresses of a name in the order in which they are to be tried, at least one.
+///
+/// The host's own `getent` is asked. The C library's `getaddrinfo` is not called: it loads what /etc/nsswitch.conf names
+/// into the process, which a statically linked one survives only where that is of the very version that it was built
+/// with. A host without `getent` (musl, `BusyBox`) has its /etc/hosts.
+pub fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
+    if let Ok(address) = name.parse() {
+        return Ok(vec![address]);
+    }
+    if name.is_empty()
+        || name.starts_with('-')
+        || name.contains(|sign: char| sign.is_whitespace() || sign == '\0')
+    {
+        return Err("this is no name of a host".into());
+    }
+    let found = match ask_getent(name) {
+        Ok(said) => told(&said),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let hosts = fs::read_to_string("/etc/hosts").map_err(|error| format!("/etc/hosts: {error}"))?;
+            listed(&hosts, name)
+        }
+        Err(error) => return Err(format!("getent: {error}")),
+    };
+    if found.is_empty() {
+        return Err("no such name".into());
+    }
+    Ok(found)
+}
+
+/// What `getent ahosts` says; empty where it knows no such name. `NotFound`: there is no `getent`.
+fn ask_getent(name: &str) -> io::Result<String> {
+    let mut child = Command::new("getent")
+        .args(["ahosts", name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let output = child.stdout.take();
+    let ended = wait(&mut child, Instant::now() + LOOK_UP);
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    ended?;
+    let mut said = String::new();
+    if let Some(output) = output {
+        // It has ended, and what a pipe holds is bounded: there is nothing to wait for.
+        output.take(1 << 20).read_to_string(&mut said)?;
+    }
+    Ok(said)
+}
+
+fn wait(child: &mut Child, deadline: Instant) -> io::Result<()> {
+    loop {
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(_)) => return Ok(()),
+            // An agent reaps whatever has ended.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if Instant::now() > deadline {
+            let said = format!("no answer within {} s", LOOK_UP.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, said));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The addresses in lines such as "192.0.2.1  STREAM  name", each once.
+fn told(lines: &str) -> Vec<IpAddr> {
+    once(lines.lines().filter_map(|line| line.split_whitespace().next()))
+}
+
+/// The addresses of a name in the text of /etc/hosts.
+fn listed(hosts: &str, name: &str) -> Vec<IpAddr> {
+    once(hosts.lines().filter_map(|line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let address = words.next()?;
+        words
+            .any(|word| word.eq_ignore_ascii_case(name))
+            .then_some(address)
+    }))
+}
+
+fn once<'a>(addresses: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for address in addresses.filter_map(|text| text.parse().ok()) {
+        if !found.contains(&address) && found.len() < MOST_ADDRESSES {
+            found.push(address);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_need_no_look_up_and_names_are_the_hosts_own() {
+        assert_eq!(
+            look_up("192.0.2.7").unwrap(),
+            ["192.0.2.7".parse::<IpAddr>().unwrap()]
+        );
+        assert_eq!(look_up("::1").unwrap(), ["::1".parse::<IpAddr>().unwrap()]);
+        assert!(look_up("localhost").unwrap().iter().all(IpAddr::is_loopback));
+        let two = Host::resolve("[::1]", 80).unwrap();
+        assert_eq!(two.address(), "[::1]:80".parse().unwrap());
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for name in ["", "-x", "a b", "a\0b", "nowhere.invalid"] {
+            assert!(look_up(name).is_err(), "{name:?}");
+        }
+        let said = Host::resolve("nowhere.invalid", 80).unwrap_err();
+        assert!(said.contains("nowhere.invalid cannot be looked up"), "{said}");
+    }
+
+    #[test]
+    fn answers_are_read_in_their_order_and_each_once() {
+        let said =
+            "2001:db8::1 STREAM h.example\n2001:db8::1 DGRAM\n192.0.2.1  STREAM\nfe80::1%eth0 STREAM\n";
+        let wanted: Vec<IpAddr> = vec!["2001:db8::1".parse().unwrap(), "192.0.2.1".parse().unwrap()];
+        assert_eq!(told(said), wanted);
+        assert!(told("").is_empty());
+    }
+
+    #[test]
+    fn the_file_of_hosts_is_read_without_its_remarks() {
+        let hosts = "# 192.0.2.9 db\n192.0.2.1\tdb.example DB # also\n192.0.2.2 other\n::1 db\nrubbish db\n";
+        let wanted: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "::1".parse().unwrap()];
+        assert_eq!(listed(hosts, "db"), wanted);
+        assert!(listed(hosts, "also").is_empty());
+    }
+
+    #[test]
+    fn who_does_not_answer_is_left() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let error = wait(&mut child, Instant::now()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

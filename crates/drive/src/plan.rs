@@ -202,6 +202,7 @@ pub(crate) mod tests {
             on_error: OnError::Continue,
             operations: vec![],
             values: BTreeMap::new(),
+            agents: Vec::new(),
             load: load.clone(),
         };
         compile(0, &workload, &load)

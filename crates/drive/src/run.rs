@@ -10,7 +10,7 @@ use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, RunEnd, RunSpec, Workload};
 use plimsoll_schedule::Used;
 
-use crate::api::{DriveError, DriveEvent, Share, Sink};
+use crate::api::{DriveError, DriveEvent, Portions, Sink};
 use crate::arrivals::{Arrivals, Pool};
 use crate::books::{Books, Member};
 use crate::conduct::Seat;
@@ -62,7 +62,7 @@ pub struct Drive {
 /// What every lane is made from.
 struct Common {
     spec: Arc<RunSpec>,
-    share: Share,
+    portions: Portions,
     clock: Arc<dyn Clock>,
     codes: Codes,
     control: Arc<Control>,
@@ -82,7 +82,7 @@ impl Drive {
     /// load goes on, but does to say its last words.
     pub fn prepare(
         spec: Arc<RunSpec>,
-        share: Share,
+        portions: Portions,
         lanes: usize,
         clock: Arc<dyn Clock>,
         codes: Codes,
@@ -92,8 +92,8 @@ impl Drive {
         spec.check()?;
         let populations = populations(&spec);
         let made = make_all(&spec, &populations, &codes)?;
-        check_resources(share, &populations, &made)?;
-        let control = Arc::new(Control::new(&spec, share));
+        check_resources(&portions, &populations, &made)?;
+        let control = Arc::new(Control::new(&spec, portions.budget));
         let (ready, started) = mpsc::channel();
         let spun_ns = Arc::new(AtomicU64::new(0));
         let mut drive = Self {
@@ -105,11 +105,12 @@ impl Drive {
         };
         let pools = populations
             .iter()
-            .map(|population| Pool::new(population, share, spec.seed))
+            .zip(&portions.workloads)
+            .map(|(population, &share)| Pool::new(population, share?, spec.seed))
             .collect();
         let common = Common {
             spec,
-            share,
+            portions,
             clock,
             codes,
             control,
@@ -156,9 +157,9 @@ impl Drive {
         Ok(())
     }
 
-    /// The run's zero, in raw time, a little in the future.
+    /// The run's zero, in raw time, a little in the future; an agent that joins a run later gives what is past.
     pub fn go(&self, t0_raw_ns: i64) {
-        self.control.go(t0_raw_ns);
+        self.control.go(t0_raw_ns, self.clock.raw_ns());
     }
 
     /// No new starts from now on; what is in progress may end for `drain_ns`, then it is cancelled.
@@ -251,11 +252,12 @@ fn make_all(spec: &RunSpec, all: &[Arc<Population>], codes: &Codes) -> Result<Ve
     spec.workloads.iter().zip(all).map(make).collect()
 }
 
-fn check_resources(of: Share, all: &[Arc<Population>], made: &[Made]) -> Result<(), DriveError> {
+fn check_resources(of: &Portions, all: &[Arc<Population>], made: &[Made]) -> Result<(), DriveError> {
     let (mut threads, mut files) = (0, OTHER_FILES);
-    for (population, made) in all.iter().zip(made) {
-        let here = (Population::members(population.closed(), of, 0, 1).count()
-            + Population::members(population.slots(), of, 0, 1).count()) as u64;
+    for ((population, made), share) in all.iter().zip(made).zip(&of.workloads) {
+        let Some(share) = *share else { continue };
+        let here = (Population::members(population.closed(), share, 0, 1).count()
+            + Population::members(population.slots(), share, 0, 1).count()) as u64;
         let blocking = matches!(made, Made::Blocking(_));
         threads += if blocking { here } else { 0 };
         files += here * if blocking { FILES_OF_A_PROGRAM } else { 1 };
@@ -299,8 +301,12 @@ fn seats(common: &Common, population: &Arc<Population>, lane: usize, lanes: usiz
         seed: common.spec.seed,
         quota: if slot { None } else { common.spec.end.each_tester },
     };
-    let closed = Population::members(population.closed(), common.share, lane, lanes);
-    let slots = Population::members(population.slots(), common.share, lane, lanes);
+    let workload = usize::from(population.workload);
+    let Some(share) = common.portions.workloads.get(workload).copied().flatten() else {
+        return Vec::new();
+    };
+    let closed = Population::members(population.closed(), share, lane, lanes);
+    let slots = Population::members(population.slots(), share, lane, lanes);
     closed
         .map(|number| seat(number, false))
         .chain(slots.map(|number| seat(number, true)))
@@ -324,7 +330,7 @@ fn books<D: ?Sized>(
             gone: false,
         });
     }
-    Books::new(lane, common.share.agent, members, sink, common.events.clone())
+    Books::new(lane, common.portions.agent, members, sink, common.events.clone())
 }
 
 fn system(what: &str) -> impl Fn(std::io::Error) -> DriveError {

@@ -64,12 +64,17 @@ pub(crate) fn carry_out(bench: &Bench) -> anyhow::Result<()> {
         experiment: "bench".into(),
         run: "0001".into(),
         t0_unix_ns: 0,
+        t0_ns: 0,
+        assumptions: plimsoll_clock::Assumptions::default(),
         warmup_ns: 0,
         duration_ns: None,
         keep: Keep::All,
         agents: vec![AgentStart {
             name: "local".into(),
             t0_raw_ns: 0,
+            host: "local".into(),
+            site: "local".into(),
+            same_clock: true,
         }],
     };
     let metadata = std::collections::HashMap::new();

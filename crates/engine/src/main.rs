@@ -5,18 +5,22 @@ mod bench;
 mod guard;
 mod serve;
 mod signals;
+mod testbed;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
+use plimsoll_agent::{Place, Source};
 use plimsoll_controller::AgentCommand;
+use plimsoll_link::dial::Dialer;
+use plimsoll_link::token::Token;
 use plimsoll_services::data;
 
 /// Version of the engine; lab, controller and agents must all have the same.
@@ -39,11 +43,26 @@ struct Arguments {
 enum Verb {
     /// Carry out runs: commands as JSON lines on stdin, events on stdout
     Control,
-    /// Be an agent behind an inherited socket
+    /// Be an agent: behind an inherited socket, or listening in a directory of its own
     Agent {
         /// Descriptor of the socket
+        #[arg(long, required_unless_present = "directory")]
+        fd: Option<RawFd>,
+        /// Directory of its own
+        #[arg(long, conflicts_with = "fd")]
+        directory: Option<PathBuf>,
+        /// Dial the controller with the token in this file (- for stdin) instead of listening
+        #[arg(long, requires = "directory", requires = "name", value_name = "TOKEN")]
+        join: Option<PathBuf>,
+        /// How the agent calls itself: letters, digits, . _ -
         #[arg(long)]
-        fd: RawFd,
+        name: Option<String>,
+    },
+    /// Carry bytes between the agent of a directory and stdin and stdout; starts it if there is none
+    Attach {
+        /// Directory of the agent
+        #[arg(long)]
+        directory: PathBuf,
     },
     /// Be a reference service: null, echo, delay or frontier
     Serve(serve::Arguments),
@@ -58,6 +77,9 @@ enum Verb {
         /// Directory of the run
         directory: PathBuf,
     },
+    /// Be a testbed of emulated hosts and links, or enter one
+    #[command(subcommand)]
+    Testbed(testbed::Testbed),
     /// Measure the engine itself
     #[command(hide = true, subcommand)]
     Bench(bench::Bench),
@@ -113,10 +135,24 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
                 VERSION,
             )?)
         }
-        Verb::Agent { fd } => {
-            let stream = inherited(fd)?;
+        Verb::Agent { fd: Some(fd), .. } => {
+            let source = Source::Once(inherited(fd)?);
             let signals = signals::listen().context("cannot listen to signals")?;
-            Ok(plimsoll_agent::run_agent(stream, VERSION, signals)?)
+            plimsoll_agent::run_agent(source, None, None, VERSION, signals)?;
+            Ok(())
+        }
+        Verb::Agent {
+            fd: None,
+            directory,
+            join,
+            name,
+        } => {
+            let directory = directory.context("an agent needs --fd or --directory")?;
+            resident_agent(&directory, join.as_deref(), name)
+        }
+        Verb::Attach { directory } => {
+            let own = std::env::current_exe().context("cannot find this program")?;
+            Ok(plimsoll_agent::attach(&directory, &own)?)
         }
         Verb::Serve(arguments) => serve::serve(&arguments),
         Verb::Data { config } => {
@@ -133,10 +169,34 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
             }))
         }
         Verb::Convert { directory } => convert(&directory),
+        Verb::Testbed(verb) => testbed::carry_out(verb),
         Verb::Bench(bench) => bench::carry_out(&bench),
         Verb::Guard { .. } => unreachable!("it has an exit status of its own, see main"),
         Verb::Version => say(&serde_json::json!({ "version": VERSION })),
     }
+}
+
+fn dialer(token: &Path) -> anyhow::Result<Dialer> {
+    let token = Token::read(&token.into())?;
+    Ok(Dialer::new(&token, VERSION)?)
+}
+
+/// An agent that outlives the connections to it. It leaves its directory as it found it, but for what nobody collected.
+fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -> anyhow::Result<()> {
+    let dialer = join.map(dialer).transpose()?;
+    let (place, listener) = Place::take(directory)?;
+    let source = match dialer {
+        Some(dialer) => Source::Dial(Box::new(dialer)),
+        None => Source::Listen(listener),
+    };
+    let here = std::env::current_dir().context("cannot find the directory again")?;
+    plimsoll_agent::adopt_orphans();
+    let signals = signals::listen().context("cannot listen to signals")?;
+    let ended = plimsoll_agent::run_agent(source, Some(&here), name, VERSION, signals);
+    let kept = ended.as_ref().map_or(true, |ended| ended.kept);
+    place.leave(!kept);
+    ended?;
+    Ok(())
 }
 
 fn convert(directory: &std::path::Path) -> anyhow::Result<()> {

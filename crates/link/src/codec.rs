@@ -1,16 +1,65 @@
-//! Frames: `u32` length of what follows (little endian), `u8` kind, JSON.
+//! Frames: `u32` length of what follows (little endian), `u8` kind, body. Numbers in bodies are little endian.
 //!
-//! The kind stands outside the JSON so that bulk data can become a kind of its own without a second framing; today
-//! there is one.
+//! | kind | body |
+//! |---|---|
+//! | 1 greeting | JSON: [`Greeting`](crate::Greeting), the first frame in both directions |
+//! | 2 message | `u64` number, JSON: numbered from 1, in order, sent again over the next link until acknowledged |
+//! | 3 beat | `u64` number of the last message received: "still there", and an acknowledgement |
+//! | 4 question | `u64` id: a probe of the clocks |
+//! | 5 answer | `u64` id, `i64` heard, `i64` answered: both by the clock of whoever answers, ns |
+//! | 6 piece | `u32` ticket, `u64` offset, bytes of a file |
+//!
+//! Pure: bytes in, frames out.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Largest frame, kind included, in bytes.
 pub const MOST: usize = 16 * 1024 * 1024;
-/// Kind of a frame that holds a JSON message.
-const JSON: u8 = 1;
+/// Largest piece of a file in one frame, in bytes: small enough that a beat never waits long behind it.
+pub const PIECE: usize = 128 * 1024;
 const HEAD: usize = 4;
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// Who speaks, JSON.
+    Greeting(Bytes),
+    /// One message, JSON.
+    Message {
+        /// From 1, without gaps.
+        number: u64,
+        /// JSON.
+        body: Bytes,
+    },
+    /// Still there.
+    Beat {
+        /// Last message received.
+        received: u64,
+    },
+    /// A probe: what is your time?
+    Question {
+        /// Comes back in the answer.
+        id: u64,
+    },
+    /// The answer to a probe.
+    Answer {
+        /// Of the question.
+        id: u64,
+        /// When the question was read, ns.
+        heard: i64,
+        /// When this answer was written, ns.
+        answered: i64,
+    },
+    /// Part of a file that was asked for.
+    Piece {
+        /// Of the request.
+        ticket: u32,
+        /// Where in the file it belongs.
+        offset: u64,
+        /// At most [`PIECE`].
+        bytes: Bytes,
+    },
+}
 
 /// Why bytes are not frames. The stream is of no use afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -18,140 +67,206 @@ pub enum FrameError {
     /// Longer than [`MOST`].
     #[error("a frame of {0} bytes is too large (at most {MOST})")]
     TooLarge(usize),
+    /// Of a kind that this version does not know, or too short for its kind.
+    #[error("a frame of kind {0} and {1} bytes, which cannot be understood")]
+    Kind(u8, usize),
     /// Without even a kind.
     #[error("an empty frame")]
     Empty,
-    /// Of a kind that this version does not know.
-    #[error("a frame of unknown kind {0}")]
-    Kind(u8),
     /// Not the message that was expected.
     #[error("a frame that cannot be understood: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// One message as a frame.
-///
-/// # Errors
-/// [`FrameError::TooLarge`]; [`FrameError::Json`] for what JSON cannot say.
-pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
-    let mut frame = vec![0, 0, 0, 0, JSON];
-    serde_json::to_writer(&mut frame, message)?;
-    let length = frame.len() - HEAD;
-    if length > MOST {
-        return Err(FrameError::TooLarge(length));
-    }
-    frame[..HEAD].copy_from_slice(&(length as u32).to_le_bytes());
-    Ok(frame)
-}
-
-/// Gathers bytes and gives messages.
-#[derive(Debug, Default)]
-pub struct Decoder {
-    bytes: Vec<u8>,
-    /// Bytes of it that were given already.
-    used: usize,
-}
-
-impl Decoder {
-    /// Appends what was read.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.used > 0 {
-            self.bytes.drain(..self.used);
-            self.used = 0;
-        }
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The next whole message; none when more bytes are needed.
+impl Frame {
+    /// Appends this frame to `out`.
     ///
     /// # Errors
-    /// [`FrameError`]; the stream is of no use afterwards.
-    pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
-        let rest = &self.bytes[self.used..];
-        let Some(head) = rest.first_chunk::<HEAD>() else {
-            return Ok(None);
+    /// [`FrameError::TooLarge`].
+    pub fn write(&self, out: &mut BytesMut) -> Result<(), FrameError> {
+        let (kind, length) = match self {
+            Self::Greeting(body) => (1, body.len()),
+            Self::Message { body, .. } => (2, 8 + body.len()),
+            Self::Beat { .. } => (3, 8),
+            Self::Question { .. } => (4, 8),
+            Self::Answer { .. } => (5, 24),
+            Self::Piece { bytes, .. } => (6, 12 + bytes.len()),
         };
-        let length = u32::from_le_bytes(*head) as usize;
+        let length = length + 1;
         if length > MOST {
             return Err(FrameError::TooLarge(length));
         }
-        let Some(frame) = rest.get(HEAD..HEAD + length) else {
-            return Ok(None);
-        };
-        let (&kind, body) = frame.split_first().ok_or(FrameError::Empty)?;
-        if kind != JSON {
-            return Err(FrameError::Kind(kind));
+        out.reserve(HEAD + length);
+        out.put_u32_le(length as u32);
+        out.put_u8(kind);
+        match self {
+            Self::Greeting(body) => out.put_slice(body),
+            Self::Message { number, body } => {
+                out.put_u64_le(*number);
+                out.put_slice(body);
+            }
+            Self::Beat { received: id } | Self::Question { id } => out.put_u64_le(*id),
+            Self::Answer { id, heard, answered } => {
+                out.put_u64_le(*id);
+                out.put_i64_le(*heard);
+                out.put_i64_le(*answered);
+            }
+            Self::Piece {
+                ticket,
+                offset,
+                bytes,
+            } => {
+                out.put_u32_le(*ticket);
+                out.put_u64_le(*offset);
+                out.put_slice(bytes);
+            }
         }
-        let message = serde_json::from_slice(body)?;
-        self.used += HEAD + length;
-        Ok(Some(message))
+        Ok(())
     }
 
-    /// Whether bytes of an unfinished frame are waiting.
-    pub fn is_partial(&self) -> bool {
-        self.used < self.bytes.len()
+    fn read(kind: u8, mut body: Bytes) -> Result<Self, FrameError> {
+        let length = body.len();
+        let least = match kind {
+            1 => 0,
+            2..=4 => 8,
+            5 => 24,
+            6 => 12,
+            _ => usize::MAX,
+        };
+        let exact = matches!(kind, 3..=5);
+        if length < least || exact && length > least {
+            return Err(FrameError::Kind(kind, length));
+        }
+        Ok(match kind {
+            1 => Self::Greeting(body),
+            2 => Self::Message {
+                number: body.get_u64_le(),
+                body,
+            },
+            3 => Self::Beat {
+                received: body.get_u64_le(),
+            },
+            4 => Self::Question {
+                id: body.get_u64_le(),
+            },
+            5 => Self::Answer {
+                id: body.get_u64_le(),
+                heard: body.get_i64_le(),
+                answered: body.get_i64_le(),
+            },
+            _ => Self::Piece {
+                ticket: body.get_u32_le(),
+                offset: body.get_u64_le(),
+                bytes: body,
+            },
+        })
     }
+}
+
+/// Takes the next whole frame off the front of `bytes`; none when more are needed.
+///
+/// # Errors
+/// [`FrameError`]; the stream is of no use afterwards.
+pub fn next_frame(bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+    let Some(head) = bytes.first_chunk::<HEAD>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*head) as usize;
+    if length > MOST {
+        return Err(FrameError::TooLarge(length));
+    }
+    if bytes.len() < HEAD + length {
+        return Ok(None);
+    }
+    bytes.advance(HEAD);
+    let mut frame = bytes.split_to(length).freeze();
+    if frame.is_empty() {
+        return Err(FrameError::Empty);
+    }
+    let kind = frame.get_u8();
+    Frame::read(kind, frame).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn frames() -> Vec<Frame> {
+        vec![
+            Frame::Greeting(Bytes::from_static(b"{}")),
+            Frame::Message {
+                number: 7,
+                body: Bytes::from("\"ü\"".repeat(1000)),
+            },
+            Frame::Beat { received: u64::MAX },
+            Frame::Question { id: 3 },
+            Frame::Answer {
+                id: 3,
+                heard: -5,
+                answered: i64::MAX,
+            },
+            Frame::Piece {
+                ticket: 9,
+                offset: 1 << 40,
+                bytes: Bytes::from(vec![0xff; 3000]),
+            },
+        ]
+    }
+
     #[test]
     fn frames_survive_any_cut() {
-        let messages = [
-            vec!["one".to_owned()],
-            vec![],
-            vec!["two".to_owned(), "ü".repeat(1000)],
-        ];
-        let bytes: Vec<u8> = messages
-            .iter()
-            .flat_map(|message| encode(message).unwrap())
-            .collect();
+        let mut bytes = BytesMut::new();
+        for frame in frames() {
+            frame.write(&mut bytes).unwrap();
+        }
         for size in [1, 2, 3, 7, 64, bytes.len()] {
-            let mut decoder = Decoder::default();
-            let mut found: Vec<Vec<String>> = Vec::new();
+            let mut waiting = BytesMut::new();
+            let mut found = Vec::new();
             for part in bytes.chunks(size) {
-                decoder.push(part);
-                while let Some(message) = decoder.next_message().unwrap() {
-                    found.push(message);
+                waiting.extend_from_slice(part);
+                while let Some(frame) = next_frame(&mut waiting).unwrap() {
+                    found.push(frame);
                 }
             }
-            assert_eq!(found, messages, "pieces of {size}");
-            assert!(!decoder.is_partial());
+            assert_eq!(found, frames(), "parts of {size}");
+            assert!(waiting.is_empty());
         }
     }
 
     #[test]
     fn rubbish_is_refused_before_it_costs_memory() {
-        let cases: [(&[u8], &str); 5] = [
+        let cases: [(&[u8], &str); 6] = [
             (&[0xff, 0xff, 0xff, 0xff, 1], "too large"),
             (&[0, 0, 0, 0, 1], "empty"),
-            (&[1, 0, 0, 0, 9], "unknown kind 9"),
-            (&[3, 0, 0, 0, 1, b'{', b'?'], "cannot be understood"),
+            (&[1, 0, 0, 0, 99], "kind 99"),
+            (&[3, 0, 0, 0, 2, b'{', b'?'], "kind 2 and 2 bytes"),
+            (&[10, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9], "kind 3 and 9 bytes"),
             (b"GET / HTTP/1.1\r\n", "too large"),
         ];
         for (bytes, expected) in cases {
-            let mut decoder = Decoder::default();
-            decoder.push(bytes);
-            let error = decoder.next_message::<Vec<String>>().unwrap_err().to_string();
+            let error = next_frame(&mut BytesMut::from(bytes)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        assert!(matches!(encode(&"x".repeat(MOST)), Err(FrameError::TooLarge(_))));
+        let large = Frame::Greeting(Bytes::from(vec![b'x'; MOST]));
+        assert!(matches!(
+            large.write(&mut BytesMut::new()),
+            Err(FrameError::TooLarge(_))
+        ));
     }
 
     #[test]
     fn mutated_frames_never_panic() {
-        let good = encode(&vec!["some", "words"]).unwrap();
+        let mut good = BytesMut::new();
+        for frame in frames() {
+            frame.write(&mut good).unwrap();
+        }
         let mut seed = 7_u64;
         for _ in 0..10_000 {
             let mut bytes = good.clone();
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = (seed >> 33) as usize % bytes.len();
             bytes[at] = (seed >> 24) as u8;
-            let mut decoder = Decoder::default();
-            decoder.push(&bytes);
-            let _ = decoder.next_message::<Vec<String>>();
+            while let Ok(Some(_)) = next_frame(&mut bytes) {}
         }
     }
 }

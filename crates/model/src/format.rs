@@ -12,6 +12,10 @@ pub const SAMPLES: &str = "plimsoll.samples/1";
 pub const METRICS: &str = "plimsoll.metrics/1";
 /// Readings of the three clocks of each agent.
 pub const CLOCK: &str = "plimsoll.clock/1";
+/// Probes of the clocks of agents.
+pub const PROBES: &str = "plimsoll.probes/1";
+/// The map of each agent's clock onto the controller's.
+pub const CLOCK_MAP: &str = "plimsoll.clock-map/1";
 /// Zero of a run on the clock of each of its agents; what makes a conversion after a crash possible.
 pub const START: &str = "plimsoll.start/1";
 /// What is known of a closed segment.
@@ -22,8 +26,8 @@ pub const LIVE: &str = "plimsoll.live/1";
 pub const SUMMARY: &str = "plimsoll.summary/1";
 /// Version of the framed protocol between controller and agent.
 ///
-/// 2: both sides greet, so that both can say why they refuse.
-pub const LINK_VERSION: u16 = 2;
+/// 2: both sides greet, so that both can say why they refuse. 3: numbered messages, files, probes.
+pub const LINK_VERSION: u16 = 3;
 
 /// Whether this build can read `found` (`name/major`), given the name and major version it writes itself.
 ///

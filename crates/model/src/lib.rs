@@ -4,6 +4,7 @@
 
 mod codes;
 pub mod format;
+mod host;
 mod live;
 mod metric;
 mod run;
@@ -11,11 +12,12 @@ mod session;
 mod transaction;
 
 pub use codes::{Code, Codes};
+pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, HostWatch, Role};
 pub use live::{AgentBooks, Counters, SecondReport};
 pub use metric::MetricRow;
 pub use run::{
     Arrivals, Ceiling, Choose, Dist, Endpoint, Generator, Keep, Late, LoadSpec, OnError, Operation, Order,
     Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
 };
-pub use session::{Command, Event, Finished};
+pub use session::{BaselineSpec, ClockState, Command, Event, Finished, HostReport, ListenSpec, RttReport};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -105,6 +105,9 @@ pub struct Workload {
     pub values: BTreeMap<String, Generator>,
     /// When it is asked.
     pub load: LoadSpec,
+    /// Names of the agents that carry it; empty: all.
+    #[serde(default)]
+    pub agents: Vec<String>,
 }
 
 /// One address of the target.

@@ -20,6 +20,8 @@
 //! | testers | `spin` | cores that lanes spent spinning instead of sleeping: no load | |
 //! | monitor | `cpu` | cores in use by the monitor itself | |
 
+mod facts;
+mod find;
 mod host;
 mod parse;
 mod rows;
@@ -37,6 +39,8 @@ use crate::host::Host;
 use crate::rows::Rows;
 use crate::tree::{Tree, Units};
 
+pub use facts::host_facts;
+pub use find::find;
 pub use thread::{MonitorBooks, MonitorConfig, MonitorThread};
 
 /// Reads `/proc`, remembers the last reading, gives rates.

@@ -20,6 +20,7 @@ mod start;
 pub mod synthetic;
 pub mod tables;
 mod tally;
+mod timeline;
 
 pub use columns::{Columns, Names};
 pub use error::RecordError;
@@ -31,3 +32,4 @@ pub use seconds::SecondMerger;
 pub use start::{AgentStart, START_FILE, Start};
 pub use tables::{ClockReading, MetricWriter, Sample, SideWriter};
 pub use tally::Tally;
+pub use timeline::{AgentClock, CLOCK_FILE, Clocks};

@@ -18,14 +18,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::read::{Head, Segment};
 use crate::rest::ParquetFile;
+use crate::timeline::{Clocks, Timeline};
 use crate::{RecordError, START_FILE, Start, Tally};
 
 /// One kind of table: format of its rows, name of its Parquet file, column on the agent's raw clock.
-const TABLES: [(&str, &str, &str); 4] = [
+const TABLES: [(&str, &str, &str); 5] = [
     (format::TRANSACTIONS, "transactions.parquet", "start"),
     (format::METRICS, "metrics.parquet", "start"),
     (format::SAMPLES, "samples.parquet", "t"),
     (format::CLOCK, "clock.parquet", "t"),
+    (format::PROBES, "probes.parquet", "t"),
 ];
 
 /// What was found in one segment.
@@ -65,6 +67,8 @@ pub struct Merged {
     pub segments: Vec<SegmentFound>,
     /// What the rows of transactions add up to, by agent.
     pub tallies: BTreeMap<String, Tally>,
+    /// Every agent's clock against the run's.
+    pub clocks: Clocks,
     /// What was lost or looked wrong.
     pub damage: Vec<String>,
     remove: Vec<PathBuf>,
@@ -81,15 +85,16 @@ impl Merged {
     }
 
     /// Removes the segments that Parquet holds now, and their directory when nothing else is in it. To be called when
-    /// everything that is computed from the segments is on disk. What cannot be removed does no harm.
-    pub fn clean_up(&self) {
+    /// everything that is computed from the segments is on disk. What cannot be removed does no harm. While more are
+    /// `outstanding`, what is needed to convert them stays.
+    pub fn clean_up(&self, outstanding: bool) {
         for path in &self.remove {
             let _ = fs::remove_file(path);
             let _ = fs::remove_file(path.with_extension("json"));
         }
         let only_start = fs::read_dir(&self.directory)
             .is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name() == START_FILE));
-        if only_start {
+        if only_start && !outstanding {
             let _ = fs::remove_file(self.directory.join(START_FILE));
             let _ = fs::remove_dir(&self.directory);
         }
@@ -117,6 +122,9 @@ pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
         ..Merged::default()
     };
     let heads = heads(&directory, &mut merged)?;
+    // Before any row is placed by it: a conversion that is killed and repeated places the rest alike.
+    merged.clocks = Clocks::find(run, start, &heads);
+    merged.clocks.write(run)?;
     for (own, file, clock) in TABLES {
         let known = |found: &str| format::readable(own, found);
         let mut mine: Vec<&Head> = heads.iter().filter(|head| known(&head.format)).collect();
@@ -201,7 +209,7 @@ fn table(
     }
     let mut file = None;
     for head in new {
-        let Some(t0) = start.t0_raw_ns(&head.agent) else {
+        let Some(timeline) = merged.clocks.timeline(start, &head.agent) else {
             merged.damage.push(format!(
                 "{}: left alone, the run has no agent \"{}\"",
                 head.name, head.agent
@@ -215,7 +223,7 @@ fn table(
         };
         let tally =
             (own == format::TRANSACTIONS).then(|| about.tallies.entry(head.agent.clone()).or_default());
-        let (found, damage) = append(file, segment, clock, t0, tally)?;
+        let (found, damage) = append(file, segment, clock, &timeline, tally)?;
         merged.damage.extend(damage);
         merged.remove.push(head.path.clone());
         about.segments.push(found);
@@ -259,12 +267,12 @@ fn append(
     file: &mut ParquetFile,
     mut segment: Segment,
     clock: &str,
-    t0: i64,
+    timeline: &Timeline,
     mut tally: Option<&mut Tally>,
 ) -> Result<(SegmentFound, Vec<String>), RecordError> {
     let mut damage = Vec::new();
     while let Some(batch) = segment.next_batch() {
-        let batch = rebase(&batch, clock, t0).ok_or_else(|| {
+        let batch = rebase(&batch, clock, timeline).ok_or_else(|| {
             RecordError::broken(
                 segment.path(),
                 format!("it has no column \"{clock}\" of whole numbers"),
@@ -294,13 +302,13 @@ fn append(
     Ok((found, damage))
 }
 
-/// The batch with its clock column counted from `t0`.
-fn rebase(batch: &RecordBatch, clock: &str, t0: i64) -> Option<RecordBatch> {
+/// The batch with its clock column on the time of the run.
+fn rebase(batch: &RecordBatch, clock: &str, timeline: &Timeline) -> Option<RecordBatch> {
     let index = batch.schema().index_of(clock).ok()?;
     let raw = batch.column(index).as_primitive_opt::<Int64Type>()?;
     let mut columns = batch.columns().to_vec();
     columns[index] = Arc::new(Int64Array::from_iter_values(
-        raw.values().iter().map(|raw| raw.wrapping_sub(t0)),
+        raw.values().iter().map(|&raw| timeline.at(raw)),
     ));
     RecordBatch::try_new(batch.schema(), columns).ok()
 }

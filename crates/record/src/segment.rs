@@ -72,6 +72,7 @@ impl Origin {
             format::METRICS => format!("{}-metrics", self.agent),
             format::SAMPLES => format!("{}-samples", self.agent),
             format::CLOCK => format!("{}-clock", self.agent),
+            format::PROBES => format!("{}-probes", self.agent),
             _ => self.agent.clone(),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use plimsoll_clock::Assumptions;
 use plimsoll_model::{Keep, format};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::RecordError;
 pub const START_FILE: &str = "start.json";
 
 /// When a run began, and what is needed to convert what it left.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// [`format::START`].
     pub format: String,
@@ -22,12 +23,18 @@ pub struct Start {
     pub run: String,
     /// The run's zero, in ns since the Unix epoch by the controller's clock.
     pub t0_unix_ns: i64,
+    /// The run's zero on the controller's `CLOCK_MONOTONIC_RAW`, ns; 0 in files of versions that had one clock only.
+    #[serde(default)]
+    pub t0_ns: i64,
     /// Length of the warm-up.
     pub warmup_ns: u64,
     /// End of the measured window, if the run ends by time.
     pub duration_ns: Option<u64>,
     /// What of the transactions stays on disk.
     pub keep: Keep,
+    /// What is taken for granted of clocks.
+    #[serde(default)]
+    pub assumptions: Assumptions,
     /// The agents in the order of their indices.
     pub agents: Vec<AgentStart>,
 }
@@ -37,8 +44,22 @@ pub struct Start {
 pub struct AgentStart {
     /// Name of the agent.
     pub name: String,
-    /// The run's zero on its `CLOCK_MONOTONIC_RAW`, ns.
+    /// Its host.
+    #[serde(default)]
+    pub host: String,
+    /// The site of its host.
+    #[serde(default)]
+    pub site: String,
+    /// The run's zero on its `CLOCK_MONOTONIC_RAW`, as it took it to be when the run began, ns.
     pub t0_raw_ns: i64,
+    /// That clock is the controller's own.
+    #[serde(default = "yes")]
+    pub same_clock: bool,
+}
+
+/// Files of versions that had one clock only do not say so.
+fn yes() -> bool {
+    true
 }
 
 impl Start {
@@ -58,13 +79,5 @@ impl Start {
             });
         }
         Ok(start)
-    }
-
-    /// The run's zero on the clock of `agent`.
-    pub fn t0_raw_ns(&self, agent: &str) -> Option<i64> {
-        self.agents
-            .iter()
-            .find(|known| known.name == agent)
-            .map(|known| known.t0_raw_ns)
     }
 }

@@ -8,6 +8,7 @@ use arrow_array::{
     ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt16Array, UInt32Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use plimsoll_clock::{Probe, Via};
 use plimsoll_model::{Codes, MetricRow, format};
 
 use crate::RecordError;
@@ -163,6 +164,42 @@ impl SideRow for ClockReading {
             column(|row| row.raw_ns),
             column(|row| row.monotonic_ns),
             column(|row| row.realtime_ns),
+        ]
+    }
+}
+
+/// `t` is when the answer came.
+impl SideRow for Probe {
+    const FORMAT: &'static str = format::PROBES;
+
+    fn fields() -> Vec<(&'static str, DataType)> {
+        let number = DataType::Int64;
+        vec![
+            ("t", number.clone()),
+            ("agent", word()),
+            ("sent", number.clone()),
+            ("heard", number.clone()),
+            ("answered", number.clone()),
+            ("received", number),
+            ("via", word()),
+        ]
+    }
+
+    fn columns(agent: &str, rows: &[Self]) -> Vec<ArrayRef> {
+        let column = |value: fn(&Self) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(value)))
+        };
+        vec![
+            column(|row| row.received),
+            repeated(agent, rows.len()),
+            column(|row| row.sent),
+            column(|row| row.heard),
+            column(|row| row.answered),
+            column(|row| row.received),
+            words(rows.iter().map(|row| match row.via {
+                Via::Udp => "udp",
+                Via::Link => "link",
+            })),
         ]
     }
 }

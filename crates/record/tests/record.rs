@@ -50,12 +50,17 @@ fn start() -> Start {
         experiment: "e".into(),
         run: "0001".into(),
         t0_unix_ns: 1_790_000_000_000_000_000,
+        t0_ns: 0,
+        assumptions: plimsoll_clock::Assumptions::default(),
         warmup_ns: 0,
         duration_ns: None,
         keep: Keep::All,
         agents: vec![AgentStart {
             name: "local".into(),
             t0_raw_ns: T0,
+            host: "local".into(),
+            site: "local".into(),
+            same_clock: true,
         }],
     }
 }
@@ -152,7 +157,7 @@ fn expected(transactions: &[Transaction], codes: &Codes) -> Vec<(u32, i64, i64, 
 
 fn converted(run: &Run) -> Merged {
     let merged = convert(&run.0, &start()).unwrap();
-    merged.clean_up();
+    merged.clean_up(false);
     merged
 }
 

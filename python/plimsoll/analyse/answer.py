@@ -15,6 +15,7 @@ from typing import Final
 
 from plimsoll.analyse.answer_caches import of_caches
 from plimsoll.analyse.answer_consistency import of_consistency
+from plimsoll.analyse.answer_hosts import of_hosts
 from plimsoll.analyse.explained import explained
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import (
@@ -69,6 +70,7 @@ def sentences(analysis: Analysis) -> tuple[str, ...]:
     leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
     said += _of_saturation(analysis, leading) if leading else _of_cells(analysis)
     said += _of_stages(analysis)
+    said += of_hosts(analysis)
     said += explained(analysis)
     said += _about_the_runs(analysis)
     return tuple(said)
@@ -252,7 +254,7 @@ def _component(name: str, seen: Sequence[Utilization]) -> str:
         return name if "service" in name else f"the {name} service"
     if role == "testers":
         return "the load generator itself"
-    return f"the host {name}" if role == "host" and name != "host" else f"the {name}"
+    return f"the host {name}" if role == "host" and "host" not in name else f"the {name}"
 
 
 def _evidence(seen: Sequence[Utilization]) -> str:

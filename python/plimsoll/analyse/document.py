@@ -1,7 +1,8 @@
 """The JSON form of an analysis: `analysis.json` and `--json`.
 
-The tree of `results`, with two changes that make it easier to read by machine: the figures of a window stand directly
-in the run, stage or workload they belong to, and utilization is a mapping by component.
+The tree of `results`, with three changes that make it easier to read by machine: the figures of a window stand directly
+in the run, stage or workload they belong to, utilization is a mapping by component, and what only a run of several
+agents has is left out of all others.
 """
 
 from __future__ import annotations
@@ -20,11 +21,22 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
 
 
 def _run(run: dict[str, Any]) -> dict[str, Any]:
-    flat = _flat(run)
+    flat = _flat(_alone(run) if run["hosts"] is None else run)
+    if flat.get("without_lost") is None:
+        flat.pop("without_lost", None)
     flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
     flat["stages"] = [_flat(stage) for stage in flat["stages"]]
     flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
     return flat
+
+
+_PLACED = ("name", "response_ms_p50", "response_ms_p95", "rtt_ms", "response_less_rtt_ms")
+
+
+def _alone(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of one agent: nothing of several hosts."""
+    testers = [{key: one[key] for key in one if key not in _PLACED} for one in run["testers"]]
+    return {key: value for key, value in run.items() if key != "hosts"} | {"testers": testers}
 
 
 def _flat(holder: dict[str, Any]) -> dict[str, Any]:

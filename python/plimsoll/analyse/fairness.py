@@ -30,6 +30,8 @@ class Fairness:
     jain: float | None
     cv: float | None
     max_over_min: float | None
+    spans: tuple[float, ...] = ()
+    """Time (ns) that each was active in the window."""
 
 
 def fairness(
@@ -55,7 +57,7 @@ def fairness(
     span = b - a
     active = span > 0
     if not active.any():
-        return Fairness((None,) * n.size, None, None, None)
+        return Fairness((None,) * n.size, None, None, None, (0.0,) * n.size)
     at = np.asarray(completed_at, dtype=np.float64)
     grown = np.asarray(completed, dtype=np.float64)
     everything = np.interp(b, at, grown) - np.interp(a, at, grown)
@@ -73,6 +75,7 @@ def fairness(
         jain_index(rates),
         float(share[active].std(ddof=1)) / mean if int(active.sum()) > 1 and mean > 0 else None,
         float(share[active].max()) / smallest if smallest > 0 else None,
+        tuple(np.maximum(span, 0.0).tolist()),
     )
 
 

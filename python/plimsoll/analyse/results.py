@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from plimsoll.analyse.results_hosts import HostsResult
+
 OpenLoad = Literal["none", "some", "all"]
 FORMAT = "plimsoll.analysis/1"
 """Name and major version of the JSON form. A reader refuses a greater major version."""
@@ -131,6 +133,14 @@ class TesterResult:
     throughput_per_s: float
     response_ms_mean: float | None
     share: float | None
+    name: str = ""
+    """SITE/HOST/NUMBER, and what follows: where there are several agents."""
+    response_ms_p50: float | None = None
+    response_ms_p95: float | None = None
+    rtt_ms: float | None = None
+    """Median round trip of its own connections (TCP_INFO)."""
+    response_less_rtt_ms: float | None = None
+    """Median response time less one round trip to the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +351,10 @@ class RunResult:
     """Where operations read versions."""
     caches: tuple[CacheTimes, ...] = ()
     """Where a cache on the way said anything."""
+    hosts: HostsResult | None = None
+    """Where there are several agents."""
+    without_lost: Traffic | None = None
+    """The figures of the window without the transactions of lost agents, where any was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from plimsoll.analyse.results import (
     Staleness,
     Utilization,
 )
+from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.summary import RunSummary
-from plimsoll.analyse.validity import Observed, judge_run
+from plimsoll.analyse.validity import Loss, Observed, judge_run
 from plimsoll.plan.model import Validity
 
 
@@ -49,6 +50,10 @@ class RunFacts:
     services: tuple[CountedService, ...] = ()
     staleness: Staleness | None = None
     caches: tuple[CacheTimes, ...] = ()
+    steal: float | None = None
+    """Greatest of the hosts of the testers, where there are several."""
+    hosts: HostsResult | None = None
+    loss: Loss | None = None
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
@@ -88,6 +93,8 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         services=facts.services,
         staleness=facts.staleness,
         caches=facts.caches,
+        hosts=facts.hosts,
+        without_lost=summary.without_lost,
     )
 
 
@@ -103,9 +110,13 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
         trend=summary.trend,
         balanced=facts.counts.balanced,
         lost_records=facts.counts.lost_records,
-        steal=next(
+        steal=facts.steal
+        if facts.hosts
+        else next(
             (one.detail.get("cpu.steal") for one in facts.utilization if one.component == "host"), None
         ),
+        unknown_clocks=facts.hosts.bound_unknown if facts.hosts else (),
+        loss=facts.loss,
     )
 
 

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.batch import batch_mean, ratio_mean
+from plimsoll.analyse.batch import BatchMean, batch_mean, ratio_mean
 from plimsoll.analyse.fairness import Fairness
 from plimsoll.analyse.quantiles import Buckets, Histogram, bucket_of, carries
-from plimsoll.analyse.results import Ecdf, ErrorCount, Latency, Series, StageResult, Traffic
+from plimsoll.analyse.quantum import FINEST
+from plimsoll.analyse.results import Ecdf, ErrorCount, Interval, Latency, Series, StageResult, Traffic
 from plimsoll.analyse.steady import Trend, mser5, trend
 from plimsoll.analyse.summary import RunSummary
 from plimsoll.analyse.traffic import scaled
@@ -31,12 +32,17 @@ REMARK = "only one-second histograms were kept: no request times, lateness, kind
 
 
 def summarise_seconds(
-    seconds: Sequence[Second], measured: Window, *, stages: Sequence[Stage] = (), in_flight: int = 0
+    seconds: Sequence[Second],
+    measured: Window,
+    *,
+    stages: Sequence[Stage] = (),
+    in_flight: int = 0,
+    bound_ns: int = 0,
 ) -> RunSummary:
-    """The summary. `in_flight`: transactions that never ended, from the books. Seconds may be in any order, and those
-    that are missing count as empty."""
+    """The summary. `in_flight`: transactions that never ended, from the books; `bound_ns`: greatest error of any time
+    of any agent. Seconds may be in any order, and those that are missing count as empty."""
     length = max([measured.end // NS, *(s.number + 1 for s in seconds)])
-    table = _Table(seconds, length)
+    table = _Table(seconds, length, max(1, -(-FINEST * bound_ns // NS)))
     window = _whole_seconds(measured, length)
     total = _Span(table, window)
     p50, buckets = total.buckets.quantile(0.5), total.buckets
@@ -54,11 +60,12 @@ def summarise_seconds(
         series=table.series(),
         ecdf=Ecdf(tuple(v / 1e6 for v in at), tuple(share)) if at else None,
         peak=None,
-        trend=_trend(table.succeeded[window].astype(np.float64)),
-        warmup_advice=mser5(table.succeeded[: window.stop].astype(np.float64)),
+        trend=_trend(table.together(table.succeeded[window])),
+        warmup_advice=mser5(table.together(table.succeeded[: window.stop]), bin_s=float(table.least)),
         lateness_p99_ns=None,
         response_p50_ns=p50,
         histograms={"response": Histogram.of(buckets)},
+        widened=table.least > 1,
     )
 
 
@@ -70,10 +77,11 @@ def _whole_seconds(window: Window, length: int) -> slice:
 
 
 class _Table:
-    """The seconds as columns of equal length, one entry per second from 0."""
+    """The seconds as columns of equal length, one entry per second from 0. `least`: so many of them make the finest
+    quantum."""
 
-    def __init__(self, seconds: Sequence[Second], length: int) -> None:
-        self.length = length
+    def __init__(self, seconds: Sequence[Second], length: int, least: int = 1) -> None:
+        self.length, self.least = length, least
         self.seconds: dict[int, list[Second]] = {}
         for second in seconds:
             self.seconds.setdefault(second.number, []).append(second)
@@ -95,6 +103,14 @@ class _Table:
             out[number] = sum(getattr(part, name) for part in parts)
         return out
 
+    def together(self, values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums over the finest quanta; seconds that make no whole one are left out."""
+        whole = values.size // self.least
+        out: NDArray[np.float64] = (
+            values[: whole * self.least].astype(np.float64).reshape(whole, self.least).sum(axis=1)
+        )
+        return out
+
     def buckets(self, window: slice) -> Buckets:
         """All response times of some seconds."""
         out = Buckets()
@@ -106,8 +122,9 @@ class _Table:
         return out
 
     def series(self) -> Series:
-        """Per second, or for a long run per so many seconds that at most MOST_POINTS are left."""
-        step = max(1, -(-self.length // MOST_POINTS))
+        """Per second, or for a long run per so many seconds that at most MOST_POINTS are left; never finer than the
+        clocks allow."""
+        step = max(self.least, -(-self.length // MOST_POINTS))
         edges = np.arange(0, self.length, step)
         widths = np.minimum(edges + step, self.length) - edges
 
@@ -147,7 +164,7 @@ class _Span:
         """The figures of these seconds."""
         t, seconds = self.table, self.seconds
         done, failed = self._sum(t.succeeded), self._sum(t.failed)
-        throughput = batch_mean(t.succeeded[self.window].astype(np.float64))
+        throughput = _per_second(batch_mean(t.together(t.succeeded[self.window])), t.least)
         return Traffic(
             window_s=seconds,
             transactions=done,
@@ -163,7 +180,7 @@ class _Span:
             response_ms=self._response(),
             request_ms=NO_TIMES,
             lateness_ms=NO_TIMES,
-            throughput_interval=None if throughput is None else throughput.interval,
+            throughput_interval=throughput,
         )
 
     def _response(self) -> Latency:
@@ -171,7 +188,8 @@ class _Span:
         if count == 0:
             return NO_TIMES
         mean, variance = self._moments(count)
-        sums, counts = self.table.response[self.window], self.table.succeeded[self.window].astype(np.float64)
+        t = self.table
+        sums, counts = (t.together(column[self.window]) for column in (t.response, t.succeeded))
         found = ratio_mean(sums, counts, variance=variance)
 
         def ms(q: float) -> float | None:
@@ -199,6 +217,10 @@ class _Span:
             for second in self.table.seconds.get(number, []):
                 square += float((second.values - mean) ** 2 @ second.counts)
         return mean, square / (count - 1) if count > 1 else None
+
+
+def _per_second(found: BatchMean | None, seconds: int) -> Interval | None:
+    return None if found is None else scaled(found.interval, 1 / seconds)
 
 
 def _stage(stage: Stage, table: _Table, length: int) -> StageResult:

@@ -54,11 +54,16 @@ class _Judged:
     """The answer before had brought the same version of the object."""
 
 
-def staleness(found: Versioned, window: Window) -> Found:
-    """The figures of one run: reads that started in the window, judged by the writes of the whole run."""
+def staleness(found: Versioned, window: Window, bound_ns: int = 0) -> Found:
+    """The figures of one run: reads that started in the window, judged by the writes of the whole run.
+
+    `bound_ns`: greatest error of any time of any agent. Where it is above 0 an answer is stale only if it is for any
+    clocks within it: twice the bound is taken off, as the read and the write may each be off by it, so ages are the
+    least that they can be.
+    """
     known = (found.object != UNKNOWN) & (found.version != UNKNOWN)
     read, written = found.ok & ~found.writes, found.ok & found.writes
-    answers = _judged(found, read & known, written & known)
+    answers = _judged(found, read & known, written & known, 2 * bound_ns)
     ended = (found.end >= window.start) & (found.end < window.end)
     started = (found.start >= window.start) & (found.start < window.end)
     inside = (answers.start >= window.start) & (answers.start < window.end)
@@ -129,7 +134,7 @@ def superseded(objects: Int, versions: Int, w_objects: Int, w_versions: Int, w_e
     return out
 
 
-def _judged(found: Versioned, answered: Mask, written: Mask) -> _Judged:
+def _judged(found: Versioned, answered: Mask, written: Mask, doubt_ns: int) -> _Judged:
     of_end = np.lexsort((found.start[answered], found.end[answered]))
     rows = np.flatnonzero(answered)[of_end]
     objects, versions, start = found.object[rows], found.version[rows], found.start[rows]
@@ -138,7 +143,7 @@ def _judged(found: Versioned, answered: Mask, written: Mask) -> _Judged:
     return _Judged(
         start=start,
         workload=found.workload[rows],
-        age=np.where(gone < start, start - gone, 0),
+        age=np.where(gone < start - doubt_ns, start - doubt_ns - gone, 0),
         fetch=(cache != _HIT) & (cache != _REVALIDATED),
         hit=cache == _HIT,
         revalidated=cache == _REVALIDATED,

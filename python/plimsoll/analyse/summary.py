@@ -14,17 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.fairness import Fairness, fairness
+from plimsoll.analyse.placed import PlacedSums, TesterSums
 from plimsoll.analyse.quantiles import Histogram
+from plimsoll.analyse.quantum import FINEST, coarse_enough, parts_of
 from plimsoll.analyse.results import Ecdf, Peak, Series, StageResult, TesterResult, Traffic, WorkloadResult
 from plimsoll.analyse.steady import CHANGES_BY_PLAN, Trend, WarmUp, mser5, peak_window, trend
 from plimsoll.analyse.timeline import Timeline, default_quantum
-from plimsoll.analyse.traffic import BINS, Block, WindowSum, within
+from plimsoll.analyse.traffic import BINS, NEVER, Block, WindowSum, within
 from plimsoll.analyse.transactions import Int, Stage, Transactions, Window
 
 ROWS = 64 * 1024
 """Rows worked on at a time: their columns stay in a core's cache."""
 TREND_BINS = 60
-_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the testers of a run of several agents were, one entry per tester. `site`, `host`: their numbers; `until`:
+    when its agent was lost, ns, or NEVER. `bound_ns`: greatest error of any time of any agent."""
+
+    site: Int
+    host: Int
+    until: Int
+    bound_ns: int = 0
+
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """Testers whose agents were lost."""
+        out: NDArray[np.bool_] = self.until < NEVER
+        return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,7 @@ class Layout:
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
     whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run). `slots_of`:
     workloads, among others, whose testers are slots of an open load; they take no part in shares (needs `by_workload`).
+    `places`: None where there is one agent.
     """
 
     measured: Window
@@ -47,6 +66,12 @@ class Layout:
     by_workload: bool = False
     quantum_ns: int | None = None
     slots_of: frozenset[str] = frozenset()
+    places: Places | None = None
+
+    @property
+    def bound_ns(self) -> int:
+        """By how much times of different testers can be wrong against each other; 0 on one clock."""
+        return self.places.bound_ns if self.places else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +98,12 @@ class RunSummary:
     """As far as there is one value at least: for validity, not for reports."""
     histograms: dict[str, Histogram]
     """Of the window, by metric (response, request, lateness): to be merged over the runs of a cell."""
+    by_tester: TesterSums | None = None
+    """Where there are several agents."""
+    without_lost: Traffic | None = None
+    """The traffic without the transactions of lost agents, where any was lost."""
+    widened: bool = False
+    """The quantum of the series is longer than it was to be, as several clocks tell the time."""
 
 
 class Accumulator:
@@ -83,27 +114,44 @@ class Accumulator:
 
     def __init__(self, layout: Layout, *, exact: bool = True) -> None:
         self.layout = layout
-        self.whole = WindowSum(layout.measured, exact=exact)
-        self.stages = [WindowSum(stage.window, exact=exact) for stage in layout.stages]
         self.exact = exact
+        self.whole = self._window(layout.measured)
+        self.stages = [self._window(stage.window) for stage in layout.stages]
         self.workloads: dict[int, WindowSum] = {}
         quantum = layout.quantum_ns or default_quantum(layout.length_ns)
-        self.timeline = Timeline(layout.length_ns, quantum)
+        allowed = coarse_enough(quantum, layout.bound_ns)
+        self.widened = allowed > quantum
+        self.timeline = Timeline(layout.length_ns, allowed)
+        self._place(layout.places)
         n = len(layout.tester_agents)
         self.tester_workload = np.zeros(n, dtype=np.int64)
         self.tester_started = np.zeros(n, dtype=np.int64)
         self.tester_done = np.zeros(n, dtype=np.int64)
         self.tester_failed = np.zeros(n, dtype=np.int64)
         self.tester_response = np.zeros(n)
-        self.first_start = np.full(n, _NEVER, dtype=np.int64)
+        self.first_start = np.full(n, NEVER, dtype=np.int64)
         self.last_end = np.full(n, -1, dtype=np.int64)
         self.started = self.succeeded = self.failed = 0
+
+    def _window(self, window: Window) -> WindowSum:
+        return WindowSum(window, exact=self.exact, parts=parts_of(window, self.layout.bound_ns, BINS))
+
+    def _place(self, places: Places | None) -> None:
+        self.until = places.until if places and places.lost.any() else None
+        self.placed = self.kept = None
+        if places is not None:
+            self.placed = PlacedSums(
+                places.site, places.host, self.layout.measured, self.timeline.quantum, self.timeline.n
+            )
+        if places is not None and self.until is not None:
+            self.gone = places.lost
+            self.kept = self._window(self.layout.measured)
 
     def add(self, chunk: Transactions) -> None:
         """Takes a chunk of any size."""
         for rows in chunk.blocks(ROWS):
             self._known(rows)
-            block = Block.of(rows)
+            block = Block.of(rows, self.until)
             self.whole.add(block)
             self.timeline.add(block)
             self._testers(block)
@@ -111,18 +159,22 @@ class Accumulator:
                 near = (rows.start < stage.window.end) & ((rows.end < 0) | (rows.end >= stage.window.start))
                 near |= (rows.scheduled >= stage.window.start) & (rows.scheduled < stage.window.end)
                 if near.any():
-                    total.add(block if bool(near.all()) else Block.of(rows.take(near)))
+                    total.add(block if bool(near.all()) else Block.of(rows.take(near), self.until))
             if self.layout.by_workload:
                 self._by_workload(block)
+            if self.placed is not None:
+                self.placed.add(block)
+            if self.kept is not None:
+                kept = ~self.gone[rows.tester]
+                self.kept.add(block if bool(kept.all()) else Block.of(rows.take(kept), self.until))
 
     def _by_workload(self, block: Block) -> None:
         self.tester_workload[block.rows.tester] = block.rows.workload
         numbers = np.unique(block.rows.workload).tolist()
         for number in numbers:
-            total = self.workloads.setdefault(number, WindowSum(self.layout.measured, exact=self.exact))
-            total.add(
-                block if len(numbers) == 1 else Block.of(block.rows.take(block.rows.workload == number))
-            )
+            total = self.workloads.setdefault(number, self._window(self.layout.measured))
+            mine = block.rows.workload == number
+            total.add(block if len(numbers) == 1 else Block.of(block.rows.take(mine), self.until))
 
     def _known(self, rows: Transactions) -> None:
         testers, workloads = len(self.layout.tester_agents), len(self.layout.workloads)
@@ -143,7 +195,7 @@ class Accumulator:
         if not block.all_ok:
             self.failed += int(np.count_nonzero((rows.end >= 0) & ~block.ok))
         tester = rows.tester.astype(np.int64, copy=False)
-        end = rows.end if block.all_ended else np.where(rows.end >= 0, rows.end, self.layout.length_ns)
+        end = np.minimum(block.left, self.layout.length_ns)
         self.tester_started += np.bincount(tester, minlength=n)
         np.minimum.at(self.first_start, tester, rows.start)
         np.maximum.at(self.last_end, tester, end)
@@ -165,10 +217,14 @@ class Accumulator:
         active = self.last_end >= 0
         starts = np.where(active, self.first_start, 0)
         ends = np.where(active, self.last_end, 0)
+        if self.until is not None:  # from then on it counts no more among the active testers
+            ends = np.minimum(ends, self.until)
+            starts = np.minimum(starts, ends)
         shares = self._fairness(starts, ends)
         buckets = self.whole.response.buckets
         ms, share = buckets.ecdf()
         traffic = self.whole.traffic(layout.codes)
+        peak = self._peak(starts[active], ends[active])
         return RunSummary(
             started=self.started,
             succeeded=self.succeeded,
@@ -189,7 +245,7 @@ class Accumulator:
             fairness=shares,
             series=self.timeline.series(starts[active], ends[active]),
             ecdf=Ecdf(tuple(v / 1e6 for v in ms), tuple(share)) if ms else None,
-            peak=self._peak(starts[active], ends[active]),
+            peak=peak,
             trend=self._trend(),
             warmup_advice=self._advice(),
             lateness_p99_ns=self.whole.lateness.buckets.quantile(0.99),
@@ -199,6 +255,30 @@ class Accumulator:
                 "request": Histogram.of(self.whole.request.buckets),
                 "lateness": Histogram.of(self.whole.lateness.buckets),
             },
+            by_tester=self._by_tester(shares, starts, ends, peak),
+            widened=self.widened,
+            without_lost=None if self.kept is None else self.kept.traffic(layout.codes),
+        )
+
+    def _by_tester(self, shares: Fairness, starts: Int, ends: Int, peak: Peak | None) -> TesterSums | None:
+        if self.placed is None:
+            return None
+        window = (round(peak.start_s * 1e9), round(peak.end_s * 1e9)) if peak else (0, 0)
+        done, span = self.placed.in_peak(*window, starts, ends)
+        return TesterSums(
+            done=self.tester_done,
+            failed=self.tester_failed,
+            payload=self.placed.payload,
+            wire=self.placed.wire,
+            response=self.tester_response,
+            span=np.array(shares.spans, dtype=np.float64),
+            share=np.array([np.nan if one is None else one for one in shares.shares], dtype=np.float64),
+            first=self.first_start,
+            last=np.where(self.last_end >= 0, ends, -1),
+            times=self.placed.times.result(),
+            host_times=self.placed.host_times.result(),
+            peak_done=done,
+            peak_span=span,
         )
 
     def _fairness(self, starts: Int, ends: Int) -> Fairness:
@@ -208,19 +288,20 @@ class Accumulator:
         gaps = np.maximum(self.tester_started - 1, 0)
         spans = np.where(gaps > 0, (ends - starts) // np.maximum(gaps, 1), self.layout.length_ns)
         spans = np.where(self.tester_started > 0, spans, 0)
-        at = np.linspace(w.start, w.end, BINS + 1)
+        at = np.linspace(w.start, w.end, self.whole.parts + 1)
         slots = [at for at, name in enumerate(self.layout.workloads) if name in self.layout.slots_of]
         of_slots = np.isin(self.tester_workload, slots)
         bins = self.whole.bin_count - sum(
             self.workloads[at].bin_count for at in slots if at in self.workloads
         )
+        left = ends + spans if self.until is None else np.minimum(ends + spans, self.until)
         return fairness(
             np.where(of_slots, 0, self.tester_done),
             np.where(of_slots, 0, starts - spans),  # never active, so without a share
-            np.where(of_slots, 0, ends + spans),
+            np.where(of_slots, 0, left),
             window=(w.start, w.end),
             completed_at=at,
-            completed=np.concatenate([[0], np.cumsum(bins)]),
+            completed=np.concatenate([[0], np.cumsum(self.whole.cut(bins))]),
         )
 
     def _tester_results(self, shares: Fairness, active: NDArray[np.bool_]) -> tuple[TesterResult, ...]:
@@ -256,9 +337,13 @@ class Accumulator:
         """Of throughput, then of the response time, over bins with enough transactions (60, 30 or 20 of them)."""
         count = self.whole.bin_count
         total = int(count.sum())
-        bins = next((b for b in (TREND_BINS, 30, 20) if total >= 10 * b), None)
+        length = self.layout.measured.end - self.layout.measured.start
+        least = FINEST * self.layout.bound_ns
+        bins = next((b for b in (TREND_BINS, 30, 20) if total >= 10 * b and length >= b * least), None)
         if bins is None:
             text = f"{total} transactions in the window are too few to tell whether they trend"
+            if total >= 10 * 20:
+                text = "the window is too short for the clocks of the hosts to tell whether it trends"
             return Trend("too short to tell", None, None, 0.0, text)
         done = count.reshape(bins, -1).sum(axis=1)
         throughput = trend(done.astype(np.float64))

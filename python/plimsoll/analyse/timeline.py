@@ -48,9 +48,8 @@ class Timeline:
     def add(self, block: Block) -> None:
         """Takes a block."""
         rows = block.rows
-        end = rows.end if block.all_ended else rows.end[rows.end >= 0]
         self._edge(rows.start, 1)
-        self._edge(end, -1)
+        self._edge(block.left, -1)
         self._count(self.planned, rows.scheduled)
         position = self._index(rows.end if block.all_ok else rows.end[block.ok])
         response, bucket = block.response, block.bucket

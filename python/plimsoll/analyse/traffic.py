@@ -24,6 +24,8 @@ from plimsoll.analyse.transactions import OK, OUTCOMES, Int, Transactions, Windo
 BINS = 240
 """Parts of a window in which sums are kept for batch means: whole numbers of them make 30, 15 and 60 batches."""
 
+NEVER = np.iinfo(np.int64).max
+
 Mask = NDArray[np.bool_]
 
 
@@ -43,14 +45,17 @@ class Block:
     on_time: bool
     """Every transaction of the block started when it was scheduled, so request and response times are the same."""
     all_ended: bool
+    left: Int
+    """When each transaction was no longer in progress: its end; of one that never ended, when its tester was lost, or
+    NEVER."""
     scheduled_span: tuple[int, int]
     start_span: tuple[int, int]
     end_span: tuple[int, int]
     """Smallest and largest stamp: most blocks lie in a window as a whole, which saves a mask and a copy per column."""
 
     @staticmethod
-    def of(rows: Transactions) -> Block:
-        """Works out the block."""
+    def of(rows: Transactions, until: Int | None = None) -> Block:
+        """Works out the block. `until`: when each tester was lost, ns, or NEVER (None: none was)."""
         ok = (rows.outcome == OK) & (rows.end >= 0)
         all_ok = bool(ok.all())
         end, scheduled, start = (_at(c, ok, all_ok) for c in (rows.end, rows.scheduled, rows.start))
@@ -67,10 +72,17 @@ class Block:
             bucket_of(response),
             on_time,
             end_span[0] >= 0,
+            rows.end if end_span[0] >= 0 else _left(rows, until),
             scheduled_span,
             start_span,
             end_span,
         )
+
+
+def _left(rows: Transactions, until: Int | None) -> Int:
+    last: Int = np.full(len(rows), NEVER) if until is None else until[rows.tester]
+    out: Int = np.where(rows.end < 0, np.maximum(last, rows.start), rows.end)
+    return out
 
 
 def _span(column: Int) -> tuple[int, int]:
@@ -180,10 +192,12 @@ def scaled(interval: Interval, by: float) -> Interval:
 
 
 class WindowSum:
-    """The sums of one window."""
+    """The sums of one window. `parts`: into how many of equal length it may be cut, a divisor of BINS; fewer where
+    several clocks tell the time (`quantum`)."""
 
-    def __init__(self, window: Window, *, exact: bool) -> None:
+    def __init__(self, window: Window, *, exact: bool, parts: int = BINS) -> None:
         self.window = window
+        self.parts = parts
         self.response = Durations(exact=exact)
         self.request = Durations(exact=exact)
         self.lateness = Durations(exact=False)
@@ -221,8 +235,7 @@ class WindowSum:
         rows, w = block.rows, self.window
         if block.start_span[0] >= w.end or (block.all_ended and block.end_span[1] < w.start):
             return
-        end = rows.end if block.all_ended else np.where(rows.end < 0, w.end, rows.end)
-        overlap = np.minimum(end, w.end)
+        overlap = np.minimum(block.left, w.end)
         overlap -= np.maximum(rows.start, w.start)
         np.maximum(overlap, 0, out=overlap)
         self.in_progress_ns += int(overlap.sum())
@@ -302,10 +315,15 @@ class WindowSum:
         )
 
     def _mean(self, sums: NDArray[np.float64], durations: Durations) -> BatchMean | None:
-        return ratio_mean(sums, self.bin_count.astype(np.float64), variance=durations.moments.variance)
+        return ratio_mean(self.cut(sums), self.cut(self.bin_count), variance=durations.moments.variance)
+
+    def cut(self, bins: NDArray[np.float64] | Int) -> NDArray[np.float64]:
+        """Sums over BINS bins as those over the parts."""
+        out: NDArray[np.float64] = bins.astype(np.float64).reshape(self.parts, -1).sum(axis=1)
+        return out
 
     def _throughput(self, seconds: float) -> Interval | None:
-        found = ratio_mean(self.bin_count.astype(np.float64), np.full(BINS, seconds / BINS))
+        found = ratio_mean(self.cut(self.bin_count), np.full(self.parts, seconds / self.parts))
         return None if found is None else found.interval
 
 

@@ -71,12 +71,9 @@ def _shared(
 
 
 def monitor_cpu(samples: Sequence[SampleSeries], window: Window) -> float | None:
-    """Mean share of one core that the monitor itself used in the window."""
-    for one in samples:
-        if one.component == "monitor" and one.metric == "cpu":
-            values = _inside(one, window)
-            return float(values.mean()) if values.size else None
-    return None
+    """Mean share of one core that the monitor itself used in the window; of several, that which used most."""
+    found = (_inside(one, window) for one in samples if (one.component, one.metric) == ("monitor", "cpu"))
+    return max((float(values.mean()) for values in found if values.size), default=None)
 
 
 def _order(component: str) -> tuple[int, str]:

@@ -9,8 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.analyse.steady import Trend
-from plimsoll.analyse.wording import percent, quantity
+from plimsoll.analyse.wording import count, listing, percent, plural, quantity
 from plimsoll.plan.model import Validity
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Agents that were lost in a run that went on without them. `agents`: each with when, in words; `of`: so many there
+    were; `on_disk`: of the transactions that are known to have been started, the part that is on disk (None: not
+    known)."""
+
+    agents: tuple[str, ...]
+    of: int
+    on_disk: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class Observed:
     steal: float | None = None
     balanced: bool = True
     lost_records: int = 0
+    unknown_clocks: tuple[str, ...] = ()
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +85,28 @@ def judge_run(seen: Observed, limits: Validity) -> Judgement:
             f"the median response time (lateness_share: {100 * limits.lateness_share:g} %, lateness_floor: "
             f"{limits.lateness_floor_ns / 1e6:g} ms)"
         )
-    if not seen.balanced or seen.lost_records:
-        invalid.append(
-            f"the record is damaged: {seen.lost_records} transactions lost, or the books do not balance"
-        )
+    invalid += _damage(seen, limits)
     return Judgement(tuple(invalid), _doubts(seen, limits), _evidence(seen, share, ratio))
+
+
+def _damage(seen: Observed, limits: Validity) -> list[str]:
+    """What of the transactions is not on record. Nobody knows the last ones of an agent that was lost, so a run without
+    it is judged by how much of what was started is on record, as a run is by how much of its plan was started."""
+    loss = seen.loss
+    if seen.lost_records or not seen.balanced:
+        return [f"the record is damaged: {seen.lost_records} transactions lost, or the books do not balance"]
+    if loss is None or loss.on_disk is None or loss.on_disk >= limits.started:
+        return []
+    return [
+        f"{_lost(loss)}, and only {percent(loss.on_disk)} of the transactions that are known to have been started "
+        f"are on record (started: {100 * limits.started:g} %): `plimsoll collect` brings in what is still there"
+    ]
+
+
+def _lost(loss: Loss) -> str:
+    said = listing(loss.agents[:5])
+    more = f" and {count(len(loss.agents) - 5)} more" if len(loss.agents) > 5 else ""
+    return f"{count(len(loss.agents))} of {plural(loss.of, 'agent')} lost: {said}{more}"
 
 
 def _started_share(seen: Observed) -> float | None:
@@ -100,6 +130,13 @@ def _doubts(seen: Observed, limits: Validity) -> tuple[str, ...]:
             f"the hypervisor gave {100 * seen.steal:.0f} % of this host's processor time to others "
             f"(steal: {100 * limits.steal:g} %)"
         )
+    if seen.loss is not None and not _damage(seen, limits):
+        found.append(f"{_lost(seen.loss)}; from then on the load was less than planned")
+    if seen.unknown_clocks:
+        found.append(
+            f"nothing is known of the clock of {listing(seen.unknown_clocks[:5])}: where its times stand against "
+            "those of others is not known"
+        )
     return tuple(found)
 
 
@@ -114,4 +151,5 @@ def _evidence(seen: Observed, share: float | None, ratio: float | None) -> dict[
         "trend_change": seen.trend.change if seen.trend else None,
         "steal": seen.steal,
         "trend_p": seen.trend.p_value if seen.trend else None,
+        **({"recorded": seen.loss.on_disk} if seen.loss is not None else {}),
     }

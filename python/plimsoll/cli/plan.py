@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.errors import ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.spread import Spread
 from plimsoll.plan.units import about_duration, about_size, show_duration
 
 SHOWN = 200
@@ -53,9 +55,33 @@ def lines(plan: Plan, most: int) -> list[str]:
     said += [f"assumed: {text}" for text in estimate.assumptions]
     said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     said += [f"needs root: {text}" for text in plan.needs_root]
+    said += [f"hosts: {text}" for one in plan.spreads for text in _hosts(one)]
     said += [f"watched: {text}" for text in _watched(plan)]
     said += [f"log: {text}" for text in plan.remarks]
     return said
+
+
+def _hosts(spread: Spread) -> list[str]:
+    if not spread.hosts:
+        agents = "agents" if spread.expected is None else _some(spread.expected, "agent")
+        return [f"{agents} of kind {spread.kind}; with fewer than {spread.at_least} nothing is run"]
+    used = sum(map(len, spread.hosts.values()))
+    sites = "; ".join(f"{site}: {_few(names)}" for site, names in spread.hosts.items())
+    said = [
+        f"{used} of {spread.of}, {spread.kind} ({sites}), {_some(len(spread.agents), 'agent')}; "
+        f"with fewer than {spread.at_least} nothing is run"
+    ]
+    for work, testers in spread.testers.items():
+        low, high = min(testers.values()), max(testers.values())
+        each = str(low) if low == high else f"{low} to {high}"
+        total = _some(sum(testers.values()), "tester")
+        said.append(f"{work}: {total} on {_some(len(testers), 'agent')}, {each} each")
+    return said
+
+
+def _few(names: Sequence[str], most: int = 6) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def _watched(plan: Plan) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.progress import Progress
 from plimsoll.deploy.binary import find_engine
+from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.experiment import Driver, Outcome, seconds_of
 from plimsoll.drive.resume import done_runs, resumed_plan
@@ -45,6 +46,9 @@ def main(args: argparse.Namespace) -> int:
         if args.file is not None:
             raise BadInput("--resume takes the experiment from the directory: give no file")
         plan, directory = resumed_plan(args.resume, args.set)
+        for run in bring_in(plan, directory.path, find_engine()):
+            for line in run.missing:
+                print(f"run {run.run}: not brought in: {line}", file=sys.stderr)
         done = done_runs(args.resume)
     else:
         if args.file is None:

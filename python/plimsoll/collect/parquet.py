@@ -142,7 +142,7 @@ def _ints(table: Any, name: str) -> NDArray[np.int64]:
 
 
 def read_samples(path: Path) -> list[SampleSeries]:
-    """samples.parquet by component, metric and part. Raises DamagedResults."""
+    """samples.parquet by component, metric, part and agent. Raises DamagedResults."""
     try:
         file = pq.ParquetFile(path)
         table = file.read()
@@ -150,15 +150,18 @@ def read_samples(path: Path) -> list[SampleSeries]:
         raise DamagedResults(f"{path} cannot be read: {error}") from error
     require_format(file, "plimsoll.samples", path)
     try:
-        columns = [table.column(name).to_pylist() for name in ("component", "metric", "part")]
+        columns = [table.column(name).to_pylist() for name in ("component", "metric", "part", "agent")]
         t_s = table.column("t").to_numpy() / 1e9
         value = table.column("value").to_numpy()
     except KeyError as error:
         raise DamagedResults(f"{path} lacks a column: {error}") from error
-    rows: dict[tuple[str, str, str], list[int]] = {}
+    rows: dict[tuple[str, str, str, str], list[int]] = {}
     for index, key in enumerate(zip(*columns, strict=True)):
         rows.setdefault(key, []).append(index)
-    return [SampleSeries(*key, t_s[at], value[at]) for key, at in rows.items()]
+    return [
+        SampleSeries(component, metric, part, t_s[at], value[at], agent)
+        for (component, metric, part, agent), at in rows.items()
+    ]
 
 
 def read_metrics(

@@ -19,6 +19,8 @@ READABLE = {
     "plimsoll.transactions": 1,
     "plimsoll.samples": 1,
     "plimsoll.clock": 1,
+    "plimsoll.clock-map": 1,
+    "plimsoll.probes": 1,
     "plimsoll.metrics": 1,
     "plimsoll.analysis": 1,
     "plimsoll.counters": 1,

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class SampleSeries:
-    """One metric of one component over a run: `t_s` seconds from the run's zero, values in the metric's unit."""
+    """One metric of one component over a run: `t_s` seconds from the run's zero, values in the metric's unit. `agent`:
+    which has seen it."""
 
     component: str
     metric: str
     part: str
     t_s: NDArray[np.float64]
     value: NDArray[np.float64]
+    agent: str = ""

@@ -1,7 +1,8 @@
 """Where the engine is.
 
 One wheel carries both halves, so an installed engine lies beside the `plimsoll` command; in a checkout it lies where
-cargo builds it. `PLIMSOLL_ENGINE` overrides both (a build under test, a site's own).
+`make engine` puts it: linked statically, so that the same file runs here and on every host that it is copied to. What
+cargo builds by itself comes after it. `PLIMSOLL_ENGINE` overrides all (a build under test, a site's own).
 """
 
 from __future__ import annotations
@@ -9,14 +10,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from plimsoll import __version__
 from plimsoll.errors import EngineError
 
 NAME = "plimsoll-engine"
+MACHINES: Final = {62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le", 22: "s390x"}
+"""Numbers of the ELF header to what `uname -m` says."""
+_INTERPRETER: Final = 3
 
 
 def find_engine() -> Path:
@@ -33,7 +40,7 @@ def find_engine() -> Path:
     places = [Path(sysconfig.get_path("scripts")) / NAME]
     checkout = Path(__file__).resolve().parents[3]
     if (checkout / "Cargo.toml").is_file():
-        places.append(checkout / "target" / "release" / NAME)
+        places += [checkout / "target" / "engine" / NAME, checkout / "target" / "release" / NAME]
     found = shutil.which(NAME)
     if found:
         places.append(Path(found))
@@ -69,3 +76,29 @@ def require_same_version(found: str, path: Path | str) -> None:
         raise EngineError(
             f"the lab is {__version__} and the engine at {path} is {found}: install both from one release"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ElfFacts:
+    """For which hosts a program is: `architecture` as `uname -m` says it; `static`: it needs no libraries of theirs."""
+
+    architecture: str
+    static: bool
+
+
+def elf_facts(path: Path) -> ElfFacts:
+    """Of a program, by its header (ELF-64, little-endian, as all that we build for). Raises EngineError where it is
+    none."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            if head[:6] != b"\x7fELF\x02\x01" or len(head) < 64:
+                raise EngineError(f"{path} is no program for a 64-bit Linux")
+            machine = struct.unpack_from("<H", head, 18)[0]
+            start, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+            file.seek(start)
+            table = file.read(size * count)
+        kinds = [struct.unpack_from("<I", table, at)[0] for at in range(0, size * count, size)]
+    except (OSError, struct.error, ValueError) as error:
+        raise EngineError(f"{path} cannot be read: {error}") from error
+    return ElfFacts(MACHINES.get(machine, f"machine {machine}"), _INTERPRETER not in kinds)

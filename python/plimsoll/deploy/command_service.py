@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.ports import LOOPBACK, free_port, netloc
 from plimsoll.deploy.process import Guarded, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.plan.secret import hidden, revealed
@@ -23,20 +23,22 @@ def start_command(
     engine: Path,
     addresses: Mapping[str, Sequence[str]],
     check_interrupt: Callable[[], None],
+    address: str = LOOPBACK,
 ) -> None:
     """Starts it on a free port and waits until it is ready. Raises ServiceError.
 
-    `{port}` and `{dir}` stand in its arguments, environment, working directory and URL; `{NAME.port}` and `{NAME.url}`
-    in its arguments and environment for another service of the experiment.
+    `{address}`, `{port}` and `{dir}` stand in its arguments, environment, working directory and URL; `{NAME.port}` and
+    `{NAME.url}` in its arguments and environment for another service of the experiment.
     """
     service = running.wanted
     settings = service.settings
-    port = free_port()
+    port = free_port(address=address)
 
     def filled(text: str) -> str:
         for other in service.needs:
             url = addresses[other][0]
             text = text.replace(f"{{{other}.url}}", url).replace(f"{{{other}.port}}", str(urlsplit(url).port))
+        text = text.replace("{address}:{port}", netloc(address, port)).replace("{address}", address)
         return text.replace("{port}", str(port)).replace("{dir}", str(running.directory))
 
     running.configuration = "\n".join(
@@ -54,7 +56,7 @@ def start_command(
         env={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
         grace_s=settings["stop_timeout"] / 1e9,
     )
-    check = _check(settings["ready"], port, process.log)
+    check = _check(settings["ready"], address, port, process.log)
 
     def ready() -> bool:
         check_interrupt()
@@ -68,18 +70,18 @@ def start_command(
     running.urls = [filled(settings["url"])]
 
 
-def _check(ready: dict[str, object], port: int, log: Path) -> Callable[[], bool]:
+def _check(ready: dict[str, object], address: str, port: int, log: Path) -> Callable[[], bool]:
     if ready.get("log") is not None:
         pattern = re.compile(str(ready["log"]).encode())
         return lambda: log.exists() and pattern.search(log.read_bytes()) is not None
     if ready.get("http") is not None:
-        return lambda: _answers(f"http://127.0.0.1:{port}{ready['http']}")
-    return lambda: _accepts(port)
+        return lambda: _answers(f"http://{netloc(address, port)}{ready['http']}")
+    return lambda: _accepts(address, port)
 
 
-def _accepts(port: int) -> bool:
+def _accepts(address: str, port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PROBE_TIMEOUT_S):
+        with socket.create_connection((address, port), timeout=PROBE_TIMEOUT_S):
             return True
     except OSError:
         return False
@@ -87,7 +89,7 @@ def _accepts(port: int) -> bool:
 
 def _answers(url: str) -> bool:
     try:
-        # No proxy of the environment may stand between us and loopback.
+        # No proxy of the environment may stand between us and this host.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             return 200 <= int(answer.status) < 400

@@ -1,4 +1,5 @@
-"""Services of an experiment: started below a guard, in a directory of their own, on loopback and a free port.
+"""Services of an experiment: started below a guard, in a directory of their own, on a free port of loopback or of the
+address at which testers of other hosts reach this one.
 
 `Fleet` holds what runs. Before each run it is told what that run wants; what differs from what runs, and what `fresh`
 asks to be new, is ended and started again, together with everything that needs it.
@@ -16,7 +17,7 @@ from typing import Final
 from plimsoll.deploy.account import account
 from plimsoll.deploy.command_service import start_command
 from plimsoll.deploy.counters.ours import OwnCounters
-from plimsoll.deploy.ports import PortBook
+from plimsoll.deploy.ports import LOOPBACK, PortBook, netloc, numeric
 from plimsoll.deploy.process import Guarded, run_to_end
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -40,12 +41,16 @@ SERVERS: Final[Mapping[str, Callable[[RunningService, Site], None]]] = {
 
 
 class Fleet:
-    """The services that run now, in the order in which they were started."""
+    """The services that run now, in the order in which they were started. `address`: of this host, on which they
+    listen."""
 
-    def __init__(self, engine: Path, work: Path, interrupted: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Path, work: Path, interrupted: Callable[[], None], address: str = LOOPBACK
+    ) -> None:
         self._engine = engine
         self._place = Workplace(work)
-        self._ports = PortBook()
+        self._address = numeric(address)
+        self._ports = PortBook(self._address)
         self._check_interrupt = interrupted
         self._running: dict[str, RunningService] = {}
         self._config: Config | None = None
@@ -113,7 +118,9 @@ class Fleet:
                 case "sqlite":
                     self._start_sqlite(running)
                 case "command":
-                    start_command(running, self._engine, self.addresses(), self._check_interrupt)
+                    start_command(
+                        running, self._engine, self.addresses(), self._check_interrupt, self._address
+                    )
                 case _:
                     self._start_ours(running)
         self._running[service.name] = running
@@ -124,7 +131,7 @@ class Fleet:
         who = account()
         directory, remark = self._place.directory_for(service.name, who)
         running = RunningService(service, data, cpus, directory, remark=remark)
-        site = Site(self._engine, who, self.addresses(), self._ports, self._check_interrupt)
+        site = Site(self._engine, who, self.addresses(), self._ports, self._check_interrupt, self._address)
         try:
             SERVERS[service.kind](running, site)
             if data:
@@ -168,7 +175,7 @@ class Fleet:
         running.process = Guarded(
             service.name,
             self._engine,
-            [self._engine, "serve", service.kind, "--config", "-"],
+            [self._engine, "serve", service.kind, "--config", "-", "--listen", netloc(self._address, 0)],
             log=running.directory / "log",
             cpus=running.cpus,
             first_line=json.dumps(settings),
@@ -187,12 +194,13 @@ class Fleet:
         running.urls = [f"{scheme}://{address}"]
         if service.kind == "frontier":
             port = int(address.rpartition(":")[2])
-            running.counters = lambda: OwnCounters(port)
+            running.counters = lambda: OwnCounters(self._address, port)
 
     def _proxies(self, service: Service) -> list[str]:
         """Where the caches will be that a gateway tells of changes: they are started after it."""
         told = service.settings.get("invalidation") or {}
-        return [f"http://127.0.0.1:{self._ports.of(one).forward}" for one in told.get("caches", ())]
+        ports = [self._ports.of(one).forward for one in told.get("caches", ())]
+        return [f"http://{netloc(self._address, port)}" for port in ports]
 
     def _wait_for_address(self, process: Guarded, timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s

@@ -12,13 +12,17 @@ import json
 import queue
 import subprocess
 import threading
+import time
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.binary import require_same_version
+from plimsoll.deploy.hosts.session import LISTEN_S, listening
 from plimsoll.errors import EngineError
+from plimsoll.plan.secret import Secret
 
 FORMAT = "plimsoll.engine/1"
 HELLO_TIMEOUT_S = 10.0
@@ -72,6 +76,8 @@ class Finished:
     in_flight: int
     balanced: bool
     damage: tuple[str, ...]
+    lost: tuple[str, ...] = ()
+    """Names of agents that were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,11 @@ class EngineSession:
         self._binary = binary
         self._log = log
         self._messages: queue.Queue[Message | None] = queue.Queue()
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._asking = False
+        self._joined: dict[str, Mapping[str, Any]] = {}
+        self._news = threading.Condition()
+        self._ended = False
         self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         try:
             self._process = subprocess.Popen(
@@ -117,9 +128,59 @@ class EngineSession:
         """Process id of the engine's controller."""
         return self._process.pid
 
-    def start_run(self, spec: dict[str, Any]) -> None:
-        """Hands over a run document; events follow from `next_message`."""
-        self._send({"type": "run", "spec": spec})
+    def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
+        """Opens a door for agents that dial in; gives their token, a JSON text. Raises EngineError."""
+        command = listening(address, ports, experiment, quic=quic)
+        [*_, event] = self._answered(command, "listening", LISTEN_S)
+        return Secret(json.dumps(event["token"]))
+
+    def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
+        """Agents that have ever dialled in, with what they say of their hosts; waits for another one, at most `wait_s`.
+        Raises EngineError when the engine is gone."""
+        with self._news:
+            known = len(self._joined)
+            self._news.wait_for(lambda: self._ended or len(self._joined) > known, wait_s)
+            if self._ended:
+                raise EngineError(self._obituary())
+            return dict(self._joined)
+
+    def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """Sends a command, between runs, and gives its events up to the one of type `last`. Raises EngineError when it
+        is refused, when the engine is gone, or after `timeout_s`."""
+        for event in self._answered(command, last, timeout_s):
+            if event["type"] != last:
+                yield event
+
+    def _answered(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
+        deadline = time.monotonic() + timeout_s
+        self._asking = True
+        try:
+            self._send(dict(command))
+            while True:
+                try:
+                    event = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
+                    raise EngineError(f"the engine {self._binary} did not answer in time") from None
+                if event is None:
+                    self._answers.put(None)
+                    raise EngineError(self._obituary())
+                if event["type"] == "refused":
+                    raise EngineError(f"the engine refuses: {event.get('error')}")
+                yield event
+                if event["type"] == last:
+                    return
+        finally:
+            self._asking = False
+
+    def start_run(
+        self,
+        spec: dict[str, Any],
+        agents: Sequence[Mapping[str, Any]] = (),
+        rules: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Hands over a run document, and who carries it (nobody: one agent of this host); events follow from
+        `next_message`."""
+        self._send({"type": "run", "spec": spec, "agents": list(agents), "rules": dict(rules or {})})
 
     def stop_run(self, reason: str) -> None:
         """Asks for the end of the run that goes on; `Finished` follows."""
@@ -195,12 +256,27 @@ class EngineSession:
                     self._hello.put(event)
                     greeted = True
                 else:
-                    self._messages.put(_parse(event))
+                    self._take(event)
             except (ValueError, KeyError, TypeError, AttributeError):
                 self._last_lines.append(f"(not understood) {line.rstrip()[:500]}")
         if not greeted:
             self._hello.put(None)
         self._messages.put(None)
+        self._answers.put(None)
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        """Agents come whenever they like; all else belongs to a question, or to a run."""
+        if event["type"] == "joined":
+            with self._news:
+                self._joined[str(event["name"])] = event["facts"]
+                self._news.notify_all()
+        elif self._asking:
+            self._answers.put(event)
+        else:
+            self._messages.put(_parse(event))
 
     def _read_log(self) -> None:
         stream = self._process.stderr
@@ -253,6 +329,7 @@ def _parse(event: dict[str, Any]) -> Message:
                 event["in_flight"],
                 event["balanced"],
                 tuple(event["damage"]),
+                tuple(event.get("lost", ())),
             )
         case "refused":
             return Refused(event["error"])

@@ -17,10 +17,14 @@ from plimsoll.deploy.binary import engine_version, require_same_version
 from plimsoll.deploy.counters.recorder import Counted
 from plimsoll.deploy.counters.watch import Seen
 from plimsoll.deploy.environment import host_facts
+from plimsoll.deploy.hosts import Agent
+from plimsoll.deploy.hosts.dial_in import Lab
+from plimsoll.deploy.ports import LOOPBACK
 from plimsoll.deploy.running import describe
 from plimsoll.deploy.services import Fleet
 from plimsoll.drive import registry
 from plimsoll.drive.counting import Counting, as_record
+from plimsoll.drive.crew import Crew, places_of, rules_of
 from plimsoll.drive.directory import (
     ENVIRONMENT,
     RUN_RECORD,
@@ -35,7 +39,7 @@ from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import run_hooks
 from plimsoll.drive.run import Listener, RunEnd, carry_out
 from plimsoll.drive.watching import Watching, look_at, watched_records
-from plimsoll.errors import BadInput, EngineError, Interrupted, PlimsollError, ServiceError
+from plimsoll.errors import AgentsLost, BadInput, EngineError, Interrupted, PlimsollError, ServiceError
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
 from plimsoll.plan.filling import warm_caches
 from plimsoll.plan.model import Config, Watched
@@ -44,6 +48,8 @@ from plimsoll.plan.secret import shown_words
 WORK = ".work"
 """Working directories of services, inside the results while they run: databases may need the room that is there."""
 Log = Callable[[float, str, str], None]
+WATCHER = Agent(name="lab", host="lab", site="lab", start={"kind": "local"}, role="watch")
+"""The agent that watches this host where the testers are on others."""
 SPARE_BYTES = 64 * 1000 * 1000
 
 
@@ -94,16 +100,27 @@ class StopRequest:
 
 
 class Driver:
-    """Carries a plan out into a results directory."""
+    """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address."""
 
-    def __init__(self, plan: Plan, directory: ResultsDirectory, engine: Path, listener: Listener) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: ResultsDirectory,
+        engine: Path,
+        listener: Listener,
+        cluster: object | None = None,
+    ) -> None:
         self._plan = plan
         self._directory = directory
         self._binary = engine
         self._listener = listener
         self._stop = StopRequest()
         self._redactor = plan.experiment.redactor
-        self._fleet = Fleet(engine, directory.path.resolve() / WORK, self._stop.check)
+        self._fleet = Fleet(engine, directory.path.resolve() / WORK, self._stop.check, service_address(plan))
+        work = directory.path.resolve() / WORK / "hosts"
+        lab = Lab(plan.experiment.name, work, self._session, listener.note, cluster)
+        self._crew = Crew(engine, directory.path, self._stop.check, lab)
+        self._agents: list[Agent] = []
         self._engine: EngineSession | None = None
         self._early: list[str] = []
         self._nothing_measured = 0
@@ -118,8 +135,10 @@ class Driver:
         """Writes what is known before the first run. Raises BadInput when the disk has too little room; then nothing of
         the directory stays, and `latest` leads to where it did."""
         try:
-            self._prepare(command_line)
+            with self._stop.installed():
+                self._prepare(command_line)
         except BaseException:
+            self._close()
             self._directory.discard()
             raise
         self._directory.point_latest()
@@ -144,8 +163,17 @@ class Driver:
             "started": _now(),
             "command_line": shown_words(command_line, experiment.instead, experiment.redactor),
             **host_facts(version),
+            **self._muster(),
         }
         write_json(self._directory.path / "environment.json", facts)
+
+    def _muster(self) -> dict[str, Any]:
+        """The hosts of the experiment, for environment.json."""
+        checked = self._crew.muster(run.config for run in self._plan.runs)
+        for one in checked:
+            if one.reason:
+                self._listener.note("host-left-out", f"{one.host.name}: {one.reason}")
+        return {"hosts": [one.to_json() for one in checked]} if checked else {}
 
     def carry_out(self, done_already: frozenset[str] = frozenset()) -> Outcome:
         """Every run that is not done yet, in order. What was measured is kept whatever happens."""
@@ -155,6 +183,7 @@ class Driver:
         todo = [run for run in self._plan.runs if run.id not in done_already]
         try:
             with self._stop.installed():
+                self._muster()
                 for run in todo:
                     self._stop.check()
                     self._one(run, len(self._plan.runs))
@@ -191,6 +220,12 @@ class Driver:
             self._engine.close()
             self._engine = None
         self._fleet.stop()
+        for one in self._crew.clean():
+            if not one.proven:
+                what = one.reason or f"{', '.join(one.left)} could not be removed"
+                self._listener.note("host-not-clean", f"{one.host.name}: {what}; see plimsoll hosts clean")
+            for kept in one.kept:
+                self._listener.note("host-keeps", f"{one.host.name}: {kept} holds what was not brought in")
 
     def _one(self, run: PlannedRun, total: int) -> None:
         directory = self._directory.clear_run(run.id)
@@ -224,13 +259,14 @@ class Driver:
         self._listener.run_ended(run.id, end.status, reason)
         if end.status != "done":
             self._early.append(f"run {run.id}: {end.status}: {reason}")
-        self._agents_lost |= end.status == "agent-lost"
+        self._agents_lost |= end.status == "agent-lost" or bool(end.finished and end.finished.lost)
         if end.status == "refused":
             raise PlimsollError(f"run {run.id} was refused by the engine: {reason}")
         # A service that cannot even be started fails every run alike: give up at the second, with the reason.
         self._nothing_measured = self._nothing_measured + 1 if end.finished is None else 0
         if self._nothing_measured == 2:
-            raise ServiceError(f"run {run.id}, as the one before it, measured nothing: {reason}")
+            kind = AgentsLost if end.status == "agent-lost" else ServiceError
+            raise kind(f"run {run.id}, as the one before it, measured nothing: {reason}")
 
     def _measure(self, run: PlannedRun, directory: Path, pins: Pinning, log: Log) -> RunEnd:
         config = run.config
@@ -239,6 +275,10 @@ class Driver:
         environment = {"PLIMSOLL_RUN": run.id, "PLIMSOLL_DIRECTORY": str(directory), "PLIMSOLL_CELL": cell}
         for line in run_hooks(config.before_run, "before_run", environment, self._redactor):
             log(0.0, "hook", line)
+        self._agents = self._crew.agents(config)
+        if self._agents and not any(one.start["kind"] == "local" for one in self._agents):
+            # Somebody must look at what the services on this host cost.
+            self._agents.append(WATCHER)
         document = engine_document(
             run,
             self._fleet.addresses(),
@@ -250,9 +290,12 @@ class Driver:
                 if one.process is not None
             ],
             tester_cpus=pins.testers,
+            agents=places_of(self._agents),
         )
-        end = self._count_while(config, directory, log, lambda: self._carry_out(document, log))
-        if end.status == "agent-lost":
+        end = self._count_while(config, directory, log, lambda: self._carry_out(document, config, log))
+        if (
+            end.status == "agent-lost" and not config.hosts.dials_in
+        ):  # what dials in can only come to this one
             self._drop_engine()
         try:
             for line in run_hooks(config.after_run, "after_run", environment, self._redactor):
@@ -282,8 +325,11 @@ class Driver:
         for service in self._fleet.running:
             service.mark()
 
-    def _carry_out(self, document: dict[str, Any], log: Log) -> RunEnd:
-        return carry_out(self._session(), document, self._watchman(), self._listener, log)
+    def _carry_out(self, document: dict[str, Any], config: Config, log: Log) -> RunEnd:
+        agents = [one.to_json() for one in self._agents]
+        return carry_out(
+            self._session(), document, self._watchman(), self._listener, log, agents, rules_of(config)
+        )
 
     def _count_while(
         self, config: Config, directory: Path, log: Log, measure: Callable[[], RunEnd]
@@ -353,6 +399,11 @@ class Driver:
             "ended": _now(),
             "t0_unix_ns": end.t0_unix_ns,
             "agents": list(end.agents),
+            "places": [
+                {"agent": one.name, "host": one.host, "site": one.site, "role": one.role}
+                for one in self._agents
+            ],
+            "lost": list(end.finished.lost) if end.finished else [],
             "warmup_s": settings.warmup_ns / 1e9,
             "planned_end_s": None if settings.end_ns is None else settings.end_ns / 1e9,
             "tester_cpus": list(pins.testers),
@@ -391,7 +442,15 @@ def _status_of(error: PlimsollError) -> str:
     """The word in run.json for what kept a run from being measured."""
     if isinstance(error, ServiceError):
         return "service-gone"
+    if isinstance(error, AgentsLost):
+        return "agent-lost"
     return "engine-lost" if isinstance(error, EngineError) else "hook-failed"
+
+
+def service_address(plan: Plan) -> str:
+    """The address of this host at which testers of other hosts reach what the lab starts."""
+    elsewhere = [run.config.hosts for run in plan.runs if run.config.hosts.elsewhere]
+    return next((hosts.controller for hosts in elsewhere if hosts.controller), LOOPBACK)
 
 
 def seconds_of(run: PlannedRun) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,12 +58,14 @@ def carry_out(
     watchman: Watchman,
     listener: Listener,
     log: Callable[[float, str, str], None],
+    agents: Sequence[Mapping[str, Any]] = (),
+    rules: Mapping[str, Any] | None = None,
 ) -> RunEnd:
     """Hands the document to the engine and follows the run to its end; every event goes to `log(t_s, kind, text)`.
 
     Raises EngineError when the engine itself is gone.
     """
-    engine.start_run(dict(document))
+    engine.start_run(dict(document), agents, rules)
     progress = _Progress()
     next_check = time.monotonic()
     while True:

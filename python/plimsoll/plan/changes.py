@@ -81,7 +81,7 @@ def pinning(config: Config, cores: Sequence[int]) -> Pinning:
         return Pinning(config.cpus.testers, named, _shared(config.cpus.testers, named))
     if len(cores) < 2:
         return Pinning((), own, "testers and services share the only core" if started else "")
-    if not started:
+    if not started or config.hosts.elsewhere:  # nothing that measures is beside the services then
         return Pinning((), own, "")
     taken = {core for each in own.values() for core in each}
     free = [core for core in cores if core not in taken]

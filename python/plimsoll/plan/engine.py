@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.errors import ServiceError
+from plimsoll.errors import AgentsLost, ServiceError
 from plimsoll.plan import model
 from plimsoll.plan.plan import PlannedRun
 from plimsoll.plan.resolve import reading
 from plimsoll.plan.secret import hidden, revealed
+from plimsoll.plan.spread import Place, carriers, chosen, of_hosts, places
 from plimsoll.plan.units import NS
 
 FORMAT: Final = "plimsoll.run/1"
@@ -29,15 +30,18 @@ def engine_document(
     *,
     tester_cpus: Sequence[int] = (),
     watch: Sequence[Mapping[str, Any]] = (),
+    agents: Sequence[Place] | None = None,
     redacted: bool = False,
 ) -> dict[str, Any]:
     """The document of one run.
 
     `addresses`: URLs of each service that runs ("http://127.0.0.1:40123", "sqlite:/dir/db.sqlite");
     `directory`: of the run, it exists; `tester_cpus`: cores from `pinning`; `watch`: {name, pid, cpus} of
-    each service's process tree. Raises ServiceError where a target's service has no address.
+    each service's process tree; `agents`: those that are there, None: those of the plan. Raises ServiceError where a
+    target's service has no address, AgentsLost where a workload has no agent.
     """
     config = run.config
+    placed = places(chosen(config.hosts)) if agents is None else tuple(agents)
     found = {
         "format": FORMAT,
         "experiment": experiment,
@@ -52,7 +56,9 @@ def engine_document(
         },
         "drain_ns": config.run.drain_ns,
         "keep": config.run.keep,
-        "workloads": [_workload(work, addresses) for work in config.workloads],
+        "workloads": [
+            {**_workload(work, addresses), **_carried(work, config, placed)} for work in config.workloads
+        ],
         "watch": [
             {"name": one["name"], "pid": one["pid"], "cpus": list(one.get("cpus", ()))} for one in watch
         ],
@@ -62,6 +68,17 @@ def engine_document(
     }
     document: dict[str, Any] = hidden(found) if redacted else revealed(found)
     return document
+
+
+def _carried(work: model.Workload, config: model.Config, agents: Sequence[Place]) -> dict[str, Any]:
+    """The agents of a workload, in the order in which testers are dealt to them, and its load on them."""
+    if not config.hosts.named:
+        return {}
+    carry = carriers(work, agents)
+    if not carry:
+        of = f" of the site {' or '.join(work.sites)}" if work.sites else ""
+        raise AgentsLost(f"no host{of} is there to carry the workload {work.name}")
+    return {"agents": [one.name for one in carry], "load": _load(of_hosts(work.load, carry))}
 
 
 def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from plimsoll.plan import design, model
 from plimsoll.plan.cells import CellMaker, overlap
 from plimsoll.plan.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.fields import shown
+from plimsoll.plan.hosts_file import included
 from plimsoll.plan.paths import Origins, nearest
 from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import DesignRaw, ExperimentRaw
@@ -146,12 +147,12 @@ def parse_experiment(
     text: str, name: str, directory: Path, sets: Sequence[str], environ: Mapping[str, str]
 ) -> Experiment:
     """The same from text. `name` is what messages call the file."""
-    document = parse_document(text, name)
+    document = included(parse_document(text, name), directory)
     if not isinstance(document.data, Mapping):
         raise BadInput(
             [Problem(f"expected a mapping of sections, got {shown(document.data)}", file=name, line=1)]
         )
-    tree, origins, instead = with_sets(document, sets)
+    tree, origins, instead = with_sets(document, sets, directory)
     report = Resolver(origins, {}, directory)
     factors = parse_factors(tree, report)
     raw_design = _design(tree, report)

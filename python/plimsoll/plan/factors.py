@@ -31,6 +31,7 @@ LONG_KEYS: Final = ("path", "levels", "when", "low", "high")
 MOST_LEVELS: Final = 10_000
 LOAD_ENDINGS: Final = (
     ("load", "testers"),
+    ("load", "per_host"),
     ("load", "rate"),
     ("load", "ramp", "testers"),
     ("load", "in_flight"),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.rules import Rule
 from plimsoll.plan.secret import Secret
 
@@ -45,19 +46,22 @@ Distribution = Fixed | Exponential | Uniform
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Each tester starts its next transaction a think time after the last has ended."""
+    """Each tester starts its next transaction a think time after the last has ended. `per_host`: so many on each host
+    that carries the workload, which `testers` follows from."""
 
     testers: int
     think: Distribution
+    per_host: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Each tester has a slot every `every_ns`."""
+    """Each tester has a slot every `every_ns`. `per_host`: as of Closed."""
 
     testers: int
     every_ns: int
     late: Literal["skip", "catch-up"]
+    per_host: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +201,7 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One population of testers. `remarks`: what `plan` says of it."""
+    """One population of testers. `remarks`: what `plan` says of it; `sites`: whose agents alone carry it, none: all."""
 
     name: str
     driver: str
@@ -209,6 +213,7 @@ class Workload:
     values: Mapping[str, Generator]
     load: Load
     remarks: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +302,7 @@ class Config:
     ceiling: tuple[Ceiling, ...]
     before_run: tuple[Hook, ...]
     after_run: tuple[Hook, ...]
+    hosts: Hosts = field(default_factory=Hosts)
 
     def service(self, name: str) -> Service:
         """The service of that name. Raises KeyError."""

@@ -25,7 +25,7 @@ OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where", "set
 
 RUN_SECTIONS: Final = frozenset(
     {"vars", "services", "data", "targets", "workload", "workloads", "load", "run", "cpus", "ceiling"}
-    | {"before_run", "after_run"}
+    | {"before_run", "after_run", "hosts"}
 )
 """Sections of which a factor may change something: those that belong to a run, not to the experiment as a
 whole."""
@@ -205,7 +205,7 @@ class Origins:
         """File and line, or the option of the command line, of the value at this path."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.moved:
-                return self.document.name, self.document.line((*self.moved[path[:length]], *path[length:]))
+                return self.document.place((*self.moved[path[:length]], *path[length:]))
             if path[:length] in self.said:
                 return f"--set {self.said[path[:length]]}", None
-        return self.document.name, self.document.line(path)
+        return self.document.place(path)

@@ -13,6 +13,7 @@ from plimsoll.plan.estimate import Estimate, estimate
 from plimsoll.plan.experiment import Experiment
 from plimsoll.plan.model import Cell, Config
 from plimsoll.plan.secret import Redactor
+from plimsoll.plan.spread import Spread, spread
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
@@ -58,6 +59,15 @@ class Plan:
     not_estimable: tuple[str, ...]
     needs_root: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+
+    @property
+    def spreads(self) -> tuple[Spread, ...]:
+        """Hosts, agents and testers of the runs, each way once; empty where there is only the agent of this host."""
+        found: list[Spread] = []
+        for config in {run.cell_index: run.config for run in self.runs}.values():
+            if config.hosts.named and (one := spread(config)) not in found:
+                found.append(one)
+        return tuple(found)
 
     def cell_of(self, run: PlannedRun) -> Cell:
         """The cell that a run belongs to."""
@@ -123,6 +133,8 @@ class Plan:
             "needs_root": list(self.needs_root),
             "remarks": list(self.remarks),
         }
+        if spreads := self.spreads:
+            found["hosts"] = [asdict(one) for one in spreads]
         cleaned: dict[str, Any] = _clean(found, experiment.redactor) if experiment.redactor else found
         return cleaned
 

@@ -27,6 +27,7 @@ from plimsoll.plan.fields import (
     Text,
     shown,
 )
+from plimsoll.plan.raw_hosts import HostsRaw
 from plimsoll.plan.raw_load import LoadRaw, PopulationRaw, WorkloadRaw
 from plimsoll.plan.raw_services import AnyService, DataRaw, TargetRaw
 from plimsoll.plan.units import NS
@@ -160,22 +161,6 @@ class HookRaw(Raw):
     timeout: Duration = 60 * NS["s"]
 
 
-def _local(value: object) -> object:
-    if value in ("ssh", "slurm", "dask", "join", "testbed"):
-        raise PydanticCustomError(
-            "later",
-            "hosts of kind {kind} are not yet there; they come with a later version (this one has local)",
-            {"kind": str(value)},
-        )
-    return value
-
-
-class HostsRaw(Raw):
-    """Where testers run."""
-
-    kind: Annotated[Literal["local"], BeforeValidator(_local)] = "local"
-
-
 class DesignRaw(Raw):
     """Which combinations of levels are run, how often, in which order."""
 
@@ -222,7 +207,9 @@ class ExperimentRaw(Raw):
     validity: ValidityRaw = Field(default_factory=ValidityRaw)
     before_run: list[HookRaw] = Field(default_factory=list)
     after_run: list[HookRaw] = Field(default_factory=list)
-    hosts: HostsRaw = Field(default_factory=HostsRaw)
+    hosts: Annotated[HostsRaw, Short({"type": "string", "examples": ["hosts.yaml"]})] = Field(
+        default_factory=HostsRaw
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> ExperimentRaw:

@@ -12,6 +12,7 @@ from plimsoll.plan.fields import (
     Dist,
     Drawn,
     Duration,
+    Labels,
     PlainText,
     Rate,
     RateRange,
@@ -63,6 +64,7 @@ class LoadRaw(Raw):
     """When requests start."""
 
     testers: Testers | None = None
+    per_host: Testers | None = None
     think: Drawn | None = None
     every: Duration | None = None
     late: Literal["skip", "catch-up"] | None = None
@@ -77,13 +79,15 @@ class LoadRaw(Raw):
     @model_validator(mode="after")
     def _one_kind(self) -> LoadRaw:
         leads = [
-            key for key in ("testers", "rate", "ramp", "stages", "replay") if getattr(self, key) is not None
+            key
+            for key in ("testers", "per_host", "rate", "ramp", "stages", "replay")
+            if getattr(self, key) is not None
         ]
         if len(leads) != 1:
             got = f"got {' and '.join(leads)}" if leads else "got none of them"
             raise PydanticCustomError(
                 "load",
-                "give one of testers (with think or every), rate, ramp, stages, replay; {got}",
+                "give one of testers or per_host (with think or every), rate, ramp, stages, replay; {got}",
                 {"got": got},
             )
         self._misplaced(leads[0])
@@ -95,8 +99,10 @@ class LoadRaw(Raw):
         """Keys that mean nothing in this kind of load are refused: a reader would believe that they did
         something."""
         open_keys = {"arrivals", "in_flight", "when_full"}
+        closed = {"every", "late"} if self.every is not None else {"think"}
         allowed = {
-            "testers": {"every", "late"} if self.every is not None else {"think"},
+            "testers": closed,
+            "per_host": closed,
             "rate": open_keys,
             "ramp": {"think"},
             "stages": self._stage_keys(open_keys),
@@ -105,7 +111,8 @@ class LoadRaw(Raw):
         given = {key for key in ("think", "every", "late", *open_keys) if getattr(self, key) is not None}
         wrong = sorted(given - allowed)
         if wrong:
-            kind = "testers with `every`" if self.every is not None and lead == "testers" else lead
+            slotted = self.every is not None and lead in ("testers", "per_host")
+            kind = f"{lead} with `every`" if slotted else lead
             known = f"it can have {', '.join(sorted(allowed))}" if allowed else "it has no further keys"
             raise PydanticCustomError(
                 "load",
@@ -223,6 +230,7 @@ class WorkloadRaw(Raw):
 
     driver: Annotated[Literal["exec", "frontier", "http", "null", "sql", "tcp"], BeforeValidator(null_word)]
     target: PlainText | None = None
+    site: Labels | None = None
     timeout: Duration = 60 * NS["s"]
     on_error: OnError = Field(default_factory=OnErrorRaw)
     values: dict[str, ValuesRaw] = Field(default_factory=dict)

@@ -52,12 +52,12 @@ Argv = Annotated[list[Text], BeforeValidator(_argv), Field(min_length=1)]
 
 
 class CommandService(ServiceRaw):
-    """Any server binary. `{port}` is a free port, `{dir}` a directory of its own."""
+    """Any server binary. `{address}` and `{port}` are where it is to listen, `{dir}` is a directory of its own."""
 
     kind: Literal["command"]
     command: Argv
     ready: Ready = Field(default_factory=lambda: Ready(tcp=True))
-    url: PlainText = "http://127.0.0.1:{port}"
+    url: PlainText = "http://{address}:{port}"
     env: dict[str, Text] = Field(default_factory=dict)
     cwd: PlainText | None = None
     stop_timeout: Duration = 10 * NS["s"]

@@ -27,6 +27,7 @@ from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
 from plimsoll.plan.request_log import RequestLog, read_request_log
+from plimsoll.plan.resolve_hosts import check_reach, on_hosts, resolve_hosts
 from plimsoll.plan.resolve_load import resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve_queries import object_numbers
 from plimsoll.plan.resolve_services import home_of, resolve_data, resolve_service
@@ -225,6 +226,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
         ),
     )
     known = {service.name: service for service in services}
+    hosts = once("hosts", (raw.hosts,), lambda: resolve_hosts(raw.hosts, resolver))
     populations = _populations(raw)
     numbers = once(
         "numbers of tables",
@@ -243,10 +245,13 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
         load = once(
             "load", (one.load, asked), lambda: resolve_load(one.load, one.load_at, resolver, recorded_ns)
         )
-        return replace(found, load=load)
+        placed = replace(found, load=load)
+        return on_hosts(placed, one.work, one.load, one.at, one.load_at, hosts, resolver)
 
     workloads = tuple(map(workload, populations))
     check_watched(workloads, known, raw.targets, resolver)
+    at_each = [one.at for one in populations]
+    check_reach(hosts, known, list(zip(workloads, at_each, strict=True)), resolver)
     return model.Config(
         services=services,
         data=once("tables", (raw.data, services), lambda: tuple(resolve_data(raw, known, resolver))),
@@ -260,6 +265,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
         ceiling=once("ceilings", (raw.ceiling,), lambda: _ceilings(raw, resolver)),
         before_run=once("hooks", (raw.before_run,), lambda: tuple(map(_hook, raw.before_run))),
         after_run=once("hooks", (raw.after_run,), lambda: tuple(map(_hook, raw.after_run))),
+        hosts=hosts,
     )
 
 

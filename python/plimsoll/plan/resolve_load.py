@@ -288,10 +288,10 @@ def resolve_load(
         if len({stage.name for stage in stages}) < len(stages):
             where.wrong((*at, "stages"), "two stages have the same name")
         return model.Staged(stages, think, arrivals, slots, full)
-    testers = raw.testers or 1
+    testers = raw.testers or raw.per_host or 1  # of several hosts `resolve_hosts` makes more
     if raw.every is not None:
-        return model.Every(testers, raw.every, raw.late or "skip")
-    return model.Closed(testers, think)
+        return model.Every(testers, raw.every, raw.late or "skip", raw.per_host)
+    return model.Closed(testers, think, raw.per_host)
 
 
 def own_length_ns(load: model.Load) -> int | None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.fields import text_of
+from plimsoll.plan.hosts_file import SECTION, read_hosts_file
 from plimsoll.plan.paths import Origins, PathError, check_path, child, with_value
 from plimsoll.plan.secret import HIDDEN, carries_credentials
 from plimsoll.plan.source import Document, KeyPath, parse_value
 
 
-def with_sets(document: Document, sets: Sequence[str]) -> tuple[Mapping[str, Any], Origins, dict[str, str]]:
-    """The file with the values of --set in it, and what may be stored of those that are secrets."""
+def with_sets(
+    document: Document, sets: Sequence[str], directory: Path
+) -> tuple[Mapping[str, Any], Origins, dict[str, str]]:
+    """The file with the values of --set in it, and what may be stored of those that are secrets. `directory`: where the
+    file of `--set hosts=FILE` is looked up."""
     tree: Mapping[str, Any] = document.data
     said: dict[KeyPath, str] = {}
     instead: dict[str, str] = {}
@@ -27,11 +32,14 @@ def with_sets(document: Document, sets: Sequence[str]) -> tuple[Mapping[str, Any
         try:
             steps = _set_path(tree, path)
             value = parse_value(text)
+            if steps == SECTION and isinstance(value, str):
+                value = read_hosts_file(value, directory, f"--set {given}", None).data
         except PathError as error:
             problems.append(Problem(str(error), file=f"--set {given}"))
             continue
         except BadInput as error:
-            problems.append(Problem(error.problems[0].message, file=f"--set {given}"))
+            first = error.problems[0]
+            problems.append(first if first.file else Problem(first.message, file=f"--set {given}"))
             continue
         value, held = guarded(value, tree, steps)
         if held:

@@ -49,6 +49,15 @@ class Document:
     name: str
     text: str = field(repr=False)
     lines: Mapping[KeyPath, int] = field(repr=False)
+    parts: Mapping[KeyPath, Document] = field(default_factory=dict, repr=False)
+    """Other files that stand in the place of some values."""
+
+    def place(self, path: KeyPath) -> tuple[str, int | None]:
+        """File and line of a value."""
+        for at, part in self.parts.items():
+            if path[: len(at)] == at:
+                return part.place(path[len(at) :])
+        return self.name, self.line(path)
 
     def line(self, path: KeyPath) -> int | None:
         """The line of the value, or of the nearest thing around it that stands in the file."""

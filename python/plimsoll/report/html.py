@@ -23,7 +23,7 @@ from plimsoll import __version__
 from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
-from plimsoll.report import caches, consistency, counted, tables
+from plimsoll.report import caches, consistency, counted, hosts, tables
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
 from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -116,11 +116,16 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         left_runs=f"{plural(left, 'more run')} could not be put into this file; `plimsoll show` has them."
         if left
         else "",
-        terms=TERMS + consistency.TERMS if consistency.worth_showing(labels) else TERMS,
+        terms=_terms(labels),
         data=Markup(for_script(page_data(analysis.experiment.name, figures, runs))),
         bundle=Markup(vega),
         script=Markup(script),
     )
+
+
+def _terms(labels: Labels) -> tuple[tuple[str, str], ...]:
+    readers = consistency.TERMS if consistency.worth_showing(labels) else ()
+    return (*TERMS, *readers, *(hosts.TERMS if hosts.shown(labels) is not None else ()))
 
 
 def _mark(each: Verdict) -> dict[str, str]:
@@ -221,6 +226,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
         ),
         Section("fairness", "Fairness", figures=of("fairness")),
+        _hosts(labels, of("sites", "hosts", "coverage")),
         *(
             [Section("one-run", "One run in detail", folded=() if single else _parts(labels))]
             if with_runs
@@ -248,6 +254,26 @@ def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:
     levels = consistency.levels(labels)
     shown = (*([levels] if levels else []), consistency.cells(labels), consistency.costs(labels))
     return Section("readers", title, tables=shown, figures=figures, folded=(consistency.runs(labels),))
+
+
+def _hosts(labels: Labels, figures: tuple[Figure, ...]) -> Section:
+    """Hosts, sites and clocks; empty where one agent carried everything."""
+    title = "Hosts and clocks"
+    run = hosts.shown(labels)
+    if run is None or run.hosts is None:
+        return Section("hosts", title)
+    shown = (
+        hosts.sites(labels) if run.hosts.sites else None,
+        hosts.lost(run),
+        hosts.with_and_without(run),
+        hosts.clocks(run),
+        hosts.events(run),
+    )
+    folded = (
+        (hosts.hosts(run),) if run.hosts.hosts and not any(each.key == "hosts" for each in figures) else ()
+    )
+    tables_of = tuple(table for table in shown if table is not None)
+    return Section("hosts", title, hosts.words(run.hosts), tables=tables_of, figures=figures, folded=folded)
 
 
 def _effects(labels: Labels) -> Section:

@@ -35,6 +35,7 @@ from plimsoll.analyse.wording import (
     quantity,
     with_unit,
 )
+from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.plan.units import about_size
 from plimsoll.report.labels import Labels, has_shares, run_value, users
 
@@ -509,7 +510,7 @@ def metrics(run: RunResult) -> Table:
     """Named metrics of the run's driver, in their own units."""
     rows = [
         (
-            each.name,
+            f"{each.name} (s)" if each.name == TCP_RTT else each.name,
             count(each.count),
             number(each.mean),
             number(each.sd),

@@ -23,7 +23,7 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
-from plimsoll.report import consistency
+from plimsoll.report import consistency, hosts
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import Column, error_kind, milliseconds, so_far, verdict_text
 
@@ -124,6 +124,7 @@ def summary_lines(
                 _errors(style, [single]),
             ]
             blocks.append(_testers(style, single))
+            blocks.append(_hosts(style, single))
         elif analysis.runs:
             blocks += [_all_totals(style, analysis), _cells(style, labels), _errors(style, analysis.runs)]
         blocks.append(_readers(style, labels))
@@ -301,16 +302,25 @@ def _errors(style: Style, runs: Sequence[RunResult]) -> list[str]:
 
 
 def _testers(style: Style, run: RunResult) -> list[str]:
-    agents = list(dict.fromkeys(each.agent for each in run.testers))
-    if not agents:
+    agents = len(dict.fromkeys(each.agent for each in run.testers))
+    if run.hosts is not None:  # one that did nothing is an agent too
+        agents = run.hosts.agents
+    if not agents or not run.testers:
         return []
     what = "slot" if run.open_load == "all" else "tester"
     said = f"{plural(len(run.testers), what)}{' of the open load' if what == 'slot' else ''}"
-    said += f" on {plural(len(agents), 'agent')}"
+    said += f" on {plural(agents, 'agent')}"
     if has_shares(run):
         of_some = f" over the {count(len(users(run)))} of closed loads" if run.open_load == "some" else ""
         said += f", Jain's index {number(run.jain_index, 4)}{of_some}"
     return style.pair("testers", said)
+
+
+def _hosts(style: Style, run: RunResult) -> list[str]:
+    """Hosts and clocks in a line or two; nothing of a run of one agent."""
+    said, lost = hosts.line(run), hosts.lost_line(run)
+    lines = style.pair("hosts", said) if said else []
+    return lines + ([style.paint(line, "bad") for line in style.pair("lost", lost)] if lost else [])
 
 
 def _all_totals(style: Style, analysis: Analysis) -> list[str]:

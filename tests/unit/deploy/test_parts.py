@@ -13,7 +13,7 @@ import pytest
 from plimsoll.deploy.binary import engine_version, find_engine, require_same_version
 from plimsoll.deploy.command_service import _check
 from plimsoll.deploy.environment import host_facts
-from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.ports import LOOPBACK, free_port
 from plimsoll.deploy.process import bound_to
 from plimsoll.errors import EngineError, ServiceError
 
@@ -62,10 +62,10 @@ def test_cores_are_bound_for_a_while() -> None:
 def test_ready_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
     log = tmp_path / "log"
     port = free_port()
-    assert not _check({"tcp": True}, port, log)()
+    assert not _check({"tcp": True}, LOOPBACK, port, log)()
     with socket.create_server(("127.0.0.1", port)):
-        assert _check({"tcp": True}, port, log)()
-    by_log = _check({"log": "ready on [0-9]+"}, port, log)
+        assert _check({"tcp": True}, LOOPBACK, port, log)()
+    by_log = _check({"log": "ready on [0-9]+"}, LOOPBACK, port, log)
     assert not by_log()
     log.write_text("starting\nready on 80\n")
     assert by_log()
@@ -73,8 +73,8 @@ def test_ready_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        assert _check({"http": "/good"}, server.server_port, log)()
-        assert not _check({"http": "/bad"}, server.server_port, log)()
+        assert _check({"http": "/good"}, LOOPBACK, server.server_port, log)()
+        assert not _check({"http": "/bad"}, LOOPBACK, server.server_port, log)()
     finally:
         server.shutdown()
         thread.join()

@@ -14,7 +14,7 @@ from plimsoll.deploy import account as accounts
 from plimsoll.deploy.account import Account
 from plimsoll.deploy.counters import nginx as nginx_counters
 from plimsoll.deploy.counters import squid as squid_counters
-from plimsoll.deploy.ports import CachePorts, PortBook
+from plimsoll.deploy.ports import LOOPBACK, CachePorts, PortBook
 from plimsoll.deploy.programs import VARIABLE, postgres_directory, require, version_number
 from plimsoll.deploy.servers import mariadb, nginx, postgres, squid
 from plimsoll.deploy.workplace import Workplace
@@ -41,8 +41,8 @@ def told(**more: Any) -> dict[str, Any]:
 
 
 def squid_conf(own: dict[str, Any], origin: str | None = None) -> list[str]:
-    peers = squid.peer_lines(own, OWN, origin, {"one": ONE, "other": OTHER})
-    return squid.configuration("my_cache", own, Path("/p"), OWN, peers, 4096).splitlines()
+    peers = squid.peer_lines(own, LOOPBACK, OWN, origin, {"one": ONE, "other": OTHER})
+    return squid.configuration("my_cache", own, Path("/p"), LOOPBACK, OWN, peers, 4096).splitlines()
 
 
 def test_a_forward_proxy() -> None:
@@ -85,33 +85,39 @@ def test_disk_workers_and_lines_of_the_file() -> None:
 
 def test_nginx_as_a_proxy_and_as_a_server_of_files() -> None:
     own = {"origin": "web", "root": None, "workers": 2, "settings": ["sendfile off;", "gzip on;"]}
-    text = nginx.configuration(own, Path("/p"), 80, 81, "http://127.0.0.1:8000", 4096)
+    text = nginx.configuration(own, Path("/p"), "127.0.0.1:80", 81, "http://127.0.0.1:8000", 4096)
     assert "upstream origin { server 127.0.0.1:8000; keepalive 64; }" in text
     assert text.count("sendfile") == 1, "ours gives way"
     assert "listen 127.0.0.1:81; access_log off; location / { stub_status; }" in text
     assert "worker_connections 4096" in text
-    files = nginx.configuration({**own, "origin": None, "root": "/srv/x y"}, Path("/p"), 80, 81, None, 99_999)
+    files = nginx.configuration(
+        {**own, "origin": None, "root": "/srv/x y"}, Path("/p"), "127.0.0.1:80", 81, None, 99_999
+    )
     assert 'root "/srv/x y";' in files
     assert "upstream" not in files
 
 
 def test_databases() -> None:
-    text = postgres.configuration(5432, {"shared_buffers": "256MB", "search_path": "it's"}, statements=True)
+    text = postgres.configuration(
+        LOOPBACK, 5432, {"shared_buffers": "256MB", "search_path": "it's"}, statements=True
+    )
     assert "shared_preload_libraries = 'pg_stat_statements'" in text
     assert "search_path = 'it''s'" in text
-    own = postgres.configuration(1, {"shared_preload_libraries": "auto_explain"}, statements=True)
+    own = postgres.configuration(LOOPBACK, 1, {"shared_preload_libraries": "auto_explain"}, statements=True)
     assert own.count("shared_preload_libraries") == 1
     assert "auto_explain" in own
     assert "fsync" not in text, "as the server has it"
-    assert 'host "events" "me" 127.0.0.1/32 trust' in postgres.access("me", "events")
-    options = mariadb.configuration(Path("/p"), 3306, {"innodb_buffer_pool_size": "256M"}).splitlines()
+    assert 'host "events" "me" 127.0.0.1/32 trust' in postgres.access("me", "events", LOOPBACK, others=False)
+    options = mariadb.configuration(
+        Path("/p"), LOOPBACK, 3306, {"innodb_buffer_pool_size": "256M"}
+    ).splitlines()
     assert options[0] == "[mariadbd]"
     assert {"bind_address = 127.0.0.1", "port = 3306", "innodb_buffer_pool_size = 256M"} <= set(options)
-    assert "CREATE DATABASE IF NOT EXISTS `events`;\n" in mariadb.first_statements("events")
-    assert "REPLICATION" not in mariadb.first_statements("events")
-    assert "REPLICATION SLAVE" in mariadb.first_statements("events", replica=True)
+    assert "CREATE DATABASE IF NOT EXISTS `events`;\n" in mariadb.first_statements("events", LOOPBACK)
+    assert "REPLICATION" not in mariadb.first_statements("events", LOOPBACK)
+    assert "REPLICATION SLAVE" in mariadb.first_statements("events", LOOPBACK, replica=True)
     assert not [line for line in options if line.startswith(("log_bin", "server_id"))]
-    logged = mariadb.configuration(Path("/p"), 3306, {}, log=True).splitlines()
+    logged = mariadb.configuration(Path("/p"), LOOPBACK, 3306, {}, log=True).splitlines()
     assert {"log_bin = log", "binlog_format = ROW", "server_id = 1"} <= set(logged)
 
 

@@ -93,7 +93,8 @@ ONE_CHANGE = [
     (
         "testers: 1",
         "testers: 1, rate: 5/s",
-        "x.yaml:8: load: give one of testers (with think or every), rate, ramp, stages, replay; got testers and rate",
+        "x.yaml:8: load: give one of testers or per_host (with think or every), rate, ramp, stages, replay; "
+        "got testers and rate",
     ),
     (
         "testers: 1",
@@ -183,7 +184,7 @@ ONE_MORE = [
     (
         "factors: {design.repetitions: [1, 2]}",
         "x.yaml:10: factors.design.repetitions: a factor cannot set design.repetitions: it belongs to the "
-        "experiment, not to a run (it can set after_run, before_run, ceiling, cpus, data, load, run, services, "
+        "experiment, not to a run (it can set after_run, before_run, ceiling, cpus, data, hosts, load, run, services, "
         "targets, vars, workload, workloads)",
     ),
     (
@@ -231,8 +232,7 @@ ONE_MORE = [
     ("design: {repetitions: 0}", "x.yaml:10: design.repetitions: must be at least 1, got 0"),
     (
         "hosts: {kind: ssh}",
-        "x.yaml:10: hosts.kind: hosts of kind ssh are not yet there; they come with a later version "
-        "(this one has local)",
+        "x.yaml:10: hosts: hosts of kind ssh are named: sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]",
     ),
     (
         "targets: {t: {endpoints: ['http://h'], watch: [h]}}",

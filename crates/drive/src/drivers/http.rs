@@ -26,6 +26,7 @@ use crate::http1::patience::Patience;
 use crate::http1::tls::{self, TlsSettings};
 use crate::net::Host;
 use crate::reactor::Io;
+use crate::round_trips::Names;
 
 /// How long a token is used before its file is looked at again.
 const TOKEN_AGE: Duration = Duration::from_secs(1);
@@ -74,6 +75,7 @@ pub struct Http {
     token: Option<Token>,
     statuses: Statuses,
     unexpected: Code,
+    names: Names,
 }
 
 /// An endpoint.
@@ -142,6 +144,7 @@ impl AsyncDriver for Http {
             token,
             statuses: Statuses::new(setup.codes),
             unexpected: setup.codes.number("unexpected body"),
+            names: Names::new(setup.codes),
         };
         http.render_constants(setup);
         Ok(http)
@@ -150,7 +153,7 @@ impl AsyncDriver for Http {
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
         let routes = self.targets.first().map_or(1, |target| target.routes.len());
         Tester {
-            connections: Connections::new(io, self.targets.len()),
+            connections: Connections::new(io, self.targets.len(), self.names),
             route: number as usize % routes.max(1),
             driver: Arc::clone(self),
             request: Vec::new(),
@@ -548,6 +551,7 @@ impl AsyncTester for Tester {
             }
             Err(failure) => attempt.fail(&failure),
         }
+        self.connections.ended(attempt);
     }
 
     fn reset(&mut self) {

@@ -22,6 +22,7 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
 use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
+use crate::round_trips::{Names, RoundTrips};
 
 /// Longest line, bytes.
 const LONGEST_LINE: u64 = 16 * 1024 * 1024;
@@ -59,6 +60,7 @@ pub struct Tcp {
     hosts: Vec<Host>,
     operations: Vec<(Template, Expect)>,
     keep: bool,
+    names: Names,
 }
 
 impl AsyncDriver for Tcp {
@@ -89,12 +91,14 @@ impl AsyncDriver for Tcp {
             hosts,
             operations,
             keep: settings.connection == Connection::Kept,
+            names: Names::new(setup.codes),
         })
     }
 
     fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
         Tester {
             kept: self.hosts.iter().map(|_| None).collect(),
+            trips: RoundTrips::new(self.names, self.hosts.len()),
             driver: Arc::clone(self),
             io: Rc::clone(io),
             sessions: 0,
@@ -109,6 +113,7 @@ pub struct Tester {
     io: Io,
     kept: Vec<Option<(Stream, u32)>>,
     sessions: u32,
+    trips: RoundTrips,
     request: Vec<u8>,
 }
 
@@ -176,6 +181,7 @@ impl Tester {
             let untouched = attempt.received == 0;
             match result {
                 Ok(outcome) => {
+                    self.trips.ended(endpoint, &stream, attempt);
                     if self.driver.keep && outcome == Outcome::Ok && !matches!(expect, Expect::Close) {
                         self.kept[endpoint] = Some((stream, session));
                     }

@@ -19,6 +19,7 @@ use crate::driver::{Attempt, Waiting};
 use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
+use crate::round_trips::{Names, RoundTrips};
 
 /// Reads in a row before the other testers of the lane have their turn.
 const READS: u32 = 16;
@@ -70,6 +71,11 @@ pub struct Connections {
     kept: Vec<Option<Kept>>,
     sessions: u32,
     timer: Timer,
+    trips: RoundTrips,
+    /// The way of the last exchange, if that brought an answer.
+    answered: Option<usize>,
+    /// The connection of the last exchange, if it is of no more use but is still to be looked at.
+    spent: Option<Kept>,
 }
 
 /// Why an exchange over a connection broke.
@@ -109,23 +115,51 @@ impl From<Unreadable> for Failure {
 
 impl Connections {
     /// None open yet, for `ways` ways.
-    pub fn new(io: &Io, ways: usize) -> Self {
+    pub fn new(io: &Io, ways: usize, names: Names) -> Self {
         Self {
             io: Rc::clone(io),
             kept: (0..ways).map(|_| None).collect(),
             sessions: 0,
             timer: Timer::new(io),
+            trips: RoundTrips::new(names, ways),
+            answered: None,
+            spent: None,
         }
     }
 
     /// Closes all.
     pub fn close(&mut self) {
         self.kept.fill_with(|| None);
+        self.spent = None;
     }
 
     /// Closes the one of a way.
     pub fn close_way(&mut self, way: usize) {
         self.kept[way] = None;
+    }
+
+    /// The connection of a way has carried its last request. It is closed, at once unless [`Self::ended`] is to look at
+    /// it: once a second a connection lives until the transaction ends.
+    pub fn spend(&mut self, way: usize, attempt: &Attempt) {
+        if let Some(connection) = self.kept[way].take()
+            && self.trips.due(way, attempt.end)
+        {
+            self.spent = Some(connection);
+        }
+    }
+
+    /// The transaction has ended, with its last stamp: looks at the connection that brought its last answer, if it is time
+    /// to. Not a part of the exchange, as another one may follow it in the same transaction.
+    #[inline]
+    pub fn ended(&mut self, attempt: &mut Attempt) {
+        if let Some(way) = self.answered.take()
+            && self.trips.due(way, attempt.end)
+        {
+            let spent = self.spent.take();
+            if let Some(connection) = spent.as_ref().or(self.kept[way].as_ref()) {
+                self.trips.look(way, connection.transport.stream(), attempt);
+            }
+        }
     }
 
     /// Whether the next request on a way would find a connection.
@@ -144,6 +178,8 @@ impl Connections {
         mut exchange: Exchange<'_>,
         attempt: &mut Attempt,
     ) -> Result<Answer, Failure> {
+        self.answered = None;
+        self.spent = None;
         let mut kept = self.kept[exchange.way]
             .take()
             .filter(|kept| !kept.transport.closed());
@@ -161,8 +197,10 @@ impl Connections {
             let result = self.round_trip(transport, &mut exchange, replace, attempt).await;
             match result {
                 Ok((answer, keep)) => {
-                    if keep && exchange.keep {
-                        self.kept[exchange.way] = Some(connection);
+                    self.answered = Some(exchange.way);
+                    self.kept[exchange.way] = Some(connection);
+                    if !(keep && exchange.keep) {
+                        self.spend(exchange.way, attempt);
                     }
                     return Ok(answer);
                 }
@@ -252,11 +290,15 @@ impl Connections {
 }
 
 impl Transport {
-    fn closed(&self) -> bool {
+    fn stream(&self) -> &Stream {
         match self {
-            Self::Plain(stream) => stream.closed(),
-            Self::Tls(stream) => stream.get_ref().0.closed(),
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
         }
+    }
+
+    fn closed(&self) -> bool {
+        self.stream().closed()
     }
 
     #[inline]

@@ -74,8 +74,11 @@ fn the_uncached_share_is_exact_at_the_server() {
     );
     assert_eq!(ran.metric("uncached"), [1.0; 20]);
     for tester in 0..4 {
-        let mine = ran.metrics.iter().filter(|row| row.tester == tester).count();
-        assert_eq!(mine, 5, "of each tester");
+        let mine = ran
+            .metric_rows("uncached")
+            .into_iter()
+            .filter(|row| row.tester == tester);
+        assert_eq!(mine.count(), 5, "of each tester");
     }
     // The same requests again, by keys that the first run did not use.
     run(spec);

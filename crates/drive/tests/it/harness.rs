@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_drive::{Drive, DriveError, DriveEvent, MetricRow, Share, Sink, lanes_for};
+use plimsoll_drive::{Drive, DriveError, DriveEvent, MetricRow, Portions, Share, Sink, lanes_for};
 use plimsoll_model::{Codes, Counters, Outcome, RunSpec, SecondReport, Transaction};
 use serde_json::{Value, json};
 
@@ -61,9 +61,18 @@ impl Ran {
             .collect()
     }
 
-    pub fn metric(&self, name: &str) -> Vec<f64> {
+    pub fn metric_rows(&self, name: &str) -> Vec<&MetricRow> {
         let is = |row: &&MetricRow| self.codes[usize::from(row.metric.0)] == name;
-        self.metrics.iter().filter(is).map(|row| row.value).collect()
+        self.metrics.iter().filter(is).collect()
+    }
+
+    pub fn metric(&self, name: &str) -> Vec<f64> {
+        self.metric_rows(name).iter().map(|row| row.value).collect()
+    }
+
+    /// Whether the dictionary holds it, as a code or the name of a metric.
+    pub fn has_code(&self, text: &str) -> bool {
+        self.codes.iter().any(|code| code == text)
     }
 
     /// Response times, ns, sorted.
@@ -130,7 +139,20 @@ pub fn prepare(spec: Value, share: Share, lanes: Option<usize>) -> Result<Going,
     let (sender, events) = mpsc::sync_channel(10_000);
     let codes = Codes::default();
     let clock = Arc::new(SystemClock);
-    let drive = Drive::prepare(Arc::new(spec), share, lanes, clock, codes.clone(), sinks, sender)?;
+    let portions = Portions {
+        agent: share.agent,
+        workloads: vec![Some(share); spec.workloads.len()],
+        budget: share,
+    };
+    let drive = Drive::prepare(
+        Arc::new(spec),
+        portions,
+        lanes,
+        clock,
+        codes.clone(),
+        sinks,
+        sender,
+    )?;
     assert!(!drive.thread_ids().is_empty());
     Ok(Going {
         drive,
@@ -144,6 +166,12 @@ pub fn prepare(spec: Value, share: Share, lanes: Option<usize>) -> Result<Going,
 impl Going {
     pub fn go(&mut self) {
         self.t0 = SystemClock.raw_ns() + 5 * MS;
+        self.drive.go(self.t0);
+    }
+
+    /// As an agent that joins a run which has gone on for `ns`.
+    pub fn join_after(&mut self, ns: i64) {
+        self.t0 = SystemClock.raw_ns() - ns;
         self.drive.go(self.t0);
     }
 

@@ -482,3 +482,29 @@ fn wrong_documents_are_refused_with_what_to_do() {
     );
     assert!(refused(host).contains("cannot be looked up"));
 }
+
+#[test]
+fn whoever_joins_late_makes_up_for_nothing() {
+    let late = 2 * SECOND;
+    let end = || json!({"duration_ns": 3 * SECOND});
+    let loads = [
+        json!({"kind": "closed", "testers": 4, "think": {"kind": "fixed", "ns": 50 * MS}}),
+        json!({"kind": "every", "testers": 4, "every_ns": 100 * MS, "late": "catch-up"}),
+        json!({"kind": "open", "rate": 100.0, "arrivals": "even", "in_flight": 4, "when_full": "wait"}),
+    ];
+    for load in loads {
+        let mut going = prepare(null(load.clone(), end()), Share { agent: 0, agents: 1 }, Some(2)).unwrap();
+        going.join_after(late);
+        let ran = going.finish();
+        assert!(!ran.transactions.is_empty());
+        // Scheduled stamps are those of the record: none lies before the join, so that no response time counts from there.
+        let first = ran.transactions.iter().map(|t| t.scheduled).min().unwrap();
+        assert!(first >= ran.t0 + late - MS, "{load}: {}", first - ran.t0);
+        let (dropped, missed) = (ran.counters.dropped, ran.counters.missed);
+        match load["kind"].as_str().unwrap() {
+            "closed" => assert_eq!((dropped, missed), (0, 0)),
+            "every" => assert!(missed >= 76 && dropped == 0, "{missed}"),
+            _ => assert!(dropped >= 195, "{dropped}"),
+        }
+    }
+}

@@ -173,7 +173,7 @@ fn a_conversion_that_found_the_disk_full_is_done_again_and_loses_nothing() {
     assert!(failures > 10 && half, "{failures} failures");
     assert_eq!(merged.damage, Vec::<String>::new());
     assert_eq!(merged.tally().counters.started, 10_000);
-    merged.clean_up();
+    merged.clean_up(false);
     assert!(!inside.segments().exists());
     assert_eq!(
         rows(&inside.0.join("transactions.parquet")),

@@ -19,13 +19,14 @@ GAUGES: Final = (
 class OwnCounters:
     """Of a service that speaks HTTP, over one kept connection."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, address: str, port: int) -> None:
+        self._address = address
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
 
     def open(self) -> None:
         """Connects."""
-        self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+        self._connection = http.client.HTTPConnection(self._address, self._port, timeout=TIMEOUT_S)
 
     def read(self) -> Reading:
         """One request."""

@@ -27,7 +27,8 @@ class SquidCounters:
     """The page `counters`. Our own requests are taken out of client_http.requests, and what was answered to them out of
     client_http.kbytes_out."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, address: str, port: int) -> None:
+        self._address = address
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
         self._asked = 0
@@ -35,7 +36,7 @@ class SquidCounters:
 
     def open(self) -> None:
         """Connects."""
-        self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+        self._connection = http.client.HTTPConnection(self._address, self._port, timeout=TIMEOUT_S)
 
     def read(self) -> Reading:
         """One request."""
@@ -69,9 +70,9 @@ class SquidCounters:
         return body.decode("utf-8", "replace")
 
 
-def manager(port: int, page: str) -> bytes:
+def manager(address: str, port: int, page: str) -> bytes:
     """A page of the cache manager over a connection of its own. Raises OSError."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(address, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", f"/squid-internal-mgr/{page}")
         return connection.getresponse().read()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.deploy.account import Account
-from plimsoll.deploy.ports import PortBook
+from plimsoll.deploy.ports import LOOPBACK, PortBook
 from plimsoll.deploy.process import GRACE_S, Guarded, wait_until
 from plimsoll.deploy.running import RunningService
 
@@ -24,13 +24,20 @@ def file_limit() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What starting a server needs beside the service itself. `addresses`: URLs of the services that run already."""
+    """What starting a server needs beside the service itself. `addresses`: URLs of the services that run already;
+    `address`: on which it listens."""
 
     engine: Path
     account: Account
     addresses: Mapping[str, Sequence[str]]
     ports: PortBook
     check_interrupt: Callable[[], None]
+    address: str = LOOPBACK
+
+    @property
+    def others(self) -> bool:
+        """Whether it is asked from other hosts, which are not known before they come."""
+        return not self.address.startswith("127.")
 
     def start(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters.mariadb import MariadbCounters
-from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.ports import free_port, netloc
 from plimsoll.deploy.process import run_to_end
 from plimsoll.deploy.programs import require, require_package, version_number, version_of
 from plimsoll.deploy.running import RunningService
@@ -30,16 +30,17 @@ def start_mariadb(running: RunningService, site: Site) -> None:
     server = require(name, "MariaDB server", ("mariadbd", "mysqld"), PACKAGE)
     install = require(name, "MariaDB server", ("mariadb-install-db", "mysql_install_db"), PACKAGE)
     require_package(name, "pymysql", "pymysql")
-    directory, port = running.directory, free_port()
+    directory, port = running.directory, free_port(address=site.address)
     for part in ("data", "tmp"):
         (directory / part).mkdir()
         site.account.give(directory / part, 0o700)
-    text = configuration(directory, port, told["settings"], log=told["binary_log"])
+    text = configuration(directory, site.address, port, told["settings"], log=told["binary_log"])
     options = directory / "my.cnf"
     options.write_text(text, encoding="utf-8")
     options.chmod(0o644)
     (directory / "init.sql").write_text(
-        first_statements(told["database"], replica=told["binary_log"]), encoding="utf-8"
+        first_statements(told["database"], "%" if site.others else site.address, replica=told["binary_log"]),
+        encoding="utf-8",
     )
     (directory / "init.sql").chmod(0o644)
     run_to_end(
@@ -61,16 +62,18 @@ def start_mariadb(running: RunningService, site: Site) -> None:
         timeout_s=INSTALL_S,
         cwd=directory,
     )
-    connect = partial(_connect, port)
+    connect = partial(_connect, site.address, port)
     site.start(running, [server, f"--defaults-file={options}"], partial(_answers, connect), grace_s=STOP_S)
     running.version = version_number(version_of([server, "--version"]))
     running.configuration = f"# MariaDB {running.version}\n{text.rstrip()}"
-    running.urls = [f"mysql://{USER}@127.0.0.1:{port}/{told['database']}"]
-    running.settle = partial(_settle, port, told["database"])
+    running.urls = [f"mysql://{USER}@{netloc(site.address, port)}/{told['database']}"]
+    running.settle = partial(_settle, connect, told["database"])
     running.counters = lambda: MariadbCounters(connect, told["database"])
 
 
-def configuration(directory: Path, port: int, settings: Mapping[str, str], *, log: bool = False) -> str:
+def configuration(
+    directory: Path, address: str, port: int, settings: Mapping[str, str], *, log: bool = False
+) -> str:
     """The whole of its options; none of the host's are read. The socket is named relative to the data directory, as its
     full name is often longer than a socket's may be. `log`: with the binary log that a gateway learns of changes by; it
     is written with each commit, so that a server which nobody follows goes without."""
@@ -79,7 +82,7 @@ def configuration(directory: Path, port: int, settings: Mapping[str, str], *, lo
         "tmpdir": str(directory / "tmp"),
         "socket": "mariadb.sock",
         "pid_file": str(directory / "data" / "mariadb.pid"),
-        "bind_address": "127.0.0.1",
+        "bind_address": address,
         "port": str(port),
         "skip_name_resolve": "1",
         "init_file": str(directory / "init.sql"),
@@ -89,11 +92,11 @@ def configuration(directory: Path, port: int, settings: Mapping[str, str], *, lo
     return "\n".join(["[mariadbd]", *lines, ""])
 
 
-def first_statements(database: str, *, replica: bool = False) -> str:
+def first_statements(database: str, clients: str, *, replica: bool = False) -> str:
     """What the server runs as it starts, one statement a line: an account without a password that sees its database and
-    the server's own counters, and may read the binary log where there is a `replica`. The administrator comes in by the
-    socket alone."""
-    account = f"'{USER}'@'127.0.0.1'"
+    the server's own counters, and may read the binary log where there is a `replica`; `clients`: from where, % for
+    everywhere. The administrator comes in by the socket alone."""
+    account = f"'{USER}'@'{clients}'"
     return "".join(
         f"{line};\n"
         for line in (
@@ -106,9 +109,9 @@ def first_statements(database: str, *, replica: bool = False) -> str:
     )
 
 
-def _settle(port: int, database: str) -> None:
+def _settle(connect: Callable[..., pymysql.Connection[Any]], database: str) -> None:
     """After tables were written: their statistics now, not in the middle of a run."""
-    connection = _connect(port, database)
+    connection = connect(database)
     try:
         with connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
@@ -119,11 +122,11 @@ def _settle(port: int, database: str) -> None:
         connection.close()
 
 
-def _connect(port: int, database: str | None) -> pymysql.Connection[Any]:
+def _connect(address: str, port: int, database: str | None) -> pymysql.Connection[Any]:
     import pymysql
 
     return pymysql.connect(
-        host="127.0.0.1",
+        host=address,
         port=port,
         user=USER,
         database=database,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from plimsoll.deploy.counters.nginx import NginxCounters, status_answers
-from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.ports import free_port, netloc
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site, file_limit
@@ -42,9 +42,9 @@ def start_nginx(running: RunningService, site: Site) -> None:
     place = running.directory / "nginx"
     place.mkdir()
     site.account.give(place, 0o755)
-    port, status = free_port(), free_port()
+    port, status = free_port(address=site.address), free_port()
     origin = None if told["origin"] is None else site.addresses[told["origin"]][0]
-    text = configuration(told, place, port, status, origin, file_limit())
+    text = configuration(told, place, netloc(site.address, port), status, origin, file_limit())
     file = running.directory / "nginx.conf"
     file.write_text(text, encoding="utf-8")
     file.chmod(0o644)
@@ -55,14 +55,14 @@ def start_nginx(running: RunningService, site: Site) -> None:
     site.start(running, [program, "-p", place, "-c", file], lambda: status_answers(status))
     running.version = version_number(version_of([program, "-v"]))
     running.configuration = f"# nginx {running.version}\n{text.rstrip()}"
-    running.urls = [f"http://127.0.0.1:{port}"]
+    running.urls = [f"http://{netloc(site.address, port)}"]
     running.counters = lambda: NginxCounters(status)
 
 
 def configuration(
-    told: Mapping[str, Any], place: Path, port: int, status: int, origin: str | None, files: int
+    told: Mapping[str, Any], place: Path, listen: str, status: int, origin: str | None, files: int
 ) -> str:
-    """nginx.conf, whole: the host's own is not read."""
+    """nginx.conf, whole: the host's own is not read. `listen`: address and port; `status`: a port of loopback."""
     http = [f"{kind}_temp_path {place / kind};" for kind in TEMPORARY]
     http += given_way(DEFAULTS, told["settings"])
     http += told["settings"]
@@ -73,7 +73,7 @@ def configuration(
             'proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection ""; '
             "proxy_set_header Host $http_host;"
         )
-    http.append(f"server {{ listen 127.0.0.1:{port}; location / {{ {serves} }} }}")
+    http.append(f"server {{ listen {listen}; location / {{ {serves} }} }}")
     http.append(f"server {{ listen 127.0.0.1:{status}; access_log off; location / {{ stub_status; }} }}")
     lines = [
         "daemon off;",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters.postgres import PostgresCounters
-from plimsoll.deploy.ports import free_port
+from plimsoll.deploy.ports import free_port, netloc
 from plimsoll.deploy.process import run_to_end
 from plimsoll.deploy.programs import postgres_directory, require_package
 from plimsoll.deploy.running import RunningService
@@ -43,13 +43,15 @@ def start_postgres(running: RunningService, site: Site) -> None:
     site.account.give(data, 0o700)
     password = secrets.token_urlsafe(18)
     _initdb(running, site, programs, data, password)
-    port = free_port()
-    text = configuration(port, told["settings"], statements=_has_statements(programs))
+    port = free_port(address=site.address)
+    text = configuration(site.address, port, told["settings"], statements=_has_statements(programs))
     with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
         file.write(text)
-    (data / "pg_hba.conf").write_text(access(told["user"], told["database"]), encoding="utf-8")
+    (data / "pg_hba.conf").write_text(
+        access(told["user"], told["database"], site.address, others=site.others), encoding="utf-8"
+    )
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # "fast": SIGTERM would wait for clients
-    connect = partial(_connect, port, password)
+    connect = partial(_connect, site.address, port, password)
     site.start(running, [programs / "postgres", "-D", data], partial(_answers, connect))
     running.sweep = _sweeper(data)
     try:
@@ -61,15 +63,15 @@ def start_postgres(running: RunningService, site: Site) -> None:
     running.configuration = (
         f"# PostgreSQL {running.version}, initdb --locale=C --encoding={ENCODING}\n{text.rstrip()}"
     )
-    running.urls = [f"postgresql://{told['user']}@127.0.0.1:{port}/{told['database']}"]
+    running.urls = [f"postgresql://{told['user']}@{netloc(site.address, port)}/{told['database']}"]
     running.settle = partial(_settle, connect, told["database"])
     running.counters = lambda: PostgresCounters(connect, told["database"])
 
 
-def configuration(port: int, settings: Mapping[str, str], *, statements: bool) -> str:
+def configuration(address: str, port: int, settings: Mapping[str, str], *, statements: bool) -> str:
     """What is added to the configuration that initdb writes; what stands last holds."""
     lines = {
-        "listen_addresses": "127.0.0.1",
+        "listen_addresses": address,
         "port": str(port),
         "unix_socket_directories": "",
         **({"shared_preload_libraries": STATEMENTS} if statements else {}),
@@ -78,10 +80,13 @@ def configuration(port: int, settings: Mapping[str, str], *, statements: bool) -
     return "".join(f"{key} = {_quoted(value)}\n" for key, value in lines.items())
 
 
-def access(user: str, database: str) -> str:
-    """pg_hba.conf: the account of the experiment without a password, and no other database of ours; the administrator
-    with one that only we know, as everybody on this host can reach loopback."""
-    return f'host "{database}" "{user}" 127.0.0.1/32 trust\nhost all {ADMIN} 127.0.0.1/32 scram-sha-256\n'
+def access(user: str, database: str, address: str, *, others: bool) -> str:
+    """pg_hba.conf: the account of the experiment without a password, from this host or from `others` too, and no other
+    database of ours; the administrator from here and with a password that only we know, as everybody on this host can
+    reach its addresses."""
+    here = f"{address}/{128 if ':' in address else 32}"
+    users = "all" if others else here
+    return f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {here} scram-sha-256\n'
 
 
 def _settle(connect: Callable[..., psycopg.Connection[Any]], database: str) -> None:
@@ -137,11 +142,11 @@ def _has_statements(programs: Path) -> bool:
     return False
 
 
-def _connect(port: int, password: str, database: str = ADMIN) -> psycopg.Connection[Any]:
+def _connect(address: str, port: int, password: str, database: str = ADMIN) -> psycopg.Connection[Any]:
     import psycopg
 
     return psycopg.connect(
-        host="127.0.0.1",
+        host=address,
         port=port,
         user=ADMIN,
         password=password,

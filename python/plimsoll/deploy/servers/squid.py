@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from plimsoll.deploy.account import Account, account_of
 from plimsoll.deploy.counters.squid import SquidCounters, manager
-from plimsoll.deploy.ports import CachePorts
+from plimsoll.deploy.ports import CachePorts, netloc
 from plimsoll.deploy.process import run_to_end
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService
@@ -40,7 +40,8 @@ def start_squid(running: RunningService, site: Site) -> None:
     ports = site.ports.of(name)
     peers = {one: site.ports.of(one) for one in (*told["parents"], *told["siblings"])}
     origin = None if told["origin"] is None else site.addresses[told["origin"]][0]
-    text = configuration(name, told, place, ports, peer_lines(told, ports, origin, peers), file_limit())
+    lines = peer_lines(told, site.address, ports, origin, peers)
+    text = configuration(name, told, place, site.address, ports, lines, file_limit(), others=site.others)
     file = running.directory / "squid.conf"
     file.write_text(text, encoding="utf-8")
     file.chmod(0o644)
@@ -52,26 +53,36 @@ def start_squid(running: RunningService, site: Site) -> None:
         _make_disk(running, site, account, [*common, "-N", "-z"])
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # SIGTERM waits for clients that are kept
     mode = "-N" if told["workers"] == 1 else "--foreground"
-    site.start(running, [*common, mode], lambda: _answers(ports.forward), account=account)
+    site.start(running, [*common, mode], lambda: _answers(site.address, ports.forward), account=account)
     running.version = version_number(version_of([program, "-v"]))
     running.configuration = f"# Squid {running.version}, started with -n {instance}\n{text.rstrip()}"
     port = ports.forward if told["origin"] is None else ports.reverse
-    running.urls = [f"http://127.0.0.1:{port}"]
+    running.urls = [f"http://{netloc(site.address, port)}"]
     running.logs = {"access.log": place / "access.log"} if told["log"] else {}
-    running.counters = lambda: SquidCounters(ports.forward)
+    running.counters = lambda: SquidCounters(site.address, ports.forward)
 
 
 def configuration(
-    name: str, told: Mapping[str, Any], place: Path, ports: CachePorts, peers: Sequence[str], files: int
+    name: str,
+    told: Mapping[str, Any],
+    place: Path,
+    address: str,
+    ports: CachePorts,
+    peers: Sequence[str],
+    files: int,
+    *,
+    others: bool = False,
 ) -> str:
-    """squid.conf. Nothing of the host's own file is read; what is not said here is Squid's default."""
+    """squid.conf, for clients of this host or of `others` too. Nothing of the host's own file is read; what is not said
+    here is Squid's default."""
     cache = told["cache"]
-    lines = [f"http_port 127.0.0.1:{ports.forward}", *peers]
+    lines = [f"http_port {netloc(address, ports.forward)}", *peers]
     lines += [
-        "acl here src 127.0.0.0/8",
+        f"acl here src 127.0.0.0/8 {'' if address.startswith('127.') else address}".rstrip(),
         "acl purge method PURGE",  # without a rule that names it, nobody may
         "http_access allow purge here",
         "http_access allow here",
+        *(["http_access deny purge", "http_access deny manager", "http_access allow all"] if others else []),
         "http_access deny all",
         f"visible_hostname {name.replace('_', '-').lower()}-{ports.forward}.plimsoll",
         f"workers {told['workers']}",
@@ -97,7 +108,11 @@ def configuration(
 
 
 def peer_lines(
-    told: Mapping[str, Any], own: CachePorts, origin: str | None, peers: Mapping[str, CachePorts]
+    told: Mapping[str, Any],
+    address: str,
+    own: CachePorts,
+    origin: str | None,
+    peers: Mapping[str, CachePorts],
 ) -> list[str]:
     """The reverse port, the origin or the parents, the siblings. `origin`: URL; `peers`: ports of parents and siblings.
 
@@ -106,14 +121,15 @@ def peer_lines(
     """
     lines = []
     if origin is not None:
-        port = urlsplit(origin).port or 80
-        lines.append(f"http_port 127.0.0.1:{own.reverse} accel defaultsite=127.0.0.1:{port} no-vhost")
+        host, port = urlsplit(origin).hostname, urlsplit(origin).port or 80
+        site = netloc(str(host), port)
+        lines.append(f"http_port {netloc(address, own.reverse)} accel defaultsite={site} no-vhost")
         if not told["parents"]:
-            lines.append(f"cache_peer 127.0.0.1 parent {port} 0 no-query no-digest originserver name=origin")
+            lines.append(f"cache_peer {host} parent {port} 0 no-query no-digest originserver name=origin")
     if told["parents"]:
         several = " round-robin" if len(told["parents"]) > 1 else ""
         lines += [
-            f"cache_peer 127.0.0.1 parent {peers[one].forward} 0 no-query no-digest{several} name={one}"
+            f"cache_peer {address} parent {peers[one].forward} 0 no-query no-digest{several} name={one}"
             for one in told["parents"]
         ]
         lines.append("never_direct allow all")
@@ -159,9 +175,9 @@ def _make_disk(running: RunningService, site: Site, account: Account, command: l
     )
 
 
-def _answers(port: int) -> bool:
+def _answers(address: str, port: int) -> bool:
     try:
-        return b"client_http.requests" in manager(port, "counters")
+        return b"client_http.requests" in manager(address, port, "counters")
     except OSError:
         return False
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.analyse.results import RunResult
-from plimsoll.report.charts import consistency, distribution, effects, load, series, testers, utilization
+from plimsoll.report.charts import (
+    consistency,
+    distribution,
+    effects,
+    hosts,
+    load,
+    series,
+    testers,
+    utilization,
+)
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import Chart
 from plimsoll.report.labels import Labels
@@ -14,7 +23,8 @@ __all__ = ["Figure", "check_figures", "effect_figures", "load_figures", "run_cha
 
 
 def load_figures(labels: Labels) -> list[Figure]:
-    """What the load does: throughput, response time, distribution, errors, utilization, fairness, consistency.
+    """What the load does: throughput, response time, distribution, errors, utilization, fairness, consistency; and what
+    the hosts did.
 
     A single cell has nothing to be drawn against; its numbers are tables, its distribution and series are charts.
     """
@@ -30,7 +40,7 @@ def load_figures(labels: Labels) -> list[Figure]:
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
     )
-    return [figure for figure in found if figure is not None]
+    return [*(figure for figure in found if figure is not None), *hosts.figures(labels)]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:

@@ -6,7 +6,7 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results import RunResult, TesterResult
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
@@ -34,15 +34,27 @@ def tester_rows(run: RunResult, most: int = MOST_BARS) -> Rows:
     return [
         {
             "rank": rank,
-            "tester": f"{each.agent} {each.tester}",
+            "tester": each.name or f"{each.agent} {each.tester}",
             "share": float(f"{each.share or 0:.4g}"),
             "transactions": each.transactions,
             "errors": each.errors,
             "rate": float(f"{each.throughput_per_s:.4g}"),
             "mean": None if each.response_ms_mean is None else float(f"{each.response_ms_mean:.4g}"),
+            **(_placed(each) if run.hosts is not None else {}),
         }
         for rank, each in enumerate(known, start=1)
     ]
+
+
+def _placed(each: TesterResult) -> dict[str, float | None]:
+    """What is said of a tester where there are several hosts."""
+    told = {
+        "p50": each.response_ms_p50,
+        "p95": each.response_ms_p95,
+        "rtt": each.rtt_ms,
+        "less": each.response_less_rtt_ms,
+    }
+    return {name: None if value is None else float(f"{value:.4g}") for name, value in told.items()}
 
 
 def chart(run: RunResult | None) -> Chart:

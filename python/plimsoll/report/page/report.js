@@ -69,8 +69,11 @@
     if (figure) figure.hidden = !shares.length;
     if (shares.length) {
       await draw("testers", testers.spec, Object.assign({}, testers.data, { testers: run.testers }));
-      fillTable("testers", ["Tester", "Transactions", "Errors", "Per second", "Mean (ms)", "Share"],
-        shares, ["tester", "transactions", "errors", "rate", "mean", "share"]);
+      const placed = "rtt" in shares[0];
+      fillTable("testers", ["Tester", "Transactions", "Errors", "Per second", "Mean (ms)", "Share"].concat(
+        placed ? ["p50 (ms)", "p95 (ms)", "Round trip (ms)", "Less round trip (ms)"] : []),
+        shares, ["tester", "transactions", "errors", "rate", "mean", "share"].concat(
+          placed ? ["p50", "p95", "rtt", "less"] : []));
     }
     fillTable("series",
       ["Time (s)", "Requests/s", "Offered/s", "Concurrency", "Errors/s", "Mean (ms)", "p50 (ms)", "p95 (ms)"],

@@ -47,6 +47,7 @@ use crate::http1::patience::Patience;
 use crate::http1::tls;
 use crate::net::Host;
 use crate::reactor::Io;
+use crate::round_trips;
 
 pub use self::tester::Tester;
 
@@ -69,6 +70,7 @@ pub struct Frontier {
     workload: u64,
     judge: Judge,
     metrics: Metrics,
+    trips: round_trips::Names,
 }
 
 /// A server, by proxies and directly, as far as either is used.
@@ -139,6 +141,7 @@ impl AsyncDriver for Frontier {
             workload: setup.workload,
             judge: Judge::new(setup.codes),
             metrics: Metrics::new(setup.codes),
+            trips: round_trips::Names::new(setup.codes),
         })
     }
 

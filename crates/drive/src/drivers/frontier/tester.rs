@@ -42,7 +42,7 @@ impl Tester {
     pub(super) fn new(driver: &Arc<Frontier>, io: &Io, number: u32) -> Self {
         Self {
             driver: Arc::clone(driver),
-            connections: Connections::new(io, driver.connections()),
+            connections: Connections::new(io, driver.connections(), driver.trips),
             failover: driver.failover(number),
             chat: number as usize,
             request: Vec::new(),
@@ -93,6 +93,12 @@ impl Tester {
         }
     }
 
+    /// The transaction is concluded.
+    fn ended(&mut self, attempt: &mut Attempt) {
+        self.connections.ended(attempt);
+        attempt.freed();
+    }
+
     fn first_way(&mut self, request: &Request<'_>, attempt: &Attempt) -> Way {
         let driver = &*self.driver;
         let Some(failover) = &mut self.failover else {
@@ -138,7 +144,7 @@ impl Tester {
             Ok(answer) => {
                 attempt.cache = answer.cache;
                 if driver.version == Version::V1_0 && answer.body >= LONGEST_KEPT_OPEN {
-                    self.connections.close_way(connection);
+                    self.connections.spend(connection, attempt);
                 }
                 let column = ask.versions().and_then(Versions::column);
                 driver.judge.answered(answer, &self.body, ask.payloads(), column)
@@ -175,7 +181,7 @@ impl AsyncTester for Tester {
                 let answered = self.put((ask, path), request, &mut turn, attempt).await;
                 set_metric(attempt, driver.metrics.chatter, f64::from(done));
                 if answered.is_none() {
-                    attempt.freed();
+                    self.ended(attempt);
                     return;
                 }
             }
@@ -191,7 +197,7 @@ impl AsyncTester for Tester {
                 versions.note_read(&request.fill, good.newest, attempt);
             }
         }
-        attempt.freed();
+        self.ended(attempt);
     }
 
     fn reset(&mut self) {

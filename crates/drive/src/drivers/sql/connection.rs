@@ -117,6 +117,10 @@ impl Connection {
         Ok(connection)
     }
 
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     pub(super) fn cancel_key(&self) -> Option<CancelKey> {
         self.session.cancel_key()
     }

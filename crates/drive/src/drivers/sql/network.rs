@@ -38,6 +38,7 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
 use crate::net::Host;
 use crate::reactor::Io;
+use crate::round_trips::{Names, RoundTrips};
 
 /// Most characters of a server's message in a note.
 const LONGEST_NOTE: usize = 500;
@@ -57,6 +58,7 @@ pub struct Network {
     /// Per operation.
     queries: Vec<Query>,
     canceller: Canceller,
+    names: Names,
 }
 
 fn place(endpoint: &Endpoint) -> Result<Place, String> {
@@ -78,12 +80,14 @@ impl AsyncDriver for Network {
             places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
             queries: queries(setup)?,
             canceller: Canceller::default(),
+            names: Names::new(setup.codes),
         })
     }
 
     fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
         Tester {
             kept: self.places.iter().map(|_| None).collect(),
+            trips: RoundTrips::new(self.names, self.places.len()),
             driver: Arc::clone(self),
             io: Rc::clone(io),
             sessions: 0,
@@ -99,6 +103,7 @@ pub struct Tester {
     io: Io,
     kept: Vec<Option<Connection>>,
     sessions: u32,
+    trips: RoundTrips,
     text: Vec<u8>,
     /// Endpoint of the query in progress, and how to cancel it.
     running: Option<(usize, CancelKey)>,
@@ -177,6 +182,7 @@ impl Tester {
             let result = connection.ask(&io, sql, reused, newest, attempt).await;
             match result {
                 Ok(refusal) => {
+                    self.trips.ended(endpoint, connection.stream(), attempt);
                     self.kept[endpoint] = Some(connection);
                     return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
                 }

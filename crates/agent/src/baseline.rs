@@ -1,0 +1,122 @@
+//! How fast this host is: a fixed computation, its disk, and its way to a sink.
+//!
+//! The point is comparison between the hosts of one experiment: a host more than a tenth off the others would make the
+//! results depend on who carries which tester.
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use plimsoll_link::{Baseline, Line, Measure, ToController};
+
+/// Bytes written or sent at once.
+const BLOCK: usize = 1024 * 1024;
+/// Most bytes that the measurement of the disk leaves there for a moment.
+const MOST_DISK: u64 = 512 * 1024 * 1024;
+/// How long a sink may take to be reached.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Measures in a thread of its own and says the result.
+pub(crate) fn measure(what: Measure, line: Line) {
+    let span = Duration::from_nanos(what.for_ns);
+    let work = move || {
+        let (disk_write_bytes_s, disk_read_bytes_s) = disk(span).ok().unzip();
+        let baseline = Baseline {
+            cpu_per_s: cpu(span),
+            disk_write_bytes_s,
+            disk_read_bytes_s,
+            network_bytes_s: what.sink.and_then(|sink| network(&sink, span).ok()),
+        };
+        let _ = line.say(&ToController::Measured(baseline));
+    };
+    let _ = std::thread::Builder::new().name("baseline".into()).spawn(work);
+}
+
+/// Rounds per second of a computation that stays in the first-level cache, on one core.
+fn cpu(span: Duration) -> f64 {
+    let (mut rounds, mut state) = (0_u64, 1_u64);
+    let since = Instant::now();
+    while since.elapsed() < span {
+        for _ in 0..10_000 {
+            state = black_box(state ^ (state >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        rounds += 10_000;
+    }
+    black_box(state);
+    rounds as f64 / since.elapsed().as_secs_f64()
+}
+
+/// Bytes/s written and synced into the current directory (an agent's own), and read again.
+fn disk(span: Duration) -> io::Result<(f64, f64)> {
+    let name = "baseline.tmp";
+    let measured = write_and_read(name, span);
+    let _ = fs::remove_file(name);
+    measured
+}
+
+fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
+    // Not zeros: a file system that compresses would be measured as a fast one.
+    let mut state = 1_u64;
+    let block: Vec<u8> = (0..BLOCK)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
+    let mut file = File::create(name)?;
+    let (since, mut written) = (Instant::now(), 0_u64);
+    while since.elapsed() < span && written < MOST_DISK {
+        file.write_all(&block)?;
+        written += BLOCK as u64;
+    }
+    file.sync_all()?;
+    let write = written as f64 / since.elapsed().as_secs_f64();
+    // SAFETY: advice on an open descriptor: the pages are clean, and given up so that the disk is read, not memory.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let (mut file, mut bytes) = (File::open(name)?, vec![0; BLOCK]);
+    let (since, mut read) = (Instant::now(), 0_u64);
+    while since.elapsed() < span {
+        match file.read(&mut bytes)? {
+            0 => break,
+            count => read += count as u64,
+        }
+    }
+    Ok((write, read as f64 / since.elapsed().as_secs_f64()))
+}
+
+/// Bytes/s that one TCP connection takes to `sink` ("host:port").
+fn network(sink: &str, span: Duration) -> io::Result<f64> {
+    let address = sink.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
+    stream.set_write_timeout(Some(CONNECT))?;
+    let block = vec![0x5a; BLOCK];
+    let (since, mut sent) = (Instant::now(), 0_u64);
+    while since.elapsed() < span {
+        sent += stream.write(&block)? as u64;
+    }
+    Ok(sent as f64 / since.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_takes_bytes_and_a_disk_gives_back_what_was_written() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let sink =
+            std::thread::spawn(move || io::copy(&mut listener.accept().unwrap().0, &mut io::sink()).unwrap());
+        let span = Duration::from_millis(50);
+        assert!(network(&address, span).unwrap() > 0.0);
+        assert!(sink.join().unwrap() >= BLOCK as u64 / 2);
+        assert!(cpu(span) > 10_000.0);
+        let name = std::env::temp_dir().join(format!("plimsoll-baseline-{}", std::process::id()));
+        let (write, read) = write_and_read(name.to_str().unwrap(), span).unwrap();
+        assert!(write > 0.0 && read > 0.0);
+        fs::remove_file(name).unwrap();
+    }
+}

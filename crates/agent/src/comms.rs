@@ -1,0 +1,114 @@
+//! The thread that speaks with the controller, over one link after the other.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use plimsoll_link::{FrameError, Greeting, Hear, Heard, Line, LinkError, SILENCE, ToAgent};
+use tokio::time::{Instant, timeout_at};
+
+use crate::probing::Probing;
+use crate::source::{Links, Source, Stream};
+
+/// How long an agent lives without a controller when no run has said otherwise.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
+
+/// What the agent's main thread hears.
+pub(crate) enum Told {
+    /// A word of the controller.
+    Said(ToAgent),
+    /// There was no link for longer than the grace, or there will be none any more.
+    Gone(LinkError),
+    /// Somebody asks this process to end.
+    Signal,
+}
+
+/// How this agent speaks.
+pub(crate) struct Comms {
+    pub(crate) line: Line,
+    pub(crate) own: Greeting,
+    pub(crate) version: String,
+    /// How long it goes on without a link, ns.
+    pub(crate) grace_ns: Arc<AtomicU64>,
+    pub(crate) told: Sender<Told>,
+    pub(crate) probing: Arc<Probing>,
+}
+
+impl Comms {
+    /// Starts the thread. It ends when the line is closed, or says [`Told::Gone`] as its last word.
+    ///
+    /// # Errors
+    /// No thread or runtime is to be had.
+    pub(crate) fn start(self, source: Source) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        std::thread::Builder::new().name("link".into()).spawn(move || {
+            let why = runtime.block_on(async {
+                match source.open() {
+                    Ok(links) => self.speak(links).await,
+                    Err(error) => LinkError::Io(error),
+                }
+            });
+            let _ = self.told.send(Told::Gone(why));
+        })?;
+        Ok(())
+    }
+
+    async fn speak(&self, mut links: Links) -> LinkError {
+        let mut why = LinkError::Silent(self.grace());
+        let mut next: Option<Stream> = None;
+        let mut cut = Instant::now();
+        loop {
+            let stream = match next.take() {
+                Some(stream) => stream,
+                None => match timeout_at(cut + self.grace(), links.next()).await {
+                    Ok(Some(stream)) => stream,
+                    Ok(None) | Err(_) => return why,
+                },
+            };
+            self.probing.reach(stream.reached);
+            let mut ear = Ear(self);
+            let once = matches!(links, Links::Once(_));
+            tokio::select! {
+                ended = self.line.converse(stream.reader, stream.writer, &self.own, &mut ear, silence(once)) => why = ended,
+                newer = links.next(), if matches!(links, Links::Listen(_)) => next = newer,
+            }
+            cut = Instant::now();
+        }
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// A controller that is stopped for a while (a suspended laptop, a debugger) must not cost a run on its own host: there
+/// its end closes the link.
+fn silence(once: bool) -> Duration {
+    if once { Duration::from_secs(3600) } else { SILENCE }
+}
+
+struct Ear<'a>(&'a Comms);
+
+impl Hear for Ear<'_> {
+    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+        Ok(theirs.check("the controller", "agent", &self.0.version)?)
+    }
+
+    async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+        match heard {
+            Heard::Message(body) => {
+                let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
+                self.0.told.send(Told::Said(said)).map_err(|_| LinkError::Closed)
+            }
+            Heard::Answered(stamps) => {
+                self.0.probing.take(stamps);
+                Ok(())
+            }
+            Heard::Piece { .. } => Ok(()), // a controller sends no files
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! What this host knows of the controller's clock: asks for its time, keeps the answers, converts.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_clock::packet::PACKET_BYTES;
+use plimsoll_clock::schedule::{BURST, INTERVAL_NS, due_ns};
+use plimsoll_clock::{Assumptions, Clock, Live, Probe, Via};
+use plimsoll_link::{ClockReport, Line, Stamps, TimeService, ToController};
+use plimsoll_record::SideWriter;
+use plimsoll_record::segment::Origin;
+
+use crate::stamped::{GRAIN_NS, StampedSocket};
+use crate::udp_probe::{UdpProbes, Ways};
+
+/// How long the last burst of a run waits for its answers.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often threads that wait look whether they are still needed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Shared by the agent's main thread, the run that records, the threads that ask and those that hear.
+pub(crate) struct Probing {
+    state: Mutex<State>,
+    changed: Condvar,
+    clock: Arc<dyn Clock>,
+    line: Line,
+}
+
+struct State {
+    /// The agent has the controller's clock: nothing is asked. So until the controller says otherwise.
+    same: bool,
+    live: Live,
+    /// Round trips of all probes, ns.
+    rtts: Vec<i64>,
+    /// When the last burst began (ns), and the number of the next question since then.
+    burst: i64,
+    next: u64,
+    /// Number of answers at which the clock is reported to the controller; 0: not again.
+    report_at: u64,
+    /// The way by which the probes went when it was reported last.
+    reported_udp: Option<bool>,
+    /// Made when the controller says that it answers datagrams, and then kept.
+    socket: Option<Arc<UdpSocket>>,
+    udp: Option<UdpProbes>,
+    /// By which address our link goes to the controller.
+    reached: Option<IpAddr>,
+    rows: Option<SideWriter<Probe>>,
+    damage: Option<String>,
+}
+
+impl Probing {
+    /// Starts the thread that asks over `line`; it ends with the line.
+    pub(crate) fn start(line: Line, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
+        let assumptions = Assumptions {
+            granularity_ns: GRAIN_NS,
+            ..Assumptions::default()
+        };
+        let probing = Arc::new(Self {
+            state: Mutex::new(State {
+                same: true,
+                live: Live::new(assumptions),
+                rtts: Vec::new(),
+                burst: 0,
+                next: 0,
+                report_at: 0,
+                reported_udp: None,
+                socket: None,
+                udp: None,
+                reached: None,
+                rows: None,
+                damage: None,
+            }),
+            changed: Condvar::new(),
+            clock,
+            line,
+        });
+        let asking = probing.clone();
+        std::thread::Builder::new()
+            .name("probes".into())
+            .spawn(move || asking.ask())?;
+        Ok(probing)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self) {
+        // Agents must not ask in step.
+        let seed = RandomState::new().hash_one(std::process::id());
+        let mut state = self.state();
+        while !self.line.is_closed() {
+            let now = self.clock.raw_ns();
+            let wait = state.until_due(now, seed);
+            if !wait.is_zero() {
+                // A burst that begins meanwhile wakes us.
+                let waited = self.changed.wait_timeout(state, wait.min(LOOK));
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            state.next += 1;
+            let ways = match &mut state.udp {
+                Some(udp) => udp.ask(|| self.clock.raw_ns()),
+                None => Ways::LINK,
+            };
+            if ways.link {
+                self.line.ask();
+            }
+        }
+    }
+
+    /// Says where the controller's time is to be had.
+    pub(crate) fn use_service(self: &Arc<Self>, service: &TimeService) {
+        let now = self.clock.raw_ns();
+        let udp = service.udp.as_ref().filter(|_| !service.same);
+        let mut state = self.state();
+        state.udp = udp.and_then(|udp| {
+            let socket = self.socket(&mut state)?;
+            Some(UdpProbes::new(socket, udp, state.reached, now))
+        });
+        state.same = service.same;
+        state.report_at = if service.same {
+            0
+        } else {
+            state.rtts.len() as u64 + BURST
+        };
+        self.begin_burst(state);
+    }
+
+    /// The socket for datagrams, with a thread that hears what comes; none where the system gives none.
+    fn socket(self: &Arc<Self>, state: &mut State) -> Option<Arc<UdpSocket>> {
+        if state.socket.is_none() {
+            let mut stamped = StampedSocket::bind(0, self.clock.clone()).ok()?;
+            stamped.set_patience(LOOK).ok()?;
+            let (socket, hearing) = (stamped.socket().clone(), self.clone());
+            std::thread::Builder::new()
+                .name("probes-udp".into())
+                .spawn(move || hearing.hear(&mut stamped))
+                .ok()?;
+            state.socket = Some(socket);
+        }
+        state.socket.clone()
+    }
+
+    fn hear(&self, stamped: &mut StampedSocket) {
+        // One byte more than a packet has, so that a longer one is not taken for one.
+        let mut bytes = [0; PACKET_BYTES + 1];
+        while !self.line.is_closed() {
+            match stamped.receive(&mut bytes) {
+                Ok(arrived) => {
+                    let mut state = self.state();
+                    let datagram = &bytes[..arrived.bytes];
+                    if let Some(probe) = state
+                        .udp
+                        .as_mut()
+                        .and_then(|udp| udp.take(datagram, arrived.at_ns))
+                    {
+                        self.took(state, probe);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The network may be down for a while.
+                Err(_) => std::thread::sleep(LOOK / 10),
+            }
+        }
+    }
+
+    /// A link is up, by this address: where the link goes, the time service may be.
+    pub(crate) fn reach(&self, reached: Option<IpAddr>) {
+        let mut state = self.state();
+        state.reached = reached;
+        if let Some(udp) = &mut state.udp {
+            udp.reach(reached, self.clock.raw_ns());
+        }
+    }
+
+    /// An answer came over the link.
+    pub(crate) fn take(&self, stamps: Stamps) {
+        let probe = Probe {
+            sent: stamps.sent,
+            heard: stamps.heard,
+            answered: stamps.answered,
+            received: stamps.received,
+            via: Via::Link,
+        };
+        self.took(self.state(), probe);
+    }
+
+    fn took(&self, mut state: MutexGuard<'_, State>, probe: Probe) {
+        state.live.push(&probe);
+        state
+            .rtts
+            .push((probe.received - probe.sent) - (probe.answered - probe.heard));
+        if let Some(rows) = &mut state.rows
+            && let Err(error) = rows.write(&[probe])
+        {
+            state.damage = Some(error.to_string());
+            state.rows = None;
+        }
+        let report = state.report_due().then(|| state.report(self.clock.raw_ns()));
+        drop(state);
+        self.changed.notify_all();
+        if let Some(Some(report)) = report {
+            let _ = self.line.say(&ToController::Clock(report));
+        }
+    }
+
+    fn begin_burst(&self, mut state: MutexGuard<'_, State>) {
+        (state.burst, state.next) = (self.clock.raw_ns(), 0);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Records probes into `directory` from now on, beginning with a burst.
+    pub(crate) fn record(&self, directory: &Path, origin: &Origin) {
+        let mut state = self.state();
+        if !state.same {
+            state.rows = Some(SideWriter::new(directory, origin));
+            self.begin_burst(state);
+        }
+    }
+
+    /// A last burst, and the end of the recording: names of the segments, and what went wrong.
+    pub(crate) fn finish(&self) -> (Vec<String>, Option<String>) {
+        let mut state = self.state();
+        if state.rows.is_some() {
+            let enough = state.rtts.len() as u64 + BURST;
+            self.begin_burst(state);
+            state = self.state();
+            let since = Instant::now();
+            while (state.rtts.len() as u64) < enough && since.elapsed() < PATIENCE && state.rows.is_some() {
+                let left = PATIENCE.saturating_sub(since.elapsed());
+                state = self
+                    .changed
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+        }
+        let damage = state.damage.take();
+        let Some(rows) = state.rows.take() else {
+            return (Vec::new(), damage);
+        };
+        drop(state);
+        let (names, sealed) = rows.finish();
+        (names, damage.or(sealed.err().map(|error| error.to_string())))
+    }
+
+    /// The agent's time at the controller's `t0_ns`, and the greatest error of it, ns. Without a single answer it is now,
+    /// with an error as large as can be.
+    pub(crate) fn to_agent(&self, t0_ns: i64) -> (i64, i64) {
+        let state = self.state();
+        if state.same {
+            return (t0_ns, 0);
+        }
+        let now = self.clock.raw_ns();
+        let Some(mapped) = state.live.at(now) else {
+            return (now, i64::MAX);
+        };
+        // Over the short way from now to then the rates differ by nanoseconds.
+        (now + (t0_ns - mapped.controller_ns), mapped.bound_ns)
+    }
+}
+
+impl State {
+    /// How long it is until the next question.
+    fn until_due(&mut self, now: i64, seed: u64) -> Duration {
+        if self.same {
+            return LOOK;
+        }
+        let due = self.burst.saturating_add_unsigned(due_ns(self.next, seed));
+        let late = now.saturating_sub(due);
+        if late > INTERVAL_NS.cast_signed() {
+            // We were stopped. What was missed is not made up for.
+            self.burst = self.burst.saturating_add(late);
+        }
+        Duration::from_nanos(u64::try_from(-late).unwrap_or(0))
+    }
+
+    fn by_udp(&self) -> bool {
+        self.udp.as_ref().is_some_and(UdpProbes::is_open)
+    }
+
+    /// After the first probes, and whenever they go another way than was reported.
+    fn report_due(&self) -> bool {
+        self.rtts.len() as u64 == self.report_at
+            || self
+                .reported_udp
+                .is_some_and(|reported| reported != self.by_udp())
+    }
+
+    fn report(&mut self, now: i64) -> Option<ClockReport> {
+        let mapped = self.live.at(now)?;
+        let mut rtts = self.rtts.clone();
+        rtts.sort_unstable();
+        self.reported_udp = Some(self.by_udp());
+        Some(ClockReport {
+            offset_ns: mapped.controller_ns - now,
+            bound_ns: mapped.bound_ns,
+            rtt_min_ns: *rtts.first()?,
+            rtt_median_ns: *rtts.get(rtts.len() / 2)?,
+            probes: rtts.len() as u64,
+            udp: self.by_udp(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use plimsoll_clock::SystemClock;
+    use plimsoll_clock::packet::{ProbeKey, Request};
+    use plimsoll_link::{Greeting, Hear, Heard, LinkError, UdpTime};
+
+    use super::*;
+
+    const KEY: [u8; 32] = [5; 32];
+    /// Far longer than any step takes: what ends by this has hung.
+    const HANG: Duration = Duration::from_secs(60);
+
+    /// The time service of a controller, on this host.
+    struct Service {
+        port: u16,
+        ended: Arc<AtomicBool>,
+        answered: Arc<AtomicU64>,
+        thread: Option<std::thread::JoinHandle<()>>,
+    }
+
+    impl Service {
+        fn start(port: u16, key: [u8; 32]) -> Self {
+            let mut stamped = StampedSocket::bind(port, Arc::new(SystemClock)).unwrap();
+            stamped.set_patience(Duration::from_millis(20)).unwrap();
+            let port = stamped.socket().local_addr().unwrap().port();
+            let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+            let (over, count) = (ended.clone(), answered.clone());
+            let thread = std::thread::spawn(move || {
+                let key = ProbeKey::new(&key);
+                let mut bytes = [0; PACKET_BYTES + 1];
+                while !over.load(Ordering::Relaxed) {
+                    let Ok(arrived) = stamped.receive(&mut bytes) else {
+                        continue;
+                    };
+                    let Some(request) = Request::decode(&bytes[..arrived.bytes], &key) else {
+                        continue;
+                    };
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let answer = request.answer(arrived.at_ns, SystemClock.raw_ns());
+                    stamped.answer(&answer.encode(&key), &arrived).unwrap();
+                }
+            });
+            Self {
+                port,
+                ended,
+                answered,
+                thread: Some(thread),
+            }
+        }
+
+        fn answered(&self) -> u64 {
+            self.answered.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Drop for Service {
+        fn drop(&mut self) {
+            self.ended.store(true, Ordering::Relaxed);
+            let _ = self.thread.take().map(std::thread::JoinHandle::join);
+        }
+    }
+
+    /// Hears answers for the agent, and reports for the controller.
+    enum Ear {
+        Agent(Arc<Probing>),
+        Controller(Sender<ClockReport>),
+    }
+
+    impl Hear for Ear {
+        fn greeted(&mut self, _: &Greeting) -> Result<(), LinkError> {
+            Ok(())
+        }
+
+        async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+            match (&*self, heard) {
+                (Self::Agent(probing), Heard::Answered(stamps)) => probing.take(stamps),
+                (Self::Controller(reports), Heard::Message(body)) => {
+                    if let Ok(ToController::Clock(report)) = serde_json::from_slice(&body) {
+                        let _ = reports.send(report);
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+
+    /// An agent's probing with a real link to a controller's line.
+    struct Linked {
+        probing: Arc<Probing>,
+        reports: Receiver<ClockReport>,
+        lines: [Line; 2],
+        _runtime: tokio::runtime::Runtime,
+    }
+
+    impl Linked {
+        fn start() -> Self {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap();
+            let lines = [(); 2].map(|()| Line::new(Arc::new(SystemClock)));
+            let probing = Probing::start(lines[0].clone(), Arc::new(SystemClock)).unwrap();
+            let (sender, reports) = channel();
+            let ears = [Ear::Agent(probing.clone()), Ear::Controller(sender)];
+            let entered = runtime.enter();
+            let (near, far) = tokio::net::UnixStream::pair().unwrap();
+            for ((line, mut ear), stream) in lines.clone().into_iter().zip(ears).zip([near, far]) {
+                let (reader, writer) = stream.into_split();
+                runtime.spawn(async move {
+                    let own = Greeting::new("1.2.3");
+                    line.converse(reader, writer, &own, &mut ear, HANG).await
+                });
+            }
+            let since = Instant::now();
+            while lines.iter().any(|line| line.link().is_none()) {
+                assert!(since.elapsed() < HANG);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(entered);
+            Self {
+                probing,
+                reports,
+                lines,
+                _runtime: runtime,
+            }
+        }
+
+        fn told(&self, port: u16) -> ClockReport {
+            let udp = UdpTime {
+                agent: 1,
+                port,
+                addresses: vec!["127.0.0.1".parse().unwrap()],
+                key: KEY,
+            };
+            self.probing.use_service(&TimeService {
+                same: false,
+                udp: Some(udp),
+            });
+            let report = self.reports.recv_timeout(HANG).unwrap();
+            // Both ends are on one clock, so that the truth is known: no difference.
+            assert!(
+                report.bound_ns > 0 && report.offset_ns.abs() <= report.bound_ns,
+                "{report:?}"
+            );
+            report
+        }
+
+        fn probes(&self) -> usize {
+            self.probing.state().rtts.len()
+        }
+
+        fn wait_for(&self, more: usize) {
+            let (since, enough) = (Instant::now(), self.probes() + more);
+            while self.probes() < enough {
+                assert!(since.elapsed() < HANG, "no probes come");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    impl Drop for Linked {
+        fn drop(&mut self) {
+            self.lines.iter().for_each(Line::close);
+        }
+    }
+
+    #[test]
+    fn where_udp_is_open_probes_go_by_it_and_where_it_is_shut_later_they_ride_the_link() {
+        let service = Service::start(0, KEY);
+        let agent = Linked::start();
+        let mut report = agent.told(service.port);
+        while !report.udp {
+            // On a busy machine the first answers may all have come by the link.
+            report = agent.reports.recv_timeout(HANG).unwrap();
+        }
+        let before = service.answered();
+        agent.wait_for(2);
+        assert!(service.answered() > before, "the probes are the service's");
+        drop(service);
+        let report = agent.reports.recv_timeout(HANG).unwrap();
+        assert!(!report.udp, "{report:?}");
+        agent.wait_for(2);
+    }
+
+    #[test]
+    fn a_service_with_another_key_is_none() {
+        let service = Service::start(0, [6; 32]);
+        let agent = Linked::start();
+        let report = agent.told(service.port);
+        assert!(!report.udp && report.probes == BURST, "{report:?}");
+        agent.wait_for(1);
+        assert_eq!(service.answered(), 0);
+    }
+
+    #[test]
+    fn a_closed_port_costs_no_probe() {
+        let free = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let agent = Linked::start();
+        let report = agent.told(free);
+        assert!(!report.udp && report.probes == BURST, "{report:?}");
+    }
+
+    #[test]
+    fn rubbish_on_the_agents_port_stops_no_probe() {
+        let service = Service::start(0, KEY);
+        let agent = Linked::start();
+        agent.told(service.port);
+        let own = agent
+            .probing
+            .state()
+            .socket
+            .as_ref()
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+                let mut like_one = [0; PACKET_BYTES];
+                like_one[..6].copy_from_slice(b"PLCK\x01\x02");
+                while !ended.load(Ordering::Relaxed) {
+                    for rubbish in [&like_one[..], &[0; 1400], &[]] {
+                        let _ = stranger.send_to(rubbish, ("127.0.0.1", own));
+                    }
+                }
+            });
+            let probes = agent.probes();
+            let since = Instant::now();
+            while agent.probes() < probes + 4 && since.elapsed() < HANG {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            ended.store(true, Ordering::Relaxed);
+            assert!(agent.probes() >= probes + 4, "no probes come");
+        });
+        let report = agent.probing.state().report(SystemClock.raw_ns()).unwrap();
+        assert!(report.offset_ns.abs() <= report.bound_ns, "{report:?}");
+    }
+}

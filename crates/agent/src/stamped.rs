@@ -1,0 +1,365 @@
+//! Datagrams, and when they came: as near to the wire as the kernel tells.
+//!
+//! The kernel stamps a datagram when it arrives (`SO_TIMESTAMPNS`), long before the thread that waits for it has a core
+//! again. Its stamp is `CLOCK_REALTIME`, though, and ours are `CLOCK_MONOTONIC_RAW`. Both are read right after the receive,
+//! and only how long the datagram has waited is taken from the wall clock. The conversion may err to the late side, which
+//! makes a bound wider, and never by more than [`GRAIN_NS`] to the early side, which would make it false:
+//!
+//! - The wall clock may be steered by up to 10 % and a little (`adjtimex(2)`, `tick` and `freq`), so an eighth of the
+//!   waiting is not taken off.
+//! - It may be stepped while the datagram waits. A step changes its distance from `CLOCK_MONOTONIC`, which steering does
+//!   not; where that is another than at the last receive, the kernel's stamp is not used.
+//! - The readings may be torn apart by the scheduler; then they are taken again, or the kernel's stamp is not used.
+//!
+//! Stamps of the network card would be nearer yet; they need its driver, a daemon that steers its clock, and root.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::cmsg_space;
+use nix::libc::in6_pktinfo;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrIn6,
+    SockaddrStorage, bind, recvmsg, sendmsg, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeSpec;
+use plimsoll_clock::Clock;
+
+/// So much before the instant it stands for a stamp of [`StampedSocket`] may be, ns. Four readings of a clock in a row
+/// are to take no longer; through the vDSO they take a twentieth.
+pub const GRAIN_NS: i64 = 2_000;
+/// Attempts to read the clocks without being interrupted.
+const LOOKS: usize = 3;
+/// A datagram that seems to have waited longer was stamped by another clock than we think.
+const LONGEST_NS: i64 = 1_000_000_000;
+
+/// A UDP socket on every address of this host, IPv6 and IPv4.
+pub struct StampedSocket {
+    socket: Arc<UdpSocket>,
+    clock: Arc<dyn Clock>,
+    /// Room for what the kernel says beside a datagram.
+    beside: Vec<u8>,
+    last: Look,
+}
+
+/// A datagram that has come.
+#[derive(Debug)]
+pub struct Arrived {
+    /// How much of the buffer it fills.
+    pub bytes: usize,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// When it came, ns of `CLOCK_MONOTONIC_RAW`.
+    pub at_ns: i64,
+    /// The kernel says when; else it is the time at which we had it.
+    pub by_kernel: bool,
+    /// At which of our addresses.
+    to: Option<in6_pktinfo>,
+}
+
+impl StampedSocket {
+    /// On `port` of all addresses; 0 is any port.
+    ///
+    /// # Errors
+    /// The port is taken, or no socket is to be had.
+    pub fn bind(port: u16, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let socket = match both_families(port) {
+            // A host without IPv6.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?
+            }
+            other => other?,
+        };
+        // A kernel that refuses gives no stamps, and ours are used.
+        let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
+        Ok(Self {
+            last: Look::take(&*clock),
+            beside: cmsg_space!(TimeSpec, in6_pktinfo),
+            socket: Arc::new(socket),
+            clock,
+        })
+    }
+
+    /// The socket, to send with.
+    pub fn socket(&self) -> &Arc<UdpSocket> {
+        &self.socket
+    }
+
+    /// How long [`StampedSocket::receive`] waits at most.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(patience))
+    }
+
+    /// The next datagram. One that is longer than `bytes` is cut.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none came in time, or what the system says.
+    pub fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Arrived> {
+        let mut parts = [IoSliceMut::new(bytes)];
+        let received = recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut self.beside),
+            MsgFlags::empty(),
+        )?;
+        let (had_ns, bytes) = (self.clock.raw_ns(), received.bytes);
+        let from = received
+            .address
+            .as_ref()
+            .and_then(address)
+            .ok_or(io::ErrorKind::InvalidData)?;
+        let (mut stamp, mut to) = (None, None);
+        for message in received.cmsgs()? {
+            match message {
+                ControlMessageOwned::ScmTimestampns(at) => {
+                    stamp = i64::try_from(Duration::from(at).as_nanos()).ok();
+                }
+                ControlMessageOwned::Ipv6PacketInfo(info) => to = Some(info),
+                _ => {}
+            }
+        }
+        let came = stamp
+            .and_then(|stamp| self.came_ns(stamp))
+            .filter(|&came| came < had_ns);
+        Ok(Arrived {
+            bytes,
+            from,
+            at_ns: came.unwrap_or(had_ns),
+            by_kernel: came.is_some(),
+            to,
+        })
+    }
+
+    fn came_ns(&mut self, stamp: i64) -> Option<i64> {
+        let mut looks = (0..LOOKS).map(|_| Look::take(&*self.clock));
+        let now = looks.find(|look| look.width() <= GRAIN_NS)?;
+        let last = std::mem::replace(&mut self.last, now);
+        came_ns(stamp, &last, &now)
+    }
+
+    /// Sends `bytes` to whoever sent `arrived`, from the address that he has asked: from another one of ours he might not
+    /// take it, nor a firewall between.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn answer(&self, bytes: &[u8], arrived: &Arrived) -> io::Result<()> {
+        // Which way it goes is for the routing to decide, but where an address has no meaning without its interface.
+        let asked = arrived.to.map(|to| {
+            let local = Ipv6Addr::from(to.ipi6_addr.s6_addr).is_unicast_link_local();
+            let ipi6_ifindex = if local { to.ipi6_ifindex } else { 0 };
+            in6_pktinfo { ipi6_ifindex, ..to }
+        });
+        let beside: &[ControlMessage] = match &asked {
+            Some(asked) => &[ControlMessage::Ipv6PacketInfo(asked)],
+            None => &[],
+        };
+        let to = SockaddrStorage::from(arrived.from);
+        let (fd, parts) = (self.socket.as_raw_fd(), [IoSlice::new(bytes)]);
+        sendmsg(fd, &parts, beside, MsgFlags::MSG_DONTWAIT, Some(&to))?;
+        Ok(())
+    }
+}
+
+/// `address` as `socket` wants it; none where the socket cannot reach it.
+pub(crate) fn for_socket(socket: &UdpSocket, address: IpAddr, port: u16) -> Option<SocketAddr> {
+    let address = address.to_canonical();
+    match (socket.local_addr().ok()?.ip(), address) {
+        (IpAddr::V6(_), IpAddr::V4(four)) => Some((four.to_ipv6_mapped(), port).into()),
+        (IpAddr::V4(_), IpAddr::V6(_)) => None,
+        _ => Some((address, port).into()),
+    }
+}
+
+fn both_families(port: u16) -> io::Result<UdpSocket> {
+    let socket = socket(
+        AddressFamily::Inet6,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+    setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+    let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
+    bind(socket.as_raw_fd(), &SockaddrIn6::from(any))?;
+    Ok(socket.into())
+}
+
+fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
+    let six = from.as_sockaddr_in6().map(|six| SocketAddrV6::from(*six).into());
+    six.or_else(|| from.as_sockaddr_in().map(|four| SocketAddr::V4((*four).into())))
+}
+
+/// All three clocks at one time.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    before: i64,
+    monotonic: i64,
+    realtime: i64,
+    after: i64,
+}
+
+impl Look {
+    fn take(clock: &dyn Clock) -> Self {
+        Self {
+            before: clock.raw_ns(),
+            monotonic: clock.monotonic_ns(),
+            realtime: clock.realtime_ns(),
+            after: clock.raw_ns(),
+        }
+    }
+
+    fn width(&self) -> i64 {
+        self.after - self.before
+    }
+
+    /// Whether the wall clock was stepped since `former`. A step that is smaller than the width of the readings is not seen.
+    fn is_stepped(&self, former: &Self) -> bool {
+        let distance = |look: &Self| look.realtime - look.monotonic;
+        distance(self).abs_diff(distance(former)) > self.width().max(former.width()).unsigned_abs()
+    }
+}
+
+/// When a datagram came that the kernel has stamped with `stamp` (wall clock), ns of the raw clock.
+fn came_ns(stamp: i64, former: &Look, now: &Look) -> Option<i64> {
+    let waited = now.realtime.checked_sub(stamp)?;
+    if !(0..=LONGEST_NS).contains(&waited) || now.is_stepped(former) {
+        return None;
+    }
+    Some(now.after - (waited - waited / 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_clock::SystemClock;
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn look(raw: i64, wall: i64, width: i64) -> Look {
+        Look {
+            before: raw,
+            monotonic: raw + 7,
+            realtime: wall,
+            after: raw + width,
+        }
+    }
+
+    #[test]
+    fn only_the_waiting_is_taken_from_the_wall_clock() {
+        let wall = 1_800_000_000 * SECOND;
+        let (former, now) = (look(0, wall, 100), look(SECOND, wall + SECOND, 100));
+        let came = |stamp| came_ns(stamp, &former, &now);
+        assert_eq!(came(wall + SECOND - 8_000), Some(SECOND + 100 - 7_000));
+        assert_eq!(came(wall + SECOND), Some(SECOND + 100));
+        assert_eq!(came(wall + SECOND + 1), None, "it comes from the future");
+        assert_eq!(came(SECOND - 8_000), None, "it is of another clock");
+        assert_eq!(came(i64::MIN), None);
+        let stepped = look(SECOND, wall + SECOND + 5_000, 100);
+        assert_eq!(
+            came_ns(wall + SECOND - 8_000, &former, &stepped),
+            None,
+            "the wall clock was stepped by 5 us while it waited"
+        );
+    }
+
+    /// However the wall clock is steered, and stepped by what the readings cannot show, a stamp is never too early.
+    #[test]
+    fn no_stamp_is_earlier_than_the_truth() {
+        for percent in [-10, 0, 10] {
+            for step in [-100, 0, 100] {
+                for waited in [0, 50, 1_000, 80_000, 5_000_000, 800_000_000] {
+                    let wall = |raw: i64| 1_800_000_000 * SECOND + raw + raw * percent / 100;
+                    let monotonic = |raw: i64| raw + raw * percent / 100;
+                    let at = |raw: i64, step: i64| Look {
+                        before: raw - 50,
+                        monotonic: monotonic(raw),
+                        realtime: wall(raw) + step,
+                        after: raw + 50,
+                    };
+                    let truth = 3 * SECOND;
+                    let came = came_ns(wall(truth), &at(0, 0), &at(truth + waited, step));
+                    let Some(came) = came else {
+                        assert!(waited + step < 50, "{percent} {step} {waited}");
+                        continue;
+                    };
+                    let late = came - truth;
+                    assert!(late >= -100, "{percent} {step} {waited}: {late}");
+                    assert!(late <= waited / 4 + 200, "{percent} {step} {waited}: {late}");
+                }
+            }
+        }
+    }
+
+    fn pair() -> (StampedSocket, UdpSocket, SocketAddr) {
+        let stamped = StampedSocket::bind(0, Arc::new(SystemClock)).unwrap();
+        stamped.set_patience(Duration::from_secs(60)).unwrap();
+        let to = (Ipv4Addr::LOCALHOST, stamped.socket().local_addr().unwrap().port()).into();
+        (stamped, UdpSocket::bind("127.0.0.1:0").unwrap(), to)
+    }
+
+    #[test]
+    fn a_datagram_that_waited_was_there_before_it_was_taken() {
+        let (mut stamped, sender, to) = pair();
+        let clock = SystemClock;
+        let mut by_kernel = false;
+        for _ in 0..50 {
+            let sent = clock.raw_ns();
+            sender.send_to(b"word", to).unwrap();
+            stamped.socket().peek(&mut [0; 8]).unwrap();
+            let there = clock.raw_ns();
+            std::thread::sleep(Duration::from_millis(20));
+            let mut bytes = [0; 8];
+            let arrived = stamped.receive(&mut bytes).unwrap();
+            let had = clock.raw_ns();
+            assert_eq!(
+                (&bytes[..arrived.bytes], arrived.from.port()),
+                (&b"word"[..], sender.local_addr().unwrap().port())
+            );
+            assert!((sent - GRAIN_NS..=had).contains(&arrived.at_ns), "{arrived:?}");
+            if arrived.by_kernel {
+                by_kernel = true;
+                let latest = there + (had - sent) / 8 + GRAIN_NS;
+                assert!(arrived.at_ns <= latest, "{arrived:?} after {latest}");
+            }
+        }
+        assert!(by_kernel, "no stamp of the kernel was ever used");
+    }
+
+    #[test]
+    fn an_answer_comes_from_the_address_that_was_asked() {
+        let (mut stamped, ..) = pair();
+        let port = stamped.socket().local_addr().unwrap().port();
+        let six = stamped.socket().local_addr().unwrap().is_ipv6();
+        // The whole of 127/8 is here, and the kernel would answer from the first of it.
+        let hosts = ["127.0.0.1", "127.0.0.7", "::1"];
+        for host in hosts.iter().filter(|host| six || !host.contains(':')) {
+            let asks = UdpSocket::bind((*host, 0)).unwrap();
+            asks.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            // Connected, it hears from there only.
+            asks.connect((*host, port)).unwrap();
+            asks.send(b"question").unwrap();
+            let arrived = stamped.receive(&mut [0; 64]).unwrap();
+            stamped.answer(b"answer", &arrived).unwrap();
+            let mut bytes = [0; 64];
+            let length = asks.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..length], b"answer", "{host}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_said() {
+        let (stamped, ..) = pair();
+        let port = stamped.socket().local_addr().unwrap().port();
+        let Err(error) = StampedSocket::bind(port, Arc::new(SystemClock)) else {
+            panic!("bound twice");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

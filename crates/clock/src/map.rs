@@ -1,0 +1,327 @@
+//! The map from an agent's clock onto the controller's.
+
+use serde::{Deserialize, Serialize};
+
+/// Added to every bound: the knots and the answers are rounded to whole nanoseconds.
+const ROUNDING_NS: i64 = 2;
+
+/// Offset of the controller's clock as a function of agent time: linear between knots, continuous, and never running
+/// backwards in controller time; with a bound for every time.
+///
+/// At a jump of the agent's clock the line runs from one side to the other over the stretch in which it happened, and the
+/// bound there reaches to both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct ClockMap(Stored);
+
+/// As it is stored; whoever stores it adds a version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    /// In order of time; empty for an agent on the controller's clock.
+    knots: Vec<Knot>,
+    /// In order of time, from the first knot to the last.
+    stretches: Vec<Stretch>,
+    /// dθ/dt before the first knot and after the last, ppm.
+    lead_ppm: f64,
+    tail_ppm: f64,
+    /// ρ, by which the bound grows outside the knots, ppm.
+    max_rate_error_ppm: f64,
+}
+
+/// The map goes through this point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Knot {
+    pub agent_ns: i64,
+    pub controller_ns: i64,
+}
+
+/// From here to the next stretch (the last one: to the last knot) the error is at most `bound_ns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stretch {
+    pub from_ns: i64,
+    pub bound_ns: i64,
+}
+
+/// A time of the agent on the controller's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapped {
+    /// Controller time, ns.
+    pub controller_ns: i64,
+    /// The true controller time differs from it by at most this, ns.
+    pub bound_ns: i64,
+}
+
+/// A time of the controller on the agent's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inverse {
+    /// Agent time, ns.
+    pub agent_ns: i64,
+    /// The true agent time differs from it by at most this, ns, unless the agent's clock jumps between the two.
+    pub bound_ns: i64,
+}
+
+impl ClockMap {
+    /// The map of an agent that reads the controller's clock: nothing changes, and the bound is 0.
+    pub fn same() -> Self {
+        Self(Stored {
+            knots: Vec::new(),
+            stretches: Vec::new(),
+            lead_ppm: 0.0,
+            tail_ppm: 0.0,
+            max_rate_error_ppm: 0.0,
+        })
+    }
+
+    /// `knots` and `stretches` are not empty, in order, and begin at the same time; None otherwise.
+    pub(crate) fn new(
+        knots: Vec<Knot>,
+        stretches: Vec<Stretch>,
+        (lead, tail): (f64, f64),
+        max_rate: f64,
+    ) -> Option<Self> {
+        Self::try_from(Stored {
+            knots,
+            stretches,
+            lead_ppm: lead * 1e6,
+            tail_ppm: tail * 1e6,
+            max_rate_error_ppm: max_rate * 1e6,
+        })
+        .ok()
+        .filter(|map| !map.is_same())
+    }
+
+    /// Whether the agent reads the controller's clock.
+    pub fn is_same(&self) -> bool {
+        self.0.knots.is_empty()
+    }
+
+    /// Agent times of the first and the last knot: between them probes stand on both sides. None for [`Self::same`].
+    pub fn span_ns(&self) -> Option<(i64, i64)> {
+        Some((self.0.knots.first()?.agent_ns, self.0.knots.last()?.agent_ns))
+    }
+
+    /// The greatest bound between the first and the last knot, ns.
+    pub fn worst_bound_ns(&self) -> i64 {
+        self.0.stretches.iter().map(|one| one.bound_ns).max().unwrap_or(0)
+    }
+
+    /// The controller's clock when the agent's shows `agent_ns`. Outside [`Self::span_ns`] the bound grows with the distance.
+    pub fn at(&self, agent_ns: i64) -> Mapped {
+        let Some((first, last)) = self.ends() else {
+            return Mapped {
+                controller_ns: agent_ns,
+                bound_ns: 0,
+            };
+        };
+        let controller_ns = if agent_ns <= first.agent_ns {
+            let away = distance(first.agent_ns, agent_ns);
+            shifted(first.controller_ns, away * (1.0 + self.0.lead_ppm * 1e-6))
+        } else if agent_ns >= last.agent_ns {
+            let away = distance(last.agent_ns, agent_ns);
+            shifted(last.controller_ns, away * (1.0 + self.0.tail_ppm * 1e-6))
+        } else {
+            let next = self.0.knots.partition_point(|knot| knot.agent_ns <= agent_ns);
+            let (a, b) = (self.0.knots[next - 1], self.0.knots[next]);
+            let part = distance(a.agent_ns, agent_ns) / distance(a.agent_ns, b.agent_ns);
+            let on = part * distance(a.controller_ns, b.controller_ns);
+            // Far beyond 2^53 ns rounding would step over the knot.
+            shifted(a.controller_ns, on).min(b.controller_ns)
+        };
+        Mapped {
+            controller_ns,
+            bound_ns: self.bound(agent_ns),
+        }
+    }
+
+    /// The agent's clock when the controller's shows `controller_ns`; the earliest such time. In a stretch in which the
+    /// agent's clock stood still there may be none, and the answer is on its edge.
+    pub fn inverse(&self, controller_ns: i64) -> Inverse {
+        let Some((first, last)) = self.ends() else {
+            return Inverse {
+                agent_ns: controller_ns,
+                bound_ns: 0,
+            };
+        };
+        let agent_ns = if controller_ns <= first.controller_ns {
+            let away = distance(first.controller_ns, controller_ns);
+            shifted(first.agent_ns, away / (1.0 + self.0.lead_ppm * 1e-6))
+        } else if controller_ns > last.controller_ns {
+            let away = distance(last.controller_ns, controller_ns);
+            shifted(last.agent_ns, away / (1.0 + self.0.tail_ppm * 1e-6))
+        } else {
+            let next = self
+                .0
+                .knots
+                .partition_point(|knot| knot.controller_ns < controller_ns);
+            let (a, b) = (self.0.knots[next - 1], self.0.knots[next]);
+            let part = distance(a.controller_ns, controller_ns) / distance(a.controller_ns, b.controller_ns);
+            shifted(a.agent_ns, part * distance(a.agent_ns, b.agent_ns)).min(b.agent_ns)
+        };
+        // |C(agent_ns) - controller_ns| is within the bound, and C rises by at least 1 - ρ a nanosecond.
+        let slowest = 1.0 - self.0.max_rate_error_ppm * 1e-6;
+        Inverse {
+            agent_ns,
+            bound_ns: (self.bound(agent_ns) as f64 / slowest).ceil() as i64,
+        }
+    }
+
+    fn ends(&self) -> Option<(Knot, Knot)> {
+        Some((*self.0.knots.first()?, *self.0.knots.last()?))
+    }
+
+    fn bound(&self, agent_ns: i64) -> i64 {
+        let Some((first, last)) = self.ends() else {
+            return 0;
+        };
+        let next = self.0.stretches.partition_point(|one| one.from_ns <= agent_ns);
+        let here = self.0.stretches[next.max(1) - 1];
+        // A clock that stood still shows one reading at two times, and a stretch may begin with it.
+        let before = self.0.stretches[next.max(2) - 2..].first();
+        let before = before.filter(|_| here.from_ns == agent_ns);
+        let within = before.map_or(here.bound_ns, |one| one.bound_ns.max(here.bound_ns));
+        // Away from the probes the truth moves by at most ρ, and the line by its own rate.
+        let before = distance(agent_ns, first.agent_ns).max(0.0) * self.drifting(self.0.lead_ppm);
+        let after = distance(last.agent_ns, agent_ns).max(0.0) * self.drifting(self.0.tail_ppm);
+        shifted(within, (before + after).ceil()).saturating_add(ROUNDING_NS)
+    }
+
+    fn drifting(&self, ppm: f64) -> f64 {
+        (self.0.max_rate_error_ppm + ppm.abs()) * 1e-6
+    }
+}
+
+/// b - a, ns; exact below 2^53.
+fn distance(a: i64, b: i64) -> f64 {
+    (i128::from(b) - i128::from(a)) as f64
+}
+
+fn shifted(ns: i64, by: f64) -> i64 {
+    ns.saturating_add(by.round() as i64)
+}
+
+impl TryFrom<Stored> for ClockMap {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
+        let rates = [stored.lead_ppm, stored.tail_ppm, stored.max_rate_error_ppm];
+        if rates.iter().any(|ppm| !(-5e5..=5e5).contains(ppm)) {
+            return Err("a clock map has a rate beyond 500,000 ppm");
+        }
+        if !stored
+            .knots
+            .is_sorted_by(|a, b| a.agent_ns < b.agent_ns && a.controller_ns <= b.controller_ns)
+        {
+            return Err("the knots of a clock map are not in order");
+        }
+        if !stored.stretches.is_sorted_by(|a, b| a.from_ns < b.from_ns) {
+            return Err("the stretches of a clock map are not in order");
+        }
+        if stored.stretches.iter().any(|one| one.bound_ns < 0) {
+            return Err("a clock map has a negative bound");
+        }
+        if stored.knots.first().map(|knot| knot.agent_ns) != stored.stretches.first().map(|one| one.from_ns) {
+            return Err("the bounds of a clock map do not begin with its knots");
+        }
+        Ok(Self(stored))
+    }
+}
+
+impl From<ClockMap> for Stored {
+    fn from(map: ClockMap) -> Self {
+        map.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_pieces() -> ClockMap {
+        let knots = [
+            (1_000, 501_000),
+            (2_000_001_000, 2_000_601_000),
+            (3_000_001_000, 3_000_601_000),
+        ];
+        let knots = knots.map(|(agent_ns, controller_ns)| Knot {
+            agent_ns,
+            controller_ns,
+        });
+        let stretches =
+            [(1_000, 70), (2_000_001_000, 90)].map(|(from_ns, bound_ns)| Stretch { from_ns, bound_ns });
+        ClockMap::new(knots.into(), stretches.into(), (5e-5, 0.0), 5e-4).unwrap()
+    }
+
+    #[test]
+    fn an_agent_on_the_controllers_clock_is_mapped_exactly() {
+        let map = ClockMap::same();
+        for t in [i64::MIN, -1, 0, 1, i64::MAX] {
+            assert_eq!((map.at(t).controller_ns, map.at(t).bound_ns), (t, 0));
+            assert_eq!((map.inverse(t).agent_ns, map.inverse(t).bound_ns), (t, 0));
+        }
+        assert_eq!((map.span_ns(), map.worst_bound_ns()), (None, 0));
+    }
+
+    #[test]
+    fn between_knots_it_is_linear_and_the_bound_is_that_of_the_stretch() {
+        let map = two_pieces();
+        assert_eq!(
+            map.at(1_000_001_000).controller_ns,
+            1_000_551_000,
+            "offset half way from 500 to 600 us"
+        );
+        assert_eq!(map.at(1_000_001_000).bound_ns, 72);
+        assert_eq!(map.at(2_500_001_000).controller_ns, 2_500_601_000);
+        assert_eq!(map.at(2_500_001_000).bound_ns, 92);
+    }
+
+    #[test]
+    fn outside_the_knots_the_bound_grows_with_the_distance() {
+        let map = two_pieces();
+        assert_eq!(map.at(4_000_001_000).controller_ns, 4_000_601_000);
+        assert_eq!(
+            map.at(4_000_001_000).bound_ns,
+            92 + 500_000,
+            "500 ppm over a second"
+        );
+        assert_eq!(
+            map.at(-999_999_000).controller_ns,
+            -999_549_000,
+            "50 us less a second before"
+        );
+        assert_eq!(map.at(-999_999_000).bound_ns, 72 + 550_000);
+        assert!(map.at(i64::MIN).bound_ns > 1 << 50);
+        assert!(map.at(i64::MAX).bound_ns > 1 << 50);
+    }
+
+    #[test]
+    fn the_inverse_comes_back() {
+        let map = two_pieces();
+        for t in (-2_000_000_000..6_000_000_000).step_by(99_999_989) {
+            let there = map.at(t);
+            let back = map.inverse(there.controller_ns);
+            assert!(back.agent_ns.abs_diff(t) <= 1, "{t} {back:?}");
+            assert!(back.bound_ns.abs_diff(there.bound_ns) <= 2 + there.bound_ns as u64 / 1_000);
+        }
+    }
+
+    #[test]
+    fn it_is_stored_and_a_broken_one_is_refused() {
+        let map = two_pieces();
+        let text = serde_json::to_string(&map).unwrap();
+        assert_eq!(serde_json::from_str::<ClockMap>(&text).unwrap(), map);
+        let same = serde_json::to_string(&ClockMap::same()).unwrap();
+        assert!(serde_json::from_str::<ClockMap>(&same).unwrap().is_same());
+        for (from, to) in [
+            ("\"agent_ns\":2000001000", "\"agent_ns\":0"),
+            ("\"bound_ns\":90", "\"bound_ns\":-1"),
+            ("\"from_ns\":1000", "\"from_ns\":1001"),
+            ("\"from_ns\":2000001000", "\"from_ns\":0"),
+            ("\"tail_ppm\":0.0", "\"tail_ppm\":1e9"),
+        ] {
+            assert!(text.contains(from), "{text}");
+            let broken = text.replace(from, to);
+            assert!(serde_json::from_str::<ClockMap>(&broken).is_err(), "{broken}");
+        }
+    }
+}

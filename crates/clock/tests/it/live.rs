@@ -1,0 +1,100 @@
+//! The time now or soon, while probes come in.
+
+use plimsoll_clock::{Assumptions, Begin, Live, Pushed};
+
+use crate::simulate::{Conditions, SECOND, World, mixed};
+
+/// Probes until a jump must be known.
+const FOUND_WITHIN: usize = 10;
+
+#[test]
+fn the_truth_is_inside_the_live_bound_now_and_soon() {
+    for seed in 0..300 {
+        let world = World::new(mixed(seed), seed);
+        let mut live = Live::new(Assumptions::default());
+        assert_eq!(live.at(0), None);
+        let jump_ns = world.conditions.jump.map(|(at, _)| world.both(at * SECOND - 1).0);
+        let mut after_jump = 0;
+        for probe in &world.probes {
+            live.push(probe);
+            // Soon is not across a jump, and a jump below the round trip is known some probes later.
+            if jump_ns.is_some_and(|jump| probe.received >= jump - 6 * SECOND) && after_jump < FOUND_WITHIN {
+                after_jump += usize::from(jump_ns.is_some_and(|jump| probe.sent > jump));
+                continue;
+            }
+            let now = world.when(probe.received);
+            for soon in [0, SECOND / 3, 5 * SECOND] {
+                let (agent, controller) = world.both(now + soon);
+                let mapped = live.at(agent).expect("a probe was pushed");
+                let error = (mapped.controller_ns - controller).abs();
+                assert!(
+                    error <= mapped.bound_ns,
+                    "seed {seed} at {now} + {soon}: {error} {mapped:?}"
+                );
+                let back = live.inverse(controller).expect("a probe was pushed");
+                assert!(
+                    (back.agent_ns - agent).abs() <= back.bound_ns + 1,
+                    "seed {seed} at {now} + {soon}"
+                );
+            }
+        }
+        assert!(
+            live.rejected() <= usize::from(jump_ns.is_some()),
+            "only one that was under way"
+        );
+    }
+}
+
+#[test]
+fn on_a_lan_a_common_start_is_good_to_microseconds() {
+    let mut worst = 0;
+    for seed in 0..100 {
+        let mut of = Conditions::new(60, 100.0, 100.0, 10.0);
+        of.drift_ppm = seed as f64 * 2.0 - 100.0;
+        let world = World::new(of, seed);
+        let mut live = Live::new(Assumptions::default());
+        for probe in world
+            .probes
+            .iter()
+            .filter(|probe| world.when(probe.received) < 30 * SECOND)
+        {
+            assert_eq!(live.push(probe), Pushed::Kept, "seed {seed}");
+        }
+        let (agent, controller) = world.both(33 * SECOND);
+        worst = worst.max((live.inverse(controller).expect("probes").agent_ns - agent).abs());
+        assert!((live.drift_ppm().expect("probes") - world.conditions.drift_ppm).abs() < 3.0);
+    }
+    assert!(worst < 20_000, "{worst} ns");
+}
+
+#[test]
+fn a_jump_and_a_new_route_empty_the_window() {
+    for (trip, noise) in [(200.0, 10.0), (60_000.0, 500.0), (315_000.0, 2_000.0)] {
+        for by in [100_000_000, -100_000_000] {
+            for seed in 0..20 {
+                let mut of = Conditions::new(200, trip / 2.0, trip / 2.0, noise);
+                of.jump = Some((100, by));
+                let world = World::new(of, seed);
+                let (jump_ns, _) = world.both(100 * SECOND - 1);
+                let mut live = Live::new(Assumptions::default());
+                let mut after = 0;
+                for probe in &world.probes {
+                    let pushed = live.push(probe);
+                    if probe.received <= jump_ns {
+                        assert_eq!(pushed, Pushed::Kept);
+                        continue;
+                    }
+                    after += 1;
+                    if pushed == Pushed::Changed(Begin::Jump) {
+                        break;
+                    }
+                }
+                assert!(
+                    after <= FOUND_WITHIN,
+                    "{trip} us, {by} ns, seed {seed}: {after} probes"
+                );
+                assert!(live.probes() <= FOUND_WITHIN);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The agents of a run, there and prepared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
+use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Command, Event, Role, RunSpec};
+
+use crate::peer::{FromAgent, Peer};
+use crate::session::{Input, Session};
+
+/// A process on this host must speak after so long; one elsewhere has a login before it.
+const GREETING: Duration = Duration::from_secs(10);
+const FAR_GREETING: Duration = Duration::from_secs(40);
+/// Reading certificates and looking up names may take long; longer than this is a fault.
+const PREPARING: Duration = Duration::from_secs(120);
+/// Name of the agent where a run names none.
+const LOCAL: &str = "local";
+
+/// Waits until `is_there` holds for each of `names`, or they are lost, or `patience` is over. Words that are nothing to
+/// wait for are given to `hear`; a true from it means that the agent has answered. Gives why each of the missing is missing.
+///
+/// # Errors
+/// The run was stopped meanwhile.
+pub(crate) fn wait_for(
+    session: &mut Session,
+    names: &BTreeSet<String>,
+    patience: Duration,
+    mut hear: impl FnMut(&mut Session, &str, Option<ToController>) -> Result<bool, String>,
+) -> Result<BTreeMap<String, String>, String> {
+    let deadline = Instant::now() + patience;
+    let mut left = names.clone();
+    let mut missing = BTreeMap::new();
+    let mut stopped = None;
+    while !left.is_empty() {
+        match session
+            .inbox
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            Ok(Input::Agent {
+                name,
+                generation,
+                heard,
+            }) => {
+                if session.peer(&name, generation).is_none() {
+                    continue;
+                }
+                let said = match heard {
+                    FromAgent::Lost(error) => {
+                        let how = session.drop_peer(&name);
+                        if left.remove(&*name) {
+                            let why = if how.is_empty() {
+                                error.to_string()
+                            } else {
+                                format!("{error}; {how}")
+                            };
+                            missing.insert(name.to_string(), why);
+                        }
+                        continue;
+                    }
+                    FromAgent::Said(said) => session.learn(&name, said),
+                    FromAgent::Up { .. } | FromAgent::Cut(_) => None,
+                };
+                if !left.contains(&*name) {
+                    continue;
+                }
+                match hear(session, &name, said) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        left.remove(&*name);
+                    }
+                    Err(why) => {
+                        left.remove(&*name);
+                        missing.insert(name.to_string(), why);
+                    }
+                }
+            }
+            Ok(Input::Command(Command::Stop { reason })) => stopped = Some(reason),
+            Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) => {
+                session.ending = true;
+                stopped = Some("the session ends".into());
+            }
+            Ok(Input::Command(_)) => busy(session),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Rubbish(_) | Input::Stored { .. } | Input::Stranger(_)) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                for name in std::mem::take(&mut left) {
+                    session.drop_peer(&name);
+                    missing.insert(name, format!("it did not answer within {} s", patience.as_secs()));
+                }
+            }
+        }
+        if let Some(reason) = stopped {
+            return Err(format!("stopped before the load began: {reason}"));
+        }
+    }
+    Ok(missing)
+}
+
+/// Says that something else goes on.
+pub(crate) fn busy(session: &mut Session) {
+    session.events.tell(&Event::Refused {
+        error: "something else goes on; one at a time".into(),
+    });
+}
+
+/// Starts those of `agents` that are not there, and waits until they have said what host they are on and, where their
+/// clock is another, what they know of ours. Gives why each of the missing is missing.
+///
+/// # Errors
+/// Stopped meanwhile.
+pub(crate) fn greet(session: &mut Session, agents: &[AgentSpec]) -> Result<BTreeMap<String, String>, String> {
+    let mut missing = BTreeMap::new();
+    let mut expected = BTreeSet::new();
+    let known = |peer: &Peer| peer.facts.is_some() && (peer.is_local() || peer.clock.is_some());
+    for agent in agents {
+        match session.start(agent) {
+            Ok(()) if session.peers.get(&agent.name).is_some_and(known) => {}
+            Ok(()) => {
+                expected.insert(agent.name.clone());
+            }
+            Err(error) => {
+                missing.insert(agent.name.clone(), error);
+            }
+        }
+    }
+    let far = agents.iter().any(|agent| agent.start != AgentStartKind::Local);
+    let patience = if far { FAR_GREETING } else { GREETING };
+    let late = wait_for(session, &expected, patience, |session, name, _| {
+        Ok(session.peers.get(name).is_some_and(known))
+    })?;
+    missing.extend(late);
+    Ok(missing)
+}
+
+/// The agents of a run: `agents`, or one on this host.
+pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
+    if !agents.is_empty() {
+        return agents.to_vec();
+    }
+    vec![AgentSpec {
+        name: LOCAL.into(),
+        host: LOCAL.into(),
+        site: LOCAL.into(),
+        role: Role::Testers,
+        start: AgentStartKind::Local,
+        watch: Vec::new(),
+    }]
+}
+
+/// Asks one agent of `crew` to get ready for the run; answered by Prepared or Failed.
+///
+/// # Errors
+/// A text for people.
+pub(crate) fn ask_to_prepare(
+    session: &Session,
+    name: &str,
+    crew: &[AgentSpec],
+    spec: &RunSpec,
+    rules: &AgentRules,
+    spool: &impl Fn(&Peer) -> Spool,
+) -> Result<(), String> {
+    let portions = portions(crew, spec)?;
+    let found = session
+        .peers
+        .get(name)
+        .zip(crew.iter().position(|agent| agent.name == name));
+    let (peer, index) = found.ok_or_else(|| format!("agent {name} is gone"))?;
+    peer.grace_ns.store(rules.grace_ns, Ordering::Relaxed);
+    let mut own = spec.clone();
+    if !peer.is_local() {
+        // Process ids and cores are those of this host.
+        own.watch = Vec::new();
+        own.tester_cpus = Vec::new();
+    }
+    peer.say(&ToAgent::Prepare(Box::new(Prepare {
+        spec: own,
+        agents: crew.iter().map(|agent| agent.name.clone()).collect(),
+        index: index as u16,
+        portions: portions.iter().map(|workload| workload[index]).collect(),
+        budget: budget(&portions, crew.len())[index],
+        spool: spool(peer),
+        watch: crew[index].watch.clone(),
+        grace_ns: rules.grace_ns,
+    })));
+    Ok(())
+}
+
+/// Has every agent of `crew` but those that are `late` check the run and get ready for it.
+///
+/// # Errors
+/// A text for people, from the first that cannot; those that could are told to forget it.
+pub(crate) fn prepare(
+    session: &mut Session,
+    crew: &[AgentSpec],
+    late: &[String],
+    spec: &RunSpec,
+    rules: &AgentRules,
+    spool: &impl Fn(&Peer) -> Spool,
+) -> Result<(), String> {
+    let agents: Vec<String> = crew
+        .iter()
+        .map(|agent| agent.name.clone())
+        .filter(|name| !late.contains(name))
+        .collect();
+    for agent in &agents {
+        ask_to_prepare(session, agent, crew, spec, rules, spool)?;
+    }
+    let names: BTreeSet<String> = agents.iter().cloned().collect();
+    let prepared = wait_for(session, &names, PREPARING, |_, _, said| match said {
+        None => Ok(false),
+        Some(ToController::Prepared) => Ok(true),
+        Some(ToController::Failed { error }) => Err(error),
+        Some(other) => Err(format!("it answered {other:?}: please report this")),
+    });
+    let why = match prepared {
+        Ok(missing) if missing.is_empty() => return Ok(()),
+        Ok(missing) => {
+            let first = missing.iter().next();
+            let first = first.map(|(name, why)| {
+                if crew.len() == 1 {
+                    why.clone()
+                } else {
+                    format!("agent {name}: {why}")
+                }
+            });
+            let more = missing.len().saturating_sub(1);
+            match more {
+                0 => first.unwrap_or_default(),
+                _ => format!("{} (and {more} more)", first.unwrap_or_default()),
+            }
+        }
+        Err(stopped) => stopped,
+    };
+    // They hold a prepared run that nobody wants: the next run gets fresh processes.
+    for agent in &agents {
+        session.drop_peer(agent);
+    }
+    Err(why)
+}
+
+/// For each workload and agent, what that carries: dealt out in turn, so that parts differ by at most one.
+fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion>>>, String> {
+    let mut all = Vec::new();
+    for workload in &spec.workloads {
+        let carries = |agent: &&AgentSpec| {
+            agent.role == Role::Testers
+                && (workload.agents.is_empty() || workload.agents.contains(&agent.name))
+        };
+        let of = crew.iter().filter(carries).count() as u16;
+        if of == 0 {
+            return Err(format!(
+                "workload {}: no agent that carries it is there",
+                workload.name
+            ));
+        }
+        let mut index = 0;
+        all.push(
+            crew.iter()
+                .map(|agent| {
+                    carries(&agent).then(|| {
+                        index += 1;
+                        Portion { index: index - 1, of }
+                    })
+                })
+                .collect(),
+        );
+    }
+    Ok(all)
+}
+
+/// For each agent its part of a budget of transactions: dealt out to those that carry anything.
+fn budget(portions: &[Vec<Option<Portion>>], agents: usize) -> Vec<Portion> {
+    let carries = |index: &usize| portions.iter().any(|workload| workload[*index].is_some());
+    let of = (0..agents).filter(carries).count() as u16;
+    let mut next = 0;
+    (0..agents)
+        .map(|index| {
+            let portion = Portion { index: next, of };
+            next += u16::from(carries(&index));
+            portion
+        })
+        .collect()
+}

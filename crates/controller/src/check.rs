@@ -1,0 +1,85 @@
+//! What hosts there are: `plimsoll hosts check`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use plimsoll_link::{Baseline, Measure, ToAgent, ToController};
+use plimsoll_model::{AgentSpec, BaselineSpec, ClockState, Event, HostReport, RttReport};
+
+use crate::assemble::{greet, wait_for};
+use crate::peer::Peer;
+use crate::session::Session;
+
+/// Beyond the measurements themselves.
+const SPARE: Duration = Duration::from_secs(60);
+
+/// Starts `agents`, and tells what hosts they are on.
+pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Option<&BaselineSpec>) {
+    let missing = match greet(session, agents) {
+        Ok(missing) => missing,
+        Err(stopped) => agents
+            .iter()
+            .map(|agent| (agent.name.clone(), stopped.clone()))
+            .collect(),
+    };
+    let mut measured = BTreeMap::new();
+    if let Some(wanted) = baseline {
+        // One after the other: hosts that share a machine or a link would measure each other.
+        for agent in agents.iter().filter(|agent| !missing.contains_key(&agent.name)) {
+            if let Some(found) = measure(session, &agent.name, wanted) {
+                measured.insert(agent.name.clone(), found);
+            }
+        }
+    }
+    for agent in agents {
+        let facts = session
+            .peers
+            .get(&agent.name)
+            .and_then(|peer| report(peer, measured.get(&agent.name)));
+        let error = match (&facts, missing.get(&agent.name)) {
+            (Some(_), _) => None,
+            (None, Some(why)) => Some(why.clone()),
+            (None, None) => Some("it is gone".into()),
+        };
+        session.events.tell(&Event::Host {
+            name: agent.name.clone(),
+            facts,
+            error,
+        });
+    }
+}
+
+fn measure(session: &mut Session, name: &str, wanted: &BaselineSpec) -> Option<Baseline> {
+    session.peers.get(name)?.say(&ToAgent::Measure(Measure {
+        for_ns: wanted.for_ns,
+        sink: wanted.sink.clone(),
+    }));
+    let patience = Duration::from_nanos(wanted.for_ns) * 4 + SPARE;
+    let mut found = None;
+    let names = BTreeSet::from([name.to_owned()]);
+    let _ = wait_for(session, &names, patience, |_, _, said| {
+        if let Some(ToController::Measured(baseline)) = said {
+            found = Some(baseline);
+        }
+        Ok(found.is_some())
+    });
+    found
+}
+
+fn report(peer: &Peer, baseline: Option<&Baseline>) -> Option<HostReport> {
+    let clock = peer.clock;
+    Some(HostReport {
+        facts: peer.facts.clone()?,
+        rtt_ns: clock.map_or(RttReport::default(), |clock| RttReport {
+            min: clock.rtt_min_ns,
+            median: clock.rtt_median_ns,
+        }),
+        clock: ClockState {
+            offset_ns: clock.map_or(0, |clock| clock.offset_ns),
+            bound_ns: clock.map_or(0, |clock| clock.bound_ns),
+            same: peer.is_local(),
+            udp: clock.is_some_and(|clock| clock.udp),
+        },
+        baseline: baseline.and_then(|baseline| serde_json::to_value(baseline).ok()),
+    })
+}

@@ -1,0 +1,287 @@
+//! The segments of agents that have disks of their own, brought here after the load.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use plimsoll_link::{FileFound, RunKey, ToAgent, ToController};
+use plimsoll_model::{AgentSpec, Command, Event};
+
+use crate::assemble::{busy, greet};
+use crate::disk::convert_directory;
+use crate::peer::FromAgent;
+use crate::session::{Input, Session};
+
+/// When no byte has come for so long, beyond the grace of a link, the rest is left where it is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The run in `directory` (`RESULTS/runs/0001`), as agents know it.
+pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
+    let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+    let key = RunKey {
+        experiment: name(directory.parent()?.parent()?)?,
+        run: name(directory)?,
+    };
+    key.path().map(|_| key)
+}
+
+/// What is still to come from one agent.
+struct Coming {
+    /// None until it has said what there is.
+    left: Option<Vec<FileFound>>,
+    ticket: Option<u32>,
+    name: String,
+    /// Bytes of the file that were here when it was last looked at.
+    seen: u64,
+    since: Instant,
+}
+
+/// Fetches all files of a run from `agents` into `segments`, one after the other from each, from all at once. Gives why
+/// an agent's could not be had.
+pub(crate) fn gather(
+    session: &mut Session,
+    run: &RunKey,
+    segments: &Path,
+    agents: &[String],
+) -> BTreeMap<String, String> {
+    let mut failed = BTreeMap::new();
+    let mut coming = BTreeMap::new();
+    for agent in agents {
+        let Some(peer) = session.peers.get(agent) else {
+            failed.insert(agent.clone(), "it is gone".to_owned());
+            continue;
+        };
+        peer.say(&ToAgent::List { run: run.clone() });
+        coming.insert(
+            agent.clone(),
+            Coming {
+                left: None,
+                ticket: None,
+                name: String::new(),
+                seen: 0,
+                since: Instant::now(),
+            },
+        );
+    }
+    let mut gathering = Gathering {
+        run,
+        segments,
+        coming,
+        failed,
+    };
+    while !gathering.coming.is_empty() {
+        gathering.step(session);
+    }
+    gathering.failed
+}
+
+struct Gathering<'a> {
+    run: &'a RunKey,
+    segments: &'a Path,
+    coming: BTreeMap<String, Coming>,
+    failed: BTreeMap<String, String>,
+}
+
+impl Gathering<'_> {
+    fn step(&mut self, session: &mut Session) {
+        match session.inbox.recv_timeout(Duration::from_secs(1)) {
+            Ok(Input::Agent {
+                name,
+                generation,
+                heard,
+            }) => {
+                if session.peer(&name, generation).is_none() {
+                    return;
+                }
+                match heard {
+                    FromAgent::Said(said) => {
+                        if let Some(said) = session.learn(&name, said) {
+                            self.heard(session, &name, said);
+                        }
+                    }
+                    FromAgent::Up { again: true } => self.go_on(session, &name),
+                    FromAgent::Lost(error) => {
+                        session.drop_peer(&name);
+                        self.give_up(session, &name, error.to_string());
+                    }
+                    FromAgent::Up { .. } | FromAgent::Cut(_) => {}
+                }
+            }
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Stored { ticket, outcome }) => self.stored(session, ticket, outcome),
+            Ok(Input::Command(Command::Stop { .. }) | Input::Rubbish(_) | Input::Stranger(_)) => {}
+            Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) => {
+                session.ending = true;
+                self.give_up_all(session, "interrupted");
+            }
+            Ok(Input::Command(_)) => busy(session),
+            Err(RecvTimeoutError::Timeout) => self.look(session),
+            Err(RecvTimeoutError::Disconnected) => self.give_up_all(session, "the session ends"),
+        }
+    }
+
+    fn heard(&mut self, session: &mut Session, name: &str, said: ToController) {
+        match said {
+            ToController::Files { run, mut files } if run == *self.run => {
+                if let Some(coming) = self.coming.get_mut(name).filter(|coming| coming.left.is_none()) {
+                    files.reverse();
+                    coming.left = Some(files);
+                    self.next(session, name);
+                }
+            }
+            ToController::Unsent { ticket, error } => {
+                let mine = |coming: &Coming| coming.ticket == Some(ticket);
+                if self.coming.get(name).is_some_and(mine) {
+                    self.give_up(session, name, error);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for the next file, or is done with this agent.
+    fn next(&mut self, session: &mut Session, name: &str) {
+        let Some(coming) = self.coming.get_mut(name) else {
+            return;
+        };
+        while let Some(file) = coming.left.as_mut().and_then(Vec::pop) {
+            let path = self.segments.join(&file.name);
+            if !plimsoll_link::message::is_name(&file.name) {
+                return self.give_up(session, name, format!("a file called {:?}", file.name));
+            }
+            let ticket = match session.means.store.expect(&path, file.bytes) {
+                Ok(ticket) => ticket,
+                Err(error) => return self.give_up(session, name, format!("{}: {error}", path.display())),
+            };
+            if file.bytes == 0 {
+                if let Err(error) = session.means.store.place_empty(ticket) {
+                    return self.give_up(session, name, format!("{}: {error}", path.display()));
+                }
+                continue;
+            }
+            (coming.ticket, coming.name) = (Some(ticket), file.name);
+            return self.go_on(session, name);
+        }
+        self.coming.remove(name);
+    }
+
+    /// Asks for the rest of the file that is under way.
+    fn go_on(&mut self, session: &Session, name: &str) {
+        let Some(coming) = self.coming.get_mut(name) else {
+            return;
+        };
+        let (Some(ticket), Some(peer)) = (coming.ticket, session.peers.get(name)) else {
+            return;
+        };
+        coming.since = Instant::now();
+        coming.seen = session.means.store.written(ticket).unwrap_or(0);
+        peer.say(&ToAgent::Fetch {
+            ticket,
+            run: self.run.clone(),
+            name: coming.name.clone(),
+            offset: coming.seen,
+        });
+    }
+
+    fn stored(&mut self, session: &mut Session, ticket: u32, outcome: Result<(), String>) {
+        let mut all = self.coming.iter();
+        let Some((name, _)) = all.find(|(_, coming)| coming.ticket == Some(ticket)) else {
+            return;
+        };
+        let name = name.clone();
+        match outcome {
+            Ok(()) => self.next(session, &name),
+            Err(error) => self.give_up(session, &name, error),
+        }
+    }
+
+    /// Gives up those from whom nothing has come for too long.
+    fn look(&mut self, session: &mut Session) {
+        let mut silent = Vec::new();
+        for (name, coming) in &mut self.coming {
+            let seen = coming
+                .ticket
+                .and_then(|ticket| session.means.store.written(ticket))
+                .unwrap_or(0);
+            if seen > coming.seen {
+                (coming.seen, coming.since) = (seen, Instant::now());
+            }
+            if coming.since.elapsed() > PATIENCE {
+                silent.push(name.clone());
+            }
+        }
+        for name in silent {
+            self.give_up(
+                session,
+                &name,
+                format!("nothing came for {} s", PATIENCE.as_secs()),
+            );
+        }
+    }
+
+    fn give_up(&mut self, session: &Session, name: &str, why: String) {
+        if let Some(coming) = self.coming.remove(name) {
+            if let Some(ticket) = coming.ticket {
+                session.means.store.forget(ticket);
+            }
+            self.failed.insert(name.to_owned(), why);
+        }
+    }
+
+    fn give_up_all(&mut self, session: &Session, why: &str) {
+        for name in self.coming.keys().cloned().collect::<Vec<_>>() {
+            self.give_up(session, &name, why.to_owned());
+        }
+    }
+}
+
+/// Tells agents that their files of a run are safe here.
+pub(crate) fn forget(session: &Session, run: &RunKey, agents: &[String]) {
+    for peer in agents.iter().filter_map(|agent| session.peers.get(agent)) {
+        peer.say(&ToAgent::Forget { run: run.clone() });
+    }
+}
+
+/// Fetches what agents have kept of the run in `directory`, converts it, and closes the books anew.
+pub(crate) fn collect(session: &mut Session, directory: &Path, agents: &[AgentSpec]) -> Event {
+    let refused = |error: String| Event::Refused { error };
+    let Some(run) = run_key(directory) else {
+        return refused(format!(
+            "{}: not a run of a results directory",
+            directory.display()
+        ));
+    };
+    let segments = directory.join("segments");
+    if let Err(error) = fs::create_dir_all(&segments) {
+        return refused(format!("creating {}: {error}", segments.display()));
+    }
+    let mut missing = match greet(session, agents) {
+        Ok(missing) => missing,
+        Err(stopped) => return refused(stopped),
+    };
+    let there: Vec<String> = agents
+        .iter()
+        .map(|agent| agent.name.clone())
+        .filter(|name| !missing.contains_key(name))
+        .collect();
+    let failed = gather(session, &run, &segments, &there);
+    let whole: BTreeSet<&String> = there.iter().filter(|name| !failed.contains_key(*name)).collect();
+    let whole: Vec<String> = whole.into_iter().cloned().collect();
+    missing.extend(failed);
+    let finished = match convert_directory(directory) {
+        Ok(summary) => {
+            forget(session, &run, &whole);
+            summary.map(|summary| summary.finished())
+        }
+        Err(error) => return refused(error.to_string()),
+    };
+    Event::Collected {
+        finished,
+        missing: missing
+            .into_iter()
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect(),
+    }
+}

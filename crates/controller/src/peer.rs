@@ -1,0 +1,560 @@
+//! One agent as the controller sees it: a line, and whatever makes links for it.
+
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_clock::SystemClock;
+use plimsoll_link::{
+    ClockReport, FrameError, Greeting, Hear, Heard, Line, LinkError, TimeService, ToAgent, ToController,
+};
+use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::door::Arrival;
+use crate::session::Input;
+use crate::store::Store;
+
+/// How long a killed process may take to be gone.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+/// How long an agent that was told to quit may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Words of one agent that wait for the deciding thread; more are not read.
+const WAITING: usize = 4096;
+/// Between attempts to make a link again.
+const AGAIN: [Duration; 4] = [
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
+
+/// What the deciding thread hears of an agent.
+#[derive(Debug)]
+pub(crate) enum FromAgent {
+    /// A link is up: the first one, or one more.
+    Up {
+        /// It is not the first.
+        again: bool,
+    },
+    /// A link has broken; another one is being made.
+    Cut(LinkError),
+    /// A word of the agent.
+    Said(ToController),
+    /// It is not there any more.
+    Lost(LinkError),
+}
+
+/// Means that all peers share.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) inbox: Sender<Input>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) own: Greeting,
+    pub(crate) version: String,
+    pub(crate) silence: Duration,
+}
+
+/// One agent.
+pub(crate) struct Peer {
+    pub(crate) spec: AgentSpec,
+    /// Tells messages of this agent from those of one before it of the same name.
+    pub(crate) generation: u64,
+    pub(crate) line: Line,
+    /// Words that the deciding thread has not taken yet.
+    pub(crate) waiting: Arc<AtomicUsize>,
+    pub(crate) grace_ns: Arc<AtomicU64>,
+    /// It was told to end: no link is made again.
+    leaving: Arc<AtomicBool>,
+    pub(crate) facts: Option<HostFacts>,
+    pub(crate) clock: Option<ClockReport>,
+    child: Option<Child>,
+    /// For links of one that dials in.
+    links: Option<UnboundedSender<Arrival>>,
+    task: tokio::task::JoinHandle<()>,
+    /// Process of the command whose standard input and output are the link now; 0 for none.
+    command: Arc<Mutex<u32>>,
+}
+
+impl Peer {
+    /// A child of ours: its end is the end of the agent. `program` and `arguments` are followed by `--fd N`.
+    ///
+    /// # Errors
+    /// No process or socket is to be had.
+    pub(crate) fn local(
+        spec: &AgentSpec,
+        generation: u64,
+        how: &crate::AgentCommand,
+        means: &Means,
+        runtime: &tokio::runtime::Handle,
+    ) -> io::Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        let far = OwnedFd::from(far);
+        let fd = far.as_raw_fd();
+        let mut command = Command::new(&how.program);
+        command.args(&how.arguments).arg("--fd").arg(fd.to_string());
+        // Events to the lab are all that may stand on stdout; a panic of the agent goes to our stderr.
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
+        end_with_us(&mut command, fd);
+        let child = command.spawn()?;
+        drop(far);
+        let mut peer = Self::new(spec, generation, means, |ear, line| {
+            runtime.spawn(ear.once(line, near))
+        });
+        peer.child = Some(child);
+        let _ = peer.line.say(&ToAgent::Time(TimeService {
+            same: true,
+            udp: None,
+        }));
+        Ok(peer)
+    }
+
+    /// What a command carries on its standard input and output, started again when it ends before its time.
+    pub(crate) fn command(
+        spec: &AgentSpec,
+        generation: u64,
+        argv: &[String],
+        means: &Means,
+        runtime: &tokio::runtime::Handle,
+        time: TimeService,
+    ) -> Self {
+        let peer = Self::new(spec, generation, means, |ear, line| {
+            runtime.spawn(ear.by_command(line, argv.to_vec()))
+        });
+        let _ = peer.line.say(&ToAgent::Time(time));
+        peer
+    }
+
+    /// One that has dialled in.
+    pub(crate) fn joined(
+        arrival: Arrival,
+        generation: u64,
+        means: &Means,
+        runtime: &tokio::runtime::Handle,
+        time: TimeService,
+    ) -> Self {
+        let spec = AgentSpec {
+            name: arrival.name.clone(),
+            host: arrival.name.clone(),
+            site: String::new(),
+            role: Role::Testers,
+            start: AgentStartKind::Joined,
+            watch: Vec::new(),
+        };
+        let (links, arrivals) = unbounded_channel();
+        let _ = links.send(arrival);
+        let mut peer = Self::new(&spec, generation, means, |ear, line| {
+            runtime.spawn(ear.by_arrivals(line, arrivals))
+        });
+        peer.links = Some(links);
+        let _ = peer.line.say(&ToAgent::Time(time));
+        peer
+    }
+
+    /// It comes again over another link.
+    pub(crate) fn over(&self, arrival: Arrival) {
+        if let Some(links) = &self.links {
+            let _ = links.send(arrival);
+        }
+    }
+
+    fn new(
+        spec: &AgentSpec,
+        generation: u64,
+        means: &Means,
+        speak: impl FnOnce(Ear, Line) -> tokio::task::JoinHandle<()>,
+    ) -> Self {
+        let line = Line::new(Arc::new(SystemClock));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let grace_ns = Arc::new(AtomicU64::new(0));
+        let command = Arc::new(Mutex::new(0));
+        let leaving = Arc::new(AtomicBool::new(false));
+        let ear = Ear {
+            name: spec.name.as_str().into(),
+            generation,
+            means: means.clone(),
+            waiting: waiting.clone(),
+            grace_ns: grace_ns.clone(),
+            leaving: leaving.clone(),
+            command: command.clone(),
+            incarnation: None,
+        };
+        Self {
+            spec: spec.clone(),
+            generation,
+            task: speak(ear, line.clone()),
+            line,
+            waiting,
+            grace_ns,
+            leaving,
+            facts: None,
+            clock: None,
+            child: None,
+            links: None,
+            command,
+        }
+    }
+
+    /// It has our clock, and writes where we say.
+    pub(crate) fn is_local(&self) -> bool {
+        self.spec.start == AgentStartKind::Local
+    }
+
+    /// Says something; what cannot be said shows as the loss of the agent.
+    pub(crate) fn say(&self, message: &ToAgent) {
+        let _ = self.line.say(message);
+    }
+
+    /// Processes that belong to this agent: our children that must be spared when another one's are ended.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let command = *self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = self.child.as_ref().map(Child::id);
+        child
+            .into_iter()
+            .chain((command != 0).then_some(command))
+            .collect()
+    }
+
+    /// Asks it to end, and waits a moment until it has heard that.
+    pub(crate) fn farewell(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+        self.say(&ToAgent::Quit);
+    }
+
+    /// Waits until it has ended after [`Peer::farewell`]; then ends what is left of it here.
+    pub(crate) fn end(mut self, since: Instant) {
+        while since.elapsed() < FAREWELL {
+            let gone = match &mut self.child {
+                Some(child) => !matches!(child.try_wait(), Ok(None)),
+                None => self.task.is_finished(),
+            };
+            if gone {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.kill();
+    }
+
+    /// Ends it at once, as far as it is here. Gives how its process had ended, for people.
+    pub(crate) fn kill(mut self) -> String {
+        self.line.close();
+        let Some(mut child) = self.child.take() else {
+            self.task.abort();
+            let pid = *self.command.lock().unwrap_or_else(PoisonError::into_inner);
+            if pid != 0 {
+                // SAFETY: kill has no memory effects; the process is a child of ours that is reaped by its own guard only.
+                unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
+            }
+            return String::new();
+        };
+        let own = child.try_wait().ok().flatten();
+        let _ = child.kill();
+        // A process that waits for a disk that does not answer cannot even be killed: we do not wait for the disk with it.
+        let since = Instant::now();
+        let ended = loop {
+            let ended = child.try_wait();
+            if !matches!(ended, Ok(None)) || since.elapsed() > LAST_BREATH {
+                break ended.ok().flatten();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        own.or(ended)
+            .map_or_else(|| "it cannot be killed".to_owned(), |status| status.to_string())
+    }
+}
+
+/// The child ends when the thread that starts it does, and keeps descriptor `fd`.
+fn end_with_us(command: &mut Command, fd: i32) {
+    let parent = std::process::id();
+    // SAFETY: the closure runs between fork and exec and calls only functions that are safe there.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::fcntl(fd, libc::F_SETFD, 0) < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) < 0
+            {
+                return Err(io::Error::last_os_error());
+            }
+            // We may have died before the request was made.
+            if libc::getppid().cast_unsigned() != parent {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The task that listens to an agent.
+struct Ear {
+    name: Arc<str>,
+    generation: u64,
+    means: Means,
+    waiting: Arc<AtomicUsize>,
+    grace_ns: Arc<AtomicU64>,
+    leaving: Arc<AtomicBool>,
+    command: Arc<Mutex<u32>>,
+    /// Of the agent's process, once it has greeted.
+    incarnation: Option<u64>,
+}
+
+impl Ear {
+    fn tell(&self, heard: FromAgent) -> Result<(), LinkError> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let input = Input::Agent {
+            name: self.name.clone(),
+            generation: self.generation,
+            heard,
+        };
+        self.means.inbox.send(input).map_err(|_| LinkError::Closed)
+    }
+
+    async fn over(
+        &mut self,
+        line: &Line,
+        reader: impl AsyncRead + Send + Unpin,
+        writer: impl AsyncWrite + Send + Unpin,
+    ) -> LinkError {
+        let (own, silence) = (self.means.own.clone(), self.means.silence);
+        line.converse(reader, writer, &own, self, silence).await
+    }
+
+    async fn once(mut self, line: Line, near: UnixStream) {
+        let stream = near
+            .set_nonblocking(true)
+            .and_then(|()| tokio::net::UnixStream::from_std(near));
+        let why = match stream {
+            Ok(stream) => {
+                let (reader, writer) = stream.into_split();
+                self.over(&line, reader, writer).await
+            }
+            Err(error) => error.into(),
+        };
+        let _ = self.tell(FromAgent::Lost(why));
+    }
+
+    async fn by_command(mut self, line: Line, argv: Vec<String>) {
+        let mut attempt = 0;
+        let mut cut: Option<Instant> = None;
+        loop {
+            let known = self.incarnation.is_some();
+            let links = line.links();
+            let why = self.one_command(&line, &argv).await;
+            if line.is_closed() || self.leaving.load(Ordering::Relaxed) {
+                return;
+            }
+            if line.links() > links {
+                (attempt, cut) = (0, None);
+            }
+            let since = *cut.get_or_insert_with(Instant::now);
+            let grace = Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed));
+            let final_word = matches!(why, LinkError::Version(_) | LinkError::Reborn);
+            // One that never came does not come by asking again: the address is wrong, or the key, or the program.
+            if !known && self.incarnation.is_none() || final_word || since.elapsed() >= grace {
+                let _ = self.tell(FromAgent::Lost(why));
+                return;
+            }
+            if attempt == 0 && self.tell(FromAgent::Cut(why)).is_err() {
+                return;
+            }
+            tokio::time::sleep(AGAIN[attempt.min(AGAIN.len() - 1)]).await;
+            attempt += 1;
+        }
+    }
+
+    async fn by_arrivals(mut self, line: Line, mut arrivals: UnboundedReceiver<Arrival>) {
+        let mut next: Option<Arrival> = None;
+        let mut why = LinkError::Closed;
+        let mut cut = tokio::time::Instant::now();
+        loop {
+            let grace = Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed));
+            let arrival = match next.take() {
+                Some(arrival) => arrival,
+                None => match tokio::time::timeout_at(cut + grace, arrivals.recv()).await {
+                    Ok(Some(arrival)) => arrival,
+                    Ok(None) | Err(_) => break,
+                },
+            };
+            let reader = AsyncReadExt::chain(std::io::Cursor::new(arrival.read), arrival.link.reader);
+            tokio::select! {
+                ended = self.over(&line, reader, arrival.link.writer) => why = ended,
+                newer = arrivals.recv() => next = newer,
+            }
+            if line.is_closed() || self.leaving.load(Ordering::Relaxed) {
+                return;
+            }
+            if matches!(why, LinkError::Version(_) | LinkError::Reborn) {
+                break;
+            }
+            cut = tokio::time::Instant::now();
+            if next.is_none() && self.tell(FromAgent::Cut(LinkError::Closed)).is_err() {
+                return;
+            }
+        }
+        let _ = self.tell(FromAgent::Lost(why));
+    }
+
+    async fn one_command(&mut self, line: &Line, argv: &[String]) -> LinkError {
+        let (child, stream) = match start(argv) {
+            Ok(started) => started,
+            Err(error) => return error.into(),
+        };
+        let mut child = Running::new(child, &self.command);
+        let (reader, writer) = stream.into_split();
+        let why = self.over(line, reader, writer).await;
+        let said = tokio::task::block_in_place(|| child.end());
+        match why {
+            LinkError::Closed | LinkError::Io(_) | LinkError::Silent(_) if !said.is_empty() => {
+                LinkError::Io(io::Error::other(said))
+            }
+            other => other,
+        }
+    }
+}
+
+impl Hear for Ear {
+    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+        theirs.check("the agent", "engine", &self.means.version)?;
+        let again = self.incarnation.is_some();
+        if self.incarnation.is_some_and(|known| known != theirs.incarnation) {
+            return Err(LinkError::Reborn);
+        }
+        self.incarnation = Some(theirs.incarnation);
+        self.tell(FromAgent::Up { again })
+    }
+
+    async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+        match heard {
+            Heard::Message(body) => {
+                let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
+                // Whoever says more than can be dealt with is read no further.
+                while self.waiting.load(Ordering::Relaxed) > WAITING {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                self.tell(FromAgent::Said(said))
+            }
+            Heard::Piece {
+                ticket,
+                offset,
+                bytes,
+            } => {
+                if let Some(input) =
+                    tokio::task::block_in_place(|| self.means.store.take(ticket, offset, &bytes))
+                {
+                    self.means.inbox.send(input).map_err(|_| LinkError::Closed)?;
+                }
+                Ok(())
+            }
+            Heard::Answered(_) => Ok(()), // we ask nothing
+        }
+    }
+}
+
+/// Starts a command with one socket as its standard input and output.
+fn start(argv: &[String]) -> io::Result<(Child, tokio::net::UnixStream)> {
+    let (near, far) = UnixStream::pair()?;
+    near.set_nonblocking(true)?;
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(OwnedFd::from(far.try_clone()?))
+        .stdout(OwnedFd::from(far))
+        .stderr(Stdio::piped())
+        .process_group(0);
+    // No PDEATHSIG here: it would come at the end of the runtime's thread that starts it. Our end closes its input instead.
+    let child = command
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("{program} cannot be started: {error}")))?;
+    Ok((child, tokio::net::UnixStream::from_std(near)?))
+}
+
+/// A command that ends with its owner, even if that is dropped.
+struct Running {
+    child: Child,
+    pid: Arc<Mutex<u32>>,
+    /// The end of what it says on its standard error.
+    said: Arc<Mutex<String>>,
+    listener: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn new(mut child: Child, pid: &Arc<Mutex<u32>>) -> Self {
+        *pid.lock().unwrap_or_else(PoisonError::into_inner) = child.id();
+        let said = Arc::new(Mutex::new(String::new()));
+        let listener = child.stderr.take().and_then(|stderr| {
+            let said = said.clone();
+            std::thread::Builder::new()
+                .name("said".into())
+                .spawn(move || listen(stderr, &said))
+                .ok()
+        });
+        Self {
+            child,
+            pid: pid.clone(),
+            said,
+            listener,
+        }
+    }
+
+    /// Ends it; gives its last words, or how it had ended by itself.
+    fn end(&mut self) -> String {
+        // One that ends by itself says why; it has a moment for that.
+        let since = Instant::now();
+        let mut status = None;
+        while since.elapsed() < Duration::from_millis(300) && status.is_none() {
+            status = self.child.try_wait().ok().flatten();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.stop();
+        if status.is_some()
+            && let Some(listener) = self.listener.take()
+        {
+            let since = Instant::now();
+            while !listener.is_finished() && since.elapsed() < Duration::from_millis(300) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = said.trim().replace('\n', "; ");
+        match status {
+            Some(status) if said.is_empty() => format!("its command has ended ({status})"),
+            _ => said,
+        }
+    }
+
+    fn stop(&mut self) {
+        *self.pid.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Keeps the last of what comes.
+fn listen(mut stderr: std::process::ChildStderr, said: &Mutex<String>) {
+    const KEPT: usize = 1000;
+    let mut bytes = [0; 1024];
+    while let Ok(count @ 1..) = stderr.read(&mut bytes) {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        let surplus = said.len().saturating_sub(KEPT);
+        let cut = (surplus..said.len())
+            .find(|&at| said.is_char_boundary(at))
+            .unwrap_or(0);
+        said.drain(..cut);
+    }
+}

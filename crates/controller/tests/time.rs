@@ -1,0 +1,212 @@
+//! Clocks of agents that dial in: probes go by UDP, or ride the link where there is no port left for them.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; its helpers are tests too"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arrow_array::StringArray;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt16Type;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use plimsoll_agent::{Source, no_signals, run_agent};
+use plimsoll_controller::{AgentCommand, control};
+use plimsoll_link::dial::Dialer;
+use plimsoll_link::token::Token;
+use serde_json::{Value, json};
+
+const VERSION: &str = "1.2.3";
+/// Far longer than any step takes: what ends by this has hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A controller and one agent that has dialled in, both in threads of this process.
+struct Session {
+    place: PathBuf,
+    commands: PipeWriter,
+    events: mpsc::Receiver<Value>,
+    controller: JoinHandle<()>,
+    agent: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    fn start(name: &str, port: u16) -> (Self, u16) {
+        let place = std::env::temp_dir().join(format!("plimsoll-time-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir_all(place.join("results/runs/0001")).unwrap();
+        let (input, commands) = pipe().unwrap();
+        let (read, output) = pipe().unwrap();
+        let how = AgentCommand {
+            program: "false".into(),
+            arguments: Vec::new(),
+            silence: PATIENCE,
+        };
+        let controller = std::thread::spawn(move || {
+            let (_, signals) = mpsc::channel();
+            control(input, output, signals, how, VERSION).unwrap();
+        });
+        let (sender, events) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(read).lines().map_while(Result::ok) {
+                let _ = sender.send(serde_json::from_str(&line).unwrap());
+            }
+        });
+        let mut session = Self {
+            place,
+            commands,
+            events,
+            controller,
+            agent: None,
+        };
+        session.say(&json!({
+            "type": "listen", "experiment": "e", "address": "127.0.0.1", "ports": [port, port], "quic": true,
+        }));
+        let token = session.until("listening")["token"].clone();
+        let time_port = token["time_port"].as_u64().unwrap() as u16;
+        let dialer = Dialer::new(&Token::parse(token.to_string().as_bytes()).unwrap(), VERSION).unwrap();
+        let directory = session.place.join("agent");
+        session.agent = Some(std::thread::spawn(move || {
+            let source = Source::Dial(Box::new(dialer));
+            run_agent(
+                source,
+                Some(&directory),
+                Some("far".into()),
+                VERSION,
+                no_signals(),
+            )
+            .unwrap();
+        }));
+        session.until("joined");
+        (session, time_port)
+    }
+
+    fn say(&mut self, command: &Value) {
+        writeln!(self.commands, "{command}").unwrap();
+    }
+
+    fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let event = self.events.recv_timeout(PATIENCE).expect("the controller hangs");
+            assert!(event["type"] != "refused", "{event}");
+            if event["type"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// What the controller knows of the agent's clock.
+    fn clock(&mut self) -> Value {
+        self.say(&json!({"type": "check", "agents": [far()]}));
+        let host = self.until("host");
+        self.until("checked");
+        let clock = host["facts"]["clock"].clone();
+        // All are on one clock here, so that the truth is known: 0, within the bound.
+        let (offset, bound) = (
+            clock["offset_ns"].as_i64().unwrap(),
+            clock["bound_ns"].as_i64().unwrap(),
+        );
+        assert!(bound > 0 && offset.abs() <= bound, "{host}");
+        clock
+    }
+
+    fn quit(mut self) {
+        self.say(&json!({"type": "quit"}));
+        self.controller.join().unwrap();
+        self.agent.take().unwrap().join().unwrap();
+        fs::remove_dir_all(&self.place).unwrap();
+    }
+}
+
+fn far() -> Value {
+    json!({"name": "far", "host": "h", "site": "s", "start": {"kind": "joined"}})
+}
+
+fn run(session: &mut Session) -> Vec<String> {
+    let directory = session.place.join("results/runs/0001");
+    let spec = json!({
+        "format": "plimsoll.run/1", "experiment": "test", "run": "0001", "directory": directory, "seed": 1,
+        "warmup_ns": 0, "end": {"duration_ns": 1_000_000_000, "each_tester": null, "transactions": null},
+        "drain_ns": 1_000_000_000, "keep": "all",
+        "workloads": [{
+            "name": "main", "driver": "null", "settings": {}, "endpoints": [{"name": "a", "url": "null:"}],
+            "choose": "per-request", "order": "round-robin", "timeout_ns": 1_000_000_000,
+            "on_error": {"kind": "continue"}, "operations": [{"name": "o", "weight": 1.0, "request": {}}],
+            "values": {}, "load": {"kind": "closed", "testers": 1, "think": {"kind": "fixed", "ns": 1_000_000}},
+        }],
+        "watch": [], "tester_cpus": [], "spin_ns": 0, "ceiling": [],
+    });
+    session.say(&json!({"type": "run", "spec": spec, "agents": [far()]}));
+    let finished = session.until("finished");
+    assert_eq!(finished["balanced"], true, "{finished}");
+    let clock: Value = serde_json::from_slice(&fs::read(directory.join("clock.json")).unwrap()).unwrap();
+    assert!(
+        clock["assumptions"]["granularity_ns"].as_i64().unwrap() >= plimsoll_agent::GRAIN_NS,
+        "{clock}"
+    );
+    let clock = &clock["agents"]["far"];
+    let (offset, bound) = (&clock["pieces"][0]["offset_ns"], &clock["bound_ns"]);
+    assert!(
+        offset.as_i64().unwrap().abs() <= bound.as_i64().unwrap(),
+        "{clock}"
+    );
+    ways(&directory)
+}
+
+/// By which ways the recorded probes went.
+fn ways(directory: &Path) -> Vec<String> {
+    let file = fs::File::open(directory.join("probes.parquet")).unwrap();
+    let batches = ParquetRecordBatchReaderBuilder::try_new(file)
+        .unwrap()
+        .build()
+        .unwrap();
+    let mut ways = Vec::new();
+    for batch in batches.map(Result::unwrap) {
+        let column = batch.column_by_name("via").unwrap().as_dictionary::<UInt16Type>();
+        let words = column.downcast_dict::<StringArray>().unwrap();
+        ways.extend(words.into_iter().map(|word| word.unwrap().to_owned()));
+    }
+    ways
+}
+
+/// One test, because a controller ends the processes below its own, and an agent its own likewise.
+#[test]
+fn probes_go_by_udp_and_ride_the_link_where_no_port_is_left() {
+    let (mut session, time_port) = Session::start("udp", 0);
+    assert_ne!(time_port, 0);
+    assert!(
+        UdpSocket::bind(("::", time_port)).is_err(),
+        "the service has the port"
+    );
+    while session.clock()["udp"] != true {
+        // On a busy machine the first answers may all have come by the link.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ways = run(&mut session);
+    assert!(ways.iter().filter(|way| *way == "udp").count() >= 8, "{ways:?}");
+    session.quit();
+    assert!(
+        UdpSocket::bind(("::", time_port)).is_ok(),
+        "the service has ended with its session"
+    );
+
+    // The door has the only port, TCP for TLS and UDP for QUIC.
+    let first = 20_000 + (std::process::id() % 10_000) as u16;
+    let free =
+        |port: &u16| TcpListener::bind(("::", *port)).is_ok() && UdpSocket::bind(("::", *port)).is_ok();
+    let port = (first..u16::MAX).find(free).unwrap();
+    let (mut session, time_port) = Session::start("link", port);
+    assert_eq!(time_port, 0);
+    assert_eq!(session.clock()["udp"], false);
+    let ways = run(&mut session);
+    assert!(
+        ways.len() >= 8 && ways.iter().all(|way| way == "link"),
+        "{ways:?}"
+    );
+    session.quit();
+}

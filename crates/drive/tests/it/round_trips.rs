@@ -1,0 +1,274 @@
+//! The metrics `tcp_rtt` and `tcp_retransmits`: who gives them, and how often.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use plimsoll_model::{Outcome, Transaction};
+use serde_json::{Value, json};
+
+use crate::database::{Database, KINDS};
+use crate::filled::servers;
+use crate::frontier::{ALL, EXAMPLE, Gateway, frontier, http, request};
+use crate::harness::*;
+use crate::http::{get, settings};
+use crate::tls::{pki, serve_tls, tls};
+
+const THINK: i64 = 10 * MS;
+
+/// Two testers for longer than a second, so that each is looked at anew.
+fn over_a_second(driver: &str, url: &str, settings: Value, request: Value) -> Value {
+    let load = json!({"kind": "closed", "testers": 2, "think": {"kind": "fixed", "ns": THINK}});
+    spec(
+        driver,
+        url,
+        settings,
+        request,
+        load,
+        json!({"duration_ns": 1300 * MS}),
+    )
+}
+
+/// Runs it; all goes well. Each tester's transactions at each endpoint tell which of them were to be followed by a look:
+/// exactly those have the two metrics. No look is a part of any transaction, nor makes one late.
+fn looked_at(spec: Value) -> Ran {
+    let ran = run(spec);
+    let good = |t: &Transaction| t.outcome == Outcome::Ok;
+    assert!(ran.transactions.iter().all(good), "{:?}", ran.results());
+    let wanted = expected(&ran.transactions);
+    for name in ["tcp_rtt", "tcp_retransmits"] {
+        let mut found: Vec<(i64, u32)> = ran
+            .metric_rows(name)
+            .iter()
+            .map(|row| (row.start, row.tester))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, wanted, "{name}");
+    }
+    for row in ran.metric_rows("tcp_rtt") {
+        // What the kernel has timed lay within one of the tester's requests; its clock is another by up to 0.05 %.
+        let mine = |t: &&Transaction| t.tester == row.tester && t.start <= row.start;
+        let longest = ran
+            .transactions
+            .iter()
+            .filter(mine)
+            .map(|t| t.end - t.start)
+            .max();
+        let longest = longest.unwrap() as f64 * 1.001e-9 + 2e-6;
+        assert!(row.value > 0.0 && row.value <= longest, "{} {longest}", row.value);
+    }
+    let whole = |&value: &f64| value >= 0.0 && value.fract() == 0.0;
+    assert!(ran.metric("tcp_retransmits").iter().all(whole));
+    ran
+}
+
+/// Start and tester of the transactions that are followed by a look.
+fn expected(transactions: &[Transaction]) -> Vec<(i64, u32)> {
+    let mut last: HashMap<(u32, u16), i64> = HashMap::new();
+    let is_due = |t: &&Transaction| {
+        let last = last.entry((t.tester, t.endpoint)).or_insert(t.end - SECOND);
+        let due = t.end >= *last + SECOND;
+        if due {
+            *last = t.end;
+        }
+        due
+    };
+    let due = transactions.iter().filter(is_due);
+    let mut due: Vec<_> = due.map(|t| (t.start, t.tester)).collect();
+    due.sort_unstable();
+    due
+}
+
+/// What a look takes is the tester's own time: the next start is planned from its end.
+fn looks_are_after_the_end(ran: &Ran) {
+    let looked = ran.metric_rows("tcp_rtt");
+    for tester in 0..2 {
+        let mine: Vec<_> = ran.transactions.iter().filter(|t| t.tester == tester).collect();
+        for pair in mine.windows(2) {
+            let after = looked
+                .iter()
+                .any(|row| (row.tester, row.start) == (tester, pair[0].start));
+            let planned = pair[1].scheduled - pair[0].end;
+            assert!(
+                if after { planned > THINK } else { planned == THINK },
+                "{after} {planned}"
+            );
+        }
+    }
+}
+
+fn line_server() -> Server {
+    Server::start(|mut stream| {
+        while stream.read(&mut [0; 100]).is_ok_and(|count| count > 0) {
+            if stream.write_all(b"ok\n").is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn tcp(server: &Server, connection: &str) -> Value {
+    over_a_second(
+        "tcp",
+        &server.url("tcp"),
+        json!({"connection": connection}),
+        json!({"send": "get\n", "expect": {"kind": "line"}}),
+    )
+}
+
+#[test]
+fn tcp_is_looked_at_by_time_and_not_by_requests() {
+    let server = line_server();
+    for connection in ["kept", "per-request"] {
+        let ran = looked_at(tcp(&server, connection));
+        looks_are_after_the_end(&ran);
+    }
+    let other = line_server();
+    let mut spec = tcp(&server, "kept");
+    spec["workloads"][0]["endpoints"] =
+        json!([{"name": "a", "url": server.url("tcp")}, {"name": "b", "url": other.url("tcp")}]);
+    spec["workloads"][0]["choose"] = json!("per-request");
+    let ran = looked_at(spec);
+    assert!(ran.metric("tcp_rtt").len() >= 4, "each of either tester's ways");
+}
+
+#[test]
+fn http_is_looked_at_by_time_and_not_by_requests() {
+    let answer = || Some(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
+    let (server, _) = http_server(move |_| answer());
+    for connection in ["kept", "per-request"] {
+        let ran = looked_at(over_a_second(
+            "http",
+            &server.url("http"),
+            settings(connection),
+            get("/"),
+        ));
+        looks_are_after_the_end(&ran);
+    }
+    // A server that closes after each answer, whatever it was asked for: the connection is looked at before it goes.
+    let closing = Server::start(move |mut stream| {
+        let _ = read_request(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    });
+    looked_at(over_a_second(
+        "http",
+        &closing.url("http"),
+        settings("kept"),
+        get("/"),
+    ));
+}
+
+#[test]
+fn https_is_looked_at_below_its_tls() {
+    let pki = pki("round-trips", false);
+    let (config, served) = (Arc::clone(&pki.server), AtomicUsize::new(0));
+    let server = Server::start(move |stream| serve_tls(&config, stream, &served));
+    let mut settings = settings("kept");
+    settings["tls"] = tls(&pki.directory, |_| ());
+    let url = server.url("https");
+    looked_at(over_a_second("http", &url, settings.clone(), get("/")));
+    settings["connection"] = json!("per-request");
+    looked_at(over_a_second("http", &url, settings, get("/")));
+    std::fs::remove_dir_all(&pki.directory).unwrap();
+}
+
+#[test]
+fn sql_over_the_network_is_looked_at() {
+    for server in servers() {
+        for connection in ["kept", "per-query"] {
+            let settings = json!({"connection": connection});
+            let request = json!({"query": "SELECT n FROM t WHERE n < 3"});
+            looked_at(over_a_second("sql", &server.url(), settings, request));
+        }
+    }
+}
+
+/// Settings, with what `change` says.
+fn changed(change: &Value) -> Value {
+    let mut settings = crate::frontier::settings();
+    for (key, value) in change.as_object().unwrap() {
+        settings[key] = value.clone();
+    }
+    settings
+}
+
+#[test]
+fn frontier_is_looked_at_once_all_of_a_transaction_is_done() {
+    let gateway = Gateway::start();
+    for change in [
+        json!({}),
+        json!({"connection": "per-request"}),
+        // Large answers end a connection, as those of the public client do.
+        json!({"http": "1.0"}),
+        json!({"http": "1.0", "connection": "per-request"}),
+        json!({"connection": "per-request", "chatter": {"requests": 2, "queries": ["SELECT 1"]}}),
+        json!({"connection": "per-request", "failover": "client"}),
+    ] {
+        let settings = changed(&change);
+        looked_at(over_a_second("frontier", &gateway.url, settings, request(ALL, 5)));
+    }
+}
+
+#[test]
+fn a_try_that_failed_is_not_looked_at_and_the_one_after_it_is() {
+    let (bad, _) = http_server(|_| Some(http("HTTP/1.1 500 Trouble", "")));
+    let (good, _) = http_server(|_| Some(http("HTTP/1.1 200 OK", EXAMPLE)));
+    for connection in ["kept", "per-request"] {
+        let mut spec = frontier(&bad.url("http"), request("SELECT 1", 0), 1, 3);
+        spec["workloads"][0]["endpoints"] =
+            json!([{"name": "a", "url": bad.url("http")}, {"name": "b", "url": good.url("http")}]);
+        spec["workloads"][0]["settings"]["failover"] = json!("client");
+        spec["workloads"][0]["settings"]["connection"] = json!(connection);
+        let ran = run(spec);
+        assert_eq!(ran.results(), [(Outcome::Ok, ""); 3], "{:?}", ran.notes);
+        assert_eq!(ran.metric("tries"), [2.0]);
+        let starts: Vec<i64> = ran.metric_rows("tcp_rtt").iter().map(|row| row.start).collect();
+        assert_eq!(starts, [ran.transactions[0].start], "{connection}");
+    }
+}
+
+#[test]
+fn what_brings_no_answer_is_not_looked_at() {
+    let closing = Server::start(|mut stream| drop(read_request(&mut stream)));
+    let spec = spec(
+        "http",
+        &closing.url("http"),
+        settings("kept"),
+        get("/"),
+        closed(1),
+        json!({"each_tester": 3}),
+    );
+    let ran = run(spec);
+    assert_eq!(ran.results(), [(Outcome::Error, "closed early"); 3]);
+    assert!(ran.metrics.is_empty());
+}
+
+#[test]
+fn drivers_without_a_socket_have_none() {
+    let database = Database::new();
+    let shell = json!({"command": ["/bin/sh", "-c", "exit 0"], "stdin": null, "bytes": {"kind": "none"}});
+    for (driver, url, settings, request) in [
+        ("null", "null:".to_owned(), json!({}), json!({})),
+        (
+            "sql",
+            database.url(),
+            json!({"connection": "kept"}),
+            json!({"query": KINDS}),
+        ),
+        (
+            "exec",
+            "exec:".to_owned(),
+            json!({"mode": "per-transaction", "env": {}, "cwd": null}),
+            shell,
+        ),
+    ] {
+        let end = json!({"each_tester": 3});
+        let ran = run(spec(driver, &url, settings, request, closed(1), end));
+        assert_eq!(ran.counters.succeeded, 3, "{driver} {:?}", ran.notes);
+        assert!(
+            !ran.has_code("tcp_rtt") && !ran.has_code("tcp_retransmits"),
+            "{driver}"
+        );
+    }
+}

@@ -1,0 +1,448 @@
+//! Agents in directories of their own, reached by commands or dialling in: links that break, processes that are killed,
+//! and what they had measured, which is brought in whatever happens.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{ENGINE, Lab, Place, spec, summary};
+
+const SECOND: u64 = 1_000_000_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An agent that was started before, so that it is no descendant of the controller, as on a host of its own.
+struct Far {
+    name: String,
+    directory: PathBuf,
+    process: Child,
+}
+
+impl Far {
+    fn start(place: &Place, name: &str, more: &[&str]) -> Self {
+        let directory = place.0.join(name);
+        let process = Command::new(ENGINE)
+            .args(["agent", "--directory"])
+            .arg(&directory)
+            .args(more)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let far = Self {
+            name: name.into(),
+            directory,
+            process,
+        };
+        if more.is_empty() {
+            wait_until(|| far.directory.join("agent.sock").exists());
+        }
+        far
+    }
+
+    /// As the lab describes it.
+    fn spec(&self) -> Value {
+        json!({
+            "name": self.name, "host": self.name, "site": "far",
+            "start": {"kind": "command", "argv": [ENGINE, "attach", "--directory", self.directory]},
+        })
+    }
+
+    fn pid(&self) -> i32 {
+        self.process.id().cast_signed()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn local(name: &str) -> Value {
+    json!({"name": name, "host": "here", "site": "near", "start": {"kind": "local"}})
+}
+
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A run in a results directory, which agents elsewhere need to name it.
+fn run_directory(place: &Place) -> PathBuf {
+    let path = place.0.join("results-1/runs/0001");
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn run(lab: &mut Lab, spec: &Value, agents: &[Value], rules: &Value) {
+    lab.say(&json!({"type": "run", "spec": spec, "agents": agents, "rules": rules}));
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let kind = |event: &Value| event["type"] == "note" && event["kind"] != "damage";
+    events
+        .iter()
+        .filter(|event| kind(event))
+        .map(|event| event["kind"].as_str().unwrap())
+        .collect()
+}
+
+fn started_by(summary: &Value, agent: &str) -> u64 {
+    let agents = summary["agents"].as_array().unwrap();
+    let one = agents.iter().find(|one| one["name"] == agent).unwrap();
+    one["books"]["counters"]["started"].as_u64().unwrap()
+}
+
+/// Processes below the controller that carry the bytes of an agent.
+fn carriers(lab: &Lab) -> Vec<i32> {
+    let pid = lab.process.id();
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_ascii_whitespace() {
+            let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if line.contains("attach") {
+                found.push(child.parse().unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
+    let place = Place::new("kinds");
+    let directory = run_directory(&place);
+    let mut lab = Lab::start();
+    lab.say(
+        &json!({"type": "listen", "experiment": "e", "address": "127.0.0.1", "ports": [0, 0], "quic": true}),
+    );
+    let token = lab.until("listening").pop().unwrap()["token"].clone();
+    let file = place.0.join("token");
+    fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&file)
+        .unwrap()
+        .write_all(token.to_string().as_bytes())
+        .unwrap();
+    let mut joined = Far::start(
+        &place,
+        "joined",
+        &["--name", "joined", "--join", file.to_str().unwrap()],
+    );
+    assert_eq!(lab.until("joined").pop().unwrap()["name"], "joined");
+    let mut far = Far::start(&place, "far", &[]);
+    let mut spec = spec(&directory, SECOND);
+    // Each of seven testers does nine: by the books of an agent its testers can be counted.
+    spec["workloads"][0]["load"]["testers"] = json!(7);
+    spec["end"] = json!({"duration_ns": 60 * SECOND, "each_tester": 9, "transactions": null});
+    spec["warmup_ns"] = json!(0);
+    let dials = json!({"name": "joined", "host": "j", "site": "far", "start": {"kind": "joined"}});
+    let agents = [local("one"), far.spec(), dials, local("two")];
+    run(&mut lab, &spec, &agents, &json!({}));
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("done"), &json!(true)),
+        "{finished}"
+    );
+    let summary = summary(&directory);
+    let shares = ["one", "far", "joined", "two"].map(|name| started_by(&summary, name) / 9);
+    assert_eq!(shares, [2, 2, 2, 1]);
+    assert_eq!(finished["counters"]["started"], 63);
+    let clocks: Value = serde_json::from_slice(&fs::read(directory.join("clock.json")).unwrap()).unwrap();
+    for name in ["far", "joined"] {
+        let clock = &clocks["agents"][name];
+        let bound = clock["bound_ns"].as_i64().unwrap();
+        // All are on one clock here, so that the truth is known: 0, within the bound.
+        let offset = clock["pieces"][0]["offset_ns"].as_i64().unwrap();
+        assert!(offset.abs() <= bound && bound > 0, "{clock}");
+        assert!(clock["probes"].as_u64().unwrap() >= 10, "{clock}");
+    }
+    assert!(directory.join("probes.parquet").exists() && !directory.join("segments").exists());
+    lab.say(&json!({"type": "quit"}));
+    lab.wait();
+    wait_until(|| far.has_ended() && joined.has_ended());
+    assert!(
+        !far.directory.exists() && !joined.directory.exists(),
+        "something of them is left"
+    );
+}
+
+#[test]
+fn a_workload_is_carried_by_the_agents_that_it_names() {
+    let place = Place::new("bound");
+    let directory = run_directory(&place);
+    let mut lab = Lab::start();
+    let mut spec = spec(&directory, SECOND);
+    spec["workloads"][0]["agents"] = json!(["b"]);
+    run(&mut lab, &spec, &[local("a"), local("b")], &json!({}));
+    assert_eq!(lab.finished()["balanced"], true);
+    let summary = summary(&directory);
+    assert!(started_by(&summary, "a") == 0 && started_by(&summary, "b") > 0);
+    spec["run"] = json!("0002");
+    spec["directory"] = json!(place.run("results-1/runs/0002"));
+    spec["workloads"][0]["agents"] = json!(["c"]);
+    run(&mut lab, &spec, &[local("a"), local("b")], &json!({}));
+    let refused = lab.until("refused").pop().unwrap();
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .contains("no agent that carries it"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_agent_that_only_watches_does_so_to_the_end_of_the_run() {
+    let place = Place::new("watch");
+    let directory = run_directory(&place);
+    let far = Far::start(&place, "far", &[]);
+    let mut lab = Lab::start();
+    let mut watcher = local("watcher");
+    watcher["role"] = json!("watch");
+    watcher["watch"] =
+        json!([{"name": "engine", "pid": lab.process.id()}, {"name": "none", "process": "no-such-name"}]);
+    run(
+        &mut lab,
+        &spec(&directory, 3 * SECOND),
+        &[watcher, far.spec()],
+        &json!({}),
+    );
+    let events = lab.until("finished");
+    assert_eq!(kinds(&events), ["watch-lost"], "{events:?}");
+    assert_eq!(events[events.len() - 1]["balanced"], true);
+    let summary = summary(&directory);
+    assert!(started_by(&summary, "watcher") == 0 && started_by(&summary, "far") > 100);
+    let agents = summary["agents"].as_array().unwrap();
+    let watcher = agents.iter().find(|one| one["name"] == "watcher").unwrap();
+    let segments = watcher["books"]["segments"].as_array().unwrap();
+    let samples = segments
+        .iter()
+        .find(|name| name.as_str().unwrap().contains("samples"))
+        .unwrap();
+    let found = summary["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == *samples)
+        .unwrap();
+    // Some 40 values a second: those of three seconds, not of the first moment only.
+    assert!(found["rows"].as_u64().unwrap() > 100, "{found}");
+}
+
+#[test]
+fn a_link_that_is_cut_is_made_again_and_nothing_is_missing() {
+    let place = Place::new("cut");
+    let directory = run_directory(&place);
+    let far = Far::start(&place, "far", &[]);
+    let mut lab = Lab::start();
+    run(
+        &mut lab,
+        &spec(&directory, 4 * SECOND),
+        &[local("near"), far.spec()],
+        &json!({}),
+    );
+    lab.until("second");
+    for carrier in carriers(&lab) {
+        Lab::kill(carrier, libc::SIGKILL);
+    }
+    let events = lab.until("finished");
+    assert_eq!(kinds(&events), ["link-cut", "link-made"], "{events:?}");
+    let finished = &events[events.len() - 1];
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("done"), &json!(true)),
+        "{finished}"
+    );
+    assert!(started_by(&summary(&directory), "far") > 100);
+    let seconds = events.iter().filter(|event| event["type"] == "second").count();
+    assert!(seconds >= 3, "no second of the live view was lost: {seconds}");
+}
+
+#[test]
+fn an_agent_that_is_killed_is_lost_and_what_it_had_is_collected() {
+    let place = Place::new("killed");
+    let directory = run_directory(&place);
+    let mut far = Far::start(&place, "far", &[]);
+    let mut lab = Lab::start();
+    run(
+        &mut lab,
+        &spec(&directory, 4 * SECOND),
+        &[local("near"), far.spec()],
+        &json!({}),
+    );
+    lab.until("second");
+    lab.until("second");
+    far.process.kill().unwrap();
+    far.process.wait().unwrap();
+    let events = lab.until("finished");
+    let kinds = kinds(&events);
+    assert_eq!(kinds.last(), Some(&"agent-lost"), "{kinds:?}");
+    let finished = &events[events.len() - 1];
+    assert_eq!(
+        (&finished["status"], &finished["balanced"], &finished["lost"]),
+        (&json!("done"), &json!(false), &json!(["far"]))
+    );
+    let before = summary(&directory);
+    let lost = before["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "far")
+        .unwrap();
+    assert!(lost["lost_ns"].as_i64().unwrap() > 0, "{lost}");
+    assert_eq!(started_by(&before, "far"), 0, "nothing of it is on disk yet");
+    lab.say(&json!({"type": "collect", "directory": directory, "agents": [far.spec()]}));
+    let collected = lab.until("collected").pop().unwrap();
+    assert_eq!(collected["missing"], json!([]), "{collected}");
+    let after = summary(&directory);
+    assert!(started_by(&after, "far") > 100 && started_by(&after, "near") == started_by(&before, "near"));
+    assert_eq!(after["rows"]["counters"]["started"], after["counters"]["started"]);
+}
+
+#[test]
+fn a_loss_ends_the_run_where_that_was_asked_for() {
+    let place = Place::new("abort");
+    let directory = run_directory(&place);
+    let mut far = Far::start(&place, "far", &[]);
+    let mut lab = Lab::start();
+    let rules = json!({"abort_on_loss": true});
+    run(
+        &mut lab,
+        &spec(&directory, 60 * SECOND),
+        &[local("near"), far.spec()],
+        &rules,
+    );
+    lab.until("second");
+    far.process.kill().unwrap();
+    far.process.wait().unwrap();
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["lost"]),
+        (&json!("agent-lost"), &json!(["far"]))
+    );
+}
+
+#[test]
+fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_what_it_has() {
+    let place = Place::new("grace");
+    let directory = run_directory(&place);
+    let mut far = Far::start(&place, "far", &[]);
+    let mut lab = Lab::start();
+    let rules = json!({"grace_ns": SECOND});
+    run(&mut lab, &spec(&directory, 60 * SECOND), &[far.spec()], &rules);
+    lab.until("second");
+    lab.process.kill().unwrap();
+    lab.process.wait().unwrap();
+    wait_until(|| far.has_ended());
+    let kept = far.directory.join("runs/results-1/0001");
+    assert!(
+        kept.join("far-000.json").exists(),
+        "its segment is whole and sealed"
+    );
+    // The controller that died has left the start of the run; another one brings in the rest.
+    let mut lab = Lab::start();
+    lab.say(&json!({"type": "collect", "directory": directory, "agents": [far.spec()]}));
+    let collected = lab.until("collected").pop().unwrap();
+    assert_eq!(collected["missing"], json!([]), "{collected}");
+    let summary = summary(&directory);
+    assert_eq!(summary["status"], "interrupted");
+    assert!(started_by(&summary, "far") > 100, "{summary}");
+    // It was told to forget them.
+    wait_until(|| !kept.exists());
+    assert!(directory.join("transactions.parquet").exists());
+}
+
+#[test]
+fn a_host_that_stops_answering_is_noticed_and_one_that_goes_on_in_time_loses_nothing() {
+    let place = Place::new("stopped");
+    let directory = run_directory(&place);
+    let (one, two) = (Far::start(&place, "one", &[]), Far::start(&place, "two", &[]));
+    let mut lab = Lab::start();
+    let rules = json!({"grace_ns": 8 * SECOND});
+    run(
+        &mut lab,
+        &spec(&directory, 25 * SECOND),
+        &[one.spec(), two.spec()],
+        &rules,
+    );
+    lab.until("second");
+    Lab::kill(one.pid(), libc::SIGSTOP);
+    Lab::kill(two.pid(), libc::SIGSTOP);
+    let mut cut = 0;
+    while cut < 2 {
+        cut += usize::from(lab.until("note").pop().unwrap()["kind"] == "link-cut");
+    }
+    Lab::kill(one.pid(), libc::SIGCONT);
+    let events = lab.until("finished");
+    let kinds = kinds(&events);
+    assert!(
+        kinds.contains(&"link-made") && kinds.contains(&"agent-lost"),
+        "{kinds:?}"
+    );
+    let finished = &events[events.len() - 1];
+    assert_eq!(finished["lost"], json!(["two"]), "{finished}");
+    let summary = summary(&directory);
+    let damage = summary["damage"].as_array().unwrap();
+    assert!(
+        damage.iter().all(|text| text.as_str().unwrap().contains("two")),
+        "{damage:?}"
+    );
+    assert!(started_by(&summary, "one") > 1000);
+    Lab::kill(two.pid(), libc::SIGCONT);
+}
+
+#[test]
+fn a_host_that_cannot_be_had_is_told_and_the_others_go_on_if_they_are_enough() {
+    let place = Place::new("dead");
+    let directory = run_directory(&place);
+    let dead = json!({
+        "name": "dead", "host": "dead", "site": "far",
+        "start": {"kind": "command", "argv": ["sh", "-c", "echo no route to this host >&2; exit 255"]},
+    });
+    let mut lab = Lab::start();
+    run(
+        &mut lab,
+        &spec(&directory, SECOND),
+        &[local("near"), dead.clone()],
+        &json!({}),
+    );
+    let refused = lab.until("refused").pop().unwrap();
+    let error = refused["error"].as_str().unwrap();
+    assert!(
+        error.contains("1 of 2 agents") && error.contains("no route to this host"),
+        "{error}"
+    );
+    assert!(!Path::new(&directory).join("segments").exists());
+    run(
+        &mut lab,
+        &spec(&directory, SECOND),
+        &[local("near"), dead.clone()],
+        &json!({"at_least": 1}),
+    );
+    let events = lab.until("finished");
+    assert_eq!(kinds(&events), ["agent-missing"]);
+    assert_eq!(events[events.len() - 1]["balanced"], true);
+    lab.say(&json!({"type": "check", "agents": [local("near"), dead]}));
+    let events = lab.until("checked");
+    let hosts: Vec<&Value> = events.iter().filter(|event| event["type"] == "host").collect();
+    assert!(hosts[0]["facts"]["cores"].as_u64().unwrap() >= 1 && hosts[0]["error"].is_null());
+    assert!(hosts[1]["facts"].is_null() && hosts[1]["error"].as_str().unwrap().contains("no route"));
+}

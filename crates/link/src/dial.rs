@@ -1,0 +1,449 @@
+//! The agent's way to its controller: addresses and transports of the token, in turn, until one leads there or the patience
+//! ends.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use quinn::{ConnectionError, Endpoint, TransportErrorCode};
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, Error};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::identity::IdentityError;
+use crate::token::{Token, host_and_port};
+use crate::transport::{Link, Transport, WELCOME};
+use crate::{quic, tcp};
+
+/// Longest attempt, handshake and welcome included.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// Longest attempt over QUIC while TCP is to be tried as well: where UDP is shut, nothing answers.
+const ATTEMPT_QUIC: Duration = Duration::from_secs(5);
+/// Pauses between rounds, doubled from the first to the last; each is cut by up to half at random, so that agents which lost
+/// the same controller do not come back as one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// Addresses of one name that are tried.
+const MOST_OF_A_NAME: usize = 4;
+/// No certificate has a name, but the libraries want one to look for. It is not sent.
+const NOBODY: &str = "controller.invalid";
+
+/// What dials with one token, as often as is wished. All its QUIC links share one socket for each address family.
+pub struct Dialer {
+    experiment: String,
+    addresses: Vec<String>,
+    transports: Vec<Transport>,
+    tls: TlsConnector,
+    quic: quinn::ClientConfig,
+    endpoints: Mutex<[Option<Endpoint>; 2]>,
+}
+
+/// No link could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The token is for another version of the engine.
+    #[error(
+        "the token of experiment {experiment} is for engine {theirs}, this is {own}: start the agent with the engine of the controller"
+    )]
+    Engine {
+        /// The token's.
+        experiment: String,
+        /// The controller's version.
+        theirs: String,
+        /// Ours.
+        own: String,
+    },
+    /// The token's keys are of no use.
+    #[error(transparent)]
+    Keys(#[from] IdentityError),
+    /// Every way was tried.
+    #[error("no link to the controller of experiment {experiment}: {}{}", fault.text(experiment), list(tried))]
+    NoLink {
+        /// The token's.
+        experiment: String,
+        /// The most telling of the faults.
+        fault: Fault,
+        /// The last round.
+        tried: Vec<Tried>,
+    },
+}
+
+/// One attempt that failed.
+#[derive(Debug, Clone)]
+pub struct Tried {
+    /// As in the token.
+    pub address: String,
+    /// Over what.
+    pub via: Transport,
+    /// What came of it.
+    pub fault: Fault,
+    /// In the words of the library.
+    pub detail: String,
+}
+
+/// What came of an attempt; the later ones say more, and are what a failure with several attempts is called by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Nothing answers, or no way leads there, or the name is unknown.
+    Nobody,
+    /// The host answers that nobody listens on that port.
+    Closed,
+    /// Somebody is there and broke off during the handshake: a controller with too many handshakes at once, or another
+    /// program.
+    Busy,
+    /// Somebody is there, who is not this experiment's controller.
+    Stranger,
+    /// Somebody is there who speaks another version of the link.
+    Version,
+    /// The controller is there and does not know our key.
+    Refused,
+}
+
+impl Dialer {
+    /// With `token`, for an agent of engine version `engine`.
+    ///
+    /// # Errors
+    /// [`DialError::Engine`], [`DialError::Keys`].
+    pub fn new(token: &Token, engine: &str) -> Result<Self, DialError> {
+        if token.engine != engine {
+            return Err(DialError::Engine {
+                experiment: token.experiment.clone(),
+                theirs: token.engine.clone(),
+                own: engine.to_owned(),
+            });
+        }
+        let config = token.agent.client(token.controller)?;
+        Ok(Self {
+            experiment: token.experiment.clone(),
+            addresses: token.addresses.clone(),
+            transports: token.transports.clone(),
+            quic: quic::client(config.clone())?,
+            tls: TlsConnector::from(Arc::new(config)),
+            endpoints: Mutex::default(),
+        })
+    }
+
+    /// Tries every address over every transport, and all of them again after a pause, until there is a link or `patience` is over.
+    /// What will not change (a stranger, a refusal, another version) is not tried again. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// [`DialError::NoLink`].
+    pub async fn dial(&self, patience: Duration) -> Result<Link, DialError> {
+        let end = Instant::now() + patience;
+        let mut ways: Vec<(&str, Transport)> = self
+            .addresses
+            .iter()
+            .flat_map(|address| self.transports.iter().map(|via| (address.as_str(), *via)))
+            .collect();
+        let mut pause = FIRST_PAUSE;
+        let mut hopeless = Vec::new();
+        loop {
+            let mut tried = Vec::new();
+            for (index, (address, via)) in ways.iter().enumerate() {
+                let share = (end - Instant::now()) / (ways.len() - index) as u32;
+                match self.attempt(address, *via, share.min(self.longest(*via))).await {
+                    Ok(link) => return Ok(link),
+                    Err(failure) => tried.push(failure.at(address, *via)),
+                }
+            }
+            hopeless.extend(tried.extract_if(.., |tried| tried.fault >= Fault::Stranger));
+            ways.retain(|way| {
+                !hopeless
+                    .iter()
+                    .any(|tried: &Tried| (tried.address.as_str(), tried.via) == *way)
+            });
+            if ways.is_empty() || Instant::now() + pause >= end {
+                tried.append(&mut hopeless);
+                return Err(self.no_link(tried));
+            }
+            sleep(jittered(pause)).await;
+            pause = LAST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Waits, at most so long, until the ends of QUIC links have been told to the controller.
+    pub async fn close(self, patience: Duration) {
+        let endpoints = self
+            .endpoints
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        for endpoint in endpoints.into_iter().flatten() {
+            // Past the patience the controller finds out by itself.
+            let _ = timeout(patience, endpoint.wait_idle()).await;
+        }
+    }
+
+    fn longest(&self, via: Transport) -> Duration {
+        if via == Transport::Quic && self.transports.contains(&Transport::Tcp) {
+            ATTEMPT_QUIC
+        } else {
+            ATTEMPT
+        }
+    }
+
+    async fn attempt(&self, address: &str, via: Transport, within: Duration) -> Result<Link, Failure> {
+        let peers = timeout(within / 2, resolve(address))
+            .await
+            .unwrap_or_else(|_| Err(Failure::silent(within / 2, "to the question for its address")))?;
+        let within = within / peers.len() as u32;
+        let mut worst = Failure::new(Fault::Nobody, "the name has no address");
+        for peer in peers {
+            let one = async {
+                match via {
+                    Transport::Tcp => self.over_tcp(peer).await,
+                    Transport::Quic => self.over_quic(peer).await,
+                }
+            };
+            let failure = match timeout(within, one).await {
+                Ok(Ok(link)) => return Ok(link),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::silent(within, "to the handshake"),
+            };
+            if failure.fault >= worst.fault {
+                worst = failure;
+            }
+        }
+        Err(worst)
+    }
+
+    async fn over_tcp(&self, peer: SocketAddr) -> Result<Link, Failure> {
+        let stream = TcpStream::connect(peer).await.map_err(connect_failure)?;
+        tcp::tune(&stream).map_err(|error| Failure::new(Fault::Busy, error))?;
+        let mut stream = self
+            .tls
+            .connect(nobody(), stream)
+            .await
+            .map_err(|error| tls_failure(&error))?;
+        welcome(&mut stream).await.map_err(|error| tls_failure(&error))?;
+        Ok(tcp::link(stream, peer))
+    }
+
+    async fn over_quic(&self, peer: SocketAddr) -> Result<Link, Failure> {
+        let endpoint = self
+            .endpoint(peer)
+            .map_err(|error| Failure::new(Fault::Nobody, error))?;
+        let connection = endpoint
+            .connect_with(self.quic.clone(), peer, NOBODY)
+            .map_err(|error| Failure::new(Fault::Nobody, error))?
+            .await
+            .map_err(|error| quic_failure(&error))?;
+        let (send, mut receive) = connection
+            .accept_bi()
+            .await
+            .map_err(|error| quic_failure(&error))?;
+        welcome(&mut receive).await.map_err(|error| {
+            let lost = connection.close_reason();
+            lost.map_or_else(|| Failure::new(Fault::Busy, error), |lost| quic_failure(&lost))
+        })?;
+        Ok(quic::link(&connection, send, receive))
+    }
+
+    fn endpoint(&self, peer: SocketAddr) -> io::Result<Endpoint> {
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut endpoints[usize::from(peer.is_ipv6())];
+        if let Some(endpoint) = known {
+            return Ok(endpoint.clone());
+        }
+        Ok(known.insert(quic::client_endpoint(peer.ip())?).clone())
+    }
+
+    fn no_link(&self, tried: Vec<Tried>) -> DialError {
+        DialError::NoLink {
+            experiment: self.experiment.clone(),
+            fault: tried
+                .iter()
+                .map(|tried| tried.fault)
+                .max()
+                .unwrap_or(Fault::Nobody),
+            tried,
+        }
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer")
+            .field("experiment", &self.experiment)
+            .field("addresses", &self.addresses)
+            .field("transports", &self.transports)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A fault before it is known which way it belongs to.
+struct Failure {
+    fault: Fault,
+    detail: String,
+}
+
+impl Failure {
+    fn new(fault: Fault, detail: impl fmt::Display) -> Self {
+        Self {
+            fault,
+            detail: detail.to_string(),
+        }
+    }
+
+    fn silent(waited: Duration, what: &str) -> Self {
+        Self::new(
+            Fault::Nobody,
+            format_args!("no answer {what} in {:.1} s", waited.as_secs_f64()),
+        )
+    }
+
+    fn at(self, address: &str, via: Transport) -> Tried {
+        Tried {
+            address: address.to_owned(),
+            via,
+            fault: self.fault,
+            detail: self.detail,
+        }
+    }
+}
+
+impl Fault {
+    fn text(self, experiment: &str) -> String {
+        match self {
+            Self::Nobody => {
+                "nobody answers; is the controller running, and do its ports let this host through?".into()
+            }
+            Self::Closed => "nobody listens there; has the controller ended?".into(),
+            Self::Busy => {
+                "the handshake was broken off; the controller is too busy, or its port is another program's"
+                    .into()
+            }
+            Self::Stranger => format!("this is not the controller of experiment {experiment}"),
+            Self::Version => {
+                "it speaks another version of the link; start the agent with the engine of the controller"
+                    .into()
+            }
+            Self::Refused => {
+                "the controller does not know this token's key; is the token of an earlier start?".into()
+            }
+        }
+    }
+}
+
+async fn resolve(address: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let (host, port) = host_and_port(address).ok_or_else(|| Failure::new(Fault::Nobody, "not host:port"))?;
+    let found = lookup_host((host, port))
+        .await
+        .map_err(|error| Failure::new(Fault::Nobody, error))?;
+    let peers: Vec<_> = found.take(MOST_OF_A_NAME).collect();
+    if peers.is_empty() {
+        return Err(Failure::new(Fault::Nobody, "the name has no address"));
+    }
+    Ok(peers)
+}
+
+async fn welcome(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    match reader.read_u8().await? {
+        WELCOME => Ok(()),
+        other => Err(io::Error::other(format!(
+            "a welcome begins with {WELCOME}, not {other}"
+        ))),
+    }
+}
+
+fn nobody() -> ServerName<'static> {
+    // A constant that is a domain name, as a test says.
+    ServerName::try_from(NOBODY).expect("a domain name")
+}
+
+/// What a TCP connection that could not be made says.
+fn connect_failure(error: io::Error) -> Failure {
+    let fault = match error.kind() {
+        io::ErrorKind::ConnectionRefused => Fault::Closed,
+        io::ErrorKind::ConnectionReset => Fault::Busy,
+        _ => Fault::Nobody,
+    };
+    Failure::new(fault, error)
+}
+
+/// What a TLS handshake, or the wait for the welcome, that failed says.
+fn tls_failure(error: &io::Error) -> Failure {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    let fault = match inner {
+        None => Fault::Busy,
+        Some(Error::AlertReceived(alert)) => alert_fault(*alert),
+        // Another certificate, another TLS, or no TLS at all.
+        Some(_) => Fault::Stranger,
+    };
+    Failure::new(fault, error)
+}
+
+fn quic_failure(error: &ConnectionError) -> Failure {
+    let is = |code: TransportErrorCode, alert| code == TransportErrorCode::crypto(u8::from(alert));
+    let fault = match error {
+        // Our own word on the peer's certificate.
+        ConnectionError::TransportError(_) => Fault::Stranger,
+        ConnectionError::ConnectionClosed(close) => [
+            AlertDescription::NoApplicationProtocol,
+            AlertDescription::AccessDenied,
+            AlertDescription::DecryptError,
+            AlertDescription::CertificateRequired,
+        ]
+        .into_iter()
+        .find(|alert| is(close.error_code, *alert))
+        .map_or(Fault::Busy, alert_fault),
+        ConnectionError::VersionMismatch => Fault::Version,
+        ConnectionError::TimedOut => Fault::Nobody,
+        _ => Fault::Busy,
+    };
+    Failure::new(fault, error)
+}
+
+/// What the other side says of us: of our key, or of what it is itself.
+fn alert_fault(alert: AlertDescription) -> Fault {
+    match alert {
+        AlertDescription::NoApplicationProtocol => Fault::Version,
+        AlertDescription::AccessDenied
+        | AlertDescription::DecryptError
+        | AlertDescription::CertificateRequired => Fault::Refused,
+        _ => Fault::Stranger,
+    }
+}
+
+/// Between half of it and all.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.5..=1.0))
+}
+
+fn list(tried: &[Tried]) -> String {
+    let lines: Vec<_> = tried
+        .iter()
+        .map(|tried| format!("{} {} ({})", tried.via, tried.address, tried.detail))
+        .collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("; tried {}", lines.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_cut_by_at_most_half() {
+        let pauses: Vec<_> = (0..200).map(|_| jittered(LAST_PAUSE)).collect();
+        assert!(
+            pauses
+                .iter()
+                .all(|pause| (LAST_PAUSE / 2..=LAST_PAUSE).contains(pause)),
+            "{pauses:?}"
+        );
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]));
+    }
+
+    #[test]
+    fn the_name_of_nobody_is_a_name() {
+        assert_eq!(nobody().to_str(), NOBODY);
+    }
+}

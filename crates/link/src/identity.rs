@@ -1,0 +1,406 @@
+//! Who is who on a secured link: key pairs made for one experiment, and the pins by which each side knows the other.
+//!
+//! A pin is the SHA-256 of a whole certificate (DER). Each side accepts exactly one certificate, and only with a proof, in the
+//! handshake, that the peer holds its key. There is no authority, no name and no date to check: an authority would vouch
+//! for more than this experiment, names of hosts change with the way that leads to them, and the clocks of the hosts are
+//! what is to be measured, so none of them decides whether a certificate is valid. The pair lives as long as the
+//! experiment, in memory.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible,
+    ServerConfig, SignatureScheme,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+/// What both sides call the protocol in the handshake (ALPN). It changes with the way links are secured; what is spoken
+/// on them has a version of its own ([`plimsoll_model::format::LINK_VERSION`]).
+pub(crate) const PROTOCOL: &[u8] = b"plimsoll-link/1";
+
+/// The keys of one experiment, made by its controller. Agents get what they need of them in a [`Token`](crate::token::Token).
+#[derive(Debug)]
+pub struct Keys {
+    /// What the controller proves itself with.
+    pub controller: Identity,
+    /// What all agents of the experiment join with.
+    pub agents: Identity,
+    /// Key of the time probes, which travel outside the link.
+    pub time: Secret,
+}
+
+/// A key pair with its self-signed certificate. `Debug` shows the pin only.
+#[derive(Clone)]
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: Secret,
+}
+
+/// SHA-256 of a certificate's DER; 64 hexadecimal digits as text. Not secret.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pin([u8; 32]);
+
+/// Bytes that no message shows. `Debug` writes `***`; [`Secret::reveal`] is the one way to them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+/// Keys could not be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The key pair or its certificate could not be made.
+    #[error("no key pair could be made: {0}")]
+    Make(#[from] rcgen::Error),
+    /// The operating system gives no random bytes.
+    #[error("the operating system gives no random bytes")]
+    Random,
+    /// Certificate and key are not a pair, or not in a known form.
+    #[error("certificate and key cannot be used: {0}")]
+    Use(#[from] Error),
+    /// The certificates cannot serve QUIC.
+    #[error("the keys cannot serve QUIC: {0}")]
+    Quic(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
+}
+
+/// Not 64 hexadecimal digits.
+#[derive(Debug, thiserror::Error)]
+#[error("a pin is 64 hexadecimal digits")]
+pub struct PinError;
+
+impl Keys {
+    /// New keys, which share nothing with those of any other experiment.
+    pub fn generate() -> Result<Self, IdentityError> {
+        Ok(Self {
+            controller: Identity::generate()?,
+            agents: Identity::generate()?,
+            time: Secret::random(32)?,
+        })
+    }
+}
+
+impl Identity {
+    /// A new Ed25519 pair. Its certificate holds no name: a stranger who asks for it learns nothing of experiment and host.
+    pub fn generate() -> Result<Self, IdentityError> {
+        let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+        let mut parameters = rcgen::CertificateParams::new(Vec::new())?;
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        let certificate = parameters.self_signed(&pair)?;
+        Ok(Self::from_parts(
+            certificate.der().to_vec(),
+            Secret(pair.serialize_der()),
+        ))
+    }
+
+    /// Of a certificate (DER) and its key (PKCS #8, DER). Whether they fit shows when they are used.
+    pub fn from_parts(certificate: Vec<u8>, key: Secret) -> Self {
+        Self {
+            certificate: CertificateDer::from(certificate),
+            key,
+        }
+    }
+
+    /// The certificate, DER.
+    pub fn certificate(&self) -> &[u8] {
+        &self.certificate
+    }
+
+    /// The key, PKCS #8 DER.
+    pub fn key(&self) -> &Secret {
+        &self.key
+    }
+
+    /// What the other side must be given to know this one.
+    pub fn pin(&self) -> Pin {
+        Pin::of(&self.certificate)
+    }
+
+    /// Settings of a server that is this identity and lets in the holder of `agents` only.
+    pub(crate) fn server(&self, agents: Pin) -> Result<ServerConfig, IdentityError> {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Pinned::new(agents, &provider);
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(Arc::new(verifier))
+            .with_single_cert(vec![self.certificate.clone()], self.key.pkcs8())?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        // A resumed session would not prove the key again, and its ticket costs memory for each of very many agents.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(config)
+    }
+
+    /// Settings of a client that is this identity and believes the holder of `controller` only.
+    pub(crate) fn client(&self, controller: Pin) -> Result<ClientConfig, IdentityError> {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Pinned::new(controller, &provider);
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous() // "no authority": the pin is narrower than any of them
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_auth_cert(vec![self.certificate.clone()], self.key.pkcs8())?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.resumption = Resumption::disabled();
+        config.enable_sni = false;
+        Ok(config)
+    }
+}
+
+impl Pin {
+    /// Of a certificate, DER.
+    pub fn of(certificate: &[u8]) -> Self {
+        Self(Sha256::digest(certificate).into())
+    }
+}
+
+impl Secret {
+    /// So many bytes of the operating system's generator.
+    pub fn random(bytes: usize) -> Result<Self, IdentityError> {
+        let mut secret = vec![0; bytes];
+        ring::default_provider()
+            .secure_random
+            .fill(&mut secret)
+            .map_err(|_| IdentityError::Random)?;
+        Ok(Self(secret))
+    }
+
+    /// Of bytes that came from elsewhere.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes. What they are written into must be as well kept as they are.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn pkcs8(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.0.clone()))
+    }
+}
+
+/// Accepts one certificate. A stranger's is hashed and nothing more: it is parsed, to check the signature of the handshake,
+/// only after the pin has matched (rustls asks in this order).
+#[derive(Debug)]
+struct Pinned {
+    pin: Pin,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Pinned {
+    fn new(pin: Pin, provider: &CryptoProvider) -> Self {
+        Self {
+            pin,
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
+
+    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        if Pin::of(certificate) == self.pin {
+            Ok(())
+        } else {
+            Err(CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn proof(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+}
+
+/// TLS 1.2 is not among the versions, so nobody can ask this; and if it were asked, the answer is no.
+fn old() -> Error {
+    Error::PeerIncompatible(PeerIncompatible::Tls12NotOfferedOrEnabled)
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(end_entity).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(old())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.proof(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(end_entity).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(old())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.proof(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("pin", &self.pin())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Pin {
+    type Err = PinError;
+
+    fn from_str(text: &str) -> Result<Self, PinError> {
+        if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(PinError);
+        }
+        let mut pin = [0; 32];
+        for (index, byte) in pin.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| PinError)?;
+        }
+        Ok(Self(pin))
+    }
+}
+
+impl Serialize for Pin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_is_another_and_names_nobody() {
+        let keys = Keys::generate().unwrap();
+        assert_ne!(keys.controller.pin(), keys.agents.pin());
+        assert_ne!(keys.time, Secret::random(32).unwrap());
+        assert_eq!(keys.time.reveal().len(), 32);
+        let text = String::from_utf8_lossy(keys.controller.certificate()).to_lowercase();
+        for word in ["plimsoll", "rcgen", "localhost"] {
+            assert!(!text.contains(word), "{word} stands in the certificate");
+        }
+    }
+
+    #[test]
+    fn debug_shows_pins_and_no_secret() {
+        let keys = Keys::generate().unwrap();
+        let shown = format!("{keys:?}");
+        assert!(shown.contains(&keys.agents.pin().to_string()), "{shown}");
+        for secret in [&keys.controller.key, &keys.agents.key, &keys.time] {
+            assert!(!shown.contains(&format!("{:?}", secret.reveal())), "{shown}");
+        }
+        assert!(shown.contains("time: ***"), "{shown}");
+    }
+
+    #[test]
+    fn a_pin_reads_what_it_writes_and_nothing_else() {
+        let pin = Identity::generate().unwrap().pin();
+        assert_eq!(pin.to_string().parse::<Pin>().unwrap(), pin);
+        let text = pin.to_string();
+        for wrong in [
+            "",
+            "ab",
+            &text[1..],
+            &format!("{text}0"),
+            &format!("{}é", &text[2..]),
+            &"g".repeat(64),
+        ] {
+            assert!(wrong.parse::<Pin>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_does_not_fit_its_certificate_is_said() {
+        let (one, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let mixed = Identity::from_parts(one.certificate().to_vec(), other.key().clone());
+        assert!(matches!(mixed.client(one.pin()), Err(IdentityError::Use(_))));
+        let broken = Identity::from_parts(one.certificate().to_vec(), Secret::new(vec![1, 2, 3]));
+        assert!(matches!(broken.client(one.pin()), Err(IdentityError::Use(_))));
+    }
+}

@@ -1,0 +1,673 @@
+//! The conversation with one peer, over as many links as it takes.
+//!
+//! A [`Line`] outlives the streams below it: what is said while there is none, or is lost when one breaks, is sent over the
+//! next ([`Line::converse`]). Its own methods may be called from any thread and wait for nothing but [`Line::piece`].
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use plimsoll_clock::Clock;
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use crate::LinkError;
+use crate::codec::{Frame, next_frame};
+use crate::message::Greeting;
+use crate::numbered::{Inbox, Outbox};
+
+/// A side speaks at least so often.
+pub const BEAT: Duration = Duration::from_secs(1);
+/// A side that was not heard for so long is not there any more.
+pub const SILENCE: Duration = Duration::from_secs(5);
+/// Pieces that may wait to be sent; [`Line::piece`] waits for room.
+const PIECES: usize = 8;
+/// Questions and answers of probes that may wait: they are worth nothing later.
+const PROBES: usize = 64;
+/// What one write takes of messages.
+const WRITE: usize = 256 * 1024;
+
+/// What a line hears.
+#[derive(Debug)]
+pub enum Heard {
+    /// A message, once and in order: JSON.
+    Message(Bytes),
+    /// A part of a file.
+    Piece {
+        /// Of the request.
+        ticket: u32,
+        /// Where it belongs.
+        offset: u64,
+        /// Its bytes.
+        bytes: Bytes,
+    },
+    /// The answer to a question of ours.
+    Answered(Stamps),
+}
+
+/// The four stamps of a probe, ns: `sent` and `received` by our clock, the others by the peer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamps {
+    /// Question written.
+    pub sent: i64,
+    /// Question read.
+    pub heard: i64,
+    /// Answer written.
+    pub answered: i64,
+    /// Answer read.
+    pub received: i64,
+}
+
+/// Who listens to a line.
+pub trait Hear: Send {
+    /// The first word over a new link. An error ends it.
+    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError>;
+
+    /// Everything else. Nothing more is read before this is done.
+    fn hear(&mut self, heard: Heard) -> impl Future<Output = Result<(), LinkError>> + Send;
+}
+
+/// What both directions share; see the module.
+#[derive(Clone)]
+pub struct Line(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write.
+    wake: Notify,
+    /// Room for a piece, or another link.
+    room: Condvar,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Default)]
+struct State {
+    outbox: Outbox,
+    inbox: Inbox,
+    pieces: VecDeque<Frame>,
+    /// Ids of questions to be asked.
+    questions: VecDeque<u64>,
+    /// Those that wait for an answer, and when they were written.
+    asked: VecDeque<(u64, i64)>,
+    /// Ids of questions to be answered, and when they were read.
+    answers: VecDeque<(u64, i64)>,
+    next_question: u64,
+    /// Number of the link that is up, from 1; 0 for none.
+    link: u64,
+    links: u64,
+    closed: bool,
+}
+
+impl Line {
+    /// A line whose probes are stamped by `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::default(),
+            wake: Notify::new(),
+            room: Condvar::new(),
+            clock,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says a message. It arrives unless the line is given up.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the line is closed or the other side acknowledges nothing.
+    pub fn say<T: Serialize>(&self, message: &T) -> Result<(), LinkError> {
+        let body = Bytes::from(serde_json::to_vec(message).map_err(crate::FrameError::from)?);
+        let mut state = self.state();
+        if state.closed {
+            return Err(LinkError::Closed);
+        }
+        state.outbox.push(body)?;
+        drop(state);
+        self.0.wake.notify_one();
+        Ok(())
+    }
+
+    /// Asks the other side for its time; the answer comes as [`Heard::Answered`], or never.
+    pub fn ask(&self) {
+        let mut state = self.state();
+        if state.link != 0 && state.questions.len() < PROBES {
+            let id = state.next_question;
+            state.next_question += 1;
+            state.questions.push_back(id);
+            drop(state);
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// Number of the link that is up, for [`Line::piece`]; none without one.
+    pub fn link(&self) -> Option<u64> {
+        Some(self.state().link).filter(|&link| link != 0)
+    }
+
+    /// Number of links that have been up so far.
+    pub fn links(&self) -> u64 {
+        self.state().links
+    }
+
+    /// Sends a part of a file over `link`, when there is room. False when that link is gone: whoever wants the file asks
+    /// again.
+    pub fn piece(&self, link: u64, ticket: u32, offset: u64, bytes: Bytes) -> bool {
+        let mut state = self.state();
+        while state.link == link && state.pieces.len() >= PIECES && !state.closed {
+            state = self.0.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.link != link || state.closed {
+            return false;
+        }
+        state.pieces.push_back(Frame::Piece {
+            ticket,
+            offset,
+            bytes,
+        });
+        drop(state);
+        self.0.wake.notify_one();
+        true
+    }
+
+    /// Whether everything that was said has arrived.
+    pub fn is_settled(&self) -> bool {
+        self.state().outbox.is_empty()
+    }
+
+    /// Whether [`Line::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
+    /// Ends the link that is up, and lets none begin.
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.0.room.notify_all();
+        self.0.wake.notify_one();
+    }
+
+    /// Speaks over one link until it ends; gives why. `own` is how we greet.
+    pub async fn converse(
+        &self,
+        reader: impl AsyncRead + Send + Unpin,
+        writer: impl AsyncWrite + Send + Unpin,
+        own: &Greeting,
+        hear: &mut impl Hear,
+        silence: Duration,
+    ) -> LinkError {
+        let _end = EndOfLink(self);
+        self.over_one_link(reader, writer, own, hear, silence).await
+    }
+
+    async fn over_one_link(
+        &self,
+        reader: impl AsyncRead + Send + Unpin,
+        mut writer: impl AsyncWrite + Send + Unpin,
+        own: &Greeting,
+        hear: &mut impl Hear,
+        silence: Duration,
+    ) -> LinkError {
+        let mut reading = Reading {
+            line: self,
+            reader,
+            bytes: BytesMut::new(),
+            silence,
+        };
+        // Both at once: over a narrow pipe each side would wait for the other to read first.
+        let first = async { tokio::try_join!(self.greet(&mut writer, own), reading.be_greeted(hear)) };
+        let sent = match timeout(silence * 2, first).await {
+            Ok(Ok(((), sent))) => sent,
+            Ok(Err(error)) => return error,
+            Err(_) => return LinkError::Silent(silence * 2),
+        };
+        let writing = Writing {
+            line: self,
+            writer,
+            sent,
+            beat: Instant::now(),
+            silence,
+        };
+        tokio::select! {
+            error = reading.run(hear) => error,
+            error = writing.run() => error,
+        }
+    }
+
+    async fn greet(&self, writer: &mut (impl AsyncWrite + Unpin), own: &Greeting) -> Result<(), LinkError> {
+        let greeting = Greeting {
+            received: self.state().inbox.received(),
+            ..own.clone()
+        };
+        let body = serde_json::to_vec(&greeting).map_err(crate::FrameError::from)?;
+        let mut bytes = BytesMut::new();
+        Frame::Greeting(body.into()).write(&mut bytes)?;
+        writer.write_all(&bytes).await?;
+        writer.flush().await?;
+        Ok(())
+    }
+}
+
+/// Clears what belongs to one link, also when the conversation is dropped.
+struct EndOfLink<'a>(&'a Line);
+
+impl Drop for EndOfLink<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.link = 0;
+        state.pieces.clear();
+        state.questions.clear();
+        state.asked.clear();
+        state.answers.clear();
+        drop(state);
+        self.0.0.room.notify_all();
+    }
+}
+
+struct Reading<'a, R> {
+    line: &'a Line,
+    reader: R,
+    bytes: BytesMut,
+    silence: Duration,
+}
+
+impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
+    async fn next(&mut self) -> Result<Frame, LinkError> {
+        loop {
+            if let Some(frame) = next_frame(&mut self.bytes)? {
+                return Ok(frame);
+            }
+            self.bytes.reserve(4096);
+            match timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await {
+                Ok(Ok(0)) => return Err(LinkError::Closed),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return Err(LinkError::Closed);
+                }
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => return Err(LinkError::Silent(self.silence)),
+            }
+        }
+    }
+
+    /// The other side's greeting; gives the number of our last message that it has.
+    async fn be_greeted(&mut self, hear: &mut impl Hear) -> Result<u64, LinkError> {
+        let Frame::Greeting(body) = self.next().await? else {
+            return Err(LinkError::Stranger);
+        };
+        let theirs: Greeting = serde_json::from_slice(&body).map_err(crate::FrameError::from)?;
+        hear.greeted(&theirs)?;
+        let mut state = self.line.state();
+        if state.closed {
+            return Err(LinkError::Closed);
+        }
+        state.outbox.acknowledged(theirs.received)?;
+        state.links += 1;
+        state.link = state.links;
+        Ok(theirs.received)
+    }
+
+    async fn run(&mut self, hear: &mut impl Hear) -> LinkError {
+        loop {
+            let frame = match self.next().await {
+                Ok(frame) => frame,
+                Err(error) => return error,
+            };
+            match self.take(frame) {
+                Ok(None) => {}
+                Ok(Some(heard)) => {
+                    if let Err(error) = hear.hear(heard).await {
+                        return error;
+                    }
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn take(&self, frame: Frame) -> Result<Option<Heard>, LinkError> {
+        let now = self.line.0.clock.raw_ns();
+        let mut state = self.line.state();
+        let heard = match frame {
+            Frame::Message { number, body } => state.inbox.take(number)?.then_some(Heard::Message(body)),
+            Frame::Beat { received } => {
+                state.outbox.acknowledged(received)?;
+                None
+            }
+            Frame::Question { id } => {
+                if state.answers.len() < PROBES {
+                    state.answers.push_back((id, now));
+                    self.line.0.wake.notify_one();
+                }
+                None
+            }
+            Frame::Answer { id, heard, answered } => {
+                let found = state.asked.iter().position(|&(asked, _)| asked == id);
+                found.and_then(|at| state.asked.remove(at)).map(|(_, sent)| {
+                    Heard::Answered(Stamps {
+                        sent,
+                        heard,
+                        answered,
+                        received: now,
+                    })
+                })
+            }
+            Frame::Piece {
+                ticket,
+                offset,
+                bytes,
+            } => Some(Heard::Piece {
+                ticket,
+                offset,
+                bytes,
+            }),
+            Frame::Greeting(_) => return Err(LinkError::Stranger),
+        };
+        Ok(heard)
+    }
+}
+
+struct Writing<'a, W> {
+    line: &'a Line,
+    writer: W,
+    /// Number of the last message sent over this link.
+    sent: u64,
+    /// When the next beat is due.
+    beat: Instant,
+    silence: Duration,
+}
+
+impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
+    async fn run(mut self) -> LinkError {
+        let mut bytes = BytesMut::new();
+        loop {
+            match self.fill(&mut bytes) {
+                Ok(true) => {
+                    if let Err(error) = self.write(&mut bytes).await {
+                        return error;
+                    }
+                }
+                // Not ready: sleeps until somebody has something to say, or a beat is due.
+                Ok(false) => {
+                    let _ = tokio::time::timeout_at(self.beat, self.line.0.wake.notified()).await;
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// What is to be written now, in the order of its urgency. A question or an answer goes alone and is stamped last, so
+    /// that no other bytes stand between the stamp and the wire.
+    fn fill(&mut self, bytes: &mut BytesMut) -> Result<bool, LinkError> {
+        let mut state = self.line.state();
+        if state.closed && state.outbox.after(self.sent).is_none() {
+            return Err(LinkError::Closed);
+        }
+        if let Some((id, heard)) = state.answers.pop_front() {
+            let answered = self.line.0.clock.raw_ns();
+            Frame::Answer { id, heard, answered }.write(bytes)?;
+            return Ok(true);
+        }
+        if let Some(id) = state.questions.pop_front() {
+            if state.asked.len() >= PROBES {
+                state.asked.pop_front();
+            }
+            let sent = self.line.0.clock.raw_ns();
+            state.asked.push_back((id, sent));
+            Frame::Question { id }.write(bytes)?;
+            return Ok(true);
+        }
+        while bytes.len() < WRITE
+            && let Some((number, body)) = state.outbox.after(self.sent)
+        {
+            Frame::Message { number, body }.write(bytes)?;
+            self.sent = number;
+        }
+        if Instant::now() >= self.beat {
+            let received = state.inbox.received();
+            Frame::Beat { received }.write(bytes)?;
+            self.beat = Instant::now() + BEAT;
+        }
+        if bytes.is_empty()
+            && let Some(piece) = state.pieces.pop_front()
+        {
+            piece.write(bytes)?;
+            self.line.0.room.notify_one();
+        }
+        Ok(!bytes.is_empty())
+    }
+
+    async fn write(&mut self, bytes: &mut BytesMut) -> Result<(), LinkError> {
+        while !bytes.is_empty() {
+            match timeout(self.silence, self.writer.write_buf(bytes)).await {
+                Ok(Ok(0)) => return Err(LinkError::Closed),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => return Err(LinkError::Silent(self.silence)),
+            }
+        }
+        match timeout(self.silence, self.writer.flush()).await {
+            Ok(flushed) => Ok(flushed?),
+            Err(_) => Err(LinkError::Silent(self.silence)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_clock::SystemClock;
+    use tokio::io::{DuplexStream, duplex, split};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+    use super::*;
+    use crate::VersionError;
+
+    const PATIENT: Duration = Duration::from_secs(60);
+
+    struct Ear(UnboundedSender<Heard>);
+
+    impl Hear for Ear {
+        fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+            Ok(theirs
+                .check("the other", "side", "1.2.3")
+                .map_err(|error: VersionError| error)?)
+        }
+
+        async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+            self.0.send(heard).map_err(|_| LinkError::Closed)
+        }
+    }
+
+    struct Side {
+        line: Line,
+        heard: UnboundedReceiver<Heard>,
+        ear: UnboundedSender<Heard>,
+        own: Greeting,
+    }
+
+    impl Side {
+        fn new() -> Self {
+            let (ear, heard) = unbounded_channel();
+            Self {
+                line: Line::new(Arc::new(SystemClock)),
+                heard,
+                ear,
+                own: Greeting::new("1.2.3"),
+            }
+        }
+
+        /// Speaks over `stream` in the background.
+        fn over(&self, stream: DuplexStream, silence: Duration) -> tokio::task::JoinHandle<LinkError> {
+            let (line, own, mut ear) = (self.line.clone(), self.own.clone(), Ear(self.ear.clone()));
+            tokio::spawn(async move {
+                let (reader, writer) = split(stream);
+                line.converse(reader, writer, &own, &mut ear, silence).await
+            })
+        }
+
+        async fn message(&mut self) -> u32 {
+            match timeout(PATIENT, self.heard.recv()).await.unwrap().unwrap() {
+                Heard::Message(body) => serde_json::from_slice(&body).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
+        let (near, mut far) = (Side::new(), Side::new());
+        let mut said = 0;
+        let mut found = 0;
+        for cut in [3_u32, 0, 17, 40, 1] {
+            // Said without a link.
+            near.line.say(&said).unwrap();
+            said += 1;
+            let (a, b) = duplex(64);
+            let (one, other) = (near.over(a, PATIENT), far.over(b, PATIENT));
+            for _ in 0..cut {
+                near.line.say(&said).unwrap();
+                said += 1;
+            }
+            for _ in 0..cut / 2 {
+                assert_eq!(far.message().await, found);
+                found += 1;
+            }
+            // A cut anywhere: bytes of a message may be under way.
+            one.abort();
+            let _ = one.await;
+            assert!(matches!(
+                other.await.unwrap(),
+                LinkError::Closed | LinkError::Io(_)
+            ));
+            assert_eq!(far.line.link(), None);
+        }
+        let (a, b) = duplex(64);
+        let (_one, _other) = (near.over(a, PATIENT), far.over(b, PATIENT));
+        while found < said {
+            assert_eq!(far.message().await, found);
+            found += 1;
+        }
+        while !near.line.is_settled() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_side_that_falls_silent_is_noticed_and_one_that_beats_is_not() {
+        let (near, far) = (Side::new(), Side::new());
+        let (a, b) = duplex(1024);
+        let short = BEAT * 3;
+        let (one, other) = (near.over(a, short), far.over(b, short));
+        tokio::time::sleep(short * 2).await;
+        assert!(
+            !one.is_finished() && !other.is_finished(),
+            "beats keep a quiet line"
+        );
+        one.abort();
+        other.abort();
+        // A peer that greets and then says nothing.
+        let (a, mut mute) = duplex(1024);
+        let one = near.over(a, Duration::from_millis(50));
+        let mut greeting = BytesMut::new();
+        let body = serde_json::to_vec(&far.own).unwrap();
+        Frame::Greeting(body.into()).write(&mut greeting).unwrap();
+        mute.write_all(&greeting).await.unwrap();
+        assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
+        // And one that takes nothing.
+        let (a, _deaf) = duplex(1);
+        let one = near.over(a, Duration::from_millis(50));
+        assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_greet_or_is_of_another_version_is_not_heard() {
+        let near = Side::new();
+        let elder = Greeting {
+            version: "9.8.7".into(),
+            ..near.own.clone()
+        };
+        let frames = [
+            Frame::Greeting(serde_json::to_vec(&elder).unwrap().into()),
+            Frame::Greeting(Bytes::from_static(b"{")),
+            Frame::Beat { received: 0 },
+            Frame::Message {
+                number: 1,
+                body: Bytes::from_static(b"1"),
+            },
+        ];
+        for (frame, expected) in frames.iter().zip(["9.8.7", "understood", "greeting", "greeting"]) {
+            let (a, mut peer) = duplex(1024);
+            let one = near.over(a, PATIENT);
+            let mut bytes = BytesMut::new();
+            frame.write(&mut bytes).unwrap();
+            peer.write_all(&bytes).await.unwrap();
+            let error = one.await.unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert_eq!(near.line.link(), None);
+    }
+
+    #[tokio::test]
+    async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
+        let (mut near, mut far) = (Side::new(), Side::new());
+        let (a, b) = duplex(1024);
+        let (_one, other) = (near.over(a, PATIENT), far.over(b, PATIENT));
+        far.line.say(&7).unwrap();
+        assert_eq!(near.message().await, 7, "the link is up");
+        near.line.ask();
+        let Some(Heard::Answered(stamps)) = near.heard.recv().await else {
+            panic!("no answer");
+        };
+        assert!(
+            stamps.sent <= stamps.heard
+                && stamps.heard <= stamps.answered
+                && stamps.answered <= stamps.received
+        );
+        let (line, number) = (near.line.clone(), near.line.link().unwrap());
+        let count = 50_u64;
+        let sender = tokio::task::spawn_blocking(move || {
+            (0..count).all(|at| line.piece(number, 3, at, Bytes::from(vec![at as u8; 1000])))
+        });
+        for at in 0..count {
+            match far.heard.recv().await {
+                Some(Heard::Piece {
+                    ticket: 3,
+                    offset,
+                    bytes,
+                }) => assert_eq!((offset, bytes[0]), (at, at as u8)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(sender.await.unwrap());
+        // A sender that waits for room is told when the link ends.
+        other.abort();
+        let _ = other.await;
+        let line = near.line.clone();
+        let gone = tokio::task::spawn_blocking(move || {
+            (0..1000).all(|at| line.piece(number, 3, at, Bytes::from_static(&[0; 1000])))
+        });
+        assert!(!gone.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn closing_says_what_was_said_before_and_lets_no_link_begin() {
+        let (near, mut far) = (Side::new(), Side::new());
+        let (a, b) = duplex(1024);
+        let (one, _other) = (near.over(a, PATIENT), far.over(b, PATIENT));
+        near.line.say(&1).unwrap();
+        assert_eq!(far.message().await, 1);
+        near.line.say(&2).unwrap();
+        near.line.close();
+        assert_eq!(far.message().await, 2);
+        assert!(matches!(one.await.unwrap(), LinkError::Closed));
+        assert!(matches!(near.line.say(&3), Err(LinkError::Closed)));
+        let (a, b) = duplex(1024);
+        let _other = far.over(b, PATIENT);
+        assert!(matches!(near.over(a, PATIENT).await.unwrap(), LinkError::Closed));
+    }
+}

@@ -1,0 +1,549 @@
+//! What an agent is handed so that it may join: where the controller is, how to know it, and what to be known by.
+//!
+//! A token is the right to be an agent of one experiment. It travels by the bootstrap channel into a file that its owner
+//! alone may read, or into standard input; never on a command line, which every user of a host can list.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use plimsoll_model::format;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::identity::{Identity, Keys, Pin, Secret};
+use crate::transport::Transport;
+
+/// Name and version of the document.
+pub const FORMAT: &str = "plimsoll.token/1";
+/// Greatest size of the document, bytes. One with 16 addresses has about 1500.
+pub const MOST: usize = 64 * 1024;
+/// How long standard input may take to end.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Most addresses a controller may be tried at.
+const MOST_ADDRESSES: usize = 64;
+/// Bytes of the key of the time probes.
+const TIME_KEY: usize = 32;
+
+/// The right to be an agent of one experiment. `Debug` shows no secret.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// Name of the experiment, for messages.
+    pub experiment: String,
+    /// Version of the controller's engine; an agent of another one does not even dial.
+    pub engine: String,
+    /// Where the controller may be, `host:port`, tried in this order.
+    pub addresses: Vec<String>,
+    /// What it listens with, tried in this order at each address.
+    pub transports: Vec<Transport>,
+    /// How the controller is known.
+    pub controller: Pin,
+    /// What the agent is known by.
+    pub agent: Identity,
+    /// Key of the time probes, 32 bytes.
+    pub time_key: Secret,
+    /// UDP port of the time service at the same hosts; 0 if there is none.
+    pub time_port: u16,
+}
+
+/// Where a token is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file that nobody but its owner may read or write.
+    File(PathBuf),
+    /// Standard input, to its end.
+    Stdin,
+}
+
+impl From<&Path> for Source {
+    /// `-` is standard input.
+    fn from(path: &Path) -> Self {
+        if path == Path::new("-") {
+            Self::Stdin
+        } else {
+            Self::File(path.to_owned())
+        }
+    }
+}
+
+/// Why a token is of no use. No message holds a part of the document.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// It cannot be read or written.
+    #[error("the token {source_name} cannot be used: {error}")]
+    Io {
+        /// The file, or "standard input".
+        source_name: String,
+        /// What the operating system says.
+        error: io::Error,
+    },
+    /// Others can read the file, so others may hold the token.
+    #[error("{} can be read or written by others (mode {mode:03o}): chmod 600 it, or make a new token if it was so for long", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A directory, a device or a pipe.
+    #[error("{} is not a regular file", .0.display())]
+    Kind(PathBuf),
+    /// Standard input stays open.
+    #[error("standard input gave no whole token within {} s: write it, then close it", .0.as_secs())]
+    Slow(Duration),
+    /// More than a token can have.
+    #[error("a token has at most {MOST} bytes")]
+    Large,
+    /// It is no JSON object.
+    #[error("not a token: no JSON object at line {line}, column {column}; was it cut short?")]
+    Syntax {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+    },
+    /// It is something else, or of a later version.
+    #[error("not a token that this engine reads ({FORMAT}): it calls itself {0}")]
+    Version(String),
+    /// A field is missing or wrong.
+    #[error("the token's field {field:?} is missing or wrong: expected {expected}")]
+    Field {
+        /// Its name.
+        field: &'static str,
+        /// What it should hold.
+        expected: &'static str,
+    },
+}
+
+impl Token {
+    /// For the agents of `experiment`, whose controller has `keys`, runs engine version `engine` and is to be found at `addresses`
+    /// (`host:port`).
+    ///
+    /// # Errors
+    /// [`TokenError::Field`]: an argument that an agent would refuse.
+    pub fn new(
+        experiment: &str,
+        engine: &str,
+        keys: &Keys,
+        addresses: Vec<String>,
+        transports: Vec<Transport>,
+        time_port: u16,
+    ) -> Result<Self, TokenError> {
+        Self {
+            experiment: experiment.to_owned(),
+            engine: engine.to_owned(),
+            addresses,
+            transports,
+            controller: keys.controller.pin(),
+            agent: keys.agents.clone(),
+            time_key: keys.time.clone(),
+            time_port,
+        }
+        .checked()
+    }
+
+    /// Reads and checks a token.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn read(source: &Source) -> Result<Self, TokenError> {
+        match source {
+            Source::File(path) => Self::parse(&read_private(path)?),
+            Source::Stdin => Self::parse(&read_within(io::stdin(), PATIENCE)?),
+        }
+    }
+
+    /// Of the text of a token.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn parse(document: &[u8]) -> Result<Self, TokenError> {
+        if document.len() > MOST {
+            return Err(TokenError::Large);
+        }
+        // The library's own messages quote what they found, which may be the key.
+        let mut fields: Map<String, Value> =
+            serde_json::from_slice(document).map_err(|error| TokenError::Syntax {
+                line: error.line(),
+                column: error.column(),
+            })?;
+        let found: String = take(&mut fields, "format", "the name of the format")?;
+        if !format::readable(FORMAT, &found) {
+            return Err(TokenError::Version(found.escape_default().take(64).collect()));
+        }
+        let fields = &mut fields;
+        Self {
+            experiment: take(fields, "experiment", "a name")?,
+            engine: take(fields, "engine", "a version")?,
+            addresses: take(fields, "addresses", "a list of host:port")?,
+            transports: take(fields, "transports", "a list of tcp and quic")?,
+            controller: take(fields, "controller", "64 hexadecimal digits")?,
+            agent: Identity::from_parts(bytes(fields, "certificate")?, Secret::new(bytes(fields, "key")?)),
+            time_key: Secret::new(bytes(fields, "time_key")?),
+            time_port: take(fields, "time_port", "a port, or 0")?,
+        }
+        .checked()
+    }
+
+    /// The document, secrets and all: for the bootstrap channel, and nothing else.
+    pub fn reveal(&self) -> String {
+        json!({
+            "format": FORMAT,
+            "experiment": self.experiment,
+            "engine": self.engine,
+            "addresses": self.addresses,
+            "transports": self.transports,
+            "controller": self.controller,
+            "certificate": BASE64_STANDARD.encode(self.agent.certificate()),
+            "key": BASE64_STANDARD.encode(self.agent.key().reveal()),
+            "time_key": BASE64_STANDARD.encode(self.time_key.reveal()),
+            "time_port": self.time_port,
+        })
+        .to_string()
+    }
+
+    /// Writes it where its owner alone can read it; a reader finds all of it or none.
+    ///
+    /// # Errors
+    /// [`TokenError::Io`].
+    pub fn write(&self, path: &Path) -> Result<(), TokenError> {
+        let failed = |error| io_error(path, error);
+        let name = path
+            .file_name()
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        let temporary = path.with_file_name(format!(".{}.{}", name.display(), std::process::id()));
+        let done = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| {
+                file.write_all(self.reveal().as_bytes())?;
+                file.sync_all()?;
+                fs::rename(&temporary, path)
+            });
+        if done.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        done.map_err(failed)
+    }
+
+    /// Names go into messages and events, so they are words; everything else is what the dialer needs.
+    fn checked(self) -> Result<Self, TokenError> {
+        let rules = [
+            (
+                is_word(&self.experiment),
+                "experiment",
+                "1 to 128 letters, digits and . _ - +",
+            ),
+            (is_word(&self.engine), "engine", "a version"),
+            (
+                (1..=MOST_ADDRESSES).contains(&self.addresses.len())
+                    && self.addresses.iter().all(|address| is_address(address)),
+                "addresses",
+                "1 to 64 of host:port, IPv6 as [::1]:port",
+            ),
+            (
+                (1..=2).contains(&self.transports.len()),
+                "transports",
+                "tcp, quic or both",
+            ),
+            (
+                self.agent.client(self.controller).is_ok(),
+                "key",
+                "the PKCS #8 key of the certificate, both in base64",
+            ),
+            (
+                self.time_key.reveal().len() == TIME_KEY,
+                "time_key",
+                "32 bytes in base64",
+            ),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            None => Ok(self),
+            Some((_, field, expected)) => Err(TokenError::Field { field, expected }),
+        }
+    }
+}
+
+/// Host and port of `host:port`, with the brackets of IPv6 taken off.
+pub(crate) fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    Some((host, port.parse().ok()?))
+}
+
+fn is_address(address: &str) -> bool {
+    host_and_port(address).is_some_and(|(host, port)| {
+        port != 0
+            && (1..=253).contains(&host.len())
+            && host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
+    })
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
+}
+
+fn take<T: DeserializeOwned>(
+    fields: &mut Map<String, Value>,
+    field: &'static str,
+    expected: &'static str,
+) -> Result<T, TokenError> {
+    let value = fields.remove(field).unwrap_or(Value::Null);
+    serde_json::from_value(value).map_err(|_| TokenError::Field { field, expected })
+}
+
+fn bytes(fields: &mut Map<String, Value>, field: &'static str) -> Result<Vec<u8>, TokenError> {
+    let expected = "base64";
+    let text: String = take(fields, field, expected)?;
+    BASE64_STANDARD
+        .decode(text)
+        .map_err(|_| TokenError::Field { field, expected })
+}
+
+fn read_private(path: &Path) -> Result<Vec<u8>, TokenError> {
+    let failed = |error| io_error(path, error);
+    // Looked at before it is opened, as to open a pipe waits for its writer; and again after, as that is what is read.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(TokenError::Kind(path.to_owned()));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(TokenError::Kind(path.to_owned()));
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(TokenError::Open {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    bounded(file).map_err(failed)
+}
+
+/// Reads in a thread of its own, which is left behind if nothing comes: there is no other way to stop waiting for a
+/// standard input that may be a terminal, a pipe or a file.
+fn read_within(input: impl Read + Send + 'static, patience: Duration) -> Result<Vec<u8>, TokenError> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || sender.send(bounded(input)));
+    match receiver.recv_timeout(patience) {
+        Ok(read) => read.map_err(|error| io_error("standard input", error)),
+        Err(_) => Err(TokenError::Slow(patience)),
+    }
+}
+
+/// One byte more than is allowed shows that there is too much.
+fn bounded(input: impl Read) -> io::Result<Vec<u8>> {
+    let mut document = Vec::new();
+    input.take(MOST as u64 + 1).read_to_end(&mut document)?;
+    Ok(document)
+}
+
+fn io_error(source: impl AsRef<Path>, error: io::Error) -> TokenError {
+    TokenError::Io {
+        source_name: source.as_ref().display().to_string(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> Token {
+        let addresses = vec!["controller.example:4000".into(), "[::1]:4000".into()];
+        let transports = vec![Transport::Quic, Transport::Tcp];
+        Token::new(
+            "study-1",
+            "0.1.0",
+            &Keys::generate().unwrap(),
+            addresses,
+            transports,
+            4001,
+        )
+        .unwrap()
+    }
+
+    /// A directory of this test alone, removed with its last line.
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("plimsoll-token-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn altered(change: impl FnOnce(&mut Map<String, Value>)) -> Result<Token, TokenError> {
+        let mut document: Map<String, Value> = serde_json::from_str(&token().reveal()).unwrap();
+        change(&mut document);
+        Token::parse(&serde_json::to_vec(&document).unwrap())
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_is_private() {
+        let directory = directory("roundtrip");
+        let path = directory.join("token");
+        let token = token();
+        token.write(&path).unwrap();
+        token.write(&path).unwrap(); // again, over the old one
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        let read = Token::read(&Source::File(path)).unwrap();
+        assert_eq!(read.reveal(), token.reveal());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_others_can_touch_is_refused() {
+        let directory = directory("open");
+        let path = directory.join("token");
+        token().write(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601, 0o644] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Token::read(&Source::File(path.clone())).unwrap_err();
+            assert!(
+                matches!(error, TokenError::Open { mode: found, .. } if found == mode),
+                "{error}"
+            );
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(Token::read(&Source::File(path)).is_ok());
+        let error = Token::read(&Source::File(directory.clone())).unwrap_err();
+        assert!(matches!(error, TokenError::Kind(_)), "{error}");
+        let error = Token::read(&Source::File(directory.join("none"))).unwrap_err();
+        assert!(error.to_string().contains("none"), "{error}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn every_cut_is_refused_and_shows_nothing() {
+        let token = token();
+        let document = token.reveal();
+        let key = BASE64_STANDARD.encode(token.agent.key().reveal());
+        for end in 0..document.len() {
+            let error = Token::parse(&document.as_bytes()[..end]).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(matches!(error, TokenError::Syntax { .. }), "{end}: {shown}");
+            assert!(!shown.contains(&key[..16]));
+        }
+    }
+
+    #[test]
+    fn other_versions_are_refused_and_later_fields_are_not() {
+        for other in [
+            "plimsoll.token/2",
+            "plimsoll.run/1",
+            "nothing",
+            &"\u{1b}".repeat(9999),
+        ] {
+            let error = altered(|fields| {
+                fields.insert("format".into(), other.into());
+            })
+            .unwrap_err();
+            assert!(matches!(error, TokenError::Version(_)), "{error}");
+            assert!(
+                error.to_string().is_ascii() && error.to_string().len() < 300,
+                "{error}"
+            );
+        }
+        let later = |fields: &mut Map<String, Value>| {
+            fields.insert("new in a minor version".into(), true.into());
+        };
+        assert!(altered(later).is_ok());
+    }
+
+    #[test]
+    fn each_field_is_checked_and_no_message_shows_a_value() {
+        let marker = "c2VjcmV0LXNlY3JldA==";
+        let names = [
+            "experiment",
+            "engine",
+            "addresses",
+            "transports",
+            "controller",
+            "certificate",
+            "key",
+            "time_key",
+            "time_port",
+        ];
+        for name in names {
+            for wrong in [Value::Null, json!({ marker: marker }), json!([marker]), json!(-1)] {
+                let error = altered(|fields| {
+                    fields.insert(name.into(), wrong);
+                })
+                .unwrap_err();
+                let shown = format!("{error} {error:?}");
+                assert!(
+                    matches!(error, TokenError::Field { field, .. } if field == name),
+                    "{shown}"
+                );
+                assert!(!shown.contains(marker), "{shown}");
+            }
+            let missing = altered(|fields| drop(fields.remove(name))).unwrap_err();
+            assert!(missing.to_string().contains(name), "{missing}");
+        }
+        let swapped = altered(|fields| {
+            let other = BASE64_STANDARD.encode(Identity::generate().unwrap().key().reveal());
+            fields.insert("key".into(), other.into());
+        });
+        assert!(swapped.is_err());
+    }
+
+    #[test]
+    fn addresses_are_hosts_with_ports() {
+        let with =
+            |address: &str| altered(|fields| drop(fields.insert("addresses".into(), json!([address]))));
+        for good in ["h:1", "10.0.0.1:65535", "[fe80::1%eth0]:80", "a-b.c_d:9"] {
+            assert!(with(good).is_ok(), "{good}");
+        }
+        for wrong in [
+            "h", "h:0", "h:65536", ":80", "::1:80", "[::1:80", "a b:1", "a\n:1", "-o;x/y:1", "",
+        ] {
+            assert!(with(wrong).is_err(), "{wrong}");
+        }
+        assert!(altered(|fields| drop(fields.insert("addresses".into(), json!([])))).is_err());
+        assert!(altered(|fields| drop(fields.insert("addresses".into(), json!(vec!["h:1"; 65])))).is_err());
+    }
+
+    #[test]
+    fn too_much_and_nothing_end_the_reading() {
+        assert!(matches!(
+            Token::parse(&vec![b' '; MOST + 1]),
+            Err(TokenError::Large)
+        ));
+        let endless = read_within(io::repeat(b' '), PATIENCE).unwrap();
+        assert_eq!(endless.len(), MOST + 1);
+        let (silent, _open) = io::pipe().unwrap();
+        let error = read_within(silent, Duration::from_millis(20)).unwrap_err();
+        assert!(matches!(error, TokenError::Slow(_)), "{error}");
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let token = token();
+        let shown = format!("{token:?}");
+        assert!(shown.contains("study-1"), "{shown}");
+        for secret in [token.agent.key(), &token.time_key] {
+            assert!(
+                !shown.contains(&BASE64_STANDARD.encode(secret.reveal())),
+                "{shown}"
+            );
+            assert!(!shown.contains(&format!("{:?}", secret.reveal())), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Processes to watch, found by what people know of them.
+
+use std::fs;
+use std::path::Path;
+
+use plimsoll_model::{HostWatch, Watch};
+
+/// The root of the process tree that is meant; none where there is none now.
+///
+/// # Errors
+/// A text for people.
+pub fn find(wanted: &HostWatch) -> Result<Watch, String> {
+    find_in(Path::new("/proc"), wanted)
+}
+
+fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> {
+    let (pid, what) = match (wanted.pid, &wanted.process, &wanted.unit) {
+        (Some(pid), None, None) => (
+            proc.join(pid.to_string()).exists().then_some(pid),
+            format!("process {pid}"),
+        ),
+        (None, Some(name), None) => (
+            eldest(proc, |pid| is_called(proc, pid, name)),
+            format!("process called {name}"),
+        ),
+        (None, None, Some(unit)) => (
+            eldest(proc, |pid| is_of_unit(proc, pid, unit)),
+            format!("process of unit {unit}"),
+        ),
+        _ => return Err(format!("{}: give one of pid, process and unit", wanted.name)),
+    };
+    let pid = pid.ok_or_else(|| format!("{}: there is no {what} on this host", wanted.name))?;
+    Ok(Watch {
+        name: wanted.name.clone(),
+        pid,
+        cpus: Vec::new(),
+    })
+}
+
+/// The process that began first of those that are meant: a server begins before its workers.
+fn eldest(proc: &Path, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
+    let entries = fs::read_dir(proc).ok()?;
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|&pid| is_meant(pid))
+        .min_by_key(|&pid| (began(proc, pid), pid))
+}
+
+/// The kernel keeps 15 bytes of a program's name.
+fn is_called(proc: &Path, pid: u32, name: &str) -> bool {
+    let found = fs::read(proc.join(format!("{pid}/comm"))).unwrap_or_default();
+    found.trim_ascii_end() == &name.as_bytes()[..name.len().min(15)]
+}
+
+fn is_of_unit(proc: &Path, pid: u32, unit: &str) -> bool {
+    let name = if unit.contains('.') {
+        unit.to_owned()
+    } else {
+        format!("{unit}.service")
+    };
+    let groups = fs::read_to_string(proc.join(format!("{pid}/cgroup"))).unwrap_or_default();
+    groups
+        .lines()
+        .any(|line| line.split('/').any(|part| part == name))
+}
+
+/// Start time in ticks since boot: field 22 of `/proc/PID/stat`, behind the name, which may hold anything.
+fn began(proc: &Path, pid: u32) -> u64 {
+    let stat = fs::read_to_string(proc.join(format!("{pid}/stat"))).unwrap_or_default();
+    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = behind.split_ascii_whitespace().nth(19);
+    field.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn watch(pid: Option<u32>, process: Option<&str>, unit: Option<&str>) -> HostWatch {
+        HostWatch {
+            name: "db".into(),
+            pid,
+            process: process.map(str::to_owned),
+            unit: unit.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_real_process_is_found_by_its_number_and_its_name() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert_eq!(
+            find(&watch(Some(child.id()), None, None)).unwrap().pid,
+            child.id()
+        );
+        assert!(find(&watch(None, Some("sleep"), None)).is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let error = find(&watch(Some(child.id()), None, None)).unwrap_err();
+        assert!(error.contains("db: there is no process"), "{error}");
+        assert!(find(&watch(None, Some("no-such-name"), None)).is_err());
+        assert!(
+            find(&watch(Some(1), Some("init"), None))
+                .unwrap_err()
+                .contains("one of")
+        );
+    }
+
+    #[test]
+    fn the_eldest_of_a_name_or_unit_is_the_root() {
+        let proc = std::env::temp_dir().join(format!("plimsoll-find-{}", std::process::id()));
+        let put = |pid: u32, comm: &str, began: u64, group: &str| {
+            let own = proc.join(pid.to_string());
+            fs::create_dir_all(&own).unwrap();
+            fs::write(own.join("comm"), format!("{comm}\n")).unwrap();
+            let zeros = "0 ".repeat(18);
+            fs::write(own.join("stat"), format!("{pid} (a) b) S {zeros}{began} 0")).unwrap();
+            fs::write(own.join("cgroup"), format!("0::/system.slice/{group}\n")).unwrap();
+        };
+        put(30, "postgres", 500, "postgresql.service");
+        put(20, "postgres", 900, "postgresql.service");
+        put(10, "prometheus-node", 100, "x.service");
+        let pid = |wanted| find_in(&proc, &wanted).map(|watch| watch.pid);
+        assert_eq!(pid(watch(None, Some("postgres"), None)), Ok(30));
+        assert_eq!(pid(watch(None, None, Some("postgresql"))), Ok(30));
+        assert_eq!(pid(watch(None, None, Some("x.service"))), Ok(10));
+        assert_eq!(pid(watch(None, Some("prometheus-node-exporter"), None)), Ok(10));
+        assert!(pid(watch(None, None, Some("postgres"))).is_err());
+        fs::remove_dir_all(&proc).unwrap();
+    }
+}

@@ -1,0 +1,76 @@
+"""How busy the hosts of a run of several agents were: each by its own monitor, never their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.utilization import monitor_cpu, utilizations
+from plimsoll.collect.hosts import TESTERS, Agent
+from plimsoll.collect.samples import SampleSeries
+
+TESTERS_HOST: Final = "testers' host"
+"""Component of the busiest of the hosts that carry testers only: one name, whichever it is in a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostsUsed:
+    """`shown`: what a report needs: services, hosts that are watched, and of the testers and their hosts the busiest,
+    as one that is full spoils the run however idle the others are. `busiest_thread`, `steal`: the greatest of all
+    hosts of testers, None: not watched. `cpu`: busy share of each of these hosts, by its name."""
+
+    shown: tuple[Utilization, ...]
+    busiest_thread: float | None
+    steal: float | None
+    cpu: Mapping[str, float]
+    monitor_cpu: float | None
+    """Share of one core that the monitor used which used most."""
+
+
+def of_hosts(
+    samples: Sequence[SampleSeries],
+    window: Window,
+    agents: Sequence[Agent],
+    cores: Mapping[str, int],
+    cores_of: Mapping[str, int],
+    together: Sequence[Sequence[str]] = (),
+) -> HostsUsed:
+    """`cores`, `together`: of the lab's host, as for `utilizations`; `cores_of`: of the other hosts, by name. An agent
+    with the controller's clock is on the lab's host."""
+    services: dict[str, Utilization] = {}
+    testers: list[Utilization] = []
+    hosts: dict[str, Utilization] = {}
+    watched: dict[str, Utilization] = {}
+    for agent in agents:
+        mine = [one for one in samples if one.agent == agent.name]
+        there = cores_of.get(agent.host)
+        known = cores if agent.clock.same or there is None else {"host": there, TESTERS: there}
+        for used in utilizations(mine, window, known, together if agent.clock.same else ()):
+            elsewhere = "" if agent.clock.same else agent.host
+            placed = replace(used, host=elsewhere)
+            if used.role == TESTERS:
+                testers.append(replace(placed, host=agent.host))
+            elif used.role != "host":
+                services.setdefault(used.component, placed)
+            elif agent.role == TESTERS:
+                name = TESTERS_HOST if elsewhere else used.component
+                hosts.setdefault(agent.host, replace(placed, component=name))
+            else:
+                watched.setdefault(agent.host, replace(placed, component=agent.host))
+    busiest = sorted(testers, key=lambda one: -one.mean)[:1]
+    full = sorted(hosts.values(), key=lambda one: -one.mean)[:1]
+    here = [one for one in hosts.values() if not one.host and one not in full]
+    return HostsUsed(
+        shown=(*here, *full, *watched.values(), *services.values(), *busiest),
+        busiest_thread=max(
+            (one.detail["busiest_thread"] for one in testers if "busiest_thread" in one.detail), default=None
+        ),
+        steal=max(
+            (one.detail["cpu.steal"] for one in hosts.values() if "cpu.steal" in one.detail), default=None
+        ),
+        cpu={name: one.detail["cpu.busy"] for name, one in hosts.items() if "cpu.busy" in one.detail},
+        monitor_cpu=monitor_cpu(samples, window),
+    )

@@ -1,0 +1,153 @@
+"""`plimsoll hosts check FILE` and `plimsoll hosts clean FILE`: what the hosts of a file are, and that nothing of ours
+is left on them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plimsoll.deploy.binary import engine_version, find_engine, require_same_version
+from plimsoll.deploy.hosts import Cleaned, HostKind
+from plimsoll.deploy.hosts.check import FIGURES, Checked, check
+from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.errors import ExitCode
+from plimsoll.plan.load_hosts import load_hosts
+from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.spread import fewest
+from plimsoll.plan.units import about_size
+
+FORMAT = "plimsoll.hosts/1"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do, and a file."""
+    does = parser.add_subparsers(dest="does", required=True, metavar="check|clean")
+    for name, text in (
+        ("check", "say for each host whether it answers, what it is, and why it is left out"),
+        ("clean", "end our processes on the hosts and remove our files, and prove it"),
+    ):
+        own = does.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        own.add_argument("file", type=Path, help="experiment file, or file of hosts")
+        own.add_argument(
+            "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
+        )
+        own.add_argument("--json", action="store_true", help="machine-readable")
+        if name == "check":
+            own.add_argument(
+                "--baseline", action="store_true", help="measure CPU, disk and network of each, too"
+            )
+        else:
+            own.add_argument(
+                "--discard", action="store_true", help="remove measurements that were not brought in, too"
+            )
+
+
+def main(args: argparse.Namespace) -> int:
+    """1 where fewer hosts answer than an experiment needs, or where something is left."""
+    engine = find_engine()
+    require_same_version(engine_version(engine), engine)
+    found = [(hosts, _kind(hosts, engine)) for hosts in load_hosts(args.file, args.set)]
+    if args.does == "clean":
+        return _clean(
+            [one for _, kind in found for one in kind.clean(everything=True, discard=args.discard)], args
+        )
+    code = ExitCode.PASSED
+    told: list[dict[str, Any]] = []
+    for hosts, kind in found:
+        try:
+            checked = check(kind, hosts, engine, baseline=args.baseline)
+        finally:
+            kind.clean()
+        enough = sum(one.taken for one in checked) >= fewest(hosts)
+        code = code if enough else ExitCode.ERROR
+        told.append(
+            {"enough": enough, "at_least": fewest(hosts), "hosts": [one.to_json() for one in checked]}
+        )
+        if not args.json:
+            print("\n".join(lines(checked, fewest(hosts), baseline=args.baseline)))
+    if args.json:
+        print(json.dumps({"format": FORMAT, "checks": told}, indent=1))
+    return int(code)
+
+
+def _kind(hosts: Hosts, engine: Path) -> HostKind:
+    return hosts_of_kind(hosts, engine, f"check{secrets.token_hex(4)}", lambda: None)
+
+
+def lines(checked: Sequence[Checked], needed: int, *, baseline: bool) -> list[str]:
+    """The table for people, and under it what is to be said of single hosts."""
+    head = ["host", "site", "cores", "memory", "kernel", "architecture", "files", "ports", "rtt", "clock"]
+    rows = [[*head, *(words for words, _ in FIGURES.values())] if baseline else head]
+    for one in checked:
+        rows.append([one.host.name, one.host.site, *_cells(one.facts, baseline=baseline)])
+    widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
+    said = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in rows
+    ]
+    said += [f"{one.host.name}: left out: {one.reason}" for one in checked if one.reason]
+    said += [f"{one.host.name}: {remark}" for one in checked for remark in one.remarks]
+    taken = sum(one.taken for one in checked)
+    said.append(f"{taken} of {len(checked)} hosts can be used, {needed} are needed")
+    return said
+
+
+def _cells(facts: Mapping[str, Any] | None, *, baseline: bool) -> list[str]:
+    if facts is None:
+        return ["no answer"]
+    limits = facts.get("limits") or {}
+    rtt = (facts.get("rtt_ns") or {}).get("min")
+    cells = [
+        str(facts.get("cores", "")),
+        about_size(float(facts.get("memory_bytes") or 0)),
+        str(facts.get("kernel", "")),
+        str(facts.get("architecture", "")),
+        str(limits.get("open_files", "")),
+        str(limits.get("local_ports", "")),
+        "" if rtt is None else f"{rtt / 1e6:.3f} ms",
+        _clock(facts.get("clock") or {}),
+    ]
+    measured = facts.get("baseline") or {}
+    figures = [
+        show(float(measured[name])) if measured.get(name) else "-" for name, (_, show) in FIGURES.items()
+    ]
+    return cells + (figures if baseline else [])
+
+
+def _clock(clock: Mapping[str, Any]) -> str:
+    if clock.get("same"):
+        return "the same"
+    if clock.get("offset_ns") is None:
+        return "not known"
+    return f"{clock['offset_ns'] / 1e6:+.3f} ms ± {clock['bound_ns'] / 1e6:.3f} ms"
+
+
+def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
+    proven = all(one.proven for one in cleaned)
+    if args.json:
+        told = [
+            {
+                "name": one.host.name,
+                "clean": one.proven,
+                "kept": one.kept,
+                "left": one.left,
+                "reason": one.reason,
+            }
+            for one in cleaned
+        ]
+        print(json.dumps({"format": FORMAT, "hosts": told}, indent=1))
+    else:
+        for one in cleaned:
+            kept = [
+                f"kept {path}, which holds what was not brought in (--discard removes it)"
+                for path in one.kept
+            ]
+            left = [f"LEFT {what}" for what in one.left]
+            unknown = [f"nobody could look: {one.reason}"] if one.reason else []
+            said = [*left, *unknown, *kept] or ["nothing of ours is left"]
+            print("\n".join(f"{one.host.name}: {text}" for text in said))
+    return int(ExitCode.PASSED if proven else ExitCode.ERROR)

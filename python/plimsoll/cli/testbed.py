@@ -1,0 +1,223 @@
+"""`plimsoll testbed up|down|exec|status|link`: emulated hosts and links on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from plimsoll.deploy import testbed as testbeds
+from plimsoll.deploy.testbed import Testbed, places
+from plimsoll.errors import BadInput, ExitCode
+from plimsoll.plan import units
+from plimsoll.plan.testbed import (
+    Directed,
+    directions,
+    load_testbed,
+    parse_bit_rate,
+    parse_signed_duration,
+    show_bit_rate,
+)
+
+EXAMPLES = """examples:
+  plimsoll testbed up examples/testbeds/wan.yaml
+  plimsoll testbed exec lyon-1 -- ping -c 3 10.75.0.1
+  plimsoll testbed exec lab -- plimsoll run experiment.yaml
+  plimsoll testbed link wan cern lyon --down
+  plimsoll testbed link wan cern lyon --up --loss 5%
+  plimsoll testbed down
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A verb of its own for each thing to do."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    verbs = parser.add_subparsers(dest="what", required=True, metavar="VERB")
+    up = verbs.add_parser("up", help="bring a testbed up in the background; an equal one that is up is kept")
+    up.add_argument("file", type=Path, help="testbed file")
+    up.add_argument("--wait", action="store_true", help="stay until Ctrl-C, then take it down")
+    down = verbs.add_parser("down", help="end a testbed and everything that runs in it")
+    down.add_argument("name", nargs="?", help="name or file (default: the only one that is up)")
+    enter = verbs.add_parser("exec", help="run a command on a host; its exit status is ours")
+    enter.add_argument("host", help="a host, or lab")
+    enter.add_argument("--testbed", metavar="NAME", help="name or file (default: the only one that is up)")
+    enter.add_argument("command", nargs="+", metavar="CMD", help="after --: program and arguments")
+    status = verbs.add_parser("status", help="say what is up, and what its links did")
+    status.add_argument("name", nargs="?", help="name or file (default: all)")
+    status.add_argument("--json", action="store_true", help="as JSON")
+    link = verbs.add_parser("link", help="change a link while it is in use; what is not given stays")
+    link.add_argument("name", help="name or file")
+    link.add_argument("a", metavar="A", help="a site")
+    link.add_argument("b", metavar="B", help="another site with a link to it; forward is from A to B")
+    cut = link.add_mutually_exclusive_group()
+    cut.add_argument("--down", action="store_true", default=None, help="cut it")
+    cut.add_argument("--up", dest="down", action="store_false", help="mend it")
+    link.add_argument("--rtt", metavar="DURATION", type=_quantity(units.parse_duration))
+    link.add_argument("--jitter", metavar="DURATION", type=_quantity(units.parse_duration))
+    link.add_argument("--asymmetry", metavar="DURATION", type=_quantity(parse_signed_duration))
+    link.add_argument("--rate", metavar="RATE|none", type=_quantity(_rate), help="both directions")
+    link.add_argument("--loss", metavar="PERCENT", type=_quantity(units.parse_fraction))
+    link.add_argument("--queue", metavar="SIZE", type=_quantity(units.parse_size))
+
+
+def main(args: argparse.Namespace) -> int:
+    """Does it."""
+    verbs = {"up": _up, "down": _down, "exec": _exec, "status": _status, "link": _link}
+    return verbs[args.what](args)
+
+
+def _quantity(parse: Any) -> Any:
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except units.UnitError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _rate(text: str) -> int:
+    return 0 if text == "none" else parse_bit_rate(text)
+
+
+def _named(word: str | None) -> str | None:
+    """The name, also where a file is given."""
+    if word is not None and ("/" in word or word.endswith((".yaml", ".yml", ".json"))):
+        return load_testbed(word).name
+    return word
+
+
+def _up(args: argparse.Namespace) -> int:
+    testbed = testbeds.up(load_testbed(args.file))
+    print(f"{testbed.name} {'was up already' if testbed.reused else 'is up'}: {len(testbed.hosts)} hosts")
+    print(f"  run something on one:  plimsoll testbed exec {testbed.hosts[-1].name} -- hostname")
+    print(f"  from the host lab:     ssh -F {testbed.ssh_config} {testbed.hosts[-1].name} hostname")
+    print(f"  end it:                plimsoll testbed down {testbed.name}", flush=True)
+    if args.wait:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with testbed:
+            try:
+                while places.answers(testbed.directory):
+                    time.sleep(0.5)
+            except KeyboardInterrupt:
+                print("taking it down")
+    return int(ExitCode.PASSED)
+
+
+def _down(args: argparse.Namespace) -> int:
+    name = _named(args.name)
+    testbed = testbeds.down(name)
+    print(f"{testbed.name} is down" if testbed else f"{name} was not up; what it had left is removed")
+    return int(ExitCode.PASSED)
+
+
+def _exec(args: argparse.Namespace) -> int:
+    argv = testbeds.find(_named(args.testbed)).enter_argv(args.host)
+    os.execv(argv[0], [*argv, *args.command])
+
+
+def _status(args: argparse.Namespace) -> int:
+    found = [testbeds.find(_named(args.name))] if args.name else testbeds.standing()
+    full = [(testbed, testbed.status()) for testbed in found]
+    if args.json:
+        print(json.dumps([_document(testbed, status) for testbed, status in full], indent=2))
+        return int(ExitCode.PASSED)
+    if not full:
+        print("no testbed of yours is up on this machine")
+    for testbed, status in full:
+        print(_text(testbed, status))
+    return int(ExitCode.PASSED)
+
+
+def _document(testbed: Testbed, status: dict[str, Any]) -> dict[str, Any]:
+    hosts = [{"name": host.name, "site": host.site, "address": host.address} for host in testbed.hosts]
+    return {
+        "directory": str(testbed.directory),
+        "ssh_config": str(testbed.ssh_config),
+        "hosts": hosts,
+        **status,
+    }
+
+
+def _text(testbed: Testbed, status: dict[str, Any]) -> str:
+    how = "rootless" if status["rootless"] else "root"
+    lines = [
+        f"{testbed.name}: up ({how}, owner is process {status['owner']}), congestion control "
+        f"{status['congestion']}, {testbed.directory}"
+    ]
+    lines += [f"  {host.name:<14} {host.address:<15} {host.site}" for host in testbed.hosts]
+    lines += [
+        _link_text(link) for link in status["links"] if link["offered_packets"] or link["from"] != link["to"]
+    ]
+    lines.append(
+        f"  {status['released']:,} frames; {status['late']:,} more than 1 ms late, the worst "
+        f"{status['latest_us'] / 1000:g} ms; {status['missed']:,} missed, {status['unsent']:,} not sent"
+    )
+    lines += [f"  note: {note}" for note in status["notes"]]
+    return "\n".join(lines)
+
+
+def _link_text(link: dict[str, Any]) -> str:
+    shape = link["shape"]
+    words = [f"{shape['delay_ns'] / 1e6:g} ms"]
+    if shape["jitter_ns"]:
+        words.append(f"± {shape['jitter_ns'] / 2e6:g} ms")
+    if shape["rate_bit_s"]:
+        words.append(f"{show_bit_rate(shape['rate_bit_s'])}, queue {units.show_size(shape['queue_bytes'])}")
+    if shape["loss"]:
+        words.append(f"loss {units.show_fraction(shape['loss'])}")
+    if shape["down"]:
+        words.append("CUT")
+    did = (
+        f"{link['passed_packets']:,} packets, {units.about_size(link['passed_bytes'])}; dropped: "
+        f"{link['lost_packets']:,} lost, {link['full_packets']:,} queue full, {link['cut_packets']:,} cut"
+    )
+    return f"  {link['from']} > {link['to']}: {', '.join(words)}: {did}"
+
+
+def _link(args: argparse.Namespace) -> int:
+    testbed = testbeds.find(_named(args.name))
+    shapes = {(link["from"], link["to"]): link["shape"] for link in testbed.status()["links"]}
+    there, back = shapes.get((args.a, args.b)), shapes.get((args.b, args.a))
+    if there is None or back is None or args.a == args.b:
+        pairs = sorted({" ".join(sorted(pair)) for pair in shapes if pair[0] != pair[1]})
+        raise BadInput(
+            f"the testbed {testbed.name} has no link between {args.a} and {args.b} (links: {', '.join(pairs)})"
+        )
+    testbed.change(_changed(args, there, back))
+    return int(ExitCode.PASSED)
+
+
+def _changed(
+    args: argparse.Namespace, there: dict[str, Any], back: dict[str, Any]
+) -> tuple[Directed, Directed]:
+    """Both directions with what the command line says, and the rest as it is."""
+
+    def chosen(given: Any, now: Any) -> Any:
+        return now if given is None else given
+
+    rtt = chosen(args.rtt, there["delay_ns"] + back["delay_ns"])
+    asymmetry = chosen(args.asymmetry, there["delay_ns"] - back["delay_ns"])
+    jitter = chosen(args.jitter, there["jitter_ns"])
+    if jitter > rtt - abs(asymmetry):
+        raise BadInput("one direction would take less than no time: jitter is at most rtt - |asymmetry|")
+    queue = args.queue
+    if queue is None and args.rate is None and args.rtt is None:
+        queue = there["queue_bytes"]
+    return directions(
+        args.a,
+        args.b,
+        rtt,
+        asymmetry,
+        jitter,
+        chosen(args.rate, there["rate_bit_s"]) or None,
+        chosen(args.rate, back["rate_bit_s"]) or None,
+        chosen(args.loss, there["loss"]),
+        queue,
+        chosen(args.down, there["down"]),
+    )

@@ -1,0 +1,214 @@
+"""Agents that dial in: what the kinds whose hosts come by themselves have in common.
+
+The engine that will carry out the runs listens and gives a token; an agent that has the token and reaches this host is
+one of ours. How agents are brought to be started elsewhere is all that differs: each such kind is one file with a class
+that does what `Bringer` says.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from plimsoll.deploy.hosts import Agent, Cleaned, Ready
+from plimsoll.errors import BadInput, EngineError, Problem
+from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.secret import Secret
+from plimsoll.plan.units import about_duration
+
+POLL_S: Final = 0.2
+LOOK_S: Final = 2.0
+"""How often a batch system is asked what became of its jobs."""
+TELL_S: Final = 5.0
+"""How often it is said how many have come."""
+LONGEST_NAME: Final = 100
+_NO_WORD: Final = re.compile(r"[^A-Za-z0-9._+-]")
+"""What cannot stand in a name in a token."""
+
+
+class Door(Protocol):
+    """The engine that listens: the one that carries out the runs, as an agent belongs to the engine that it dials."""
+
+    def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
+        """Opens a door; gives the token, a JSON text. Raises EngineError."""
+
+    def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
+        """What agents that have ever dialled in say of their hosts; waits for another one, at most `wait_s`."""
+
+    def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """Sends a command and gives its events up to the one of type `last`. Raises EngineError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What kinds that dial in need of the lab.
+
+    `directory`: where private files of the experiment may lie, made when it is needed; `door`: the engine of now, which
+    is another one where the first was lost; `say`: tells people, a word and a text; `cluster`: an object that a script
+    gave instead of an address; `close`: ends what was made for this alone.
+    """
+
+    experiment: str
+    directory: Path
+    door: Callable[[], Door]
+    say: Callable[[str, str], None]
+    cluster: object | None = None
+    close: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is known of agents from where they were brought to.
+
+    `seats`: (host, site) by the agent's name, where that is known better than by what the agent says itself; `coming`:
+    names of those that are still expected; `why`: by name, why one will not come; `over`: why nobody else will come,
+    empty while somebody may.
+    """
+
+    seats: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    coming: tuple[str, ...] = ()
+    why: Mapping[str, str] = field(default_factory=dict)
+    over: str = ""
+
+
+class Bringer(Protocol):
+    """Brings agents of one kind to be started, and sees to their end."""
+
+    @property
+    def site(self) -> str:
+        """The site of agents of which nothing better is known."""
+
+    def bring(self, token: Secret) -> int:
+        """Has agents started that read `token` from a file or standard input; gives how many. Must not wait for them.
+        Raises BadInput where it cannot be done, with what is to be mended."""
+
+    def look(self, here: Collection[str]) -> Outlook:
+        """What became of them. `here`: names of those that have dialled in."""
+
+    def end(self, *, everything: bool, discard: bool) -> list[Cleaned]:
+        """Ends them, however far they have come, and removes what is ours. As `HostKind.clean`; may be called again,
+        and without `bring`."""
+
+
+class DialIn:
+    """A kind of hosts (`HostKind`) whose agents dial in. A "host" of it is an agent: nobody names its hosts before."""
+
+    def __init__(
+        self, hosts: Hosts, lab: Lab, bringer: Bringer, check_interrupt: Callable[[], None] = lambda: None
+    ) -> None:
+        self._hosts = hosts
+        self._lab = lab
+        self._bringer = bringer
+        self._check_interrupt = check_interrupt
+        self._door: Door | None = None
+        self._expected = 0
+        self._outlook = Outlook()
+        self._here: frozenset[str] = frozenset()
+        self._looked = 0.0
+        self._waited = False
+
+    @property
+    def door(self) -> Door:
+        """Whom agents have dialled: only it can ask them. Raises EngineError before `prepare`."""
+        if self._door is None:
+            raise EngineError("nobody listens for agents yet")
+        return self._door
+
+    def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
+        """Those that have come, and why others have not. The first call has them started and waits until all are there,
+        or `wait` is over; later ones see who has come since."""
+        door = self._lab.door()
+        if door is not self._door:  # or the one that they dialled is gone, and they with it
+            if self._door is not None:
+                self._bringer.end(everything=False, discard=False)
+            self._door, self._waited = door, False
+            hosts = self._hosts
+            assert hosts.controller is not None, "the plan refuses such a file"
+            ports = hosts.ports or (0, 0)
+            name = _NO_WORD.sub("_", self._lab.experiment)[:LONGEST_NAME] or "experiment"
+            token = door.listen(hosts.controller, ports, name, quic=hosts.link == "quic")
+            self._expected = self._bringer.bring(token)
+        if not self._waited:
+            self._wait(door)
+            self._waited = True
+        here = door.joined(0.0)
+        self._look(here)
+        return self._ready(here)
+
+    def agents(self, ready: Sequence[Ready]) -> list[Agent]:
+        """They are started already."""
+        return [
+            Agent(one.host.name, one.host.address, one.host.site, {"kind": "joined"})
+            for one in ready
+            if one.answers
+        ]
+
+    def coming(self) -> list[Agent]:
+        """Agents that may take part in a run that has begun without them. Their hosts are not known yet."""
+        return [
+            Agent(name, name, self._bringer.site, {"kind": "joined"})
+            for name in sorted(set(self._outlook.coming) - self._here, key=in_order)
+        ]
+
+    def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
+        """See `HostKind`. The engine that they dialled has ended by then, and they with it."""
+        self._door = None
+        self._lab.close()
+        return self._bringer.end(everything=everything, discard=discard)
+
+    def _wait(self, door: Door) -> None:
+        deadline = time.monotonic() + self._hosts.wait_ns / 1e9
+        told, tell_at = -1, 0.0
+        while True:
+            self._check_interrupt()
+            here = door.joined(POLL_S)
+            self._look(here)
+            now = time.monotonic()
+            if len(here) != told and (now >= tell_at or len(here) >= self._expected):
+                told, tell_at = len(here), now + TELL_S
+                self._lab.say("agents", f"{told} of {self._expected} agents have come")
+            if len(here) >= self._expected or self._outlook.over or now >= deadline:
+                return
+
+    def _look(self, here: Collection[str]) -> None:
+        """Not more often than a batch system likes, but whenever somebody is here of whom nothing is known."""
+        now = time.monotonic()
+        self._here = frozenset(here)
+        if now >= self._looked + LOOK_S or not self._outlook.seats.keys() >= set(here):
+            self._looked = now
+            self._outlook = self._bringer.look(here)
+
+    def _ready(self, here: Mapping[str, Mapping[str, Any]]) -> list[Ready]:
+        found = []
+        for name in sorted(here, key=in_order):
+            host, site = self._outlook.seats.get(name, ("", self._bringer.site))
+            said = str(here[name].get("hostname") or name)
+            found.append(Ready(Host(name, host or said, site), "", str(here[name].get("architecture") or "")))
+        waited = about_duration(self._hosts.wait_ns)
+        why = self._outlook.over or f"it has not come within {waited} (`wait` says how long to wait)"
+        return found + [
+            Ready(Host(name, name, self._bringer.site), self._outlook.why.get(name, why))
+            for name in self._missing(here)
+        ]
+
+    def _missing(self, here: Collection[str]) -> list[str]:
+        """Names of those that are not here; numbers where names are their own choice."""
+        names = sorted({*self._outlook.coming, *self._outlook.why} - set(here), key=in_order)
+        rest = self._expected - len(here) - len(names)
+        first = self._expected - rest + 1
+        return names + [f"agent {number} of {self._expected}" for number in range(first, first + rest)]
+
+
+def in_order(name: str) -> tuple[object, ...]:
+    """Sorts slurm.2 before slurm.10."""
+    parts = re.split(r"(\d+)", name)
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
+
+
+def refused(message: str, path: str) -> BadInput:
+    """What is to be mended, at a key of the file."""
+    return BadInput([Problem(message, path)])

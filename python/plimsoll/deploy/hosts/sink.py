@@ -1,0 +1,76 @@
+"""Something on this host that takes bytes and throws them away: the other end of a measurement of the network."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from plimsoll.errors import BadInput, Problem
+
+PIECE: Final = 1 << 20
+SILENCE_S: Final = 10.0
+"""Who says nothing for so long is left."""
+MOST: Final = 256
+"""Connections at once."""
+
+
+@contextlib.contextmanager
+def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
+    """Takes connections at an address of this host while this lasts; gives "ADDRESS:PORT", in numbers.
+
+    `ports`: the first and the last that may be used. Raises BadInput where there is none free, or where the address is
+    not of this host.
+    """
+    listener = _listening(address, ports)
+    listener.settimeout(0.2)
+    over = threading.Event()
+    places = threading.BoundedSemaphore(MOST)
+
+    def drain(connection: socket.socket) -> None:
+        room = bytearray(PIECE)
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(SILENCE_S)
+            while not over.is_set() and connection.recv_into(room):
+                pass
+        places.release()
+
+    def accept() -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                if places.acquire(blocking=False):
+                    threading.Thread(target=drain, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+
+    worker = threading.Thread(target=accept, name="sink", daemon=True)
+    worker.start()
+    host, port = listener.getsockname()[:2]
+    try:
+        yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    finally:
+        over.set()
+        worker.join()
+        listener.close()
+
+
+def _listening(address: str, ports: tuple[int, int] | None) -> socket.socket:
+    why = ""
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise BadInput([Problem(f"{address}: {error.strerror}", "hosts.controller.address")]) from error
+    for port in range(ports[0], ports[1] + 1) if ports else (0,):
+        listener = socket.socket(found[0], socket.SOCK_STREAM)
+        try:
+            listener.bind((found[4][0], port))
+            listener.listen(MOST)
+        except OSError as error:
+            listener.close()
+            why = error.strerror or str(error)
+            continue
+        return listener
+    raise BadInput([Problem(f"nothing can listen on {address}: {why}", "hosts.controller")])

@@ -1,0 +1,231 @@
+"""Testbeds that stand: bringing one up, finding it again, changing its links, taking it down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from plimsoll.deploy.binary import find_engine
+from plimsoll.deploy.testbed import places, ssh
+from plimsoll.errors import BadInput, ServiceError
+from plimsoll.plan.paths import nearest
+from plimsoll.plan.testbed import LAB, Directed, TestbedSpec, document, engine_link
+
+FORMAT: Final = "plimsoll.testbed/1"
+_UP_PATIENCE_S: Final = 120.0
+_DOWN_PATIENCE_S: Final = 40.0
+"""Longer than the owner's own: 3 s of grace, 10 s for what hangs, 3 s for orphans."""
+_RECORD: Final = "testbed.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One emulated host."""
+
+    name: str
+    site: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Testbed:
+    """A testbed that is up. As a context manager it takes itself down at the end, unless it was up before."""
+
+    __test__ = False
+
+    name: str
+    directory: Path
+    hosts: tuple[Host, ...]
+    """All, the one called lab first."""
+    sites: tuple[str, ...]
+    fingerprint: str
+    engine: str
+    reused: bool = False
+
+    @property
+    def lab_address(self) -> str:
+        """Address of the host on which controller and services run."""
+        return self.host(LAB).address
+
+    @property
+    def ssh_config(self) -> Path:
+        """For `ssh -F`, from within: `[*enter_argv(), "ssh", "-F", ssh_config, "lyon-1", ...]`."""
+        return self.directory / "ssh_config"
+
+    def host(self, name: str) -> Host:
+        """A host by name. Raises BadInput for one that is not there."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        near = nearest(name, [host.name for host in self.hosts])
+        hint = f'; did you mean "{near}"?' if near else ""
+        raise BadInput(f'the testbed {self.name} has no host "{name}"{hint}')
+
+    def enter_argv(self, host: str = LAB) -> list[str]:
+        """What stands before a command line that is to run on a host, with this user, directory and environment."""
+        return [self.engine, "testbed", "enter", str(self.directory), self.host(host).name, "--"]
+
+    def status(self) -> dict[str, Any]:
+        """The engine's account: links with their counters, processes, notes (crates/wan/src/control.rs, `Status`)."""
+        return places.ask(self.directory, {"ask": "status"})
+
+    def change(self, links: Sequence[Directed]) -> None:
+        """Gives directions of links another shape, at once."""
+        number = {name: index for index, name in enumerate(self.sites)}
+        changes = [engine_link(link, number) for link in links]
+        places.ask(self.directory, {"ask": "link", "changes": changes})
+
+    def down(self) -> None:
+        """Ends everything inside and waits for it. Raises ServiceError if it takes too long."""
+        owner = int(self.status()["owner"])
+        try:
+            process = os.pidfd_open(owner)
+        except ProcessLookupError:
+            return
+        try:
+            places.ask(self.directory, {"ask": "down"})
+            if not select.select([process], [], [], _DOWN_PATIENCE_S)[0]:
+                raise ServiceError(
+                    f"the testbed {self.name} is not down after {_DOWN_PATIENCE_S:g} s; its owner is process {owner}"
+                )
+        finally:
+            os.close(process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.reused and places.answers(self.directory):
+            self.down()
+
+
+def up(spec: TestbedSpec) -> Testbed:
+    """Brings a testbed up, or finds the one that is already up from an equal file.
+
+    Raises BadInput where another file of the same name is up, ServiceError where the machine refuses.
+    """
+    with places.alone():
+        directory = places.place(spec.name)
+        if places.answers(directory):
+            found = _read(directory)
+            if found.fingerprint == spec.fingerprint():
+                return found
+            raise BadInput(
+                f"a testbed called {spec.name} is up, made from another file: `plimsoll testbed down {spec.name}` "
+                "first, or give this one another name"
+            )
+        # What a testbed has left whose processes were all killed at once.
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            return _bring_up(spec, directory)
+        except BaseException:
+            if not places.answers(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+
+def _bring_up(spec: TestbedSpec, directory: Path) -> Testbed:
+    engine = find_engine()
+    (directory / "log").mkdir(mode=0o700, parents=True)
+    directory.chmod(0o700)
+    command = ssh.write_files(directory, spec)
+    record = {
+        "format": FORMAT,
+        "name": spec.name,
+        "fingerprint": spec.fingerprint(),
+        "sites": list(spec.sites),
+        "hosts": [[host.name, host.site, host.address] for host in spec.hosts],
+        "engine": str(engine),
+    }
+    (directory / _RECORD).write_text(json.dumps(record))
+    config = {
+        **document(spec),
+        "directory": str(directory),
+        "daemon": {"command": command, "port": ssh.PORT},
+    }
+    try:
+        done = subprocess.run(
+            [engine, "testbed", "up", "--config", "-"],
+            input=json.dumps(config),
+            text=True,
+            capture_output=True,
+            timeout=_UP_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServiceError(f"the testbed {spec.name} does not come up: {error}") from error
+    if done.returncode != 0:
+        why = done.stderr.strip().removeprefix("plimsoll-engine: ")
+        raise ServiceError(f"the testbed {spec.name} does not come up: {why}")
+    return _testbed(record, directory, reused=False)
+
+
+def standing() -> list[Testbed]:
+    """This user's testbeds that are up."""
+    found = []
+    for directory in sorted(places.base().iterdir()):
+        if places.answers(directory):
+            with contextlib.suppress(ServiceError):
+                found.append(_read(directory))
+    return found
+
+
+def find(name: str | None = None) -> Testbed:
+    """The testbed of this name, or the only one. Raises BadInput where that is none or not clear."""
+    found = standing()
+    names = ", ".join(testbed.name for testbed in found)
+    if name is None and len(found) > 1:
+        raise BadInput(f"several testbeds are up ({names}): say which")
+    for testbed in found:
+        if name in (None, testbed.name):
+            return testbed
+    if not found:
+        raise BadInput("no testbed of yours is up on this machine: `plimsoll testbed up FILE`")
+    raise BadInput(f'no testbed called "{name}" is up (there are: {names})')
+
+
+def down(name: str | None = None) -> Testbed | None:
+    """Takes a testbed down; of one that was killed, removes what it has left, and gives None. Raises BadInput where
+    there is nothing of this name."""
+    if name is not None:
+        left = places.place(name)
+        if left.is_dir() and not places.answers(left):
+            with places.alone():
+                shutil.rmtree(left, ignore_errors=True)
+            return None
+    testbed = find(name)
+    testbed.down()
+    return testbed
+
+
+def _read(directory: Path) -> Testbed:
+    try:
+        record = json.loads((directory / _RECORD).read_text(encoding="utf-8"))
+        if record["format"] != FORMAT:
+            raise ValueError(f"format {record['format']}")
+        return _testbed(record, directory, reused=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ServiceError(f"{directory / _RECORD} cannot be read: {error}") from error
+
+
+def _testbed(record: dict[str, Any], directory: Path, reused: bool) -> Testbed:
+    return Testbed(
+        name=record["name"],
+        directory=directory,
+        hosts=tuple(Host(*host) for host in record["hosts"]),
+        sites=tuple(record["sites"]),
+        fingerprint=record["fingerprint"],
+        engine=record["engine"],
+        reused=reused,
+    )

@@ -1,0 +1,87 @@
+"""What agents have kept of runs that ended without them, brought into the results: the link was cut for too long, the
+agent or the controller died. The engine fetches, converts, and closes the books of the run anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from plimsoll.deploy.hosts.session import EngineTalk
+from plimsoll.drive.crew import Crew
+from plimsoll.plan import Plan
+
+START: Final = Path("segments") / "start.json"
+PATIENCE_S: Final = 3600.0
+"""For all segments of a run: they may be gigabytes at the end of a thin link. The engine gives up much earlier where
+nothing comes at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtIn:
+    """One run. `transactions`: that its books hold now, None where nothing could be had; `missing`: why agents gave
+    nothing, a line each."""
+
+    run: str
+    transactions: int | None
+    missing: tuple[str, ...]
+
+
+def outstanding(directory: Path) -> dict[str, tuple[str, ...]]:
+    """Runs of a results directory of which something may still be elsewhere, or is not yet converted: names of the
+    agents on other hosts, by run."""
+    found = {}
+    for path in sorted((directory / "runs").glob(f"*/{START}")):
+        try:
+            start = json.loads(path.read_text(encoding="utf-8"))
+            agents = [str(one["name"]) for one in start["agents"] if not one.get("same_clock", True)]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # `plimsoll check` says what is wrong with it
+        found[path.parent.parent.name] = tuple(agents)
+    return found
+
+
+def bring_in(
+    plan: Plan, directory: Path, engine: Path, check_interrupt: Callable[[], None] = lambda: None
+) -> list[BroughtIn]:
+    """Asks the hosts of every run that is outstanding. Raises AgentsLost where too few of them answer, EngineError
+    where this host's engine fails; what was brought in until then stays."""
+    wanted = outstanding(directory)
+    configs = {run.id: run.config for run in plan.runs}
+    crew = Crew(engine, directory, check_interrupt)
+    done = []
+    try:
+        crew.muster([configs[run] for run, agents in wanted.items() if agents and run in configs])
+        for run, names in wanted.items():
+            described = [
+                one.to_json() for one in (crew.agents(configs[run]) if names else []) if one.name in names
+            ]
+            there = {one["name"] for one in described}
+            gone = [
+                f"{name}: its host is left out, or it dialled in and has ended"
+                for name in names
+                if name not in there
+            ]
+            done.append(_one(directory / "runs" / run, described, gone, engine, check_interrupt))
+    finally:
+        crew.clean()
+    return done
+
+
+def _one(
+    run: Path,
+    agents: list[dict[str, Any]],
+    gone: list[str],
+    engine: Path,
+    check_interrupt: Callable[[], None],
+) -> BroughtIn:
+    command = {"type": "collect", "directory": str(run.resolve()), "agents": agents}
+    with EngineTalk(engine, check_interrupt) as talk:
+        for event in talk.ask(command, "", PATIENCE_S):
+            if event.get("type") == "collected":
+                finished = event.get("finished")
+                count = None if finished is None else int(finished["counters"]["started"])
+                return BroughtIn(run.name, count, (*gone, *map(str, event.get("missing", ()))))
+    raise AssertionError("ask ends by an event or an error")

@@ -1,0 +1,152 @@
+"""The hosts of an experiment: made ready and checked once, before its first run, and left clean after its last.
+
+Runs may use different numbers of the same hosts (`hosts.use` as a factor): those are one muster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready
+from plimsoll.deploy.hosts.check import Checked, check
+from plimsoll.deploy.hosts.dial_in import DialIn, Lab
+from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.errors import AgentsLost
+from plimsoll.plan.model import Config
+from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.spread import Place, chosen, fewest
+
+TOKEN_DIGITS: Final = 12
+MOST_REASONS: Final = 20
+"""So many hosts that cannot be used are named."""
+
+
+@dataclass(slots=True)
+class _Mustered:
+    """Hosts that were asked: `ready` as the kind of hosts sees them, `checked` as the engine does."""
+
+    kind: HostKind
+    ready: list[Ready]
+    checked: list[Checked]
+
+
+def token_of(directory: Path) -> str:
+    """What names our things on the hosts: the same for the results directory whenever and from wherever it is asked."""
+    return hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:TOKEN_DIGITS]
+
+
+class Crew:
+    """Where the testers of an experiment run."""
+
+    def __init__(
+        self, binary: Path, directory: Path, check_interrupt: Callable[[], None], lab: Lab | None = None
+    ) -> None:
+        self._binary = binary
+        self._token = token_of(directory)
+        self._check_interrupt = check_interrupt
+        self._lab = lab
+        self._leaving = False
+        self._kinds: dict[Hosts, HostKind] = {}
+        self._mustered: dict[Hosts, _Mustered] = {}
+
+    def muster(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[Checked]:
+        """Makes every host ready, and asks what it is. Raises AgentsLost where fewer can be used than `at_least`; a
+        host that is left out is told with its reason."""
+        told: list[Checked] = []
+        for hosts in dict.fromkeys(config.hosts for config in configs if config.hosts.named):
+            key = _whole(hosts)
+            if key not in self._mustered:
+                told += self._ask(hosts, files).checked
+            self._require(hosts)
+        return told
+
+    def _ask(self, hosts: Hosts, files: Sequence[Path] = ()) -> _Mustered:
+        key = _whole(hosts)
+        if key not in self._kinds:  # noted before anything is done there: it is left even if that fails
+            self._kinds[key] = self._kind(hosts)
+        kind = self._kinds[key]
+        ready = kind.prepare(files)
+        checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
+        self._mustered[key] = _Mustered(kind, ready, checked)
+        return self._mustered[key]
+
+    def _require(self, hosts: Hosts) -> None:
+        checked = self._mustered[_whole(hosts)].checked
+        taken = sum(one.taken for one in checked)
+        if taken >= fewest(hosts):
+            return
+        left_out = [f"{one.host.name}: {one.reason}" for one in checked if not one.taken]
+        more = len(left_out) - MOST_REASONS
+        why = "; ".join(left_out[:MOST_REASONS] + ([f"and {more} more"] if more > 0 else []))
+        what = "agents" if hosts.dials_in else "hosts"
+        raise AgentsLost(f"{taken} of {len(checked)} {what} can be used, {fewest(hosts)} are needed: {why}")
+
+    def agents(self, config: Config) -> list[Agent]:
+        """Those of a run, in the order in which testers are dealt; empty where there is only the agent of this host
+        that needs no description."""
+        if not config.hosts.named:
+            return []
+        if config.hosts.dials_in:
+            return self._dialled_in(config.hosts)
+        mustered = self._mustered[_whole(config.hosts)]
+        answering = {one.host.name for one in mustered.checked if one.taken}
+        used = {host.name for host in chosen(config.hosts, answering)}
+        return mustered.kind.agents([one for one in mustered.ready if one.host.name in used])
+
+    def _dialled_in(self, hosts: Hosts) -> list[Agent]:
+        """Those that are there now, and behind them those that may still come: before each run some have come late, and
+        others are gone. Raises AgentsLost where too few are left."""
+        mustered = self._ask(hosts)
+        self._require(hosts)
+        kind = mustered.kind
+        assert isinstance(kind, DialIn)
+        taken = {one.host.name for one in mustered.checked if one.taken}
+        there = kind.agents([one for one in mustered.ready if one.host.name in taken])
+        return (there + kind.coming())[: hosts.use]
+
+    def clean(self) -> list[Cleaned]:
+        """Leaves every host, and hears no interrupt over it. What could not be removed is told."""
+        self._leaving = True
+        found = [one for kind in self._kinds.values() for one in kind.clean()]
+        self._kinds, self._mustered = {}, {}
+        self._leaving = False
+        return found
+
+    def _kind(self, hosts: Hosts) -> HostKind:
+        return hosts_of_kind(hosts, self._binary, self._token, self._check, self._lab)
+
+    def _check(self) -> None:
+        if not self._leaving:
+            self._check_interrupt()
+
+
+def _whole(hosts: Hosts) -> Hosts:
+    """Without what may differ from run to run."""
+    return replace(hosts, use=None, at_least=None)
+
+
+def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:
+    """Agents as the plan speaks of them; None where there is only the one of this host."""
+    if not agents:
+        return None
+    return tuple(Place(one.name, one.host, one.site) for one in agents if one.role == "testers")
+
+
+def rules_of(config: Config) -> dict[str, Any]:
+    """What the engine must know of a run's agents in common."""
+    hosts = config.hosts
+    if not hosts.named:
+        return {}
+    # Those that dial in may be late; all others are there, or the run is not the one that was planned.
+    few = {"at_least": fewest(hosts)} if hosts.dials_in else {}
+    return {
+        **few,
+        "abort_on_loss": hosts.on_agent_loss == "abort",
+        "grace_ns": hosts.link_grace_ns,
+        "max_rate_error_ppm": hosts.clock.max_rate_error_ppm,
+        "physical_min_rtt_ns": hosts.clock.physical_min_rtt_ns,
+    }

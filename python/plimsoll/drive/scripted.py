@@ -1,0 +1,64 @@
+"""An experiment from a script or a notebook, on a Dask cluster that the script has."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from plimsoll.deploy.binary import find_engine
+from plimsoll.drive.directory import ResultsDirectory
+from plimsoll.drive.engine import Second
+from plimsoll.drive.experiment import Driver, Outcome
+from plimsoll.drive.run import Listener
+from plimsoll.plan import load_experiment, make_plan
+
+
+class Silent:
+    """A Listener that tells nobody."""
+
+    def run_begins(
+        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+    ) -> None:
+        """Nothing is shown."""
+
+    def second(self, second: Second) -> None:
+        """Nothing is shown."""
+
+    def note(self, kind: str, text: str) -> None:
+        """Nothing is shown."""
+
+    def run_ended(self, run_id: str, status: str, reason: str) -> None:
+        """Nothing is shown."""
+
+
+def run_experiment(
+    file: str | Path,
+    *,
+    cluster: object | None = None,
+    sets: Sequence[str] = (),
+    out: str | Path = "results",
+    listener: Listener | None = None,
+) -> Outcome:
+    """Carries out an experiment file, from the main thread; `plimsoll.api.analysis(outcome.directory)` analyses it.
+
+    `cluster`: a cluster or a client of Dask, whose workers carry the testers whatever kind of hosts the file is for;
+    it goes on afterwards. `sets`: "path=value", as --set; `out`: where the results directory is made. Raises
+    PlimsollError.
+    """
+    if cluster is not None:
+        sets = [*sets, "hosts.kind=dask", f"hosts.dask={{address: '{_address(cluster)}'}}"]
+    plan = make_plan(load_experiment(file, sets), secrets.randbits(32))
+    directory = ResultsDirectory.create(Path(out), plan.experiment.name, datetime.datetime.now(datetime.UTC))
+    driver = Driver(plan, directory, find_engine(), listener or Silent(), cluster)
+    driver.prepare(["plimsoll.drive.scripted.run_experiment", str(file)])
+    return driver.carry_out()
+
+
+def _address(cluster: object) -> str:
+    """For messages: of a cluster's scheduler, or of the one that a client speaks with."""
+    found = getattr(cluster, "scheduler_address", None)
+    if found is None:
+        found = getattr(getattr(cluster, "scheduler", None), "address", None)
+    return str(found or "the given cluster")

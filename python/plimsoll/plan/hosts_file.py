@@ -1,0 +1,88 @@
+"""Files that `hosts:` names: a file of hosts, which many experiments share, and that of a testbed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from plimsoll.errors import BadInput, Problem
+from plimsoll.plan.drivers import Where
+from plimsoll.plan.fields import shown
+from plimsoll.plan.raw_hosts import FILE_VERSION
+from plimsoll.plan.source import LARGEST_TEXT, Document, KeyPath, parse_document
+
+SECTION: Final[KeyPath] = ("hosts",)
+_FILES: Final[tuple[KeyPath, ...]] = (("ssh", "config"), ("join", "template"), ("testbed",))
+"""Keys that name files, which are looked up beside the file that they stand in."""
+MOST_TESTBED_HOSTS: Final = 1000
+
+
+def included(document: Document, directory: Path) -> Document:
+    """The experiment file with `hosts: FILE` replaced by what the file says; its lines are still told as its own.
+    Relative names are looked up in `directory`. Raises BadInput."""
+    tree = document.data
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("hosts"), str):
+        return document
+    part = read_hosts_file(tree["hosts"], directory, *document.place(SECTION))
+    return replace(document, data={**tree, "hosts": part.data}, parts={SECTION: part})
+
+
+def read_hosts_file(name: str, directory: Path, said_in: str, line: int | None) -> Document:
+    """The section that a file of hosts holds, without its version. `said_in`, `line`: where it is named. Raises
+    BadInput."""
+    path = directory / Path(name).expanduser()
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST_TEXT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadInput([Problem(f"{name} cannot be read: {why}", "hosts", said_in, line, name)]) from None
+    return hosts_document(text, name, path.parent, directory)
+
+
+def hosts_document(text: str, name: str, beside: Path, directory: Path) -> Document:
+    """The same from text. `beside`: the directory of the file; `directory`: in which the rest is looked up. Raises
+    BadInput."""
+    document = parse_document(text, name)
+    tree = document.data
+    version = tree.get("hosts") if isinstance(tree, Mapping) else None
+    if not isinstance(tree, Mapping) or isinstance(version, bool) or not isinstance(version, int):
+        got = "" if version is None else f", got {shown(version)}"
+        said = f"a file of hosts begins with `hosts: {FILE_VERSION}`{got}; hosts stand below `sites` in it"
+        raise BadInput([Problem(said, "hosts", name, document.line(SECTION))])
+    if version != FILE_VERSION:
+        said = f"this file is written for format {version}, this Plimsoll reads {FILE_VERSION}"
+        mend = ": install a newer Plimsoll" if version > FILE_VERSION else ""
+        raise BadInput([Problem(said + mend, "hosts", name, document.line(SECTION))])
+    found = {key: value for key, value in tree.items() if key != "hosts"}
+    if beside.absolute() != directory.absolute():
+        for at in _FILES:
+            found = _beside(found, at, beside)
+    return replace(document, data=found)
+
+
+def _beside(tree: dict[str, Any], at: KeyPath, beside: Path) -> dict[str, Any]:
+    key, rest = str(at[0]), at[1:]
+    value = tree.get(key)
+    if rest and isinstance(value, dict):
+        return {**tree, key: _beside(value, rest, beside)}
+    if rest or not isinstance(value, str) or value.startswith(("~", "$")):
+        return tree
+    return {**tree, key: str(beside.absolute() / value)}
+
+
+def testbed_sites(file: str, at: KeyPath, where: Where) -> dict[str, int]:
+    """How many hosts each site of a testbed has; what is wrong with the rest of its file is said when it is set up."""
+    try:
+        tree = parse_document(Path(file).read_text(encoding="utf-8"), file).data
+        sites = tree["sites"]
+        found = {str(name): int(site["hosts"]) for name, site in sites.items()}
+    except (BadInput, OSError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+        where.wrong(at, f"{where.as_written(at, file)} is no testbed, sites with `hosts: N` each: {error}")
+        return {}
+    if not 0 < sum(found.values()) <= MOST_TESTBED_HOSTS:
+        where.wrong(at, f"a testbed has 1 to {MOST_TESTBED_HOSTS} hosts, this one {sum(found.values())}")
+        return {}
+    return found

@@ -1,0 +1,64 @@
+"""The hosts that a file names, without the experiment: for `plimsoll hosts`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from plimsoll.errors import BadInput, Problem
+from plimsoll.plan.expand import expand
+from plimsoll.plan.experiment import load_experiment
+from plimsoll.plan.hosts_file import SECTION, hosts_document
+from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.paths import Origins
+from plimsoll.plan.problems import translate
+from plimsoll.plan.raw_hosts import HostsRaw
+from plimsoll.plan.resolve import Resolver
+from plimsoll.plan.resolve_hosts import resolve_hosts
+from plimsoll.plan.source import LARGEST_TEXT, Document, parse_document
+
+
+def load_hosts(
+    path: str | Path, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> tuple[Hosts, ...]:
+    """The hosts of an experiment file, or of a file of hosts: one entry, or one for each way in which the cells of an
+    experiment differ in them, without `use`. Raises BadInput."""
+    name, file = str(path), Path(path)
+    around = os.environ if environ is None else environ
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(LARGEST_TEXT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadInput([Problem(f"the file cannot be read: {why}", file=name)]) from None
+    document = parse_document(text, name)
+    if isinstance(document.data, Mapping) and "plimsoll" in document.data:
+        experiment = load_experiment(path, sets, around)
+        each = (replace(cell.config.hosts, use=None, at_least=None) for cell in experiment.cells)
+        return tuple(dict.fromkeys(each))
+    if sets:
+        raise BadInput("--set changes an experiment file, and this is a file of hosts")
+    part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
+    return (_resolved(part, file.absolute().parent, around),)
+
+
+def _resolved(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:
+    whole = Document({"hosts": part.data}, part.name, part.text, {}, {SECTION: part})
+    expanded = expand(whole.data, environ)
+    resolver = Resolver(Origins(whole), expanded.written, directory)
+    for path, message in expanded.wrong:
+        resolver.wrong(path, message)
+    hosts = None
+    try:
+        hosts = resolve_hosts(HostsRaw.model_validate(expanded.tree["hosts"]), resolver)
+    except ValidationError as error:
+        resolver.problems += translate(
+            error, expanded.tree["hosts"], resolver.origins, expanded.written, HostsRaw, SECTION
+        )
+    if hosts is None or resolver.problems:
+        raise BadInput(resolver.problems)
+    return hosts

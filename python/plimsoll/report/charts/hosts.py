@@ -1,0 +1,241 @@
+"""What each site got, hosts by how far they are and how much they did, and who was there when."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import altair as alt
+
+from plimsoll.analyse.answer_hosts import away_ms
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
+from plimsoll.analyse.wording import count, number, percent, plural, quantity
+from plimsoll.report import hosts
+from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, log_axis, of
+from plimsoll.report.labels import COLOURS, SHAPES, Labels
+from plimsoll.report.tables import Column, Table, milliseconds
+
+MOST_SITES: Final = 24
+"""Of more sites no bars are drawn; the table has them."""
+GOT, HAD = "throughput", "testers"
+
+
+def figures(labels: Labels) -> list[Figure]:
+    """Those of the run that is shown; none where no run has several agents."""
+    run = hosts.shown(labels)
+    if run is None or run.hosts is None:
+        return []
+    found = (sites(run, run.hosts), bubbles(run, run.hosts), coverage(run, run.hosts))
+    return [figure for figure in found if figure is not None]
+
+
+def _nearest_first(found: HostsResult) -> list[PlaceResult]:
+    return sorted(found.sites, key=lambda each: (away_ms(each) is None, away_ms(each) or 0.0))
+
+
+def _colour(found: HostsResult, *, legend: bool = True) -> alt.Color:
+    names = [each.site for each in _nearest_first(found)]
+    colours = [COLOURS[at % len(COLOURS)] for at in range(len(names))]
+    shown = alt.Legend(title=None, symbolOpacity=1) if legend else None
+    return alt.Color("site:N", scale=alt.Scale(domain=names, range=colours), legend=shown)
+
+
+def sites(run: RunResult, found: HostsResult) -> Figure | None:
+    """Bars: what part of the peak's throughput each site got, beside its part of the testers."""
+    known = [
+        each
+        for each in _nearest_first(found)
+        if each.peak_share is not None and each.testers_share is not None
+    ]
+    if not 2 <= len(known) <= MOST_SITES:
+        return None
+    rows: Rows = []
+    for each in known:
+        away = away_ms(each)
+        site = each.site if away is None else f"{each.site} ({quantity(away, 'ms')})"
+        rows.append({"site": site, "what": GOT, "part": 100 * (each.peak_share or 0.0)})
+        rows.append({"site": site, "what": HAD, "part": 100 * (each.testers_share or 0.0)})
+    names = [row["site"] for row in rows[::2]]
+    drawn: Chart = (
+        of("sites")
+        .mark_bar()
+        .encode(
+            y=alt.Y("site:N", title=None, sort=names),
+            yOffset=alt.YOffset("what:N", sort=[GOT, HAD], scale=alt.Scale(paddingInner=0.1)),
+            x=alt.X(
+                "part:Q",
+                title="part of the peak window (%)",
+                scale=alt.Scale(zero=True),
+                axis=alt.Axis(tickCount=6, format=",~f"),
+            ),
+            color=alt.Color(
+                "what:N",
+                scale=alt.Scale(domain=[GOT, HAD], range=["#0a84c6", "#6b7785"]),
+                legend=alt.Legend(title=None, symbolOpacity=1),
+            ),
+            tooltip=[
+                alt.Tooltip("site:N"),
+                alt.Tooltip("what:N", title="of"),
+                alt.Tooltip("part:Q", title="part (%)", format=".3~r"),
+            ],
+        )
+        .properties(width=WIDTH - 60, height=max(90, 44 * len(known)))
+    )
+    cells = tuple((each.site, percent(each.peak_share), percent(each.testers_share)) for each in known)
+    columns = (
+        Column("Site"),
+        Column("Part of the throughput", numeric=True),
+        Column("Part of the testers", numeric=True),
+    )
+    said = "; ".join(
+        f"{site}: {got} of the throughput, {had} of the testers" for site, got, had in cells[:16]
+    )
+    return Figure(
+        key="sites",
+        title="What each site got of the peak",
+        chart=finish(drawn, sites=rows),
+        alt=f"Part of the throughput and of the testers of each site in the peak window. {said}.",
+        table=Table("Parts of the peak window", columns, cells),
+        caption="In the peak window: part of all transactions, beside the part of the testers that were active then, "
+        "the nearest site first. Equal bars are an equal share for everyone." + _of_run(run),
+    )
+
+
+def bubbles(run: RunResult, found: HostsResult) -> Figure | None:
+    """Work done over round-trip time, a bubble for each host; None where no round trip is known."""
+    rows: Rows = [row for each in found.hosts[: hosts.MOST_ROWS] if (row := _bubble(each)) is not None]
+    if not rows:
+        return None
+    domain, ticks = log_axis(row["rtt"] for row in rows)
+    names = [each.site for each in _nearest_first(found)]
+    shapes = [SHAPES[at // len(COLOURS) % len(SHAPES)] for at in range(len(names))]
+    drawn: Chart = (
+        of("hosts")
+        .mark_point(filled=True, opacity=0.6, strokeWidth=1)
+        .encode(
+            x=alt.X(
+                "rtt:Q",
+                title="round-trip time (ms)",
+                scale=alt.Scale(type="log", domain=domain, nice=False, padding=24),
+                axis=alt.Axis(values=ticks, grid=False, format=",~r", labelOverlap=True),
+            ),
+            y=alt.Y(
+                "rate:Q",
+                title="work done (requests/s)",
+                scale=alt.Scale(zero=True, nice=True, domainMin=0),
+                axis=alt.Axis(tickCount=6, format=axis_format(row["rate"] for row in rows)),
+            ),
+            size=alt.Size(
+                "wire:Q",
+                title="on the wire (kB/s)",
+                scale=alt.Scale(zero=True, range=[30, 900]),
+                legend=alt.Legend(
+                    format=",.2~r", values=_sizes(rows), symbolOpacity=0.5, titleFontWeight="normal"
+                ),
+            ),
+            color=_colour(found),
+            shape=alt.Shape("site:N", scale=alt.Scale(domain=names, range=shapes), legend=None),
+            tooltip=[
+                alt.Tooltip("host:N"),
+                alt.Tooltip("site:N"),
+                alt.Tooltip("testers:Q"),
+                alt.Tooltip("rate:Q", title="requests/s", format=".3~r"),
+                alt.Tooltip("rtt:Q", title="round trip (ms)", format=".3~r"),
+                alt.Tooltip("wire:Q", title="on the wire (kB/s)", format=".3~r"),
+                alt.Tooltip("share:Q", title="share", format=".3~r"),
+            ],
+        )
+        .properties(width=WIDTH, height=HEIGHT)
+    )
+    where = "; ".join(
+        f"{row['host']} of {row['site']}: {number(row['rate'])} requests/s at {milliseconds(row['rtt'])}"
+        for row in rows[:16]
+    )
+    return Figure(
+        key="hosts",
+        title="Work done over round-trip time",
+        chart=finish(drawn, hosts=rows),
+        alt=f"Requests per second of each host against its round-trip time. {where}.",
+        table=hosts.hosts(run),
+        caption=f"A bubble for each host: right is farther, up is more work. Round trip: {_source(found)}. "
+        "Hosts with as many testers that lie on one level are treated alike." + _of_run(run),
+    )
+
+
+def _bubble(each: PlaceResult) -> dict[str, Any] | None:
+    away = away_ms(each)
+    if away is None or away <= 0:
+        return None
+    return {
+        "host": each.host,
+        "site": each.site,
+        "testers": each.testers,
+        "rate": each.throughput_per_s,
+        "rtt": away,
+        "wire": each.wire_bytes_per_s / 1000,
+        "share": each.share,
+    }
+
+
+def _sizes(rows: Rows) -> list[float]:
+    """Two sizes for the legend: the greatest bubble, and a quarter of it."""
+    most = max(row["wire"] for row in rows)
+    return [float(f"{most * part:.2g}") for part in (0.25, 1)] if most > 0 else [0.0]
+
+
+def _source(found: HostsResult) -> str:
+    connections = any(each.rtt_ms is not None for each in found.hosts)
+    return (
+        "median of the testers' own connections" if connections else "median of the probes to the controller"
+    )
+
+
+def coverage(run: RunResult, found: HostsResult) -> Figure | None:
+    """Agents that were there, over time; None where all of them were, all the time."""
+    if len(found.coverage) < 2:
+        return None
+    series = run.series
+    end = series.t_s[-1] + series.quantum_s if series is not None and series.t_s else found.coverage[-1].t_s
+    rows: Rows = [{"t": each.t_s, "agents": each.agents, "testers": each.testers} for each in found.coverage]
+    if end > rows[-1]["t"]:
+        rows.append(rows[-1] | {"t": end})
+    y = alt.Y(
+        "agents:Q",
+        title="agents",
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(tickCount=5, tickMinStep=1, format="d"),
+    )
+    x = alt.X(
+        "t:Q",
+        title="time since the start of the run (s)",
+        scale=alt.Scale(zero=True, nice=False),
+        axis=alt.Axis(grid=False, format=",~f"),
+    )
+    tooltip = [
+        alt.Tooltip("t:Q", title="from (s)", format=".4~r"),
+        alt.Tooltip("agents:Q"),
+        alt.Tooltip("testers:Q"),
+    ]
+    steps = of("coverage").mark_line(interpolate="step-after", strokeWidth=2, color="#0a84c6")
+    area = of("coverage").mark_area(interpolate="step-after", opacity=0.12, color="#0a84c6")
+    drawn: Chart = alt.layer(area.encode(x=x, y=y), steps.encode(x=x, y=y, tooltip=tooltip)).properties(
+        width=WIDTH, height=140
+    )
+    columns = tuple(Column(name, numeric=True) for name in ("From (s)", "Agents", "Testers"))
+    cells = tuple((number(each.t_s), count(each.agents), count(each.testers)) for each in found.coverage)
+    return Figure(
+        key="coverage",
+        title="Coverage over time",
+        chart=finish(drawn, coverage=rows),
+        alt="Agents that were there: "
+        + "; ".join(
+            f"{plural(each.agents, 'agent')} from {number(each.t_s)} s" for each in found.coverage[:16]
+        ),
+        table=Table("Coverage over time", columns, cells),
+        caption="Agents that were there; one that is lost counts no more from then on." + _of_run(run),
+    )
+
+
+def _of_run(run: RunResult) -> str:
+    return f" Of run {run.id}." if run.cell else ""

@@ -1,0 +1,366 @@
+"""Hosts and clocks as tables: who did how much from how far away, what is known of the clocks, who was there when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from plimsoll.analyse.answer_hosts import fairness_words, leading_run
+from plimsoll.analyse.results import Interval, RunResult
+from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult, PlaceResult
+from plimsoll.analyse.wording import (
+    UNKNOWN,
+    count,
+    fixed,
+    listing,
+    number,
+    percent,
+    plural,
+    plus_minus,
+    quantity,
+    with_unit,
+)
+from plimsoll.report.labels import Labels
+from plimsoll.report.tables import Column, Table, latency_cells, milliseconds
+
+MOST_ROWS: Final = 400
+"""Rows of a table; analysis.json has them all."""
+QUESTION: Final = "Does the service treat the far ones fairly?"
+TERMS: Final = (
+    (
+        "Round trip, less round trip",
+        "Round trip: median of the TCP_INFO of the testers' own connections; of the probes between agents and "
+        "controller where these are the way. Less round trip: median response time less one round trip, what is left "
+        "without the way. A transaction that takes several round trips (a new connection, TLS, much data) keeps the "
+        "others.",
+    ),
+    (
+        "Clock bound",
+        "The greatest error of any time of an agent on the run's common clock. It goes with every number to which "
+        "several hosts add, and no series over them has quanta below ten times the greatest. Durations begin and end "
+        "on one host: they are exact.",
+    ),
+    ("Coverage", "Agents that were there, over time. A lost agent counts no more from when it was lost."),
+)
+
+
+def shown(labels: Labels) -> RunResult | None:
+    """The run of which hosts and clocks are shown; None where no run has several agents."""
+    return leading_run(labels.analysis)
+
+
+def words(hosts: HostsResult) -> str:
+    """The text above the tables: the answer for the far ones, the clocks, who was there."""
+    said = fairness_words(hosts)
+    said = [f"{QUESTION} {said[0]}", *said[1:]] if said else []
+    return " ".join([*said, clock_words(hosts), *filter(None, [coverage_words(hosts)])])
+
+
+def clock_words(hosts: HostsResult) -> str:
+    """By how much the clocks can be wrong, and how far apart the agents began."""
+    if hosts.bound_ms is None:
+        return "Nothing is known of the agents' clocks."
+    if hosts.bound_ms == 0:
+        said = "All agents have the controller's clock."
+    else:
+        said = f"No time of any agent is wrong by more than {milliseconds(hosts.bound_ms)}"
+        finest = quantity(hosts.least_quantum_s * 1000, "ms")
+        said += f", so that series over all of them have quanta of {finest} at least."
+    if hosts.start_spread_ms is not None and hosts.bound_ms > 0:
+        said += f" {_start_words(hosts.start_spread_ms, hosts.start_spread_bound_ms)}"
+    if hosts.bound_unknown:
+        said += f" Nothing is known of the clock of {_some(hosts.bound_unknown)}."
+    return said
+
+
+def _start_words(spread_ms: float, bound_ms: float | None) -> str:
+    if bound_ms is None:
+        return f"They began within {milliseconds(spread_ms)} of each other, as far as is known."
+    if spread_ms <= bound_ms:
+        return f"They began together, as far as clocks can tell: to within {milliseconds(bound_ms)}."
+    interval = Interval(spread_ms, spread_ms - bound_ms, spread_ms + bound_ms)
+    return f"The last began {plus_minus(interval, 'ms')} after the first."
+
+
+def coverage_words(hosts: HostsResult) -> str:
+    """Who was there, in a sentence; nothing is said of agents that all were there all the time."""
+    if not hosts.lost:
+        return ""
+    missing = ""
+    if hosts.missing:
+        missing = f" At least {plural(hosts.missing, 'transaction')} of theirs are not on disk."
+    there = f"; agents covered {percent(hosts.coverage_mean)} of the window" if hosts.coverage_mean else ""
+    names = _some([each.agent for each in hosts.lost])
+    return f"{count(len(hosts.lost))} of {plural(hosts.agents, 'agent')} lost: {names}{there}.{missing}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = [f"{len(names) - 5} more"] if len(names) > 5 else []
+    return listing([*names[:5], *more])
+
+
+def sites(labels: Labels) -> Table:
+    """Fairness by site: of the run that is shown, or of every run where there are several."""
+    runs = [run for run in labels.runs() if run.hosts is not None and run.hosts.sites]
+    several = len(runs) > 1
+    rows = []
+    for run in runs:
+        assert run.hosts is not None
+        head = (run.id, labels.cell(run.cell)) if several else ()
+        for each in run.hosts.sites:
+            rows.append((*head, each.site, *_site(each)))
+    names = (*(("Run", "Cell") if several else ()), "Site")
+    heads = (
+        "Testers",
+        "Requests/s",
+        "Of the peak",
+        "Of its testers",
+        "Share",
+        "Round trip",
+        "Median",
+        "p95",
+        "Less trip",
+    )
+    return Table("Sites", _columns(names, heads), tuple(rows[:MOST_ROWS]), _note(rows, SITES_NOTE))
+
+
+SITES_NOTE: Final = (
+    "Of the peak: part of the throughput of the peak window; of its testers: the part of all testers that were active "
+    "then. Share: work per tester, 1 is fair. Median and p95 of the response time; less trip: the median less one "
+    "round trip."
+)
+
+
+def _site(each: PlaceResult) -> tuple[str, ...]:
+    return (
+        count(each.testers),
+        number(each.throughput_per_s),
+        percent(each.peak_share),
+        percent(each.testers_share),
+        number(each.share),
+        _round_trip(each),
+        milliseconds(each.response_ms_p50),
+        milliseconds(each.response_ms_p95),
+        milliseconds(each.response_less_rtt_ms),
+    )
+
+
+def _round_trip(each: PlaceResult) -> str:
+    """Of the connections; else of the probes, which is said."""
+    if each.rtt_ms is not None:
+        return milliseconds(each.rtt_ms)
+    return f"{milliseconds(each.probe_rtt_ms)} (probes)" if each.probe_rtt_ms is not None else UNKNOWN
+
+
+def hosts(run: RunResult) -> Table:
+    """Every host of a run."""
+    assert run.hosts is not None
+    rows = [
+        (
+            each.host,
+            each.site,
+            count(each.testers),
+            number(each.throughput_per_s),
+            quantity(each.wire_bytes_per_s, "bytes_rate"),
+            number(each.share),
+            _range(each.share_range),
+            number(each.jain_index, 4),
+            _round_trip(each),
+            milliseconds(each.response_ms_mean),
+            milliseconds(each.response_ms_p50),
+            milliseconds(each.response_ms_p95),
+            milliseconds(each.response_less_rtt_ms),
+            percent(each.cpu, 2),
+        )
+        for each in run.hosts.hosts
+    ]
+    heads = (
+        "Testers",
+        "Requests/s",
+        "On the wire",
+        "Share",
+        "Of its testers",
+        "Jain's index",
+        "Round trip",
+        "Mean",
+        "Median",
+        "p95",
+        "Less round trip",
+        "CPU",
+    )
+    note = (
+        "Share: work per tester, 1 is fair; of its testers: their least and greatest share, and Jain's index among "
+        "them. Mean, median and p95 of the response time. CPU: mean busy share of the host."
+    )
+    columns = _columns(("Host", "Site"), heads)
+    return Table(_of_run("Hosts", run), columns, tuple(rows[:MOST_ROWS]), _note(rows, note))
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return UNKNOWN if ends is None else f"{number(ends[0])} to {number(ends[1])}"
+
+
+def clocks(run: RunResult) -> Table:
+    """Every agent's clock."""
+    assert run.hosts is not None
+    rows = [(each.agent, each.site, _via(each), *_clock(each)) for each in run.hosts.clocks]
+    heads = ("Bound", "Drift (ppm)", "Interval (ppm)", "Probes", "Least round trip", "Began")
+    note = (
+        "Bound: the greatest error of any time of the agent in this run. Drift: how much slower (faster, below 0) its "
+        "clock runs than the controller's, with the interval in which it surely is. Began: after the run's zero."
+    )
+    remarks = "; ".join(f"{each.agent}: {each.remark}" for each in run.hosts.clocks if each.remark)
+    said = f"{note} {remarks}." if remarks else note
+    columns = _columns(("Agent", "Site", "Probes by"), heads)
+    return Table(_of_run("Clocks", run), columns, tuple(rows[:MOST_ROWS]), _note(rows, said))
+
+
+def _via(each: AgentClockResult) -> str:
+    if each.same:
+        return "the same clock"
+    return listing(sorted(each.via)) or UNKNOWN
+
+
+def _clock(each: AgentClockResult) -> tuple[str, ...]:
+    if each.same:
+        return ("0", *(UNKNOWN,) * 4, milliseconds(each.started_ms))
+    ends = (
+        f"{number(each.drift_low_ppm)} to {number(each.drift_high_ppm)}"
+        if each.drift_low_ppm is not None
+        else UNKNOWN
+    )
+    rejected = f" ({count(each.rejected)} rejected)" if each.rejected else ""
+    return (
+        with_unit(f"± {milliseconds(each.bound_ms)}", "") if each.bound_ms is not None else "not known",
+        number(each.drift_ppm),
+        ends,
+        f"{count(each.probes)}{rejected}",
+        milliseconds(each.rtt_min_ms),
+        _began(each),
+    )
+
+
+def _began(each: AgentClockResult) -> str:
+    """With its bound, and no digit that it does not carry."""
+    if each.started_ms is None or each.bound_ms is None:
+        return UNKNOWN
+    at = each.started_ms
+    if abs(at) < each.bound_ms:  # the unit is that of the bound: 0 has none
+        return f"0 ± {milliseconds(each.bound_ms)}"
+    return plus_minus(Interval(at, at - each.bound_ms, at + each.bound_ms), "ms")
+
+
+def lost(run: RunResult) -> Table | None:
+    """The agents that were lost, and what is known of what they did."""
+    if run.hosts is None or not run.hosts.lost:
+        return None
+    rows = [
+        (
+            each.agent,
+            each.site,
+            "its rows on disk are in every figure" if each.brought_in else UNSEEN,
+            UNKNOWN if each.lost_s is None else with_unit(number(each.lost_s), "s"),
+            count(each.transactions),
+            UNKNOWN if each.last_s is None else _at(each.last_s, run.hosts),
+        )
+        for each in run.hosts.lost
+    ]
+    heads = ("Lost at", "Transactions on disk", "The last ended at")
+    columns = _columns(("Agent", "Site", "What it did"), heads)
+    note = (
+        f"At least {plural(run.hosts.missing, 'transaction')} more are not on disk."
+        if run.hosts.missing
+        else ""
+    )
+    return Table(_of_run("Agents lost", run), columns, tuple(rows[:MOST_ROWS]), note)
+
+
+UNSEEN: Final = "not known: none of its segments were brought in"
+
+
+def _at(t_s: float, hosts: HostsResult) -> str:
+    """A time of an agent's clock: no digit that the bound does not carry."""
+    if not hosts.bound_ms:
+        return with_unit(number(t_s), "s")
+    return with_unit(fixed(t_s, min(0, math.floor(math.log10(hosts.bound_ms / 1000)))), "s")
+
+
+def with_and_without(run: RunResult) -> Table | None:
+    """The figures of the window with the transactions of the lost agents, and without."""
+    if run.without_lost is None:
+        return None
+    rows = [
+        (
+            name,
+            count(traffic.transactions),
+            number(traffic.throughput_per_s),
+            *latency_cells(traffic.response_ms),
+        )
+        for name, traffic in (("all agents", run.traffic), ("without the lost", run.without_lost))
+    ]
+    heads = ("Requests", "Requests/s", "Mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "Max")
+    note = "Response times. All other figures of this report are with the lost agents."
+    return Table(
+        _of_run("With and without the lost agents", run), _columns(("Of",), heads), tuple(rows), note
+    )
+
+
+def events(run: RunResult) -> Table | None:
+    """What happened to clocks and to the way to them."""
+    if run.hosts is None or not run.hosts.events:
+        return None
+    rows = [(_at(each.t_s, run.hosts), each.agent, each.text) for each in run.hosts.events]
+    columns = (Column("At"), Column("Agent"), Column("What"))
+    note = "They changed no number: stamps are of a clock that nobody sets, and the map has taken account of the rest."
+    return Table(_of_run("Events of the clocks", run), columns, tuple(rows[:MOST_ROWS]), _note(rows, note))
+
+
+def line(run: RunResult) -> str:
+    """Hosts and clocks in a line, for the terminal; empty where there is one agent."""
+    found = run.hosts
+    if found is None:
+        return ""
+    said = [plural(len(found.hosts) or found.agents, "host"), plural(len(found.sites), "site")]
+    text = listing(said) if found.sites else said[0]
+    if found.bound_unknown:
+        text += f", nothing known of the clock of {_some(found.bound_unknown)}"
+    elif found.bound_ms:
+        text += f", clocks within {milliseconds(found.bound_ms)}"
+    if found.jain_sites is not None and len(found.sites) > 1:
+        text += f", Jain's index over sites {number(found.jain_sites)}"
+    return text
+
+
+def lost_line(run: RunResult) -> str:
+    """The lost agents in a line, with p95 of the others; empty where none was lost."""
+    if run.hosts is None or not run.hosts.lost:
+        return ""
+    text = listing(
+        [
+            each.agent if each.lost_s is None else f"{each.agent} at {number(each.lost_s)} s"
+            for each in run.hosts.lost[:5]
+        ]
+    )
+    text = f"{count(len(run.hosts.lost))} of {plural(run.hosts.agents, 'agent')}: {text}"
+    if run.without_lost is not None:
+        both = (run.traffic, run.without_lost)
+        rates = [quantity(each.throughput_per_s, "rate", "requests/s") for each in both]
+        text += f"; {rates[0]} with what they did, {rates[1]} without"
+        p95 = [each.response_ms.p95 for each in both]
+        if None not in p95:
+            text += f"; p95 {milliseconds(p95[0])} with, {milliseconds(p95[1])} without"
+    return text
+
+
+def _of_run(title: str, run: RunResult) -> str:
+    return f"{title}, run {run.id}" if run.cell else title
+
+
+def _columns(words: Sequence[str], numbers: Sequence[str]) -> tuple[Column, ...]:
+    return (*map(Column, words), *(Column(name, numeric=True) for name in numbers))
+
+
+def _note(rows: Sequence[object], note: str) -> str:
+    more = len(rows) - MOST_ROWS
+    return f"{note} {plural(more, 'more row')} in analysis.json." if more > 0 else note

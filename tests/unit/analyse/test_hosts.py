@@ -1,0 +1,303 @@
+"""Runs of several agents, from their files: who is judged how, what the clocks do, what one agent's result lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.hosts_made import MS, Made, S, Site, make
+
+from plimsoll.analyse.answer_hosts import fairness_words
+from plimsoll.analyse.clocks import events, greatest_bound, start_spread, unknown_clocks
+from plimsoll.analyse.document import as_document
+from plimsoll.analyse.results import Analysis, RunResult
+from plimsoll.analyse.results_hosts import HostsResult
+from plimsoll.analyse.staleness import staleness
+from plimsoll.analyse.transactions import Window
+from plimsoll.api import analysis
+from plimsoll.collect.hosts import Agent, AgentClock, ClockPiece, Crew
+from plimsoll.collect.versions import Versioned
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+SHORT = Made(seconds=6, testers=2, warmup_s=1.0)
+
+
+def of(path: Path, made: Made = SHORT) -> tuple[Analysis, RunResult, HostsResult]:
+    found = analysis(make(path / "results", made))
+    hosts = found.runs[0].hosts
+    assert hosts is not None
+    return found, found.runs[0], hosts
+
+
+# -- losses
+
+
+def test_a_lost_agent_marks_the_run_and_counts_no_more(tmp_path: Path) -> None:
+    found, run, hosts = of(tmp_path, dataclasses.replace(SHORT, lost={"n2": 3.0}))
+    assert run.valid and run.counts.balanced
+    (doubt,) = run.doubtful_reasons
+    assert doubt == "1 of 10 agents lost: n2 at 3.00 s; from then on the load was less than planned"
+    assert [(step.t_s, step.agents, step.testers) for step in hosts.coverage] == [(0, 10, 20), (3, 9, 18)]
+    assert hosts.coverage_mean == pytest.approx((2 * 10 + 3 * 9) / 50)
+    (lost,) = hosts.lost
+    assert (lost.agent, lost.site, lost.lost_s, lost.brought_in) == ("n2", "near", 3.0, True)
+    assert lost.last_s is not None and 2.9 < lost.last_s < 3.0 and lost.transactions
+    assert run.evidence["recorded"] == 1.0 and hosts.missing == 0
+    whole = analysis(make(tmp_path / "whole", SHORT)).runs[0]
+    assert run.series is not None and whole.series is not None
+    gone = whole.series.active_testers[-1] - run.series.active_testers[-1]
+    assert gone == pytest.approx(2, abs=0.05), "its two testers"
+    assert run.without_lost is not None and run.without_lost.transactions < run.traffic.transactions
+    assert any("1 of 10 agents lost" in said for said in found.answer)
+
+
+def test_what_was_not_brought_in_is_named_and_spoils_the_run(tmp_path: Path) -> None:
+    """The live view had counted what n1 did; none of it is on disk."""
+    _, run, hosts = of(tmp_path, dataclasses.replace(SHORT, lost={"n1": 5.0}, kept=0.0))
+    assert hosts.lost[0].brought_in is False and "is unknown" in hosts.lost[0].text
+    assert hosts.missing is not None and hosts.missing > 100
+    assert not run.valid
+    (reason,) = run.invalid_reasons
+    assert "n1 at 5.00 s (nothing of what it did was brought in)" in reason and "plimsoll collect" in reason
+    assert run.evidence["recorded"] == pytest.approx(
+        run.counts.started / (run.counts.started + hosts.missing), rel=1e-9
+    )
+
+
+def test_few_that_are_missing_spoil_nothing(tmp_path: Path) -> None:
+    """A far one, that had done less than one in a hundred."""
+    _, run, hosts = of(tmp_path, dataclasses.replace(SHORT, lost={"f3": 3.0}, kept=0.9))
+    assert hosts.missing and run.valid and run.evidence["recorded"] is not None
+    assert 0.99 <= run.evidence["recorded"] < 1
+
+
+def test_books_that_do_not_add_up_are_damaged_all_the_same(tmp_path: Path) -> None:
+    path = make(tmp_path / "results", dataclasses.replace(SHORT, lost={"n2": 3.0}))
+    file = path / "runs" / "0001" / "summary.json"
+    told = json.loads(file.read_text())
+    told["counters"]["succeeded"] -= 1
+    file.write_text(json.dumps(told))
+    run = analysis(path).runs[0]
+    assert not run.valid and "do not balance" in run.invalid_reasons[0] and not run.counts.balanced
+
+
+def test_only_seconds_were_kept(tmp_path: Path) -> None:
+    """Agents, clocks and coverage are known; nobody knows which tester did what. Ten times 157 ms make two seconds."""
+    made = dataclasses.replace(SHORT, keep="summaries", lost={"n2": 3.0}, seconds=12)
+    _, run, hosts = of(tmp_path, made)
+    assert (hosts.sites, hosts.hosts, hosts.jain_sites) == ((), (), None)
+    assert hosts.agents == 10 and hosts.bound_ms == 157.75 and len(hosts.lost) == 1
+    assert run.series is not None and run.series.quantum_s == 2.0 and run.without_lost is None
+    assert sum(run.series.throughput_per_s) * 2 == run.counts.succeeded + 0
+    assert "whole seconds" in hosts.lost[0].text
+
+
+# -- clocks
+
+
+def crew(*clocks: AgentClock, t0_ns: int = 0) -> Crew:
+    none = np.empty(0, dtype=np.int64)
+    agents = (
+        Agent(f"a{at}", f"h{at}", "s", "testers", False, None, 5, clock, none, {})
+        for at, clock in enumerate(clocks)
+    )
+    return Crew(tuple(agents), t0_ns, None, 0)
+
+
+def test_the_greatest_bound_and_the_spread_of_the_starts() -> None:
+    found = crew(
+        AgentClock(same=True, bound_ns=0, started_ns=0),
+        AgentClock(bound_ns=3 * MS, started_ns=-2 * MS),
+        AgentClock(bound_ns=5 * MS, started_ns=4 * MS),
+    )
+    assert greatest_bound(found) == 5 * MS
+    assert start_spread(found) == (6.0, 8.0), "each end may be off by its own bound"
+    assert unknown_clocks(found) == ()
+    unknown = crew(AgentClock(same=True, bound_ns=0, started_ns=0), AgentClock(started_ns=MS))
+    assert start_spread(unknown) == (1.0, None) and unknown_clocks(unknown) == ("a1",)
+    assert start_spread(crew(AgentClock(bound_ns=1, started_ns=1))) == (None, None)
+
+
+def test_what_happened_to_clocks_is_told() -> None:
+    """The second piece begins 10 s after the first, which had drifted by 10 us and then jumped 2 s forward."""
+    first = ClockPiece(
+        from_ns=100 * S, to_ns=110 * S, offset_ns=-90 * S, drift_ppm=1, drift_low_ppm=0, drift_high_ppm=2
+    )
+    second = first.model_copy(
+        update={"from_ns": 110 * S, "to_ns": 120 * S, "offset_ns": -92 * S + 10_000, "begins": "jump"}
+    )
+    third = second.model_copy(update={"from_ns": 120 * S, "begins": "route_change"})
+    knot = third.model_copy(update={"from_ns": 130 * S, "begins": "knot"})
+    clock = AgentClock(bound_ns=1, pieces=(first, second, third, knot), steps=((5 * S, -250 * MS),))
+    found = events(crew(clock, t0_ns=8 * S))
+    assert [(event.kind, round(event.t_s, 3)) for event in found] == [
+        ("wall-clock-step", 5.0),
+        ("jump", 10.0),
+        ("route-change", 20.0),
+    ]
+    assert found[0].by_ms == -250 and "back by 250" in found[0].text
+    assert found[1].by_ms == pytest.approx(2000.0, abs=1e-3)
+
+
+def test_an_event_changes_no_number(tmp_path: Path) -> None:
+    path = make(tmp_path / "results", SHORT)
+    before = analysis(path).runs[0]
+    file = path / "runs" / "0001" / "clock.json"
+    told = json.loads(file.read_text())
+    for agent in told["agents"].values():
+        agent["steps"] = [[3 * S, 86_400 * S]]
+    file.write_text(json.dumps(told))
+    after = analysis(path).runs[0]
+    assert (
+        after.hosts is not None and sum(each.kind == "wall-clock-step" for each in after.hosts.events) == 10
+    )
+    assert before.hosts is not None
+    assert (
+        dataclasses.replace(after, hosts=dataclasses.replace(after.hosts, events=before.hosts.events))
+        == before
+    )
+
+
+def test_a_clock_that_is_not_known_makes_the_run_doubtful(tmp_path: Path) -> None:
+    _, run, hosts = of(tmp_path, dataclasses.replace(SHORT, unknown=("m2",)))
+    assert hosts.bound_unknown == ("m2",) and hosts.bound_ms == 157.75
+    assert run.doubtful_reasons == (
+        "nothing is known of the clock of m2: where its times stand against those of others is not known",
+    )
+    assert next(each for each in hosts.clocks if each.agent == "m2").remark == "no probe came back"
+
+
+def test_one_clock_leaves_quanta_as_they_are(tmp_path: Path) -> None:
+    """Several agents on one host: times of one clock are exact, whatever their number."""
+    path = make(tmp_path / "results", SHORT)
+    file = path / "runs" / "0001" / "clock.json"
+    told = json.loads(file.read_text())
+    same = {"same": True, "bound_ns": 0, "started_ns": 0}
+    file.write_text(json.dumps(told | {"agents": dict.fromkeys(told["agents"], same)}))
+    run = analysis(path).runs[0]
+    assert run.series is not None and run.series.quantum_s == 0.1
+    assert not any("quantum" in note for note in run.notes)
+    assert run.hosts is not None and run.hosts.bound_ms == 0 and run.hosts.least_quantum_s == 0
+
+
+def test_an_answer_is_stale_only_if_no_clock_can_be_blamed() -> None:
+    """A version was superseded 30 ms before it was read; clocks that are each off by up to 10 ms leave 10 ms."""
+    found = Versioned(
+        start=np.array([0, 130 * MS]),
+        end=np.array([100 * MS, 140 * MS]),
+        ok=np.array([True, True]),
+        writes=np.array([True, False]),
+        workload=np.array([0, 1]),
+        cache=np.array([0, 0]),
+        object=np.array([1, 1]),
+        version=np.array([5, 4]),
+        workloads=("w", "r"),
+    )
+    ages = []
+    for bound in (0, 10 * MS, 15 * MS):
+        readers = staleness(found, Window(0, S), bound).staleness.readers
+        ages.append((readers.stale, readers.stale_age_ms.max))
+    assert ages == [(1, 30.0), (1, 10.0), (0, None)]
+
+
+# -- who did what
+
+
+def test_testers_have_names_and_round_trips(tmp_path: Path) -> None:
+    _, run, hosts = of(tmp_path)
+    first, far = run.testers[0], run.testers[7]
+    assert (first.name, far.name, far.agent) == ("near/n1/0", "far/f1/7", "f1")
+    assert far.rtt_ms == pytest.approx(315, abs=0.01) and first.rtt_ms == pytest.approx(0.3, abs=0.01)
+    assert first.response_less_rtt_ms == pytest.approx(8, abs=1)
+    assert hosts.rtt_source == "tcp"
+
+
+def test_probes_stand_in_where_the_services_are_beside_the_controller(tmp_path: Path) -> None:
+    made = dataclasses.replace(SHORT, tcp=False)
+    _, _, hosts = of(tmp_path, made)
+    assert hosts.rtt_source == "probes"
+    far = hosts.sites[2]
+    assert far.rtt_ms is None and far.probe_rtt_ms == pytest.approx(315.02, abs=0.03)
+    assert far.response_less_rtt_ms == pytest.approx((far.response_ms_p50 or 0) - 315, abs=1e-6)
+    file = tmp_path / "results" / "runs" / "0001" / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"services": []}))
+    elsewhere = analysis(tmp_path / "results").runs[0].hosts
+    assert elsewhere is not None and elsewhere.rtt_source == ""
+    assert elsewhere.sites[2].response_less_rtt_ms is None, (
+        "the way to another target is not that of the probes"
+    )
+
+
+def test_slots_of_an_open_load_have_no_shares(tmp_path: Path) -> None:
+    path = make(tmp_path / "results", SHORT)
+    file = path / "runs" / "0001" / "run.json"
+    told = json.loads(file.read_text())
+    told["effective"]["load"] = {"rate": "500/s", "in_flight": 20}
+    file.write_text(json.dumps(told))
+    hosts = analysis(path).runs[0].hosts
+    assert hosts is not None and hosts.jain_sites is None and hosts.jain_hosts is None
+    assert all(one.share is None and one.jain_index is None for one in (*hosts.sites, *hosts.hosts))
+    assert hosts.sites[0].transactions > 0 and hosts.sites[2].response_less_rtt_ms is not None
+
+
+def test_the_busiest_host_of_testers_is_the_one_that_counts(tmp_path: Path) -> None:
+    """n3 is at 62 %, the others below 20: their mean would hide it."""
+    _, run, hosts = of(tmp_path)
+    assert {one.component: one.host for one in run.utilization} == {"testers' host": "n3", "testers": "n3"}
+    assert run.utilization[0].mean == pytest.approx(0.62)
+    assert run.evidence["tester_cpu"] == pytest.approx(0.62)
+    assert {one.host: one.cpu for one in hosts.hosts}["n3"] == pytest.approx(0.62)
+
+
+def test_fair_and_unfair_services_in_words(tmp_path: Path) -> None:
+    _, _, fair = of(tmp_path)
+    assert fairness_words(fair)[-1].endswith("alike, what sets them apart is the way.")
+    sites = tuple(
+        dataclasses.replace(one, response_less_rtt_ms=(one.response_less_rtt_ms or 0) + 630)
+        if one.site == "far"
+        else one
+        for one in fair.sites
+    )
+    said = fairness_words(dataclasses.replace(fair, sites=sites))[-1]
+    assert "far waits 630" in said and "2.0 of its round trips, more than its way explains" in said
+    assert "clocks agree within 158" in fairness_words(fair)[1]
+    one = dataclasses.replace(fair, sites=fair.sites[:1])
+    assert fairness_words(one) == [], "nobody is far"
+
+
+def test_a_site_of_one_host_and_one_tester(tmp_path: Path) -> None:
+    made = dataclasses.replace(SHORT, sites=(Site("x", ("h1",), 1.0), Site("y", ("h2",), 1.0)), testers=1)
+    _, _, hosts = of(tmp_path, made)
+    assert [one.jain_index for one in hosts.hosts] == [None, None] and hosts.hosts[0].share_range is None
+    assert hosts.jain_sites == pytest.approx(1, abs=1e-3)
+
+
+def test_one_agent_says_nothing_of_hosts() -> None:
+    """Not even that there is nothing to say: the document is as it was."""
+    document = as_document(analysis(DATA / "results-v1"))
+    for run in document["runs"]:
+        assert "hosts" not in run and "without_lost" not in run
+        assert all(set(one) == set(document["runs"][0]["testers"][0]) for one in run["testers"])
+        assert "name" not in run["testers"][0]
+
+
+def test_the_document_of_several_agents(tmp_path: Path) -> None:
+    found, _, _ = of(tmp_path)
+    (run,) = as_document(found)["runs"]
+    assert run["hosts"]["sites"][0]["site"] == "near" and run["testers"][0]["name"] == "near/n1/0"
+    assert "without_lost" not in run, "nothing was lost"
+    json.dumps(run, allow_nan=False)
+
+
+def test_the_real_run_over_ssh() -> None:
+    """Loopback: sites do not differ. An agent was killed and its 150 transactions stayed with it."""
+    run = analysis(DATA / "results-hosts-v1").runs[0]
+    assert run.hosts is not None and not run.valid
+    assert [(one.host, one.testers) for one in run.hosts.hosts] == [("h1", 2), ("h2", 0), ("h3", 2)]
+    assert run.hosts.lost[0].agent == "h2" and run.hosts.missing == 150
+    assert run.hosts.bound_ms is not None and 0 < run.hosts.bound_ms < 10 and run.hosts.bound_unknown == ()
+    assert run.hosts.jain_sites == pytest.approx(1, abs=0.01)
+    assert run.series is not None and run.series.quantum_s >= 10 * run.hosts.bound_ms / 1000

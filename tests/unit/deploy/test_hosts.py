@@ -1,0 +1,283 @@
+"""What is asked of hosts and what is made of their answers, without a host."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll import __version__
+from plimsoll.cli.hosts import lines
+from plimsoll.deploy.binary import elf_facts, find_engine
+from plimsoll.deploy.hosts import Agent, Ready, agents_on, remote
+from plimsoll.deploy.hosts.calls import Calls, Done
+from plimsoll.deploy.hosts.check import Checked, one_each, shortcomings, with_deviations
+from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.hosts.session import FORMAT, EngineTalk
+from plimsoll.deploy.hosts.sink import sink
+from plimsoll.errors import BadInput, EngineError, Interrupted
+from plimsoll.plan.model_hosts import Host, Hosts, Requirement
+
+FACTS: Mapping[str, Any] = {
+    "hostname": "h",
+    "cores": 2,
+    "memory_bytes": 8_000_000_000,
+    "kernel": "6.1.0",
+    "architecture": "x86_64",
+    "limits": {"open_files": 1024, "processes": 4096, "local_ports": 28232},
+    "engine": __version__,
+    "rtt_ns": {"min": 400_000, "median": 500_000},
+    "clock": {"offset_ns": -1_500_000, "bound_ns": 200_000, "same": False},
+    "baseline": None,
+}
+
+
+def nobody() -> None:
+    """No interrupt."""
+
+
+def test_scripts_hold_nothing_that_a_login_shell_takes_for_its_own() -> None:
+    item = remote.Item("file-ab/x.sh", 3)
+    for text in (
+        remote.ask("~/.cache/plimsoll", "engine-ab", ["file-ab/x.sh"]),
+        remote.put("/srv/x", item, "version"),
+        remote.clean("~/.cache/plimsoll", "abc", keep_engine=False, discard=False),
+        remote.clean("/srv/x", None, keep_engine=True, discard=True),
+    ):
+        assert text.startswith("exec sh -c '") and text.endswith("'")
+        assert not set(text[len("exec sh -c '") : -1]) & set("'!\n")
+        inner = text[len("exec sh -c '") : -1]
+        assert subprocess.run(["sh", "-n", "-c", inner], capture_output=True, check=False).returncode == 0
+    assert remote.file_name("ab", "-a b'c;$(id).sh") == "file-ab/a_b_c___id_.sh"
+    assert remote.file_name("ab", "--") == "file-ab/file"
+
+
+def test_answers_are_told_from_what_a_login_prints() -> None:
+    out = "Welcome!\nplimsoll\nplimsollx uname Bad\n  plimsoll uname Linux x86_64\r\nplimsoll file a\nplimsoll file b\n"
+    assert remote.answers(out)["uname"] == ["Linux x86_64"]
+    assert remote.answers(out)["file"] == ["a", "b"]
+    assert remote.answers("\0\xff" * 1000) == {}
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        (Done(None, "", "", "no answer within 5 s"), "it does not answer: no answer within 5 s"),
+        (Done(255, "", "ssh: Could not resolve hostname x: unknown\n"), "there is no host of this name"),
+        (Done(255, "", "me@x: Permission denied (publickey).\n"), "it refuses the login (me@x: Permission"),
+        (Done(255, "", "No ED25519 host key is known for x and you have requested\nHost key verification failed.\n"),
+         "its host key is not known here"),
+        (Done(255, "", "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"),
+         "its host key is not the one that is known here"),
+        (Done(255, "", "kex_exchange_identification: Connection closed by remote host\n"), "it cannot be reached"),
+        (Done(255, "", ""), "ssh ended with exit status 255"),
+        (Done(1, "", "cat: write error: No space left on device\n"), "cat: write error: No space left on device"),
+        (Done(1, "", "mkdir: Permission denied\n"), "mkdir: Permission denied"),
+    ],
+)  # fmt: skip
+def test_each_failure_has_its_reason(done: Done, said: str) -> None:
+    assert remote.reason(done).startswith(said)
+    assert "\n" not in remote.reason(done)
+
+
+def test_a_command_is_bounded_in_time_and_output() -> None:
+    calls = Calls(nobody)
+    assert calls.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 20.0) == Done(3, "out\n", "err\n")
+    assert calls.run(["sh", "-c", "sleep 60 & wait"], 0.2).trouble == "no answer within 0.2 s"
+    assert "says more than" in calls.run(["yes"], 20.0).trouble
+    assert calls.run(["sh", "-c", "exec >&- 2>&-; sleep 60"], 0.3).trouble == "no end within 0.3 s"
+    with pytest.raises(FileNotFoundError):
+        calls.run(["/no/such/program"], 1.0)
+
+
+def test_what_is_interrupted_is_ended_and_nothing_more_is_started(tmp_path: Path) -> None:
+    since = time.monotonic()
+
+    def stop() -> None:
+        if time.monotonic() - since > 0.3:
+            raise Interrupted("stopped")
+
+    calls = Calls(stop)
+
+    def work(number: int) -> Done:
+        return calls.run(["sh", "-c", f"sleep 60; echo > {tmp_path}/{number}"], 90.0)
+
+    with pytest.raises(Interrupted):
+        calls.each(range(200), work)
+    assert calls.run(["true"], 5.0).trouble == "interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_one_is_raised_and_results_are_in_their_order() -> None:
+    assert Calls(nobody).each([3, 1, 2], lambda number: number * 10) == [30, 10, 20]
+    assert Calls(nobody).each([], lambda number: number) == []
+    with pytest.raises(ZeroDivisionError):
+        Calls(nobody).each([1, 0], lambda number: 1 // number)
+
+
+def test_agents_are_of_hosts_that_are_ready() -> None:
+    ready = [Ready(Host("a", "a", "s", 2)), Ready(Host("b", "b", "s"), "dead"), Ready(Host("c", "c", "t"))]
+    start = {name: {"kind": "local"} for name in ("a.1", "a.2", "c")}
+    agents = agents_on(ready, start)
+    assert [(one.name, one.host, one.site) for one in agents] == [
+        ("a.1", "a", "s"),
+        ("c", "c", "t"),
+        ("a.2", "a", "s"),
+    ]
+    assert [one.name for one in one_each(agents)] == ["a.1", "c"]
+    assert agents[0].to_json() == {
+        "name": "a.1",
+        "host": "a",
+        "site": "s",
+        "role": "testers",
+        "start": {"kind": "local"},
+        "watch": [],
+    }
+
+
+def test_kinds_that_cannot_be_started_yet_say_so() -> None:
+    local = hosts_of_kind(Hosts(agents=2, hosts=(Host("local", "", "local", 2),)), Path("/e"), "t", nobody)
+    assert [one.name for one in local.agents(local.prepare())] == ["local.1", "local.2"]
+    assert all(one.proven for one in local.clean())
+    with pytest.raises(BadInput, match=r"hosts\.kind: hosts of kind testbed cannot be started yet"):
+        hosts_of_kind(Hosts(kind="testbed"), Path("/e"), "t", nobody)
+
+
+def test_hosts_are_held_against_what_is_required() -> None:
+    required = (
+        Requirement("cores", ">=", 4.0, ">=4"),
+        Requirement("memory", ">=", 4e9, ">=4GB"),
+        Requirement("rtt", "<", 300_000.0, "<300us"),
+        Requirement("clock_bound", "<", 1e6, "<1ms"),
+    )
+    assert shortcomings(FACTS, required, "aarch64") == [
+        "its architecture is x86_64; required is aarch64",
+        "its number of cores is 2; required is >=4",
+        "its round-trip time is 0.4 ms; required is <300us",
+    ]
+    unknown = {**FACTS, "clock": {"same": False}, "rtt_ns": None}
+    assert shortcomings(unknown, required[2:], None) == [
+        "its round-trip time is not known; required is <300us",
+        "its clock bound is not known; required is <1ms",
+    ]
+    assert shortcomings({**FACTS, "clock": {"same": True}}, required[3:], "x86_64") == []
+
+
+def measured(name: str, reason: str = "", link: float | None = None, **figures: float | None) -> Checked:
+    return Checked(Host(name, name, "s", link_bytes_s=link), {**FACTS, "baseline": figures}, reason)
+
+
+def test_hosts_far_off_the_median_are_named() -> None:
+    found = with_deviations(
+        [
+            measured("a", cpu_per_s=1e6, disk_write_bytes_s=100e6),
+            measured("b", cpu_per_s=1.099e6, disk_write_bytes_s=50e6),
+            measured("c", cpu_per_s=1e6, disk_write_bytes_s=None),
+            measured("out", "too small", cpu_per_s=1e3),
+            Checked(Host("dead", "dead", "s"), None, "no answer"),
+        ]
+    )
+    assert [one.remarks for one in found] == [
+        ("disk writes: 100 MB/s, 33% above the median of 75 MB/s",),
+        ("disk writes: 50 MB/s, 33% below the median of 75 MB/s",),
+        (),
+        ("CPU: 0.001 M/s, 100% below the median of 1 M/s",),
+        (),
+    ]
+    declared = with_deviations(
+        [
+            measured("a", link=1.25e9, network_bytes_s=3e8, cpu_per_s=1.0),
+            measured("b", network_bytes_s=1.25e9),
+        ]
+    )
+    assert [one.remarks for one in declared] == [(), ()]
+
+
+def test_the_table_says_everything_of_each_host() -> None:
+    said = lines(
+        [Checked(Host("a", "a", "s"), FACTS), Checked(Host("b", "b", "s"), None, "dead")], 2, baseline=False
+    )
+    assert " ".join(said[1].split()) == "a s 2 8 GB 6.1.0 x86_64 1024 28232 0.400 ms -1.500 ms ± 0.200 ms"
+    assert said[2:] == [
+        "b     s     no answer",
+        "b: left out: dead",
+        "1 of 2 hosts can be used, 2 are needed",
+    ]
+
+
+def engine(path: Path, script: str) -> Path:
+    """Something that is started as an engine, and behaves badly."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+HELLO = f'echo \'{{"type":"hello","format":"{FORMAT}","version":"{__version__}"}}\''
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 4", r"ended \(4\)"),
+        ("echo broken >&2; exit 4", "broken"),
+        ("echo rubbish; exec sleep 60", "says what is no event"),
+        ('echo \'{"type":"hello","format":"other/1"}\'; exec sleep 60', "does not speak plimsoll.engine/1"),
+        (HELLO.replace(__version__, "9.9.9") + "; exec sleep 60", r"the engine at .* is 9\.9\.9"),
+        (
+            f'{HELLO}; read x; echo \'{{"type":"refused","error":"no"}}\'; exec sleep 60',
+            "the engine refuses: no",
+        ),
+        (f"{HELLO}; read x; exec sleep 60", "did not answer in time"),
+        (f"{HELLO}; read x; yes | tr -d '\\n'", r"closed its output|ended"),
+    ],
+)
+def test_an_engine_that_behaves_badly_is_told_and_ended(tmp_path: Path, script: str, said: str) -> None:
+    with pytest.raises(EngineError, match=said), EngineTalk(engine(tmp_path / "engine", script)) as talk:
+        list(talk.ask({"type": "check"}, "checked", 0.5))
+    left = subprocess.run(["pgrep", "-f", str(tmp_path / "engine")], capture_output=True, check=False)
+    assert left.stdout == b""
+
+
+def test_events_come_up_to_the_last(tmp_path: Path) -> None:
+    events = '{"type":"host","name":"a"}\\n{"type":"checked"}\\n'
+    path = engine(tmp_path / "engine", f"{HELLO}; read x; printf '{events}'; read x")
+    with EngineTalk(path) as talk:
+        assert list(talk.ask({"type": "check"}, "checked", 20.0)) == [{"type": "host", "name": "a"}]
+
+
+def test_a_sink_takes_bytes_of_several() -> None:
+    with sink("127.0.0.1", None) as place:
+        host, _, port = place.rpartition(":")
+        connections = [socket.create_connection((host, int(port)), timeout=5) for _ in range(3)]
+        for connection in connections:
+            connection.sendall(bytes(4_000_000))
+            connection.close()
+    with (
+        pytest.raises(BadInput, match=r"nothing can listen on 198\.51\.100\.1"),
+        sink("198.51.100.1", (4000, 4001)),
+    ):
+        pass
+
+
+def test_programs_are_known_by_their_header(tmp_path: Path) -> None:
+    assert elf_facts(find_engine()).architecture in ("x86_64", "aarch64")
+    for content in (b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01" + bytes(70), b"\x7fELF\x02\x01" + b"\xff" * 70):
+        (tmp_path / "x").write_bytes(content)
+        try:
+            assert elf_facts(tmp_path / "x").architecture.startswith("machine")
+        except EngineError as error:
+            assert str(tmp_path / "x") in str(error)
+    with pytest.raises(EngineError, match="cannot be read"):
+        elf_facts(tmp_path / "none")
+
+
+def test_an_agent_can_only_watch() -> None:
+    told = Agent(
+        "db", "db", "s", {"kind": "joined"}, "watch", ({"name": "postgres", "process": "postgres"},)
+    ).to_json()
+    assert told["role"] == "watch" and told["watch"] == [{"name": "postgres", "process": "postgres"}]

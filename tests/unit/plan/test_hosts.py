@@ -1,0 +1,273 @@
+"""`hosts:`: what is understood, what is refused and where, and how testers are spread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.plan.helpers import BASE, edited, load, problems
+
+from plimsoll.cli.plan import lines
+from plimsoll.errors import AgentsLost, BadInput
+from plimsoll.plan import engine_document, make_plan
+from plimsoll.plan.load_hosts import load_hosts
+from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.spread import Place, chosen, places, shares, spread, taken
+
+SITES = "hosts: {kind: ssh, controller: {address: 10.0.0.1}, sites: {cern: [c1, c2, c3], lyon: [l1, l2]}}\n"
+WEB = {"web": ["http://10.0.0.1:1"]}
+
+
+def hosts_of(text: str, directory: Path = Path("/nowhere")) -> Hosts:
+    return load(text, directory=directory).cells[0].config.hosts
+
+
+def test_without_hosts_there_is_one_local_agent_and_the_document_is_as_before() -> None:
+    plan = make_plan(load(BASE), 1)
+    config = plan.runs[0].config
+    assert config.hosts == Hosts() and not config.hosts.named and not config.hosts.elsewhere
+    document = engine_document(plan.runs[0], WEB, Path("/r"), "x")
+    assert "agents" not in document["workloads"][0] and "hosts" not in document
+    assert "hosts" not in plan.to_json()
+
+
+def test_every_key_is_understood() -> None:
+    found = hosts_of(
+        BASE
+        + """\
+hosts:
+  kind: ssh
+  sites: {cern: [lx1, lx2], lyon: [{host: cc1, agents: 2, user: me, port: 2222, link: 10Gbit/s}]}
+  use: 2
+  at_least: 1
+  require: {cores: ">=2", memory: ">= 4GB", rtt: "<5ms", architecture: x86_64, clock_bound: "<=1ms"}
+  ssh: {options: ["-o", "Compression=yes"], unknown_host_keys: accept}
+  directory: ~/.cache/elsewhere/
+  keep: nothing
+  link: tcp
+  controller: {address: 10.0.0.1, ports: 4000..4100}
+  link_grace: 5s
+  on_agent_loss: abort
+  clock: {physical_min_rtt: 1ms, max_rate_error_ppm: 50}
+"""
+    )
+    assert found.hosts == (
+        Host("lx1", "lx1", "cern"),
+        Host("lx2", "lx2", "cern"),
+        Host("cc1", "cc1", "lyon", 2, "me", 2222, 1.25e9),
+    )
+    assert (found.use, found.at_least, found.keep, found.link) == (2, 1, "nothing", "tcp")
+    assert {one.what: (one.operator, one.value) for one in found.require} == {
+        "cores": (">=", 2.0),
+        "memory": (">=", 4e9),
+        "rtt": ("<", 5e6),
+        "clock_bound": ("<=", 1e6),
+    }
+    assert found.architecture == "x86_64"
+    assert found.ssh.accept_unknown and found.ssh.options == ("-o", "Compression=yes")
+    assert (found.directory, found.controller, found.ports) == (
+        "~/.cache/elsewhere",
+        "10.0.0.1",
+        (4000, 4100),
+    )
+    assert found.link_grace_ns == 5_000_000_000 and found.on_agent_loss == "abort"
+    assert (found.clock.physical_min_rtt_ns, found.clock.max_rate_error_ppm) == (1_000_000, 50.0)
+
+
+def test_other_kinds_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "job.sub").write_text("arguments = agent --join {token}\nqueue\n")
+    (tmp_path / "wan.yaml").write_text("testbed: 1\nsites: {cern: {hosts: 2}, tokyo: {hosts: 1}}\n")
+    slurm = hosts_of(BASE + "hosts: {kind: slurm, controller: {address: h}, slurm: {tasks: 4, time: 1h}}\n")
+    assert slurm.slurm is not None and (slurm.expected, slurm.link) == (4, "tcp")
+    dask = hosts_of(BASE + "hosts: {kind: dask, controller: {address: h}, dask: {address: 'tcp://h:1'}}\n")
+    assert (dask.dask, dask.expected, dask.hosts) == ("tcp://h:1", None, ())
+    join = hosts_of(
+        BASE + "hosts: {kind: join, controller: {address: h}, "
+        "join: {submit: [condor_submit, '{file}'], template: job.sub, agents: 10}}\n",
+        tmp_path,
+    )
+    assert join.join is not None and join.join.template == str(tmp_path / "job.sub")
+    testbed = hosts_of(BASE + "hosts: {kind: testbed, testbed: wan.yaml}\n", tmp_path)
+    assert [host.name for host in testbed.hosts] == ["cern-1", "cern-2", "tokyo-1"]
+
+
+WRONG = [
+    ("{kind: shs, hosts: [a]}", 'x.yaml:10: hosts.kind: expected local, ssh, slurm, dask, join or testbed, got "shs"'),
+    ("{kind: slurm}", "x.yaml:10: hosts: hosts of kind slurm need the key slurm: {tasks: 4, partition: NAME"),
+    ("{kind: testbed}", "x.yaml:10: hosts: hosts of kind testbed need the key testbed: the file of a testbed"),
+    ("{kind: ssh, hosts: [a], sites: {s: [b]}}", "x.yaml:10: hosts.hosts: give hosts (of one site) or sites"),
+    ("{kind: ssh, hosts: [a, b, a]}", "x.yaml:10: hosts.hosts: the host a stands twice"),
+    (
+        "{kind: ssh, hosts: [{host: a, agents: 2}, a.1]}",
+        "x.yaml:10: hosts.hosts: two agents would be called a.1: give one of the hosts another name",
+    ),
+    ("{kind: ssh, hosts: ['-oProxyCommand=x']}", "x.yaml:10: hosts.hosts.0: expected a host"),
+    ("{kind: ssh, hosts: [{host: 'fe80::1'}]}", "x.yaml:10: hosts.hosts.0: fe80::1 cannot stand in file names"),
+    ("{kind: ssh, hosts: [a], use: 2}", "x.yaml:10: hosts.use: 2 hosts are to be used, and there are 1"),
+    ("{kind: ssh, hosts: [a, b], use: 1, at_least: 3}", "hosts.at_least: at least 3 of 2 hosts cannot answer"),
+    ("{kind: ssh, hosts: [a], require: {cores: 2}}", "hosts.require.cores: expected a bound such as \">=2\", got"),
+    ("{kind: ssh, hosts: [a], require: {rtt: '<5'}}", 'hosts.require.rtt: "5" has no unit'),
+    ("{kind: ssh, hosts: [a], require: {core: '>=2'}}", 'hosts.require.core: unknown key; did you mean "cores"?'),
+    ("{kind: ssh, hosts: [a], directory: /}", "x.yaml:10: hosts.directory: expected a directory of the hosts"),
+    ("{kind: ssh, hosts: [a], directory: '~/a b'}", "x.yaml:10: hosts.directory: expected a directory of the hosts"),
+    ("{kind: ssh, hosts: [a], directory: '~/$(id)'}", "x.yaml:10: hosts.directory: expected a directory"),
+    ("{kind: ssh, hosts: [a], ssh: {config: no}}", "x.yaml:10: hosts.ssh.config: there is no file /nowhere/no"),
+    ("{kind: ssh, hosts: [a]}", "x.yaml:10: hosts: web runs on this host and is asked from others"),
+    ("{kind: ssh, hosts: [a], controller: {address: b, ports: 9..1}}", "hosts.controller.ports: expected ports from"),
+    ("{kind: dask, dask: {address: x}, hosts: [a]}", "x.yaml:10: hosts.hosts: hosts of kind dask are not named"),
+    ("{kind: dask, dask: {address: x}, link: ssh}", "x.yaml:10: hosts.link: agents of kind dask dial in: tcp or quic"),
+    ("none.yaml", "x.yaml:10: hosts: none.yaml cannot be read: No such file or directory"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hosts", "said"), WRONG)
+def test_what_is_wrong_is_said_with_its_place(hosts: str, said: str) -> None:
+    assert any(said in line for line in problems(BASE + f"hosts: {hosts}\n"))
+
+
+def test_a_file_of_hosts_says_its_own_lines_and_looks_beside_itself(tmp_path: Path) -> None:
+    place = tmp_path / "sites"
+    place.mkdir()
+    (place / "ssh_config").write_text("")
+    (place / "cern.yaml").write_text(
+        "hosts: 1\nkind: ssh\ncontroller: {address: c}\nssh: {config: ssh_config}\nsites:\n  cern: [a, b]\n"
+    )
+    text = BASE + "hosts: sites/cern.yaml\nfactors: {hosts.use: [1, 2]}\n"
+    cells = load(text, directory=tmp_path).cells
+    assert [len(chosen(cell.config.hosts)) for cell in cells] == [1, 2]
+    assert cells[0].config.hosts.ssh.config == str(place / "ssh_config")
+    assert cells[0].stored["hosts"]["sites"] == {"cern": ["a", "b"]}
+    (place / "cern.yaml").write_text("hosts: 1\nkind: ssh\nsites:\n  cern: [a,\n    {host: b, prt: 3}]\n")
+    assert problems(text, directory=tmp_path) == [
+        'sites/cern.yaml:5: hosts.sites.cern.1.prt: unknown key; did you mean "port"?'
+    ]
+    assert load(BASE, ["hosts={kind: local, agents: 3}"]).cells[0].config.hosts.hosts[0].agents == 3
+    with pytest.raises(BadInput, match=r"--set hosts=sites/cern\.yaml: hosts\.sites\.cern\.1\.prt: unknown"):
+        load(BASE, ["hosts=sites/cern.yaml"], directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: ssh\n", "h.yaml:1: hosts: a file of hosts begins with `hosts: 1`"),
+        ("hosts: [a]\n", "h.yaml:1: hosts: a file of hosts begins with `hosts: 1`, got a list of 1"),
+        ("hosts: 2\n", "h.yaml:1: hosts: this file is written for format 2, this Plimsoll reads 1: install"),
+        ("hosts: true\n", "begins with `hosts: 1`, got true"),
+        ("hosts: 1\nkind: ssh\nsites: {a: []}\n", "h.yaml:3: hosts.sites.a: expected at least one item, got none"),
+    ],
+)  # fmt: skip
+def test_wrong_files_of_hosts(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "h.yaml").write_text(text)
+    with pytest.raises(BadInput) as caught:
+        load_hosts(tmp_path / "h.yaml")
+    assert said in str(caught.value)
+
+
+def test_hosts_are_taken_of_either_file_and_of_all_cells(tmp_path: Path) -> None:
+    (tmp_path / "h.yaml").write_text("hosts: 1\nkind: ssh\nsites: {s: [a, b]}\nuse: 1\n")
+    assert [host.name for host in load_hosts(tmp_path / "h.yaml")[0].hosts] == ["a", "b"]
+    (tmp_path / "x.yaml").write_text(BASE + SITES + "factors: {hosts.use: [1, 2], hosts.agents: [1, 2]}\n")
+    assert [found.hosts[0].agents for found in load_hosts(tmp_path / "x.yaml")] == [1, 2]
+
+
+def test_hosts_are_used_from_the_sites_in_turn() -> None:
+    hosts = replace(hosts_of(BASE + SITES), use=3)
+    assert [host.name for host in chosen(hosts)] == ["c1", "c2", "l1"]
+    assert [host.name for host in chosen(hosts, {"c3", "l1", "l2"})] == ["c3", "l1", "l2"]
+    assert [host.name for host in chosen(replace(hosts, use=None), {"l2", "c1"})] == ["c1", "l2"]
+
+
+def test_fewer_hosts_than_are_needed_are_told_with_their_reasons() -> None:
+    hosts = replace(hosts_of(BASE + SITES), use=4, at_least=3)
+    gone = {"c1": "it does not answer", "l2": "it refuses the login"}
+    assert [host.name for host in taken(hosts, gone)] == ["c2", "c3", "l1"]
+    assert [host.name for host in taken(replace(hosts, use=2), {})] == ["c1", "l1"]
+    said = "2 of 5 hosts can be used, and 3 are needed:\n  c1: it does not answer\n  l1: x\n  l2: it refuses the login"
+    with pytest.raises(AgentsLost) as caught:
+        taken(hosts, gone | {"l1": "x"})
+    assert str(caught.value) == said
+
+
+def test_testers_are_dealt_in_exact_shares_and_over_hosts_first() -> None:
+    agents = places([Host("a", "a", "s", 2), Host("b", "b", "s"), Host("c", "c", "t", 3)])
+    assert [one.name for one in agents] == ["a.1", "b", "c.1", "a.2", "c.2", "c.3"]
+    for testers in (1, 5, 6, 1000, 1003):
+        dealt = shares(testers, agents)
+        assert sum(dealt.values()) == testers and max(dealt.values()) - min(dealt.values()) <= 1
+    assert shares(3, []) == {}
+
+
+def test_per_host_is_so_many_on_each_host_that_is_there() -> None:
+    text = (
+        edited("{testers: 1}", "{per_host: 7}")
+        + SITES
+        + "factors: {load.per_host: [7, 9], hosts.use: [2, 4]}\n"
+    )
+    experiment = load(text)
+    plan = make_plan(experiment, 1)
+    assert experiment.load_factor == "load.per_host"
+    found = {tuple(run.cell.values()): spread(run.config).testers["main"] for run in plan.runs}
+    assert found["7", "2"] == {"c1": 7, "l1": 7}
+    assert found["9", "4"] == {"c1": 9, "c2": 9, "l1": 9, "l2": 9}
+    run = next(run for run in plan.runs if run.cell == {"load.per_host": "9", "hosts.use": "4"})
+    work = engine_document(run, WEB, Path("/r"), "x")["workloads"][0]
+    assert (work["agents"], work["load"]["testers"]) == (["c1", "c2", "l1", "l2"], 36)
+    there = [Place("c1", "c1", "cern"), Place("l1.1", "l1", "lyon"), Place("l1.2", "l1", "lyon")]
+    work = engine_document(run, WEB, Path("/r"), "x", agents=there)["workloads"][0]
+    assert (work["agents"], work["load"]["testers"]) == (["c1", "l1.1", "l1.2"], 18)
+
+
+def test_per_host_wants_equal_hosts() -> None:
+    text = edited("{testers: 1}", "{per_host: 7, every: 1s}")
+    said = problems(text + "hosts: {kind: ssh, controller: {address: c}, hosts: [{host: a, agents: 2}, b]}\n")
+    assert said == [
+        "x.yaml:8: load.per_host: the hosts carry different numbers of agents, to which testers are dealt in turn: "
+        "give them the same"
+    ]
+    dask = "hosts: {kind: dask, controller: {address: c}, dask: {address: d}}\n"
+    assert "nobody knows how many hosts of kind dask" in problems(text + dask)[0]
+
+
+def test_a_workload_is_bound_to_its_sites() -> None:
+    text = edited("  target: web\n", "  target: web\n  site: lyon\n") + SITES
+    run = make_plan(load(text), 1).runs[0]
+    assert engine_document(run, WEB, Path("/r"), "x")["workloads"][0]["agents"] == ["l1", "l2"]
+    with pytest.raises(AgentsLost, match="no host of the site lyon is there to carry the workload main"):
+        engine_document(run, WEB, Path("/r"), "x", agents=[Place("c1", "c1", "cern")])
+    assert problems(text.replace("site: lyon", "site: lion")) == [
+        'x.yaml:8: workload.site: there is no site lion; hosts has cern, lyon; did you mean "lyon"?'
+    ]
+    few = text.replace("kind: ssh,", "kind: ssh, use: 1,")
+    assert problems(few) == ["x.yaml:8: workload.site: of the 1 hosts that are used none is of lyon"]
+    assert len(load(text + "factors: {workload.site: [cern, lyon]}\n").cells) == 2
+    assert "there is no site lyon; hosts has local" in problems(text.replace(SITES, ""))[0]
+
+
+def test_local_agents_may_stand_for_hosts_of_sites() -> None:
+    text = BASE + "hosts: {kind: local, sites: {near: [a], far: [b, c]}, agents: 2}\n"
+    run = make_plan(load(text), 1).runs[0]
+    assert not run.config.hosts.elsewhere
+    names = ["a.1", "b.1", "c.1", "a.2", "b.2", "c.2"]
+    assert engine_document(run, WEB, Path("/r"), "x")["workloads"][0]["agents"] == names
+
+
+def test_plan_says_hosts_agents_and_testers() -> None:
+    text = edited("testers: 1", "testers: 101") + SITES.replace("kind: ssh", "kind: ssh, use: 4, at_least: 3")
+    plan = make_plan(load(text), 1)
+    said = [line for line in lines(plan, 10) if line.startswith("hosts:")]
+    assert said == [
+        "hosts: 4 of 5, ssh (cern: c1, c2; lyon: l1, l2), 4 agents; with fewer than 3 nothing is run",
+        "hosts: main: 101 testers on 4 agents, 25 to 26 each",
+    ]
+    assert plan.to_json()["hosts"][0]["testers"] == {"main": {"c1": 26, "c2": 25, "l1": 25, "l2": 25}}
+    slurm = BASE + "hosts: {kind: slurm, controller: {address: c}, slurm: {tasks: 3}}\n"
+    said = [line for line in lines(make_plan(load(slurm), 1), 10) if line.startswith("hosts:")]
+    assert said == ["hosts: 3 agents of kind slurm; with fewer than 3 nothing is run"]
+
+
+def test_the_effective_file_reads_back_the_same(tmp_path: Path) -> None:
+    text = BASE + SITES.replace("lyon: [l1", "lyon: [{host: l1, link: 10Gbit/s}")
+    first = load(text)
+    again = load(first.effective_yaml(), directory=tmp_path)
+    assert again.cells[0].config == first.cells[0].config

@@ -1,0 +1,129 @@
+"""The section about hosts and clocks, where several agents were: words, tables, charts, and hostile names."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from tests.golden.fixture import HOSTILE, designed, set_up, single, wan
+from tests.unit.hosts_made import Made, Site, make
+
+from plimsoll.analyse.answer import sentences
+from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult
+from plimsoll.api import analysis
+from plimsoll.report import hosts
+from plimsoll.report.charts import load_figures, spec
+from plimsoll.report.html import render
+from plimsoll.report.labels import Labels
+from plimsoll.report.terminal import summary_lines
+
+
+def of(found: Analysis) -> HostsResult:
+    result = found.runs[0].hosts
+    assert result is not None
+    return result
+
+
+def test_the_section_is_there_for_several_agents_only() -> None:
+    assert 'id="hosts"' in render(wan(), set_up(), bundle="")
+    for found in (single(), designed()):
+        page = render(found, set_up(), bundle="")
+        assert 'id="hosts"' not in page and "Clock bound" not in page
+        assert not any(line.startswith("  hosts") for line in summary_lines(found))
+
+
+def test_charts_are_valid_and_have_their_numbers() -> None:
+    found = {figure.key: figure for figure in load_figures(Labels(wan()))}
+    assert {"sites", "hosts", "coverage"} <= set(found)
+    for key in ("sites", "hosts", "coverage"):
+        found[key].chart.to_dict(validate=True)
+        assert found[key].table.rows
+        json.dumps(spec(found[key].chart), allow_nan=False)
+    drawn = spec(found["hosts"].chart)
+    assert len(drawn["datasets"]["hosts"]) == 10 and drawn["encoding"]["x"]["scale"]["type"] == "log"
+    assert [row["agents"] for row in spec(found["coverage"].chart)["datasets"]["coverage"]] == [10, 9, 9]
+
+
+def test_no_coverage_is_drawn_where_all_were_there(tmp_path: Path) -> None:
+    found = analysis(make(tmp_path / "results", Made(seconds=5, testers=1)))
+    assert "coverage" not in [figure.key for figure in load_figures(Labels(found))]
+    assert hosts.lost(found.runs[0]) is None and hosts.with_and_without(found.runs[0]) is None
+
+
+def test_the_summary_counts_agents_and_says_who_was_lost() -> None:
+    text = "\n".join(summary_lines(wan(), 100))
+    assert "20 testers on 10 agents" in text
+    assert "10 hosts and 3 sites, clocks within 158 ms" in text
+    assert "1 of 10 agents: f3 at 5.00 s" in text and "without" in text
+    assert "DAMAGED" not in text
+
+
+def test_an_agent_that_did_nothing_is_an_agent(tmp_path: Path) -> None:
+    made = Made(seconds=4, testers=1, lost={"n1": 3.0}, kept=0.0)
+    text = "\n".join(summary_lines(analysis(make(tmp_path / "results", made)), 100))
+    assert "9 testers on 10 agents" in text and "the run is invalid" in text
+
+
+@pytest.mark.parametrize(
+    ("started", "bound", "said"),
+    [
+        (0.21, 157.75, "0 ± 158 ms"),
+        (-0.012, 0.4, "0 ± 400 µs"),
+        (2000.0, 157.75, "2.00 ± 0.16 s"),
+        (12.3456, 0.4, "12.3 ± 0.4 ms"),
+        (1.0, None, "–"),
+    ],
+)
+def test_no_time_is_finer_than_its_bound(started: float, bound: float | None, said: str) -> None:
+    clock = AgentClockResult(
+        "a", "h", "s", False, bound, 0.0, 1.0, 0.0, 2.0, started, 9, 0, {"udp": 9}, 0.3, 0.4, ""
+    )
+    run = dataclasses.replace(
+        wan().runs[0], hosts=dataclasses.replace(of(wan()), clocks=(clock,)), testers=wan().runs[0].testers
+    )
+    assert hosts.clocks(run).rows[0][-1].replace("\u202f", " ") == said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "They began together, as far as clocks can tell: to within 316 ms."),
+        ({"start_spread_ms": 4000.0}, "The last began 4.0 ± 0.3 s after the first."),
+        ({"start_spread_bound_ms": None}, "as far as is known"),
+        ({"bound_ms": None}, "Nothing is known of the agents' clocks."),
+        ({"bound_ms": 0.0}, "All agents have the controller's clock."),
+        ({"bound_unknown": ("a", "b")}, "Nothing is known of the clock of a and b."),
+    ],
+)
+def test_clocks_in_words(change: dict[str, object], said: str) -> None:
+    found = dataclasses.replace(of(wan()), **change)  # type: ignore[arg-type]
+    assert said in hosts.clock_words(found).replace("\u202f", " ")
+
+
+def test_many_runs_have_their_sites_in_one_table() -> None:
+    one = wan()
+    run = one.runs[0]
+    two = dataclasses.replace(
+        one, runs=(run, dataclasses.replace(run, id="0002", cell={"zip": "5"}, order=2))
+    )
+    table = hosts.sites(Labels(two))
+    assert [column.name for column in table.columns[:3]] == ["Run", "Cell", "Site"]
+    assert len(table.rows) == 6
+    assert any(said.startswith("In run 0001, of the throughput of the peak") for said in sentences(two))
+
+
+def test_hostile_names_are_texts(tmp_path: Path) -> None:
+    made = Made(
+        sites=(Site(HOSTILE, (HOSTILE, "b\x1b[31m"), 1.0), Site("{{ 7 * 7 }}", ("c",), 40.0)),
+        seconds=4,
+        testers=2,
+        lost={"c": 3.0},
+        unknown=(HOSTILE,),
+    )
+    found = analysis(make(tmp_path / "results", made))
+    page = render(found, set_up(), bundle="")
+    assert "<img src=x" not in page and "<script>alert" not in page and "49" not in hosts.words(of(found))
+    assert not any("\x1b" in line for line in summary_lines(found))
