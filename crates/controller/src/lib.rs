@@ -6,6 +6,7 @@
 //! (the lab's commands, the agents) or write (events).
 
 mod assemble;
+mod begin;
 mod ceiling;
 mod check;
 mod disk;

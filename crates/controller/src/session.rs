@@ -237,6 +237,15 @@ impl Session {
     }
 }
 
+/// Tells the lab of something worth a line in the events, `t_ns` into the run.
+pub(crate) fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
+    session.events.tell(&Event::Note {
+        t_s: t_ns as f64 / 1e9,
+        kind: kind.into(),
+        text: text.into(),
+    });
+}
+
 /// Carries out what the lab asks for on `input`, and tells on `output`, until Quit, the end of `input`, or a message on
 /// `signals`. A run that goes on is then stopped cleanly first.
 ///

@@ -1,0 +1,175 @@
+//! Before the load of a run: a room for its segments, the agents there and prepared, the start written down.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_clock::{Assumptions, Clock, SystemClock};
+use plimsoll_link::{RunKey, Spool};
+use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, RunSpec, format};
+use plimsoll_record::{AgentStart, START_FILE, Start, write_json_soon};
+
+use crate::assemble::{greet, prepare};
+use crate::gather::run_key;
+use crate::peer::Peer;
+use crate::session::{Session, note};
+
+/// Time between saying when and beginning: a message over a socket pair takes a thousandth of it.
+const LEAD_NS: i64 = 20_000_000;
+/// Where agents are elsewhere, so many of the longest round trip more.
+const LEAD_TRIPS: i64 = 5;
+
+/// A run that may go: every agent but those that come late is prepared.
+pub(crate) struct Begun {
+    pub(crate) spec: RunSpec,
+    pub(crate) start: Start,
+    /// In the order of their indices.
+    pub(crate) crew: Vec<AgentSpec>,
+    pub(crate) rules: AgentRules,
+    /// How agents elsewhere know the run.
+    pub(crate) key: Option<RunKey>,
+}
+
+/// Agents there, prepared, and the start written down.
+pub(crate) fn begin(
+    session: &mut Session,
+    spec: RunSpec,
+    segments: &Path,
+    mut crew: Vec<AgentSpec>,
+    rules: AgentRules,
+) -> Result<Begun, String> {
+    let missing = greet(session, &crew)?;
+    let there = crew.len() - missing.len();
+    let enough = if rules.at_least == 0 {
+        crew.len()
+    } else {
+        usize::from(rules.at_least)
+    };
+    if let (Some((name, why)), true) = (missing.iter().next(), there < enough) {
+        return Err(match crew.len() {
+            1 => format!("the agent is lost: {why}"),
+            all => format!("{there} of {all} agents are there, {enough} are needed: {name}: {why}"),
+        });
+    }
+    // Whoever dials in may still come, and has its part then; whom we start ourselves will not.
+    crew.retain(|agent| agent.start == AgentStartKind::Joined || !missing.contains_key(&agent.name));
+    let late: Vec<String> = crew
+        .iter()
+        .map(|agent| agent.name.clone())
+        .filter(|name| missing.contains_key(name))
+        .collect();
+    for (name, why) in &missing {
+        let what = if late.contains(name) {
+            "is not there yet"
+        } else {
+            "does not take part"
+        };
+        note(
+            session,
+            0,
+            "agent-missing",
+            &format!("agent {name} {what}: {why}"),
+        );
+    }
+    let key = run_key(&spec.directory);
+    if key.is_none() && crew.iter().any(|agent| !is_local(agent)) {
+        return Err(format!(
+            "{}: not a run of a results directory",
+            spec.directory.display()
+        ));
+    }
+    prepare(
+        session,
+        &crew,
+        &late,
+        &spec,
+        &rules,
+        &spool(key.as_ref(), segments),
+    )?;
+    let clock = SystemClock;
+    let (raw, unix) = (clock.raw_ns(), clock.realtime_ns());
+    let lead = lead_ns(session, &crew);
+    let start = Start {
+        format: format::START.into(),
+        experiment: spec.experiment.clone(),
+        run: spec.run.clone(),
+        t0_unix_ns: unix + lead,
+        t0_ns: raw + lead,
+        warmup_ns: spec.warmup_ns,
+        duration_ns: spec.end.duration_ns,
+        keep: spec.keep,
+        assumptions: Assumptions {
+            max_rate_error_ppm: rules.max_rate_error_ppm,
+            physical_min_rtt_ns: rules.physical_min_rtt_ns as i64,
+            granularity_ns: plimsoll_agent::GRAIN_NS,
+        },
+        agents: crew
+            .iter()
+            .map(|agent| AgentStart {
+                name: agent.name.clone(),
+                host: agent.host.clone(),
+                site: agent.site.clone(),
+                t0_raw_ns: raw + lead,
+                same_clock: is_local(agent),
+            })
+            .collect(),
+    };
+    // Not synced: the load begins in a moment, and a killed process loses nothing by it.
+    if let Err(error) = write_json_soon(&segments.join(START_FILE), &start) {
+        for agent in &crew {
+            session.drop_peer(&agent.name);
+        }
+        return Err(error.to_string());
+    }
+    Ok(Begun {
+        spec,
+        start,
+        crew,
+        rules,
+        key,
+    })
+}
+
+fn is_local(agent: &AgentSpec) -> bool {
+    agent.start == AgentStartKind::Local
+}
+
+/// Where an agent writes: into the run itself, or at its own place.
+pub(crate) fn spool(key: Option<&RunKey>, segments: &Path) -> impl Fn(&Peer) -> Spool {
+    move |peer| match key {
+        Some(key) if !peer.is_local() => Spool::Own(key.clone()),
+        _ => Spool::Here(segments.to_owned()),
+    }
+}
+
+/// How far in the future a run begins, so that every agent hears of it before.
+fn lead_ns(session: &Session, crew: &[AgentSpec]) -> i64 {
+    let clocks = crew
+        .iter()
+        .filter_map(|agent| session.peers.get(&agent.name)?.clock);
+    let longest = clocks.map(|clock| clock.rtt_median_ns).max();
+    LEAD_NS + longest.map_or(0, |rtt| LEAD_NS * 5 + LEAD_TRIPS * rtt)
+}
+
+/// Removes the empty directory of a run that never began.
+pub(crate) fn forget(segments: &Path, error: String) -> String {
+    let _ = std::fs::remove_file(segments.join(START_FILE));
+    let _ = std::fs::remove_dir(segments);
+    error
+}
+
+/// The directory for the segments. A measurement that is there already is never overwritten.
+pub(crate) fn room(spec: &RunSpec) -> Result<PathBuf, String> {
+    let directory = &spec.directory;
+    let segments = directory.join("segments");
+    if directory.join("transactions.parquet").exists()
+        || directory.join("summary.json").exists()
+        || segments.join(START_FILE).exists()
+    {
+        return Err(format!(
+            "{} holds a measurement already: move it away first",
+            directory.display()
+        ));
+    }
+    std::fs::create_dir_all(&segments)
+        .map_err(|error| format!("creating {}: {error}", segments.display()))?;
+    Ok(segments)
+}
