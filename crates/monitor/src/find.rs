@@ -75,6 +75,7 @@ fn began(proc: &Path, pid: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -90,16 +91,20 @@ mod tests {
 
     #[test]
     fn a_real_process_is_found_by_its_number_and_its_name() {
-        let mut child = Command::new("sleep")
-            .arg("60")
-            .stdout(Stdio::null())
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // `spawn` returns when the child has let go of our memory; the kernel writes its new name just after that. What
+        // it answered says that it has its name.
+        child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         assert_eq!(
             find(&watch(Some(child.id()), None, None)).unwrap().pid,
             child.id()
         );
-        assert!(find(&watch(None, Some("sleep"), None)).is_ok());
+        assert!(find(&watch(None, Some("cat"), None)).is_ok());
         child.kill().unwrap();
         child.wait().unwrap();
         let error = find(&watch(Some(child.id()), None, None)).unwrap_err();
