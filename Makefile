@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ENGINE := target/engine/plimsoll-engine
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine bench clean
+.PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine wheel bench clean
 
 demo: setup
 	$(BIN)/plimsoll run examples/quickstart.yaml --out results
@@ -25,8 +25,8 @@ test-python: setup
 check: setup check-python check-rust
 
 check-python: setup
-	$(BIN)/ruff format --check python tests bench
-	$(BIN)/ruff check python tests bench
+	$(BIN)/ruff format --check python tests bench setup.py
+	$(BIN)/ruff check python tests bench setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -35,8 +35,8 @@ check-rust:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 
 format: setup
-	$(BIN)/ruff format python tests bench
-	$(BIN)/ruff check --fix python tests bench
+	$(BIN)/ruff format python tests bench setup.py
+	$(BIN)/ruff check --fix python tests bench setup.py
 	cargo fmt --all
 
 setup: $(VENV)/installed engine
@@ -57,6 +57,12 @@ $(ENGINE): $(RUST)
 	mkdir -p $(@D)
 	cp target/release/plimsoll-engine $@.new && mv $@.new $@
 
+# Both halves in one file: `pip install dist/*.whl` gives `plimsoll` and `plimsoll-engine` (setup.py).
+wheel: setup
+	rm -rf dist
+	$(BIN)/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
 # Debian packages that tests drive: where apt-get may not be used, those tests are skipped and say so.
 system:
 	@scripts/system-packages
@@ -65,4 +71,4 @@ bench: setup
 	$(BIN)/python bench/run.py
 
 clean:
-	rm -rf $(VENV) target results
+	rm -rf $(VENV) target results build dist

@@ -3,6 +3,9 @@
 One wheel carries both halves, so an installed engine lies beside the `plimsoll` command; in a checkout it lies where
 `make engine` puts it: linked statically, so that the same file runs here and on every host that it is copied to. What
 cargo builds by itself comes after it. `PLIMSOLL_ENGINE` overrides all (a build under test, a site's own).
+
+The engine that came with these very modules comes first, wherever they were installed (`--target`, `--user`,
+`--prefix`), and only then that of the interpreter and of the search path, which may be another installation's.
 """
 
 from __future__ import annotations
@@ -37,10 +40,7 @@ def find_engine() -> Path:
         if not os.access(path, os.X_OK):
             raise EngineError(f"PLIMSOLL_ENGINE is {override!r}, which is no executable file")
         return path.resolve()
-    places = [Path(sysconfig.get_path("scripts")) / NAME]
-    checkout = Path(__file__).resolve().parents[3]
-    if (checkout / "Cargo.toml").is_file():
-        places += [checkout / "target" / "engine" / NAME, checkout / "target" / "release" / NAME]
+    places = _places(Path(__file__).resolve().parents[2])
     found = shutil.which(NAME)
     if found:
         places.append(Path(found))
@@ -52,6 +52,19 @@ def find_engine() -> Path:
         f"the engine ({NAME}) was not found. Looked at:\n{looked}\n"
         "In a checkout, build it with `make engine`; else set PLIMSOLL_ENGINE to its path."
     )
+
+
+def _places(site: Path) -> list[Path]:
+    """Where an engine may lie, best first, for a package in `site`."""
+    places = []
+    if (site.parent / "Cargo.toml").is_file():
+        places += [site.parent / "target" / kind / NAME for kind in ("engine", "release")]
+    scripts, modules = (Path(sysconfig.get_path(what)) for what in ("scripts", "purelib"))
+    places.append(site / "bin" / NAME)
+    # Every scheme of pip but --target has its commands as far from its modules. Elsewhere the step leads anywhere.
+    if site.name == modules.name:
+        places.append(Path(os.path.normpath(site / os.path.relpath(scripts, modules) / NAME)))
+    return list(dict.fromkeys([*places, scripts / NAME]))
 
 
 def engine_version(path: Path) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.server
 import os
 import socket
+import sys
+import sysconfig
 import threading
 from pathlib import Path
 
 import pytest
 
-from plimsoll.deploy.binary import engine_version, find_engine, require_same_version
+from plimsoll.deploy.binary import _places, engine_version, find_engine, require_same_version
 from plimsoll.deploy.command_service import _check
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.ports import LOOPBACK, free_port
@@ -22,6 +24,17 @@ def test_an_override_that_is_no_program_is_said(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("PLIMSOLL_ENGINE", str(tmp_path / "nothing"))
     with pytest.raises(EngineError, match="no executable file"):
         find_engine()
+
+
+def test_the_engine_of_the_same_installation_comes_first(tmp_path: Path) -> None:
+    modules = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    assert _places(tmp_path / modules)[1] == tmp_path / "bin" / "plimsoll-engine", "with --user and --prefix"
+    assert _places(tmp_path / "any")[0] == tmp_path / "any" / "bin" / "plimsoll-engine", "with --target"
+    assert tmp_path / "bin" / "plimsoll-engine" not in _places(tmp_path / "a" / "b" / "c"), (
+        "no place of pip's"
+    )
+    (tmp_path / "Cargo.toml").touch()
+    assert _places(tmp_path / "python")[0] == tmp_path / "target" / "engine" / "plimsoll-engine"
 
 
 @pytest.mark.parametrize(
