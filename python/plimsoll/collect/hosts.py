@@ -3,7 +3,7 @@ and `probes.parquet`. Results of one agent on this host, and old ones, lack most
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from plimsoll.collect.parquet import numbered, require_format
+from plimsoll.collect.parquet import numbered, row_groups
 from plimsoll.collect.results import RunFiles, read_json
 from plimsoll.collect.transactions import Int
 from plimsoll.errors import DamagedResults
@@ -149,7 +149,9 @@ def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArr
     """Testers, and round-trip times (s) of their own connections, measured in [start_ns, end_ns); nothing where the
     driver gave none. Raises DamagedResults."""
     testers, values = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-    for table in _row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
+    if not path.exists():
+        return testers[0], values[0]
+    for table in row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
         names, number = numbered(table, "metric")
         if TCP_RTT not in names:
             continue
@@ -165,7 +167,7 @@ def owners(path: Path, testers: int) -> list[str]:
     """The name of the agent that carried each tester; empty for numbers that made no transaction. Raises
     DamagedResults."""
     found = [""] * testers
-    for table in _row_groups(path, "plimsoll.transactions", ("agent", "tester")):
+    for table in row_groups(path, "plimsoll.transactions", ("agent", "tester")):
         names, number = numbered(table, "agent")
         pairs = np.unique(number * testers + table.column("tester").to_numpy().astype(np.int64))
         for pair in pairs.tolist():
@@ -196,7 +198,7 @@ def _trips(path: Path) -> dict[str, dict[str, Int]]:
     every = max(1, -(-_count(path) // MOST_TRIPS))
     parts: dict[str, dict[str, list[Int]]] = {}
     columns = ("agent", "via", "sent", "heard", "answered", "received")
-    for table in _row_groups(path, "plimsoll.probes", columns):
+    for table in row_groups(path, "plimsoll.probes", columns):
         agents, agent = numbered(table, "agent")
         ways, way = numbered(table, "via")
         sent, heard, answered, received = (table.column(name).to_numpy() for name in columns[2:])
@@ -216,22 +218,6 @@ def _trips(path: Path) -> dict[str, dict[str, Int]]:
 def _count(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedResults(f"{path} cannot be read: {error}") from error
-
-
-def _row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]:
-    """Nothing where there is no such file."""
-    if not path.exists():
-        return
-    try:
-        file = pq.ParquetFile(path)
-        require_format(file, name, path)
-        missing = [column for column in columns if column not in file.schema_arrow.names]
-        if missing:
-            raise DamagedResults(f"{path} lacks the column {missing[0]}")
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise DamagedResults(f"{path} cannot be read: {error}") from error
 

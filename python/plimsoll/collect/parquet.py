@@ -183,6 +183,20 @@ def read_metrics(
     return {name: values[number == each] for name, each in sorted(met.items()) if name not in without}
 
 
+def row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]:
+    """The row groups of a table with these columns. Raises DamagedResults, also where there is no such file."""
+    try:
+        file = pq.ParquetFile(path)
+        require_format(file, name, path)
+        missing = [column for column in columns if column not in file.schema_arrow.names]
+        if missing:
+            raise DamagedResults(f"{path} lacks the column {missing[0]}")
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=list(columns), use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedResults(f"{path} cannot be read: {error}") from error
+
+
 def numbered(table: Any, column: str, names: Names | None = None) -> tuple[list[str], NDArray[np.int64]]:
     """A column of texts as its distinct texts, and the number of each row's text among them. `names`: those that have
     a number already."""

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from plimsoll.collect.parquet import numbered, require_format
+from plimsoll.collect.parquet import numbered, row_groups
 from plimsoll.collect.transactions import Int
-from plimsoll.errors import DamagedResults
 
 OBJECT, VERSION = "object", "version"
 """Names of the two metrics. Their means say nothing, so they are no named metrics of the run."""
@@ -81,7 +78,7 @@ def read_versioned(transactions: Path, metrics: Path, does: Does) -> Versioned:
 
 def _transactions(path: Path, does: Does) -> Iterator[dict[str, NDArray[Any]]]:
     places = {name: place for place, name in enumerate(does)}
-    for table in _row_groups(path, "plimsoll.transactions", _COLUMNS):
+    for table in row_groups(path, "plimsoll.transactions", _COLUMNS):
         workloads, workload = numbered(table, "workload")
         operations, operation = numbered(table, "operation")
         role = np.array(
@@ -111,7 +108,7 @@ def _role(does: Does, workload: str, operation: str) -> int:
 
 def _metrics(path: Path) -> tuple[_Values, _Values]:
     parts: dict[str, list[_Values]] = {OBJECT: [], VERSION: []}
-    for table in _row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
+    for table in row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
         names, metric = numbered(table, "metric")
         tester, start, value = (table.column(name).to_numpy() for name in ("tester", "start", "value"))
         for name, found in parts.items():
@@ -128,19 +125,6 @@ def _metrics(path: Path) -> tuple[_Values, _Values]:
         for found in parts.values()
     )
     return objects, versions
-
-
-def _row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]:
-    try:
-        file = pq.ParquetFile(path)
-        require_format(file, name, path)
-        missing = [column for column in columns if column not in file.schema_arrow.names]
-        if missing:
-            raise DamagedResults(f"{path} lacks the column {missing[0]}")
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=list(columns), use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedResults(f"{path} cannot be read: {error}") from error
 
 
 def _placed(tester: Int, start: Int, *metrics: _Values) -> list[Int]:

@@ -149,6 +149,25 @@ Label = Annotated[str, PlainValidator(label_of), WithJsonSchema(_SCALAR_SCHEMA)]
 """Name of a level."""
 
 
+def format_version(own: int) -> BeforeValidator:
+    """The first key of a file, which says of what format it is: none but our own version is read."""
+
+    def check(value: object) -> object:
+        if isinstance(value, int) and not isinstance(value, bool) and value > own:
+            raise PydanticCustomError(
+                "version",
+                "this file is written for format {found}, this Plimsoll reads {own}: install a newer Plimsoll",
+                {"found": value, "own": own},
+            )
+        if value != own or isinstance(value, bool):
+            raise PydanticCustomError(
+                "version", "expected {own}, got {shown}", {"own": own, "shown": shown(value)}
+            )
+        return value
+
+    return BeforeValidator(check)
+
+
 def _labels(value: object) -> object:
     return value if isinstance(value, list) else [value]
 

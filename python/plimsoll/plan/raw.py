@@ -25,6 +25,7 @@ from plimsoll.plan.fields import (
     Seed,
     Short,
     Text,
+    format_version,
     shown,
 )
 from plimsoll.plan.raw_hosts import HostsRaw
@@ -33,18 +34,6 @@ from plimsoll.plan.raw_services import AnyService, DataRaw, TargetRaw
 from plimsoll.plan.units import NS
 
 FORMAT_VERSION = 1
-
-
-def _version(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and value > FORMAT_VERSION:
-        raise PydanticCustomError(
-            "version",
-            "this file is written for format {found}, this Plimsoll reads {own}: install a newer Plimsoll",
-            {"found": value, "own": FORMAT_VERSION},
-        )
-    if value != FORMAT_VERSION or isinstance(value, bool):
-        raise PydanticCustomError("version", "expected 1, got {shown}", {"shown": shown(value)})
-    return value
 
 
 class CpusRaw(Raw):
@@ -186,7 +175,7 @@ class DesignRaw(Raw):
 class ExperimentRaw(Raw):
     """A whole experiment file."""
 
-    plimsoll: Annotated[int, BeforeValidator(_version), WithJsonSchema({"const": FORMAT_VERSION})]
+    plimsoll: Annotated[int, format_version(FORMAT_VERSION), WithJsonSchema({"const": FORMAT_VERSION})]
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
     question: PlainText = ""
     vars: dict[Name, Any] = Field(default_factory=dict)

@@ -28,11 +28,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.functional_validators import PlainValidator
-from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import units
-from plimsoll.plan.fields import Duration, Fraction, Raw, Seed, Size, shown
+from plimsoll.plan.fields import Duration, Fraction, Raw, Seed, Size, format_version, shown
 from plimsoll.plan.paths import Origins, nearest
 from plimsoll.plan.problems import translate
 from plimsoll.plan.source import LARGEST_TEXT, KeyPath, parse_document
@@ -103,18 +102,6 @@ def _both(value: object) -> object:
     return value if isinstance(value, dict) else {"forward": value, "backward": value}
 
 
-def _version(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and value > FORMAT_VERSION:
-        raise PydanticCustomError(
-            "version",
-            "this file is written for format {found}, this Plimsoll reads {own}: install a newer Plimsoll",
-            {"found": value, "own": FORMAT_VERSION},
-        )
-    if value != FORMAT_VERSION or isinstance(value, bool):
-        raise PydanticCustomError("version", "expected 1, got {shown}", {"shown": shown(value)})
-    return value
-
-
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,15}$")]
 """Also the beginning of hostnames."""
 
@@ -150,7 +137,7 @@ class TestbedRaw(Raw):
 
     __test__ = False  # not for pytest
 
-    testbed: Annotated[int, BeforeValidator(_version)]
+    testbed: Annotated[int, format_version(FORMAT_VERSION)]
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,30}$")]
     lab: str
     sites: Annotated[dict[SiteName, SiteRaw], Field(min_length=1)]

@@ -10,6 +10,6 @@ Name spaces and packets are the engine's (crates/wan); here are the files of ssh
 
 from __future__ import annotations
 
-from plimsoll.deploy.testbed.standing import Host, Testbed, down, find, standing, up
+from plimsoll.deploy.testbed.standing import Testbed, down, find, standing, up
 
-__all__ = ["Host", "Testbed", "down", "find", "standing", "up"]
+__all__ = ["Testbed", "down", "find", "standing", "up"]

@@ -18,22 +18,13 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import places, ssh
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan.paths import nearest
-from plimsoll.plan.testbed import LAB, Directed, TestbedSpec, document, engine_link
+from plimsoll.plan.testbed import LAB, Directed, HostSpec, TestbedSpec, document, engine_link
 
 FORMAT: Final = "plimsoll.testbed/1"
 _UP_PATIENCE_S: Final = 120.0
 _DOWN_PATIENCE_S: Final = 40.0
 """Longer than the owner's own: 3 s of grace, 10 s for what hangs, 3 s for orphans."""
 _RECORD: Final = "testbed.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """One emulated host."""
-
-    name: str
-    site: str
-    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +35,7 @@ class Testbed:
 
     name: str
     directory: Path
-    hosts: tuple[Host, ...]
+    hosts: tuple[HostSpec, ...]
     """All, the one called lab first."""
     sites: tuple[str, ...]
     fingerprint: str
@@ -61,7 +52,7 @@ class Testbed:
         """For `ssh -F`, from within: `[*enter_argv(), "ssh", "-F", ssh_config, "lyon-1", ...]`."""
         return self.directory / "ssh_config"
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str) -> HostSpec:
         """A host by name. Raises BadInput for one that is not there."""
         for host in self.hosts:
             if host.name == name:
@@ -223,7 +214,7 @@ def _testbed(record: dict[str, Any], directory: Path, reused: bool) -> Testbed:
     return Testbed(
         name=record["name"],
         directory=directory,
-        hosts=tuple(Host(*host) for host in record["hosts"]),
+        hosts=tuple(HostSpec(*host) for host in record["hosts"]),
         sites=tuple(record["sites"]),
         fingerprint=record["fingerprint"],
         engine=record["engine"],
