@@ -118,6 +118,8 @@ def test_those_that_come_are_enough_or_not(lab: Lab) -> None:
 def test_an_agent_that_is_killed_is_lost(lab: Lab, start: Start) -> None:
     process = start(submitting(lab, duration="8s"))
     until("measuring", measuring(lab, process))
+    live = lab.results() / "runs" / "0001" / "live.jsonl"
+    until("some seconds", lambda: len(live.read_text().splitlines()) > 4)  # batches of it are on disk
     pid = int((lab.directory / "agent.2.pid").read_text())
     os.kill(pid, signal.SIGKILL)
     done = finish(process)
@@ -128,6 +130,24 @@ def test_an_agent_that_is_killed_is_lost(lab: Lab, start: Start) -> None:
     assert [path.name for path in lab.directory.glob("agent.[0-9]")] == ["agent.2"], (
         "what it measured is kept"
     )
+    done = lab.run("collect", lab.results())
+    assert done.code == 0, done.out + done.err
+    assert carried(lab.results())[1]["books"]["counters"]["started"] > 0, "brought in by one of its name"
+    assert lab.run("collect", lab.results()).out.endswith("nothing is outstanding\n")
+    nothing_left(lab)
+
+
+def test_nobody_is_taken_for_having_brought_in_what_is_elsewhere(lab: Lab, start: Start) -> None:
+    path = submitting(lab, duration="6s")
+    process = start(path)
+    until("measuring", measuring(lab, process))
+    os.kill(int((lab.directory / "agent.2.pid").read_text()), signal.SIGKILL)
+    assert finish(process).code == 98
+    (lab.directory / "agent.2").rename(lab.directory / "elsewhere")
+    for _ in range(2):
+        done = lab.run("collect", lab.results())
+        assert done.code == 98, done.out + done.err
+        assert "join.2: whoever answers under this name has nothing of this run" in done.out
 
 
 def test_a_run_after_a_loss_takes_those_that_are_left(lab: Lab, start: Start) -> None:

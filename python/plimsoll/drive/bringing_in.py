@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts.session import EngineTalk
+from plimsoll.deploy.hosts.dial_in import Door
 from plimsoll.drive.crew import Crew
 from plimsoll.plan import Plan
 
@@ -64,7 +65,11 @@ def bring_in(
                 for name in names
                 if name not in there
             ]
-            done.append(_one(directory / "runs" / run, described, gone, engine, check_interrupt))
+            talk = crew.talk(configs.get(run) if names else None)
+            done.append(_one(directory / "runs" / run, described, gone, talk))
+            if run in outstanding(directory) and not done[-1].missing:
+                nothing = f"{', '.join(names)}: whoever answers under this name has nothing of this run"
+                done[-1] = replace(done[-1], missing=(nothing,))
     finally:
         crew.clean()
     return done
@@ -74,11 +79,10 @@ def _one(
     run: Path,
     agents: list[dict[str, Any]],
     gone: list[str],
-    engine: Path,
-    check_interrupt: Callable[[], None],
+    talking: AbstractContextManager[Door],
 ) -> BroughtIn:
     command = {"type": "collect", "directory": str(run.resolve()), "agents": agents}
-    with EngineTalk(engine, check_interrupt) as talk:
+    with talking as talk:
         for event in talk.ask(command, "", PATIENCE_S):
             if event.get("type") == "collected":
                 finished = event.get("finished")

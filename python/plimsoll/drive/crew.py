@@ -5,6 +5,7 @@ Runs may use different numbers of the same hosts (`hosts.use` as a factor): thos
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +14,9 @@ from typing import Any, Final
 
 from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready
 from plimsoll.deploy.hosts.check import Checked, check
-from plimsoll.deploy.hosts.dial_in import DialIn, Lab
+from plimsoll.deploy.hosts.dial_in import DialIn, Door, Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.hosts.session import EngineTalk
 from plimsoll.errors import AgentsLost
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
@@ -107,6 +109,14 @@ class Crew:
         taken = {one.host.name for one in mustered.checked if one.taken}
         there = kind.agents([one for one in mustered.ready if one.host.name in taken])
         return (there + kind.coming())[: hosts.use]
+
+    def talk(self, config: Config | None) -> contextlib.AbstractContextManager[Door]:
+        """Whom to ask about the agents of a run outside of it: the engine that they have dialled, or one that is
+        started for it. None: no agent is asked about."""
+        found = self._mustered.get(_whole(config.hosts)) if config is not None else None
+        if found is not None and isinstance(found.kind, DialIn):
+            return contextlib.nullcontext(found.kind.door)
+        return EngineTalk(self._binary, self._check)
 
     def clean(self) -> list[Cleaned]:
         """Leaves every host, and hears no interrupt over it. What could not be removed is told."""
