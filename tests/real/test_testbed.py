@@ -164,7 +164,8 @@ def test_up_exec_ssh_status_down(home: Path, lab: Lab) -> None:
     back = "nohup setsid sleep 600 >/dev/null 2>&1 </dev/null & exit"
     assert lab.run("testbed", "exec", "lab", "--", "ssh", "-F", config, "far-1", back).code == 0
     with lab.start(*words, "sleep", "600") as stays:
-        wait_for(lambda: len(inside(network)) >= 4)  # an sshd and three sleeps
+        # It, an sshd and two sleeps: the count alone could be of an ssh session that is just ending.
+        wait_for(lambda: stays.pid in inside(network) and len(inside(network)) >= 4)
         done = lab.run("testbed", "down")
         assert (done.code, done.out) == (0, "small is down\n"), done.err
         assert stays.wait(10) == -signal.SIGTERM
