@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,10 +42,14 @@ class Done:
 
 
 class Lab:
-    """Runs `plimsoll ...` in a directory of its own, with a state directory of its own."""
+    """Runs `plimsoll ...` in a directory of its own, with a state directory of its own.
 
-    def __init__(self, directory: Path) -> None:
+    `inside`: what stands before each command.
+    """
+
+    def __init__(self, directory: Path, inside: Sequence[str] = ()) -> None:
         self.directory = directory
+        self.inside = inside
         self.limit_s = 110.0
         """Longest time of a command that is run to its end."""
         self.env = {**os.environ, "XDG_STATE_HOME": str(directory / "state"), "NO_COLOR": "1"}
@@ -53,7 +57,7 @@ class Lab:
     def start(self, *words: str | Path, **env: str) -> subprocess.Popen[str]:
         """Starts it in a session of its own, as a shell would."""
         return subprocess.Popen(
-            [sys.executable, "-m", "plimsoll.cli.main", *map(str, words)],
+            [*self.inside, sys.executable, "-m", "plimsoll.cli.main", *map(str, words)],
             cwd=self.directory,
             env={**self.env, **env},
             stdout=subprocess.PIPE,

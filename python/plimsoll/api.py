@@ -38,13 +38,14 @@ from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changin
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
-from plimsoll.analyse.watched import watch_notes, watched_utilizations
+from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.collect.caches import NONE, read_caches
 from plimsoll.collect.hosts import (
     TCP_RETRANSMITS,
     TCP_RTT,
     Crew,
     cores_of_hosts,
+    links_of_hosts,
     owners,
     read_crew,
     read_round_trips,
@@ -56,6 +57,7 @@ from plimsoll.collect.versions import OBJECT, READ, VERSION, read_versioned
 from plimsoll.collect.watched import watched_readings
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan.model import CapacityRules, Threshold, Validity
+from plimsoll.plan.model_hosts import LOCAL
 from plimsoll.plan.rules import RuleError, parse_rule
 from plimsoll.plan.units import parse_duration
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
@@ -250,8 +252,10 @@ def _used(run: RunFiles, results: Results, measured: Window, crew: Crew) -> Host
     cores, together = _cores(run.record, results), _together(run.record)
     if crew.several:
         elsewhere = cores_of_hosts(results.environment)
-        return of_hosts(samples, measured, crew.agents, cores, elsewhere, together)
-    shown = utilizations(samples, measured, cores, together)
+        links = links_of_hosts(results.environment)
+        return of_hosts(samples, measured, crew.agents, cores, elsewhere, together, links)
+    link = links_of_hosts(results.environment).get(crew.agents[0].host) if crew.agents else None
+    shown = utilizations(samples, measured, cores, together, link_bytes_s=link)
     threads = (one.detail.get("busiest_thread") for one in shown if one.role == "testers")
     busiest = max((each for each in threads if each is not None), default=None)
     return HostsUsed(shown, busiest, None, {}, monitor_cpu(samples, measured))
@@ -344,6 +348,7 @@ def _facts(
         *summary.get("damage", []),
         record.get("cpus_remark") or "",
         *watch_notes(record.get("watched", ())),
+        *host_notes(record),
         f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
         record["reason"] if status != "finished" else "",
     ]
@@ -407,7 +412,8 @@ def _cores(record: Mapping[str, Any], results: Results) -> dict[str, int]:
     cores = {"host": usable, "testers": len(record["tester_cpus"]) or usable}
     for service in record["services"]:
         cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
-    return cores
+    here = (one for one in record.get("watched_hosts", ()) if one["address"] == LOCAL)
+    return dict.fromkeys((f"service:{name}" for one in here for name in one["processes"]), usable) | cores
 
 
 def _together(record: Mapping[str, Any]) -> list[list[str]]:
@@ -449,6 +455,9 @@ def _not_there(results: Results) -> list[LeftOut]:
         found.append(
             LeftOut(f"{len(excluded)} cells of the design", f"excluded by the experiment file: {cells}{more}")
         )
+    for host in results.environment.get("hosts", ()):
+        if host.get("reason"):
+            found.append(LeftOut(f"the host {host['name']} (site {host['site']})", host["reason"]))
     found += [LeftOut(text, "the design cannot tell") for text in results.plan["not_estimable"]]
     return found
 

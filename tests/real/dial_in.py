@@ -34,6 +34,35 @@ def experiment(hosts: str, *, duration: str = "2s", repetitions: int = 1) -> str
     return WORKLOAD.format(duration=duration, repetitions=repetitions) + lines
 
 
+PROGRAM = """\
+plimsoll: 1
+name: program
+workload:
+  driver: exec
+  timeout: 20s
+  exec: {{command: [./client.sh], files: [./client.sh, data.csv], env: {{DATA: data.csv}}, bytes: {{json: true}}}}
+load: {{testers: 2, think: 20ms}}
+run: {{duration: 2s, drain: 10s}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}}
+hosts: {hosts}
+"""
+CLIENT = """\
+#!/bin/sh
+case "$0" in {place}/client.sh) ;; *) echo "not this one: $0" >&2; exit 3;; esac
+test "$(cat "$DATA")" = "1,2" || exit 4
+echo '{{"items": 7}}'
+"""
+
+
+def program_of_its_own(lab: Lab, hosts: str, *, copied: bool = True) -> Path:
+    """An experiment with a program and data beside it. `copied`: it refuses to be anything but a copy."""
+    program = lab.directory / "client.sh"
+    program.write_text(CLIENT.format(place="*/file-*" if copied else lab.directory))
+    program.chmod(0o755)
+    (lab.directory / "data.csv").write_text("1,2\n")
+    return lab.file(PROGRAM.format(hosts=hosts))
+
+
 def summary(results: Path, run: str = "0001") -> dict[str, Any]:
     """The engine's books of a run."""
     found: dict[str, Any] = json.loads((results / "runs" / run / "summary.json").read_text())

@@ -27,6 +27,7 @@ from tests.real.dial_in import (
     finish,
     measuring,
     no_secret_stays,
+    program_of_its_own,
     starting,
     summary,
     until,
@@ -161,6 +162,16 @@ def test_the_address_may_be_checked(lab: Lab, cluster: Cluster) -> None:
     done = lab.run("hosts", "clean", path)
     assert done.code == 0 and "nothing of ours is left" in done.out
     assert not list(cluster.place.rglob("plimsoll-*"))
+
+
+def test_files_of_a_workload_are_put_on_every_worker(lab: Lab, cluster: Cluster) -> None:
+    address = "controller: {address: 127.0.0.1}"
+    path = program_of_its_own(lab, f"{{kind: dask, dask: {{address: '{cluster.address}'}}, {address}}}")
+    done = lab.run("run", path)
+    assert done.code == 0, done.err
+    assert summary(lab.results())["counters"]["failed"] == 0
+    assert not list(cluster.place.rglob("plimsoll-files-*"))
+    nothing_left(lab, cluster)
 
 
 def test_an_interrupt_ends_the_tasks(lab: Lab, cluster: Cluster, start: Start) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -131,6 +134,53 @@ def test_exit_codes_and_signals_are_kinds_of_error(lab: Lab) -> None:
         ("error", "signal 9", 3),
     }
     assert len(rows) == 9
+
+
+SLOW = """
+import os, time
+for request in client.requests():
+    open(f"{request['tester']}.pid", "w").write(str(os.getpid()))
+    with client.transaction() as done:
+        time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize("mode", ["long-lived", "per-transaction"])
+def test_a_program_that_is_killed_from_outside_costs_its_own_transaction(lab: Lab, mode: str) -> None:
+    if mode == "long-lived":
+        section = f"{{command: {program(lab, SLOW)}, mode: long-lived, bytes: {{json: true}}}}"
+    else:
+        section = "{command: [sh, -c, 'echo $$ >{tester}.pid; exec sleep 0.3']}"
+    file = lab.file(
+        experiment(
+            section.replace("{command", "{cwd: " + f'"{lab.directory}", command', 1),
+            load="{testers: 2}",
+            count=20,
+        )
+    )
+    with lab.start("run", file, "--json") as process:
+        killed = [killed_once(process, lab.directory / "1.pid") for _ in range(2)]
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    [run] = json.loads(out)["runs"]
+    assert killed[0] != killed[1], "another one took its place"
+    assert run["counts"]["balanced"] and run["counts"]["failed"] == 2
+    rows = pq.read_table(lab.results() / "runs" / "0001" / "transactions.parquet").to_pylist()
+    wrong = [row for row in rows if row["outcome"] != "ok"]
+    assert {(row["tester"], row["outcome"], row["code"]) for row in wrong} == {(1, "error", "signal 9")}
+    last = max(row["start"] for row in wrong)
+    assert {row["tester"] for row in rows if row["start"] > last} == {0, 1}, "both testers go on"
+
+
+def killed_once(process: subprocess.Popen[str], told: Path) -> int:
+    """Kills the program that has written its number there; gives it."""
+    told.unlink(missing_ok=True)
+    deadline = time.monotonic() + 30
+    while not (told.exists() and (text := told.read_text().strip())):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(int(text), signal.SIGKILL)
+    return int(text)
 
 
 def test_a_program_that_is_not_there_is_said(lab: Lab) -> None:

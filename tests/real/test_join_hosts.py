@@ -172,6 +172,20 @@ def test_an_interrupt_while_it_waits_leaves_nothing(lab: Lab, start: Start) -> N
     assert not list((lab.directory / "results").glob("far-*"))
 
 
+def test_who_waits_for_hosts_is_seen_and_can_be_stopped(lab: Lab, start: Start) -> None:
+    process = start(submitting(lab, "wait: 1h", agents=3, start="1"))
+    until("an agent", lambda: (lab.directory / "agent.1").exists())
+    [results] = (lab.directory / "results").glob("far-*")
+    waits = f"{results}: is being made ready, or waits for its hosts (pid {process.pid})\n"
+    assert lab.run("status").out == waits and lab.run("status", results).out == waits
+    done = lab.run("stop", results)
+    assert (done.code, done.out) == (0, f"stopped {results}\n"), done.err
+    assert finish(process, 5).code == 130
+    until("the agent's end", lambda: not descendants_in(lab.directory), 10)
+    nothing_left(lab)
+    assert lab.run("status").out == "nothing runs on this host\n"
+
+
 def test_the_end_of_the_lab_is_the_end_of_the_agents(lab: Lab, start: Start) -> None:
     process = start(submitting(lab, duration="60s"))
     until("measuring", measuring(lab, process))

@@ -123,7 +123,7 @@ def test_their_counters_are_read(fleet: tuple[Fleet, str]) -> None:
             assert source.read().counters, service.wanted.name
             source.close()
             read.add(service.wanted.name)
-    assert read == {"pg", "maria", "gate", "upper", "lower", "front"}
+    assert read == {"pg", "maria", "gate", "upper", "lower", "front", "web"}
 
 
 def test_an_address_that_is_not_of_this_host(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import ROOT, Lab
 from tests.real.test_services import needs
+from tests.real.test_testbed import needs_testbeds
 
 STUDIES = sorted((ROOT / "studies").rglob("*.yaml"))
 LENIENT = (
@@ -35,6 +36,8 @@ def test_there_are_studies() -> None:
 def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab) -> None:
     kinds = set(re.findall(r"kind: (postgres|mariadb|squid|nginx)", study.read_text(encoding="utf-8")))
     needs(*sorted(kinds))
+    if "kind: testbed" in study.read_text(encoding="utf-8"):
+        needs_testbeds()
     lab.limit_s = 600
     rules = [word for rule in LENIENT for word in ("--set", rule)]
     done = lab.run("run", study, *quick_form(study), *rules, "--json")

@@ -53,16 +53,24 @@ SETTINGS
 """
 
 
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where testbeds of a test stand; all are down at its end. The path of a socket is short, so not below tmp_path."""
-    for program, package in (("sshd", "openssh-server"), ("ping", "iputils-ping"), ("iperf3", "iperf3")):
+PACKAGES = {"sshd": "openssh-server", "ping": "iputils-ping", "iperf3": "iperf3"}
+
+
+def needs_testbeds(*programs: str) -> None:
+    """What a testbed cannot do without, and what a test wants besides."""
+    for program in ("sshd", *programs):
         if not shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin"):
-            missing(program, f"apt-get install {package}")
+            missing(program, f"apt-get install {PACKAGES[program]}")
     if subprocess.run(["unshare", "-n", "true"], check=False).returncode and (
         subprocess.run(["unshare", "-Un", "true"], check=False).returncode
     ):
         missing("the right to make network namespaces", "be root, or allow user namespaces")
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where testbeds of a test stand; all are down at its end. The path of a socket is short, so not below tmp_path."""
+    needs_testbeds("ping", "iperf3")
     directory = Path(tempfile.mkdtemp(prefix="tb-"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
     yield directory

@@ -52,6 +52,8 @@ class Made:
     kept: float = 1.0
     unknown: tuple[str, ...] = ()
     tcp: bool = True
+    answered_with: float = 0.0
+    """Time of the server (ms) in the round trips that the kernel tells: acknowledgements that waited for answers."""
     keep: str = "all"
 
 
@@ -130,7 +132,8 @@ def _run(path: Path, told: Mapping[str, Any], made: Made) -> None:
     if made.keep == "all":
         _transactions(path / "transactions.parquet", rows)
     if made.tcp:
-        _metrics(path / "metrics.parquet", rows, {host: site.rtt_ms for site, host in hosts})
+        trips = {host: site.rtt_ms + made.answered_with for site, host in hosts}
+        _metrics(path / "metrics.parquet", rows, trips)
     _probes(path / "probes.parquet", hosts, made)
     _samples(path / "samples.parquet", hosts, made.seconds)
 

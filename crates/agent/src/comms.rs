@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use plimsoll_link::{FrameError, Greeting, Hear, Heard, Line, LinkError, SILENCE, ToAgent};
+use plimsoll_link::{FrameError, Greeting, Hear, Heard, Line, LinkError, Patience, SILENCE, ToAgent};
 use tokio::time::{Instant, timeout_at};
 
 use crate::probing::Probing;
@@ -21,8 +21,8 @@ pub(crate) enum Told {
     Said(ToAgent),
     /// There was no link for longer than the grace, or there will be none any more.
     Gone(LinkError),
-    /// Somebody asks this process to end.
-    Signal,
+    /// Somebody asks this process to end, by the signal of this number.
+    Signal(i32),
 }
 
 /// How this agent speaks.
@@ -73,7 +73,7 @@ impl Comms {
             let mut ear = Ear(self);
             let once = matches!(links, Links::Once(_));
             tokio::select! {
-                ended = self.line.converse(stream.reader, stream.writer, &self.own, &mut ear, silence(once)) => why = ended,
+                ended = self.line.converse(stream.reader, stream.writer, &self.own, &mut ear, patience(once)) => why = ended,
                 newer = links.next(), if matches!(links, Links::Listen(_)) => next = newer,
             }
             cut = Instant::now();
@@ -87,8 +87,8 @@ impl Comms {
 
 /// A controller that is stopped for a while (a suspended laptop, a debugger) must not cost a run on its own host: there
 /// its end closes the link.
-fn silence(once: bool) -> Duration {
-    if once { Duration::from_secs(3600) } else { SILENCE }
+fn patience(once: bool) -> Patience {
+    Patience::over(if once { Duration::from_secs(3600) } else { SILENCE })
 }
 
 struct Ear<'a>(&'a Comms);

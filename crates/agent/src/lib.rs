@@ -19,10 +19,11 @@ mod udp_probe;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::{Clock, SystemClock};
+use plimsoll_link::message::HAND_OVER;
 use plimsoll_link::{Greeting, Line, LinkError, Prepare, Spool, ToAgent, ToController};
 
 use crate::affinity::Affinity;
@@ -38,6 +39,8 @@ pub use stamped::{Arrived, GRAIN_NS, StampedSocket};
 
 /// How long a run that goes on may take to end when nobody listens any more, beyond its drain.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// Beyond [`HAND_OVER`], so that the controller is the first to give up.
+const SPARE: Duration = Duration::from_secs(2);
 
 /// Why an agent ended otherwise than it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +61,8 @@ pub struct Ended {
 }
 
 /// Serves runs until the controller says Quit or is gone. `version` is the engine's; `directory` the agent's own, where it
-/// has one; `name` how it calls itself, where it was not started by the controller; a message on `ended` (a signal) asks it to end.
+/// has one; `name` how it calls itself, where it was not started by the controller; a message on `ended` (the number of a
+/// signal) asks it to end, a second one to end at once.
 ///
 /// # Errors
 /// [`AgentError`].
@@ -67,7 +71,7 @@ pub fn run_agent(
     directory: Option<&Path>,
     name: Option<String>,
     version: &str,
-    ended: Receiver<()>,
+    ended: Receiver<i32>,
 ) -> Result<Ended, AgentError> {
     let (told, telling) = mpsc::channel();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -96,6 +100,7 @@ pub fn run_agent(
         affinity: Affinity::current(),
         grace_ns,
         run: None,
+        leaving: None,
     };
     let outcome = agent.serve(&telling);
     agent.leave(&outcome);
@@ -111,18 +116,44 @@ struct Agent {
     affinity: Affinity,
     grace_ns: Arc<AtomicU64>,
     run: Option<Run>,
+    /// It was asked to end, and does so then at the latest.
+    leaving: Option<Instant>,
 }
 
 impl Agent {
     fn serve(&mut self, telling: &Receiver<Told>) -> Result<(), AgentError> {
-        for told in telling {
+        loop {
+            let told = match self.leaving {
+                None => telling.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => telling.recv_timeout(until.saturating_duration_since(Instant::now())),
+            };
             match told {
-                Told::Said(ToAgent::Quit) | Told::Signal | Told::Gone(LinkError::Closed) => return Ok(()),
-                Told::Said(message) => self.obey(message),
-                Told::Gone(error) => return Err(error.into()),
+                Ok(Told::Said(ToAgent::Quit) | Told::Gone(LinkError::Closed)) | Err(_) => return Ok(()),
+                Ok(Told::Said(message)) => self.obey(message),
+                Ok(Told::Signal(number)) if self.leaving.is_none() && self.has_to_hand_over() => {
+                    self.take_leave(number);
+                }
+                Ok(Told::Signal(_)) => return Ok(()),
+                Ok(Told::Gone(error)) => return Err(error.into()),
             }
         }
-        Ok(())
+    }
+
+    /// There is a run, or what is left of one, and somebody who could take it.
+    fn has_to_hand_over(&self) -> bool {
+        let measuring = self.run.as_ref().is_some_and(Run::goes_on);
+        let keeps = self.files.as_ref().is_some_and(|files| !files.is_empty());
+        self.line.link().is_some() && (measuring || keeps)
+    }
+
+    /// Stops the testers, and says so. The controller fetches what there is and says Quit, or the time is over.
+    fn take_leave(&mut self, signal: i32) {
+        self.leaving = Some(Instant::now() + HAND_OVER + SPARE);
+        let reason = signal_name(signal).to_owned();
+        self.say(&ToController::Leaving { reason });
+        if let Some(run) = &mut self.run {
+            run.stop(&self.line);
+        }
     }
 
     fn obey(&mut self, message: ToAgent) {
@@ -181,6 +212,9 @@ impl Agent {
     }
 
     fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
+        if self.leaving.is_some() {
+            return Err("it was asked to end".into());
+        }
         // The former run has said Finished, or this would not have been sent.
         if let Some(former) = self.run.take() {
             former.join();
@@ -213,21 +247,29 @@ impl Agent {
 }
 
 /// Passes on the wish to end, and ends the process if that does not lead to it.
-fn watch_signals(ended: Receiver<()>, told: Sender<Told>) -> std::io::Result<()> {
+fn watch_signals(ended: Receiver<i32>, told: Sender<Told>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            if ended.recv().is_ok() {
-                let _ = told.send(Told::Signal);
-                let since = Instant::now();
-                while since.elapsed() < LAST_WORDS * 3 {
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-                end_children();
-                std::process::exit(1);
+            let Ok(first) = ended.recv() else { return };
+            let _ = told.send(Told::Signal(first));
+            if let Ok(second) = ended.recv_timeout(HAND_OVER + SPARE + LAST_WORDS * 2) {
+                let _ = told.send(Told::Signal(second));
+                std::thread::sleep(LAST_WORDS * 3);
             }
+            end_children();
+            std::process::exit(1);
         })?;
     Ok(())
+}
+
+fn signal_name(number: i32) -> &'static str {
+    match number {
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGINT => "SIGINT",
+        libc::SIGHUP => "SIGHUP",
+        _ => "a signal",
+    }
 }
 
 /// Makes this process the one that orphans below it are handed to, so that [`end_children`] finds them.
@@ -237,7 +279,7 @@ pub fn adopt_orphans() {
 }
 
 /// A channel whose receiver never hears anything, for callers without signals.
-pub fn no_signals() -> Receiver<()> {
+pub fn no_signals() -> Receiver<i32> {
     let (sender, receiver) = mpsc::channel();
     drop(sender);
     receiver

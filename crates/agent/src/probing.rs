@@ -316,7 +316,7 @@ mod tests {
 
     use plimsoll_clock::SystemClock;
     use plimsoll_clock::packet::{ProbeKey, Request};
-    use plimsoll_link::{Greeting, Hear, Heard, LinkError, UdpTime};
+    use plimsoll_link::{Greeting, Hear, Heard, LinkError, Patience, UdpTime};
 
     use super::*;
 
@@ -424,7 +424,8 @@ mod tests {
                 let (reader, writer) = stream.into_split();
                 runtime.spawn(async move {
                     let own = Greeting::new("1.2.3");
-                    line.converse(reader, writer, &own, &mut ear, HANG).await
+                    line.converse(reader, writer, &own, &mut ear, Patience::over(HANG))
+                        .await
                 });
             }
             let since = Instant::now();

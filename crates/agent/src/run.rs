@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_drive::{Drive, DriveEvent, Portions, Share, Sink, lanes_for};
 use plimsoll_link::{Line, Portion, Prepare, ToController};
-use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction, Watch};
-use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorThread};
+use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction};
+use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorEvent, MonitorThread};
 use plimsoll_record::segment::Origin;
 use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks, SecondMerger};
 
@@ -135,6 +135,15 @@ impl Run {
         }
     }
 
+    /// It may still measure something, or has not closed its books yet.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.parts.is_some()
+            || self
+                .closing
+                .as_ref()
+                .is_some_and(|closing| !closing.is_finished())
+    }
+
     /// How long its transactions may take to end.
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_nanos(self.prepare.spec.drain_ns)
@@ -169,41 +178,32 @@ impl Run {
         let config = MonitorConfig {
             directory: self.spool.clone(),
             origin: self.origin.clone(),
-            watch: self.watched(line, t0_raw_ns),
+            watch: self.prepare.spec.watch.clone(),
+            sought: self.prepare.watch.clone(),
             t0_raw_ns,
         };
         let drive = Arc::downgrade(&self.drive);
         let spun = move || drive.upgrade().map_or(0, |drive| drive.spun_ns());
         let line = line.clone();
-        let gone = move |raw_ns: i64, name: &str| {
-            let text = format!("the process of service \"{name}\" has ended");
+        let host = self.origin.agent.clone();
+        let tell = move |raw_ns: i64, event: &MonitorEvent| {
+            let (kind, text) = match event {
+                MonitorEvent::ServiceGone(name) => (
+                    "service-gone",
+                    format!("the process of service \"{name}\" has ended"),
+                ),
+                MonitorEvent::WatchLost(text) => ("watch-lost", format!("{host}: {text}")),
+                MonitorEvent::WatchFound(text) => ("watch-found", format!("{host}: {text}")),
+            };
             let _ = line.say(&ToController::Note {
                 t_ns: raw_ns - t0_raw_ns,
-                kind: "service-gone".into(),
+                kind: kind.into(),
                 text,
             });
         };
-        MonitorThread::start(config, self.clock.clone(), spun, gone)
+        MonitorThread::start(config, self.clock.clone(), spun, tell)
             .map(Some)
             .map_err(|error| format!("the monitor could not be started: {error}"))
-    }
-
-    /// Services that the lab has started here, and processes that it knows by name only.
-    fn watched(&self, line: &Line, t0_raw_ns: i64) -> Vec<Watch> {
-        let mut watch = self.prepare.spec.watch.clone();
-        for wanted in &self.prepare.watch {
-            match plimsoll_monitor::find(wanted) {
-                Ok(found) => watch.push(found),
-                Err(text) => {
-                    let _ = line.say(&ToController::Note {
-                        t_ns: self.clock.raw_ns() - t0_raw_ns,
-                        kind: "watch-lost".into(),
-                        text,
-                    });
-                }
-            }
-        }
-        watch
     }
 
     /// Starts the thread that passes on what the lanes say, and closes the books when all have ended.
@@ -217,13 +217,19 @@ impl Run {
     ) {
         let drive = self.drive.clone();
         let probing = self.probing.clone();
+        let agent = self.origin.agent.clone();
         let told = self
             .watching
             .as_mut()
             .map(|(_, told)| std::mem::replace(told, mpsc::channel().1));
         let sending = line.clone();
         let work = move || {
-            let lanes = listen(&events, lanes, &sending);
+            let trouble = || {
+                recorder
+                    .trouble()
+                    .map(|text| format!("agent {agent} records no more: {text}"))
+            };
+            let lanes = listen(&events, lanes, &sending, trouble);
             if let Some(told) = told {
                 let _ = told.recv(); // ends with the sender
             }
@@ -306,8 +312,13 @@ struct Lanes {
     damage: Vec<String>,
 }
 
-/// Passes on seconds and notes until every lane has said its last word.
-fn listen(events: &Receiver<DriveEvent>, lanes: usize, line: &Line) -> Lanes {
+/// Passes on seconds, notes and troubles of the recorder until every lane has said its last word.
+fn listen(
+    events: &Receiver<DriveEvent>,
+    lanes: usize,
+    line: &Line,
+    trouble: impl Fn() -> Option<String>,
+) -> Lanes {
     let mut sum = Lanes {
         counters: Counters::default(),
         in_flight: 0,
@@ -316,6 +327,7 @@ fn listen(events: &Receiver<DriveEvent>, lanes: usize, line: &Line) -> Lanes {
     };
     let mut merger = SecondMerger::new(lanes);
     let mut living = lanes;
+    let mut now_ns = 0;
     while living > 0 {
         match events.recv_timeout(Duration::from_secs(1)) {
             Ok(DriveEvent::Second { lane, report }) => {
@@ -352,7 +364,15 @@ fn listen(events: &Receiver<DriveEvent>, lanes: usize, line: &Line) -> Lanes {
             }
         }
         while let Some((report, _)) = merger.take() {
+            now_ns = (i64::from(report.second) + 1) * 1_000_000_000;
             let _ = line.say(&ToController::Second(report));
+        }
+        if let Some(text) = trouble() {
+            let _ = line.say(&ToController::Note {
+                t_ns: now_ns,
+                kind: "not-recorded".into(),
+                text,
+            });
         }
     }
     sum

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
 use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Command, Event, Role, RunSpec};
 
+use crate::files_there::there;
 use crate::peer::{FromAgent, Peer};
-use crate::session::{Input, Session};
+use crate::session::{Input, Session, note};
 
 /// A process on this host must speak after so long; one elsewhere has a login before it.
 const GREETING: Duration = Duration::from_secs(10);
@@ -147,7 +148,30 @@ pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
         role: Role::Testers,
         start: AgentStartKind::Local,
         watch: Vec::new(),
+        files: BTreeMap::new(),
     }]
+}
+
+/// Refuses a list of agents that could not be told apart, or whose names cannot be names of files.
+///
+/// # Errors
+/// A text for people, with the first such name.
+pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for agent in agents {
+        let name = agent.name.as_str();
+        if !plimsoll_link::message::is_name(name) {
+            return Err(format!(
+                "agent {name:?}: a name has letters, digits, `.`, `_` and `-`, and no dot in front"
+            ));
+        }
+        if !seen.insert(name) {
+            return Err(format!(
+                "agent {name} stands twice in the list: each needs a name of its own"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Asks one agent of `crew` to get ready for the run; answered by Prepared or Failed.
@@ -169,7 +193,7 @@ pub(crate) fn ask_to_prepare(
         .zip(crew.iter().position(|agent| agent.name == name));
     let (peer, index) = found.ok_or_else(|| format!("agent {name} is gone"))?;
     peer.grace_ns.store(rules.grace_ns, Ordering::Relaxed);
-    let mut own = spec.clone();
+    let mut own = there(spec, &crew[index].files);
     if !peer.is_local() {
         // Process ids and cores are those of this host.
         own.watch = Vec::new();
@@ -188,7 +212,8 @@ pub(crate) fn ask_to_prepare(
     Ok(())
 }
 
-/// Has every agent of `crew` but those that are `late` check the run and get ready for it.
+/// Has every agent of `crew` but those that are `late` check the run and get ready for it. One that only watches and
+/// cannot is left out.
 ///
 /// # Errors
 /// A text for people, from the first that cannot; those that could are told to forget it.
@@ -205,19 +230,37 @@ pub(crate) fn prepare(
         .map(|agent| agent.name.clone())
         .filter(|name| !late.contains(name))
         .collect();
+    let watches = |name: &str| {
+        let mut all = crew.iter();
+        all.any(|agent| agent.name == name && agent.role == Role::Watch)
+    };
+    let mut names = BTreeSet::new();
     for agent in &agents {
-        ask_to_prepare(session, agent, crew, spec, rules, spool)?;
+        match ask_to_prepare(session, agent, crew, spec, rules, spool) {
+            Ok(()) => {
+                names.insert(agent.clone());
+            }
+            Err(why) if watches(agent) => leave_out(session, agent, &why),
+            Err(why) => return Err(why),
+        }
     }
-    let names: BTreeSet<String> = agents.iter().cloned().collect();
     let prepared = wait_for(session, &names, PREPARING, |_, _, said| match said {
         None => Ok(false),
         Some(ToController::Prepared) => Ok(true),
         Some(ToController::Failed { error }) => Err(error),
+        Some(ToController::Leaving { reason }) => Err(format!("it was asked to end ({reason})")),
         Some(other) => Err(format!("it answered {other:?}: please report this")),
     });
     let why = match prepared {
-        Ok(missing) if missing.is_empty() => return Ok(()),
         Ok(missing) => {
+            let (unwatched, missing): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                missing.into_iter().partition(|(agent, _)| watches(agent));
+            for (agent, why) in unwatched {
+                leave_out(session, &agent, &why);
+            }
+            if missing.is_empty() {
+                return Ok(());
+            }
             let first = missing.iter().next();
             let first = first.map(|(name, why)| {
                 if crew.len() == 1 {
@@ -239,6 +282,17 @@ pub(crate) fn prepare(
         session.drop_peer(agent);
     }
     Err(why)
+}
+
+/// A host of the target is not watched in this run.
+fn leave_out(session: &mut Session, agent: &str, why: &str) {
+    session.drop_peer(agent);
+    note(
+        session,
+        0,
+        "watch-lost",
+        &format!("{agent} is not watched: {why}"),
+    );
 }
 
 /// For each workload and agent, what that carries: dealt out in turn, so that parts differ by at most one.

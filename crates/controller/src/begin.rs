@@ -1,10 +1,11 @@
 //! Before the load of a run: a room for its segments, the agents there and prepared, the start written down.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_clock::{Assumptions, Clock, SystemClock};
 use plimsoll_link::{RunKey, Spool};
-use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, RunSpec, format};
+use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec, format};
 use plimsoll_record::{AgentStart, START_FILE, Start, write_json_soon};
 
 use crate::assemble::{greet, prepare};
@@ -37,18 +38,12 @@ pub(crate) fn begin(
     rules: AgentRules,
 ) -> Result<Begun, String> {
     let missing = greet(session, &crew)?;
-    let there = crew.len() - missing.len();
-    let enough = if rules.at_least == 0 {
-        crew.len()
-    } else {
-        usize::from(rules.at_least)
+    require(&crew, &missing, rules.at_least)?;
+    let watches = |name: &&String| {
+        let mut all = crew.iter();
+        all.any(|agent| agent.name == **name && agent.role == Role::Watch)
     };
-    if let (Some((name, why)), true) = (missing.iter().next(), there < enough) {
-        return Err(match crew.len() {
-            1 => format!("the agent is lost: {why}"),
-            all => format!("{there} of {all} agents are there, {enough} are needed: {name}: {why}"),
-        });
-    }
+    let unwatched: Vec<String> = missing.keys().filter(watches).cloned().collect();
     // Whoever dials in may still come, and has its part then; whom we start ourselves will not.
     crew.retain(|agent| agent.start == AgentStartKind::Joined || !missing.contains_key(&agent.name));
     let late: Vec<String> = crew
@@ -57,6 +52,10 @@ pub(crate) fn begin(
         .filter(|name| missing.contains_key(name))
         .collect();
     for (name, why) in &missing {
+        if unwatched.contains(name) {
+            note(session, 0, "watch-lost", &format!("{name} is not watched: {why}"));
+            continue;
+        }
         let what = if late.contains(name) {
             "is not there yet"
         } else {
@@ -126,6 +125,30 @@ pub(crate) fn begin(
         rules,
         key,
     })
+}
+
+/// Whether those that are there are enough. Hosts that are only watched carry nothing: a run never waits for them.
+///
+/// # Errors
+/// A text for people.
+fn require(crew: &[AgentSpec], missing: &BTreeMap<String, String>, at_least: u16) -> Result<(), String> {
+    let counted: Vec<&AgentSpec> = crew.iter().filter(|agent| agent.role == Role::Testers).collect();
+    let enough = if at_least == 0 {
+        counted.len()
+    } else {
+        usize::from(at_least)
+    };
+    let mut gone = counted
+        .iter()
+        .filter_map(|agent| missing.get(&agent.name).map(|why| (&agent.name, why)));
+    let there = counted.len() - gone.clone().count();
+    match gone.next() {
+        Some((name, why)) if there < enough => Err(match counted.len() {
+            1 => format!("the agent is lost: {why}"),
+            all => format!("{there} of {all} agents are there, {enough} are needed: {name}: {why}"),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn is_local(agent: &AgentSpec) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -46,45 +46,62 @@ pub(crate) fn gather(
     segments: &Path,
     agents: &[String],
 ) -> BTreeMap<String, String> {
-    let mut failed = BTreeMap::new();
-    let mut coming = BTreeMap::new();
+    let mut gathering = Gathering::new(run, segments);
     for agent in agents {
-        let Some(peer) = session.peers.get(agent) else {
-            failed.insert(agent.clone(), "it is gone".to_owned());
-            continue;
-        };
-        peer.say(&ToAgent::List { run: run.clone() });
-        coming.insert(
-            agent.clone(),
-            Coming {
-                left: None,
-                ticket: None,
-                name: String::new(),
-                seen: 0,
-                since: Instant::now(),
-            },
-        );
+        gathering.begin(session, agent);
     }
-    let mut gathering = Gathering {
-        run,
-        segments,
-        coming,
-        failed,
-    };
     while !gathering.coming.is_empty() {
         gathering.step(session);
     }
     gathering.failed
 }
 
-struct Gathering<'a> {
-    run: &'a RunKey,
-    segments: &'a Path,
+/// Files of one run on their way here, from any number of agents. Whoever reads the session's inbox tells it what concerns it.
+pub(crate) struct Gathering {
+    run: RunKey,
+    segments: PathBuf,
     coming: BTreeMap<String, Coming>,
     failed: BTreeMap<String, String>,
 }
 
-impl Gathering<'_> {
+impl Gathering {
+    pub(crate) fn new(run: &RunKey, segments: &Path) -> Self {
+        Self {
+            run: run.clone(),
+            segments: segments.to_owned(),
+            coming: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+
+    /// Asks an agent for all that it has of the run.
+    pub(crate) fn begin(&mut self, session: &Session, agent: &str) {
+        let Some(peer) = session.peers.get(agent) else {
+            self.failed.insert(agent.to_owned(), "it is gone".to_owned());
+            return;
+        };
+        let run = self.run.clone();
+        peer.say(&ToAgent::List { run });
+        let coming = Coming {
+            left: None,
+            ticket: None,
+            name: String::new(),
+            seen: 0,
+            since: Instant::now(),
+        };
+        self.coming.insert(agent.to_owned(), coming);
+    }
+
+    /// Whether something of this agent is still to come.
+    pub(crate) fn waits_for(&self, agent: &str) -> bool {
+        self.coming.contains_key(agent)
+    }
+
+    /// Why the files of this agent could not be had; none where they are all here.
+    pub(crate) fn trouble(&mut self, agent: &str) -> Option<String> {
+        self.failed.remove(agent)
+    }
+
     fn step(&mut self, session: &mut Session) {
         match session.inbox.recv_timeout(Duration::from_secs(1)) {
             Ok(Input::Agent {
@@ -122,9 +139,10 @@ impl Gathering<'_> {
         }
     }
 
-    fn heard(&mut self, session: &mut Session, name: &str, said: ToController) {
+    /// An agent says something.
+    pub(crate) fn heard(&mut self, session: &Session, name: &str, said: ToController) {
         match said {
-            ToController::Files { run, mut files } if run == *self.run => {
+            ToController::Files { run, mut files } if run == self.run => {
                 if let Some(coming) = self.coming.get_mut(name).filter(|coming| coming.left.is_none()) {
                     files.reverse();
                     coming.left = Some(files);
@@ -142,7 +160,7 @@ impl Gathering<'_> {
     }
 
     /// Asks for the next file, or is done with this agent.
-    fn next(&mut self, session: &mut Session, name: &str) {
+    fn next(&mut self, session: &Session, name: &str) {
         let Some(coming) = self.coming.get_mut(name) else {
             return;
         };
@@ -167,8 +185,8 @@ impl Gathering<'_> {
         self.coming.remove(name);
     }
 
-    /// Asks for the rest of the file that is under way.
-    fn go_on(&mut self, session: &Session, name: &str) {
+    /// Asks for the rest of the file that is under way: also over a new link.
+    pub(crate) fn go_on(&mut self, session: &Session, name: &str) {
         let Some(coming) = self.coming.get_mut(name) else {
             return;
         };
@@ -185,7 +203,8 @@ impl Gathering<'_> {
         });
     }
 
-    fn stored(&mut self, session: &mut Session, ticket: u32, outcome: Result<(), String>) {
+    /// A file is whole, or cannot be stored.
+    pub(crate) fn stored(&mut self, session: &Session, ticket: u32, outcome: Result<(), String>) {
         let mut all = self.coming.iter();
         let Some((name, _)) = all.find(|(_, coming)| coming.ticket == Some(ticket)) else {
             return;
@@ -221,7 +240,8 @@ impl Gathering<'_> {
         }
     }
 
-    fn give_up(&mut self, session: &Session, name: &str, why: String) {
+    /// What has come whole stays; nothing else of this agent is waited for.
+    pub(crate) fn give_up(&mut self, session: &Session, name: &str, why: String) {
         if let Some(coming) = self.coming.remove(name) {
             if let Some(ticket) = coming.ticket {
                 session.means.store.forget(ticket);

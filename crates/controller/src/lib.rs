@@ -11,6 +11,7 @@ mod ceiling;
 mod check;
 mod disk;
 mod door;
+mod files_there;
 mod gather;
 mod live;
 mod peer;

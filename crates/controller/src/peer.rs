@@ -1,5 +1,6 @@
 //! One agent as the controller sees it: a line, and whatever makes links for it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_clock::SystemClock;
 use plimsoll_link::{
-    ClockReport, FrameError, Greeting, Hear, Heard, Line, LinkError, TimeService, ToAgent, ToController,
+    ClockReport, FrameError, Greeting, Hear, Heard, Line, LinkError, Patience, TimeService, ToAgent,
+    ToController,
 };
 use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -26,6 +28,9 @@ use crate::store::Store;
 const LAST_BREATH: Duration = Duration::from_secs(5);
 /// How long an agent that was told to quit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// A login comes before the first word of an agent that a command brings: over a link of 315 ms a dozen round trips, and
+/// computing on a host that may be busy.
+const LOGIN: Duration = Duration::from_secs(40);
 /// Words of one agent that wait for the deciding thread; more are not read.
 const WAITING: usize = 4096;
 /// Between attempts to make a link again.
@@ -150,6 +155,7 @@ impl Peer {
             role: Role::Testers,
             start: AgentStartKind::Joined,
             watch: Vec::new(),
+            files: BTreeMap::new(),
         };
         let (links, arrivals) = unbounded_channel();
         let _ = links.send(arrival);
@@ -322,9 +328,24 @@ impl Ear {
         line: &Line,
         reader: impl AsyncRead + Send + Unpin,
         writer: impl AsyncWrite + Send + Unpin,
+        patience: Patience,
     ) -> LinkError {
-        let (own, silence) = (self.means.own.clone(), self.means.silence);
-        line.converse(reader, writer, &own, self, silence).await
+        let own = self.means.own.clone();
+        line.converse(reader, writer, &own, self, patience).await
+    }
+
+    /// Of a link that is there already.
+    fn patience(&self) -> Patience {
+        Patience::over(self.means.silence)
+    }
+
+    /// Of a link behind a login. `overdue` sees to it that one which is made again takes no longer than the grace.
+    fn patience_with_login(&self) -> Patience {
+        let usual = self.patience();
+        Patience {
+            greeting: usual.greeting.max(LOGIN),
+            ..usual
+        }
     }
 
     async fn once(mut self, line: Line, near: UnixStream) {
@@ -334,7 +355,8 @@ impl Ear {
         let why = match stream {
             Ok(stream) => {
                 let (reader, writer) = stream.into_split();
-                self.over(&line, reader, writer).await
+                let patience = self.patience();
+                self.over(&line, reader, writer, patience).await
             }
             Err(error) => error.into(),
         };
@@ -347,7 +369,12 @@ impl Ear {
         loop {
             let known = self.incarnation.is_some();
             let links = line.links();
-            let why = self.one_command(&line, &argv).await;
+            let grace = self.grace_ns.clone();
+            let why = tokio::select! {
+                why = self.one_command(&line, &argv) => why,
+                // An attempt that hangs must not make the grace longer.
+                why = overdue(&line, links, cut, &grace) => why,
+            };
             if line.is_closed() || self.leaving.load(Ordering::Relaxed) {
                 return;
             }
@@ -355,6 +382,7 @@ impl Ear {
                 (attempt, cut) = (0, None);
             }
             let since = *cut.get_or_insert_with(Instant::now);
+            // A run may have said another one meanwhile.
             let grace = Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed));
             let final_word = matches!(why, LinkError::Version(_) | LinkError::Reborn);
             // One that never came does not come by asking again: the address is wrong, or the key, or the program.
@@ -384,8 +412,9 @@ impl Ear {
                 },
             };
             let reader = AsyncReadExt::chain(std::io::Cursor::new(arrival.read), arrival.link.reader);
+            let patience = self.patience();
             tokio::select! {
-                ended = self.over(&line, reader, arrival.link.writer) => why = ended,
+                ended = self.over(&line, reader, arrival.link.writer, patience) => why = ended,
                 newer = arrivals.recv() => next = newer,
             }
             if line.is_closed() || self.leaving.load(Ordering::Relaxed) {
@@ -409,12 +438,12 @@ impl Ear {
         };
         let mut child = Running::new(child, &self.command);
         let (reader, writer) = stream.into_split();
-        let why = self.over(line, reader, writer).await;
+        let patience = self.patience_with_login();
+        let why = self.over(line, reader, writer, patience).await;
         let said = tokio::task::block_in_place(|| child.end());
         match why {
-            LinkError::Closed | LinkError::Io(_) | LinkError::Silent(_) if !said.is_empty() => {
-                LinkError::Io(io::Error::other(said))
-            }
+            // Of a silence its end says nothing: it has ended because we hung up.
+            LinkError::Closed | LinkError::Io(_) if !said.is_empty() => LinkError::Io(io::Error::other(said)),
             other => other,
         }
     }
@@ -456,6 +485,18 @@ impl Hear for Ear {
             Heard::Answered(_) => Ok(()), // we ask nothing
         }
     }
+}
+
+/// Says that the grace is over, unless a link has come up by then; `links`: those that there had been before.
+async fn overdue(line: &Line, links: u64, cut: Option<Instant>, grace_ns: &AtomicU64) -> LinkError {
+    if let Some(since) = cut {
+        let grace = Duration::from_nanos(grace_ns.load(Ordering::Relaxed));
+        tokio::time::sleep_until((since + grace).into()).await;
+        if line.links() == links {
+            return LinkError::Away(grace);
+        }
+    }
+    std::future::pending().await
 }
 
 /// Starts a command with one socket as its standard input and output.

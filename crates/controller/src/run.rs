@@ -1,6 +1,8 @@
 //! One run, from the lab's command to the files on disk.
 
-use std::collections::BTreeSet;
+mod leaving;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -12,14 +14,17 @@ use plimsoll_record::{START_FILE, SecondMerger, Start, Times, convert, write_jso
 use crate::assemble::{ask_to_prepare, busy, crew};
 use crate::begin::{Begun, begin, forget, room, spool};
 use crate::ceiling::CeilingWatch;
-use crate::gather;
+use crate::gather::{self, Gathering};
 use crate::live::LiveFile;
 use crate::peer::FromAgent;
+use crate::run::leaving::Leaving;
 use crate::session::{Input, Session, note};
 use crate::summary::{AgentSummary, Summary};
 
 /// Beyond the drain, for closing segments on a slow disk.
 const CLOSING: Duration = Duration::from_secs(150);
+/// How often it is looked whether those that leave have been waited for long enough.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Carries out one run.
 ///
@@ -58,6 +63,8 @@ struct AgentState {
     /// It has testers, or only watches.
     carries: bool,
     local: bool,
+    /// It is of a host of the target: whether it is there changes no number of a tester.
+    watches: bool,
     reported: Counters,
     ended: Option<Ended>,
 }
@@ -79,6 +86,12 @@ struct Going {
     key: Option<RunKey>,
     clock: SystemClock,
     agents: Vec<AgentState>,
+    /// Those that were asked to end, by index, until they have handed over what they measured.
+    leaving: BTreeMap<usize, Leaving>,
+    /// Where there are agents elsewhere: what those bring that leave before the end.
+    gathering: Option<Gathering>,
+    /// They have nothing of the run any more, and are about to end.
+    left: Vec<String>,
     merger: SecondMerger,
     live: LiveFile,
     ceiling: CeilingWatch,
@@ -109,6 +122,7 @@ impl Going {
                 name: agent.name.clone(),
                 generation: session.peers.get(&agent.name).map_or(0, |peer| peer.generation),
                 local: agent.same_clock,
+                watches: known.role == Role::Watch,
                 reported: Counters::default(),
                 ended: None,
             })
@@ -121,6 +135,11 @@ impl Going {
         });
         Self {
             ceiling: CeilingWatch::new(&spec.ceiling),
+            leaving: BTreeMap::new(),
+            gathering: key
+                .as_ref()
+                .map(|key| Gathering::new(key, &spec.directory.join("segments"))),
+            left: Vec::new(),
             merger: SecondMerger::new(agents.len()),
             clock: SystemClock,
             status: "done",
@@ -172,12 +191,18 @@ impl Going {
 
     /// Waits for the next thing that happens.
     fn step(&mut self, session: &mut Session) {
-        let input = match self.deadline {
-            Some(deadline) => session
+        let look = (!self.leaving.is_empty()).then(|| Instant::now() + LOOK);
+        let input = match self.deadline.into_iter().chain(look).min() {
+            Some(until) => session
                 .inbox
-                .recv_timeout(deadline.saturating_duration_since(Instant::now())),
+                .recv_timeout(until.saturating_duration_since(Instant::now())),
             None => session.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
+        self.take(session, input);
+        self.see_off(session);
+    }
+
+    fn take(&mut self, session: &mut Session, input: Result<Input, RecvTimeoutError>) {
         match input {
             Ok(Input::Command(Command::Stop { reason })) => self.stop(session, "stopped", reason),
             Ok(Input::Command(Command::Quit)) => self.end(session, "the lab asked to quit"),
@@ -215,6 +240,9 @@ impl Going {
                             "link-made",
                             &format!("agent {name} is heard again"),
                         );
+                        if let Some(gathering) = &mut self.gathering {
+                            gathering.go_on(session, &name);
+                        }
                     }
                     (None, FromAgent::Lost(_)) => {
                         session.drop_peer(&name);
@@ -228,7 +256,12 @@ impl Going {
             }
             Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
             Ok(Input::Stranger(text)) => note(session, self.now_ns(), "stranger", &text),
-            Ok(Input::Stored { .. }) => {}
+            Ok(Input::Stored { ticket, outcome }) => {
+                if let Some(gathering) = &mut self.gathering {
+                    gathering.stored(session, ticket, outcome);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if self.deadline.is_none_or(|at| Instant::now() < at) => {}
             Err(_) => {
                 for index in 0..self.agents.len() {
                     self.lost(session, index, &LinkError::Silent(CLOSING));
@@ -270,6 +303,17 @@ impl Going {
                 if kind == "service-gone" {
                     self.stop(session, "service-gone", text);
                 }
+            }
+            ToController::Leaving { reason } => self.leaves(session, index, &reason),
+            ToController::Files { .. } | ToController::Unsent { .. } => {
+                if let Some(gathering) = &mut self.gathering {
+                    gathering.heard(session, &self.agents[index].name, message);
+                }
+            }
+            ToController::Finished { books, window_ns } if self.leaving.contains_key(&index) => {
+                self.merger.end(index);
+                self.seconds(session);
+                self.has_closed(session, index, books, window_ns);
             }
             ToController::Finished { books, window_ns } => {
                 self.agents[index].ended = Some(Ended {
@@ -331,7 +375,10 @@ impl Going {
 
     /// Whoever only watches does so for as long as anybody has testers.
     fn end_watching(&self, session: &Session) {
-        if !self.agents.iter().any(|agent| agent.carries && agent.is_there()) {
+        let tests = |(index, agent): (usize, &AgentState)| {
+            agent.carries && agent.is_there() && !self.leaving.contains_key(&index)
+        };
+        if !self.agents.iter().enumerate().any(tests) {
             self.say(session, &ToAgent::Stop);
         }
     }
@@ -357,6 +404,13 @@ impl Going {
         match asked {
             Ok(()) => {
                 agent.generation = generation;
+                let said = session.peers.get(name).and_then(|peer| peer.facts.as_ref());
+                for known in self.start.agents.iter_mut().filter(|known| known.name == name) {
+                    // Nobody knew its host before, or the lab knows better than the host does.
+                    if let Some(facts) = said.filter(|_| known.host == known.name) {
+                        known.host.clone_from(&facts.hostname);
+                    }
+                }
                 let text = format!("agent {name} joins late");
                 note(
                     session,
@@ -399,6 +453,9 @@ impl Going {
         if agent.ended.is_some() {
             return;
         }
+        if let Some(leaving) = self.leaving.remove(&index) {
+            return self.left_unheard(session, index, leaving, &error.to_string());
+        }
         let how = if how.is_empty() {
             error.to_string()
         } else {
@@ -409,13 +466,18 @@ impl Going {
         } else {
             "what it has kept comes with `plimsoll collect`"
         };
-        let text = format!(
-            "agent {} is lost ({how}); it had reported {} transactions, {kept}",
-            agent.name, agent.reported.started
-        );
+        let text = if agent.watches {
+            format!("{} is not watched any more ({how}); {kept}", agent.name)
+        } else {
+            format!(
+                "agent {} is lost ({how}); it had reported {} transactions, {kept}",
+                agent.name, agent.reported.started
+            )
+        };
+        let damage = if agent.watches { None } else { Some(text.clone()) };
         let books = AgentBooks {
             counters: agent.reported,
-            damage: vec![text.clone()],
+            damage: damage.into_iter().collect(),
             ..AgentBooks::default()
         };
         agent.ended = Some(Ended {
@@ -423,15 +485,24 @@ impl Going {
             window_ns: None,
             lost_ns: Some(t_ns),
         });
+        if agent.watches {
+            note(session, t_ns, "watch-lost", &text);
+            return;
+        }
         self.merger.end(index);
         self.seconds(session);
         note(session, t_ns, "agent-lost", &text);
+        self.missed(session, text);
+    }
+
+    /// What follows when there is one agent less.
+    fn missed(&mut self, session: &mut Session, text: String) {
         self.end_watching(session);
-        let all = !self
-            .agents
-            .iter()
-            .any(|agent| agent.carries && agent.generation != 0 && agent.lost_ns().is_none());
-        if all {
+        let counts = |(index, agent): (usize, &AgentState)| {
+            let lost = agent.lost_ns().is_some() || self.leaving.contains_key(&index);
+            agent.carries && agent.generation != 0 && !lost
+        };
+        if !self.agents.iter().enumerate().any(counts) {
             self.status = "agent-lost";
             self.reason = text;
         } else if self.rules.abort_on_loss {
@@ -460,12 +531,14 @@ impl Going {
         let agents = came
             .filter(|(agent, _)| agent.generation != 0)
             .map(|(agent, start)| {
+                let role = if agent.watches { Role::Watch } else { Role::Testers };
                 let lost_ns = agent.lost_ns();
                 let ended = agent.ended.take();
                 AgentSummary {
                     name: start.name.clone(),
                     host: start.host.clone(),
                     site: start.site.clone(),
+                    role,
                     t0_raw_ns: start.t0_raw_ns,
                     lost: lost_ns.is_some(),
                     lost_ns,
@@ -478,6 +551,9 @@ impl Going {
         summary.reason = self.reason;
         summary.damage.extend(self.damage);
         let merged = convert(&self.spec.directory, &self.start);
+        for event in merged.iter().flat_map(|merged| merged.clocks.events()) {
+            note(session, event.t_ns, event.kind, &event.text);
+        }
         match &merged {
             Ok(merged) => summary.settle(merged),
             Err(error) => summary.postpone(&self.spec.directory, error),
@@ -497,6 +573,7 @@ impl Going {
         for text in &summary.damage {
             note(session, now_ns, "damage", text);
         }
+        session.dismiss(&self.left);
         summary.finished()
     }
 }

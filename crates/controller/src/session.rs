@@ -15,6 +15,7 @@ use plimsoll_link::{Greeting, TimeService, ToController};
 use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec, format};
 use tokio::runtime::Runtime;
 
+use crate::assemble::check_names;
 use crate::door::{self, Arrival};
 use crate::peer::{FromAgent, Means, Peer};
 use crate::time_service::TimeServer;
@@ -98,16 +99,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts an agent, or does nothing where one of this description is there.
+    /// Starts an agent, or tells the one that is there and is started in this way what it is now.
     ///
     /// # Errors
     /// A text for people.
     pub(crate) fn start(&mut self, spec: &AgentSpec) -> Result<(), String> {
         match self.peers.get_mut(&spec.name) {
-            Some(peer) if peer.spec == *spec => return Ok(()),
-            Some(peer)
-                if (&peer.spec.start, &spec.start) == (&AgentStartKind::Joined, &AgentStartKind::Joined) =>
-            {
+            // It is the same process, whatever it is to be called or to do.
+            Some(peer) if peer.spec.start == spec.start => {
                 peer.spec = spec.clone();
                 return Ok(());
             }
@@ -145,6 +144,16 @@ impl Session {
         let spared: Vec<u32> = self.peers.values().flat_map(Peer::processes).collect();
         plimsoll_agent::end_children_but(&spared);
         how
+    }
+
+    /// Waits a moment until agents that were told to end have done so; then they are not there any more.
+    pub(crate) fn dismiss(&mut self, names: &[String]) {
+        let since = Instant::now();
+        for name in names {
+            if let Some(peer) = self.peers.remove(name) {
+                peer.end(since);
+            }
+        }
     }
 
     /// The agent that an input is from; none if that is not there any more.
@@ -254,7 +263,7 @@ pub(crate) fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
 pub fn control(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
-    signals: Receiver<()>,
+    signals: Receiver<i32>,
     how: AgentCommand,
     version: &str,
 ) -> Result<(), ControlError> {
@@ -313,6 +322,15 @@ pub fn control(
 }
 
 fn obey(session: &mut Session, command: Command) {
+    let named = match &command {
+        Command::Run { agents, .. } | Command::Check { agents, .. } | Command::Collect { agents, .. } => {
+            check_names(agents)
+        }
+        _ => Ok(()),
+    };
+    if let Err(error) = named {
+        return session.events.tell(&Event::Refused { error });
+    }
     let event = match command {
         Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
             Ok(finished) => Event::Finished(finished),
@@ -397,7 +415,7 @@ fn without_values(error: &serde_json::Error) -> String {
     what.chars().take(400).collect()
 }
 
-fn pass_on(signals: Receiver<()>, sender: Sender<Input>) -> std::io::Result<()> {
+fn pass_on(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {

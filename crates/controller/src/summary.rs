@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_model::{AgentBooks, Counters, Finished, Keep, format};
+use plimsoll_model::{AgentBooks, Counters, Finished, Keep, Role, format};
 use plimsoll_record::merge::{SegmentFound, TableWritten};
 use plimsoll_record::{Merged, RecordError, Start, Tally};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,9 @@ pub struct AgentSummary {
     /// The site of its host.
     #[serde(default)]
     pub site: String,
+    /// What it was there for.
+    #[serde(default)]
+    pub role: Role,
     /// Zero of the run on its raw clock, ns.
     pub t0_raw_ns: i64,
     /// It did not live to close its books: they are what its rows on disk say.
@@ -72,6 +75,18 @@ pub struct AgentSummary {
     pub window_ns: Option<i64>,
     /// Its books.
     pub books: AgentBooks,
+}
+
+/// What is wrong with the books of the agents; it names the agent where there are several.
+fn damage_of(agents: &[AgentSummary]) -> Vec<String> {
+    let named = |agent: &AgentSummary, text: &String| match agents.len() {
+        2.. if !text.contains(&format!("agent {}", agent.name)) => format!("agent {}: {text}", agent.name),
+        _ => text.clone(),
+    };
+    agents
+        .iter()
+        .flat_map(|agent| agent.books.damage.iter().map(move |text| named(agent, text)))
+        .collect()
 }
 
 impl Summary {
@@ -90,10 +105,7 @@ impl Summary {
             counters: Counters::default(),
             in_flight: 0,
             balanced: false,
-            damage: agents
-                .iter()
-                .flat_map(|agent| agent.books.damage.clone())
-                .collect(),
+            damage: damage_of(&agents),
             agents,
             rows: None,
             tables: Vec::new(),
@@ -168,7 +180,7 @@ impl Summary {
             }
         };
         self.balanced =
-            closed && kept && counters.lost_records == 0 && !self.agents.iter().any(|agent| agent.lost);
+            closed && kept && counters.lost_records == 0 && !self.agents.iter().any(AgentSummary::is_missed);
         self.damage.retain(|text| !text.ends_with(NOT_ON_DISK));
         let missing = counters
             .started
@@ -205,10 +217,17 @@ impl Summary {
             lost: self
                 .agents
                 .iter()
-                .filter(|agent| agent.lost)
+                .filter(|agent| agent.is_missed())
                 .map(|agent| agent.name.clone())
                 .collect(),
         }
+    }
+}
+
+impl AgentSummary {
+    /// It was lost with a part of the load. One that only watched takes nothing of the books with it.
+    fn is_missed(&self) -> bool {
+        self.lost && self.role == Role::Testers
     }
 }
 
@@ -253,6 +272,7 @@ mod tests {
             t0_raw_ns: 7,
             host: "local".into(),
             site: "local".into(),
+            role: Role::Testers,
             lost: false,
             lost_ns: None,
             window_ns: Some(5),
@@ -339,5 +359,18 @@ mod tests {
         summary.settle(&merged(80, 80, 0, 0));
         assert_eq!((summary.counters.started, summary.balanced), (80, false));
         assert_eq!(summary.measured_end_ns, 99);
+        assert_eq!(summary.finished().lost, ["local"]);
+    }
+
+    #[test]
+    fn who_only_watched_takes_nothing_with_it() {
+        let mut summary = summary(Keep::All, 10, 10, 0, 0);
+        let mut watcher = summary.agents[0].clone();
+        (watcher.name, watcher.role, watcher.lost) = ("db1".into(), Role::Watch, true);
+        (watcher.books, watcher.window_ns) = (AgentBooks::default(), None);
+        summary.agents.push(watcher);
+        summary.settle(&merged(10, 10, 0, 0));
+        assert!(summary.balanced && summary.damage.is_empty());
+        assert!(summary.finished().lost.is_empty());
     }
 }

@@ -12,7 +12,7 @@ use plimsoll_record::{AgentStart, Columns, Start, convert, recorder};
 /// What to measure.
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
-    /// Transactions from memory to segments, then to Parquet, on the calling core
+    /// Transactions from memory to segments, then to Parquet
     Record {
         /// How many
         #[arg(long, default_value_t = 20_000_000)]
@@ -23,19 +23,19 @@ pub(crate) enum Bench {
     },
 }
 
-/// Wall time and time on the core of this thread, s: on a shared machine the second tells what a core can do.
+/// Wall time and time on cores of this process, s: on a shared machine the second tells what a core can do.
 #[derive(Clone, Copy)]
 struct Mark(Instant, f64);
 
 impl Mark {
     fn now() -> Self {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let ns: f64 = text
-            .split_ascii_whitespace()
-            .next()
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0.0);
-        Self(Instant::now(), ns / 1e9)
+        let mut used = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: it writes to `used` and to nothing else.
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut used) };
+        Self(Instant::now(), used.tv_sec as f64 + used.tv_nsec as f64 / 1e9)
     }
 
     fn since(self) -> [f64; 2] {

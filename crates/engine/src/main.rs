@@ -121,6 +121,7 @@ fn main() -> ExitCode {
 fn carry_out(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Control => {
+            few_heaps();
             let how = AgentCommand {
                 program: OsString::from("/proc/self/exe"),
                 arguments: vec![OsString::from("agent")],
@@ -168,11 +169,25 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
                 })).collect::<Vec<_>>(),
             }))
         }
-        Verb::Convert { directory } => convert(&directory),
+        Verb::Convert { directory } => {
+            few_heaps();
+            convert(&directory)
+        }
         Verb::Testbed(verb) => testbed::carry_out(verb),
         Verb::Bench(bench) => bench::carry_out(&bench),
         Verb::Guard { .. } => unreachable!("it has an exit status of its own, see main"),
         Verb::Version => say(&serde_json::json!({ "version": VERSION })),
+    }
+}
+
+/// One heap of the C library for all threads. With one for each, what the threads of every group of rows have freed stays with them, and
+/// a controller grows with the length of its runs; its threads ask for memory too seldom to wait for each other. Agents and
+/// services keep theirs.
+fn few_heaps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a number of the allocator, before there is any other thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

@@ -11,18 +11,18 @@ use std::sync::mpsc::{self, Receiver};
 
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-extern "C" fn handler(_: libc::c_int) {
-    let byte = [0_u8];
+extern "C" fn handler(signal: libc::c_int) {
+    let byte = [signal as u8];
     // SAFETY: write is allowed in a handler; the descriptor is never closed; what does not fit into a full pipe may be
     // lost, because signals that were not read yet say the same.
     unsafe { libc::write(PIPE.load(Ordering::Relaxed), byte.as_ptr().cast(), 1) };
 }
 
-/// A message for each signal that asks this process to end.
+/// The number of each signal that asks this process to end.
 ///
 /// # Errors
 /// No pipe or thread is to be had.
-pub(crate) fn listen() -> io::Result<Receiver<()>> {
+pub(crate) fn listen() -> io::Result<Receiver<i32>> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
@@ -46,7 +46,7 @@ pub(crate) fn listen() -> io::Result<Receiver<()>> {
         .spawn(move || {
             let mut pipe = File::from(read);
             let mut byte = [0_u8];
-            while pipe.read_exact(&mut byte).is_ok() && sender.send(()).is_ok() {}
+            while pipe.read_exact(&mut byte).is_ok() && sender.send(i32::from(byte[0])).is_ok() {}
         })?;
     Ok(receiver)
 }

@@ -187,6 +187,17 @@ pub fn next_frame(bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     Frame::read(kind, frame).map(Some)
 }
 
+/// How many bytes the frame that `bytes` begins with still lacks; 0 where its length is not known yet, or is none that is read.
+pub fn missing(bytes: &[u8]) -> usize {
+    let length = bytes
+        .first_chunk::<HEAD>()
+        .map_or(0, |head| u32::from_le_bytes(*head) as usize);
+    if length > MOST {
+        return 0;
+    }
+    (HEAD + length).saturating_sub(bytes.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +238,7 @@ mod tests {
                 while let Some(frame) = next_frame(&mut waiting).unwrap() {
                     found.push(frame);
                 }
+                assert!(waiting.len() < HEAD || missing(&waiting) > 0);
             }
             assert_eq!(found, frames(), "parts of {size}");
             assert!(waiting.is_empty());
@@ -244,6 +256,7 @@ mod tests {
             (b"GET / HTTP/1.1\r\n", "too large"),
         ];
         for (bytes, expected) in cases {
+            assert_eq!(missing(bytes), 0);
             let error = next_frame(&mut BytesMut::from(bytes)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }

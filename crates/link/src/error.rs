@@ -16,6 +16,9 @@ pub enum LinkError {
     /// Nothing came, or nothing was taken, for a while.
     #[error("nothing was heard for {} s", .0.as_secs_f64())]
     Silent(Duration),
+    /// The link was away for longer than it may.
+    #[error("its link was away for {} s", .0.as_secs_f64())]
+    Away(Duration),
     /// The operating system refused.
     #[error("the link broke: {0}")]
     Io(#[from] io::Error),

@@ -24,7 +24,7 @@ pub mod transport;
 
 pub use codec::{Frame, FrameError, MOST};
 pub use error::LinkError;
-pub use line::{Hear, Heard, Line, SILENCE, Stamps};
+pub use line::{Hear, Heard, Line, Patience, SILENCE, Stamps};
 pub use message::{
     Baseline, ClockReport, FileFound, Greeting, Measure, Portion, Prepare, RunKey, Spool, TimeService,
     ToAgent, ToController, UdpTime, VersionError,

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::LinkError;
-use crate::codec::{Frame, next_frame};
+use crate::codec::{Frame, PIECE, missing, next_frame};
 use crate::message::Greeting;
 use crate::numbered::{Inbox, Outbox};
 
@@ -28,8 +28,29 @@ pub const SILENCE: Duration = Duration::from_secs(5);
 const PIECES: usize = 8;
 /// Questions and answers of probes that may wait: they are worth nothing later.
 const PROBES: usize = 64;
+/// Room for what is read at a time, at least.
+const READ: usize = 4096;
 /// What one write takes of messages.
 const WRITE: usize = 256 * 1024;
+
+/// How long one side waits for the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the first word over a new link. Longer than `silence` where a login comes before it.
+    pub greeting: Duration,
+    /// For any further word.
+    pub silence: Duration,
+}
+
+impl Patience {
+    /// Over a link that is there already.
+    pub fn over(silence: Duration) -> Self {
+        Self {
+            greeting: silence * 2,
+            silence,
+        }
+    }
+}
 
 /// What a line hears.
 #[derive(Debug)]
@@ -199,10 +220,10 @@ impl Line {
         writer: impl AsyncWrite + Send + Unpin,
         own: &Greeting,
         hear: &mut impl Hear,
-        silence: Duration,
+        patience: Patience,
     ) -> LinkError {
         let _end = EndOfLink(self);
-        self.over_one_link(reader, writer, own, hear, silence).await
+        self.over_one_link(reader, writer, own, hear, patience).await
     }
 
     async fn over_one_link(
@@ -211,21 +232,23 @@ impl Line {
         mut writer: impl AsyncWrite + Send + Unpin,
         own: &Greeting,
         hear: &mut impl Hear,
-        silence: Duration,
+        patience: Patience,
     ) -> LinkError {
+        let Patience { greeting, silence } = patience;
         let mut reading = Reading {
             line: self,
             reader,
             bytes: BytesMut::new(),
-            silence,
+            silence: greeting,
         };
         // Both at once: over a narrow pipe each side would wait for the other to read first.
         let first = async { tokio::try_join!(self.greet(&mut writer, own), reading.be_greeted(hear)) };
-        let sent = match timeout(silence * 2, first).await {
+        let sent = match timeout(greeting, first).await {
             Ok(Ok(((), sent))) => sent,
             Ok(Err(error)) => return error,
-            Err(_) => return LinkError::Silent(silence * 2),
+            Err(_) => return LinkError::Silent(greeting),
         };
+        reading.silence = silence;
         let writing = Writing {
             line: self,
             writer,
@@ -282,7 +305,8 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             if let Some(frame) = next_frame(&mut self.bytes)? {
                 return Ok(frame);
             }
-            self.bytes.reserve(4096);
+            // All of a piece at once, or it would be copied each time the buffer grows; little for a link that waits.
+            self.bytes.reserve(missing(&self.bytes).clamp(READ, PIECE));
             match timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await {
                 Ok(Ok(0)) => return Err(LinkError::Closed),
                 Ok(Ok(_)) => {}

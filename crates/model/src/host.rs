@@ -1,5 +1,7 @@
 //! Agents and the hosts that they are on, as lab and engine speak of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What a host is.
@@ -52,6 +54,9 @@ pub struct AgentSpec {
     /// Processes of its host that it watches.
     #[serde(default)]
     pub watch: Vec<HostWatch>,
+    /// Files of workloads that were put on its host: names as in the run document, and what they are called there.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
 }
 
 /// What an agent does on its host.
@@ -101,7 +106,8 @@ pub struct HostWatch {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRules {
-    /// The run begins without those that cannot be had as long as so many are there; 0: all of them.
+    /// The run begins without those that cannot be had as long as so many with testers are there; 0: all of them, and those
+    /// that watch, too.
     pub at_least: u16,
     /// The run ends when an agent is lost.
     pub abort_on_loss: bool,

@@ -9,11 +9,7 @@ use plimsoll_model::{HostWatch, Watch};
 ///
 /// # Errors
 /// A text for people.
-pub fn find(wanted: &HostWatch) -> Result<Watch, String> {
-    find_in(Path::new("/proc"), wanted)
-}
-
-fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> {
+pub(crate) fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> {
     let (pid, what) = match (wanted.pid, &wanted.process, &wanted.unit) {
         (Some(pid), None, None) => (
             proc.join(pid.to_string()).exists().then_some(pid),
@@ -29,7 +25,7 @@ fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> {
         ),
         _ => return Err(format!("{}: give one of pid, process and unit", wanted.name)),
     };
-    let pid = pid.ok_or_else(|| format!("{}: there is no {what} on this host", wanted.name))?;
+    let pid = pid.ok_or_else(|| format!("there is no {what}"))?;
     Ok(Watch {
         name: wanted.name.clone(),
         pid,
@@ -80,6 +76,10 @@ mod tests {
 
     use super::*;
 
+    fn find(wanted: &HostWatch) -> Result<Watch, String> {
+        find_in(Path::new("/proc"), wanted)
+    }
+
     fn watch(pid: Option<u32>, process: Option<&str>, unit: Option<&str>) -> HostWatch {
         HostWatch {
             name: "db".into(),
@@ -108,7 +108,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         let error = find(&watch(Some(child.id()), None, None)).unwrap_err();
-        assert!(error.contains("db: there is no process"), "{error}");
+        assert!(error.contains("there is no process"), "{error}");
         assert!(find(&watch(None, Some("no-such-name"), None)).is_err());
         assert!(
             find(&watch(Some(1), Some("init"), None))

@@ -25,6 +25,7 @@ mod find;
 mod host;
 mod parse;
 mod rows;
+mod sought;
 mod thread;
 mod tree;
 
@@ -32,15 +33,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plimsoll_model::Watch;
+use plimsoll_model::{HostWatch, Watch};
 use plimsoll_record::Sample;
 
 use crate::host::Host;
 use crate::rows::Rows;
+use crate::sought::Sought;
 use crate::tree::{Tree, Units};
 
 pub use facts::host_facts;
-pub use find::find;
 pub use thread::{MonitorBooks, MonitorConfig, MonitorThread};
 
 /// Reads `/proc`, remembers the last reading, gives rates.
@@ -49,6 +50,7 @@ pub struct Monitor {
     units: Units,
     host: Host,
     services: Vec<(String, Tree)>,
+    sought: Vec<Sought>,
     testers: Tree,
     spun_ns: u64,
     last_ns: Option<i64>,
@@ -58,13 +60,25 @@ pub struct Monitor {
 pub struct Reading {
     /// The rows of all components.
     pub samples: Vec<Sample>,
-    /// Services whose root process has ended since the last reading.
-    pub gone: Vec<String>,
+    /// What has happened to processes since the last reading.
+    pub events: Vec<MonitorEvent>,
+}
+
+/// Something that happened to a process that is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MonitorEvent {
+    /// The root process of this service of ours has ended.
+    ServiceGone(String),
+    /// A process that was to be watched is not there, or has ended: a text for people.
+    WatchLost(String),
+    /// It is there again: a text for people.
+    WatchFound(String),
 }
 
 impl Monitor {
-    /// A monitor of this host, of the process trees in `watch`, and of the tree below `testers`.
-    pub fn new(watch: &[Watch], testers: u32) -> Self {
+    /// A monitor of this host, of the process trees in `watch`, of those in `sought` while they are there, and of the tree
+    /// below `testers`.
+    pub fn new(watch: &[Watch], sought: &[HostWatch], testers: u32) -> Self {
         let services = watch
             .iter()
             .map(|watch| {
@@ -79,6 +93,7 @@ impl Monitor {
             units: units(),
             host: Host::new(whole_devices(Path::new("/sys/block"))),
             services,
+            sought: sought.iter().map(Sought::new).collect(),
             testers: Tree::new("testers".into(), testers),
             spun_ns: 0,
             last_ns: None,
@@ -95,11 +110,14 @@ impl Monitor {
         let host: Arc<str> = "host".into();
         let mut rows = Rows::new(now_ns, host);
         self.host.sample(&self.proc, seconds, &mut rows);
-        let mut gone = Vec::new();
+        let mut events = Vec::new();
         for (name, tree) in &mut self.services {
             if tree.sample(&self.proc, self.units, seconds, &mut rows) {
-                gone.push(name.clone());
+                events.push(MonitorEvent::ServiceGone(name.clone()));
             }
+        }
+        for one in &mut self.sought {
+            events.extend(one.sample(&self.proc, self.units, now_ns, seconds, &mut rows));
         }
         self.testers.sample(&self.proc, self.units, seconds, &mut rows);
         if let Some(seconds) = seconds {
@@ -110,7 +128,7 @@ impl Monitor {
         self.last_ns = Some(now_ns);
         Reading {
             samples: rows.0,
-            gone,
+            events,
         }
     }
 }
@@ -164,7 +182,7 @@ mod tests {
             pid: child.id(),
             cpus: vec![],
         };
-        let mut monitor = Monitor::new(&[watch], std::process::id());
+        let mut monitor = Monitor::new(&[watch], &[], std::process::id());
         let now = std::time::Instant::now();
         let at = || now.elapsed().as_nanos() as i64;
         monitor.read(at(), 0);
@@ -189,11 +207,71 @@ mod tests {
         let busy = value("host", "cpu.busy").unwrap();
         assert!((0.0..=1.0).contains(&busy), "{busy}");
         assert!(value("host", "memory.total").unwrap() > value("host", "memory.used").unwrap());
-        assert!(reading.gone.is_empty());
+        assert!(reading.events.is_empty());
         child.kill().unwrap();
         std::thread::sleep(Duration::from_millis(20));
         // Not waited for yet: a zombie is gone all the same.
-        assert_eq!(monitor.read(at(), 0).gone, ["burner"]);
+        let gone = MonitorEvent::ServiceGone("burner".into());
+        assert_eq!(monitor.read(at(), 0).events, [gone]);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_of_somebody_else_may_be_missing_and_come_and_go_and_come() {
+        // Its name is its own: no other process of this machine is called so.
+        let name = format!("seek{}", std::process::id());
+        let program = std::env::temp_dir().join(&name);
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let start = || Command::new(&program).arg("60").spawn().unwrap();
+        let sought = |pid| HostWatch {
+            name: "db".into(),
+            pid,
+            process: pid.is_none().then(|| name.clone()),
+            unit: None,
+        };
+        let mut monitor = Monitor::new(&[], &[sought(None)], std::process::id());
+        let mut second = 0;
+        let mut next = |monitor: &mut Monitor| {
+            second += 1;
+            let reading = monitor.read(second * 1_000_000_000, 0);
+            let seen = reading.samples.iter().any(|row| &*row.component == "service:db");
+            (seen, reading.events)
+        };
+        let missing = MonitorEvent::WatchLost(format!("there is no process called {name}"));
+        assert_eq!(next(&mut monitor), (false, vec![missing]));
+        assert_eq!(next(&mut monitor), (false, vec![]), "told once");
+        for _ in 0..2 {
+            let mut child = start();
+            // It has its name a moment after it is there.
+            while !std::fs::read_to_string(format!("/proc/{}/comm", child.id()))
+                .unwrap()
+                .starts_with("seek")
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let (first, later) = (next(&mut monitor), next(&mut monitor));
+            let found = if first.0 { first.1 } else { later.1 };
+            let there = format!("db is there, as process {}", child.id());
+            assert_eq!(found, [MonitorEvent::WatchFound(there)]);
+            assert_eq!(next(&mut monitor), (true, vec![]));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let ended = MonitorEvent::WatchLost("db has ended".into());
+            assert_eq!(next(&mut monitor), (false, vec![ended]));
+        }
+        let mut child = start();
+        let mut monitor = Monitor::new(&[], &[sought(Some(child.id()))], std::process::id());
+        assert_eq!(
+            next(&mut monitor),
+            (true, vec![]),
+            "there from the beginning: nothing to tell"
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(next(&mut monitor).1.len(), 1);
+        for _ in 0..5 {
+            assert_eq!(next(&mut monitor), (false, vec![]), "its number may be another's");
+        }
+        std::fs::remove_file(&program).unwrap();
     }
 }

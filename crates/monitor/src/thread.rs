@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::Clock;
-use plimsoll_model::Watch;
+use plimsoll_model::{HostWatch, Watch};
 use plimsoll_record::segment::Origin;
 use plimsoll_record::{ClockReading, RecordError, Sample, SideWriter};
 
-use crate::Monitor;
+use crate::{Monitor, MonitorEvent};
 
 /// A last, shorter interval is worth a sample if it is at least this long.
 const SHORTEST_NS: i64 = 200_000_000;
@@ -27,6 +27,8 @@ pub struct MonitorConfig {
     pub origin: Origin,
     /// Process trees of services.
     pub watch: Vec<Watch>,
+    /// Process trees of others, which may come and go.
+    pub sought: Vec<HostWatch>,
     /// Zero of the run on the raw clock, ns.
     pub t0_raw_ns: i64,
 }
@@ -49,8 +51,8 @@ pub struct MonitorThread {
 }
 
 impl MonitorThread {
-    /// Starts it. `spun` tells what the testers have spun so far (ns); `gone` is told raw time and name of each
-    /// service whose root process ended.
+    /// Starts it. `spun` tells what the testers have spun so far (ns); `tell` is told, with its raw time, what
+    /// happens to processes.
     ///
     /// # Errors
     /// No thread is to be had.
@@ -58,7 +60,7 @@ impl MonitorThread {
         config: MonitorConfig,
         clock: Arc<dyn Clock>,
         spun: impl Fn() -> u64 + Send + 'static,
-        gone: impl Fn(i64, &str) + Send + 'static,
+        tell: impl Fn(i64, &MonitorEvent) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -68,7 +70,7 @@ impl MonitorThread {
                 let mut watching = Watching::new(&config, clock.clone());
                 // The first reading is the base of the first second's rates.
                 let ended = wait(&stopped, (t0 - clock.raw_ns()).max(0));
-                watching.read(&spun, &gone);
+                watching.read(&spun, &tell);
                 if ended {
                     return watching.close();
                 }
@@ -79,7 +81,7 @@ impl MonitorThread {
                     second = (second + 1).max((clock.raw_ns() - t0) / 1_000_000_000);
                     let ended = wait(&stopped, (t0 + second * 1_000_000_000 - clock.raw_ns()).max(0));
                     if !ended || clock.raw_ns() - watching.last_ns >= SHORTEST_NS {
-                        watching.read(&spun, &gone);
+                        watching.read(&spun, &tell);
                     }
                     if ended {
                         return watching.close();
@@ -135,7 +137,7 @@ struct Watching {
 impl Watching {
     fn new(config: &MonitorConfig, clock: Arc<dyn Clock>) -> Self {
         Self {
-            monitor: Monitor::new(&config.watch, std::process::id()),
+            monitor: Monitor::new(&config.watch, &config.sought, std::process::id()),
             clock,
             samples: Some(SideWriter::new(&config.directory, &config.origin)),
             readings: Some(SideWriter::new(&config.directory, &config.origin)),
@@ -149,7 +151,7 @@ impl Watching {
         }
     }
 
-    fn read(&mut self, spun: &dyn Fn() -> u64, gone: &dyn Fn(i64, &str)) {
+    fn read(&mut self, spun: &dyn Fn() -> u64, tell: &dyn Fn(i64, &MonitorEvent)) {
         let now_ns = self.clock.raw_ns();
         let clocks = ClockReading {
             raw_ns: now_ns,
@@ -157,8 +159,8 @@ impl Watching {
             realtime_ns: self.clock.realtime_ns(),
         };
         let mut reading = self.monitor.read(now_ns, spun());
-        for name in &reading.gone {
-            gone(now_ns, name);
+        for event in &reading.events {
+            tell(now_ns, event);
         }
         let cpu_ns = own_cpu_ns();
         if self.last_ns != 0 {

@@ -66,7 +66,7 @@ impl RecordError {
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::StorageFull => {
-            " (free some space on this file system, or write the results elsewhere with --out)"
+            " (free some space on this file system, or have it written elsewhere: `--out` for results, `directory` of other hosts)"
         }
         std::io::ErrorKind::PermissionDenied => " (the user who runs the engine needs write access there)",
         _ => "",

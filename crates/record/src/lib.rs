@@ -6,6 +6,7 @@
 //! (the thread between testers and files), [`read`] (files back to columns), [`merge`] (all agents to Parquet).
 #![forbid(unsafe_code)]
 
+mod clock_events;
 mod columns;
 mod error;
 mod files;
@@ -14,6 +15,7 @@ pub mod merge;
 pub mod read;
 pub mod recorder;
 mod rest;
+mod row_group;
 mod seconds;
 pub mod segment;
 mod start;
@@ -22,6 +24,7 @@ pub mod tables;
 mod tally;
 mod timeline;
 
+pub use clock_events::ClockEvent;
 pub use columns::{Columns, Names};
 pub use error::RecordError;
 pub use files::{sync_directory, write_json, write_json_soon};

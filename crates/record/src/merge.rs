@@ -271,7 +271,7 @@ fn append(
     mut tally: Option<&mut Tally>,
 ) -> Result<(SegmentFound, Vec<String>), RecordError> {
     let mut damage = Vec::new();
-    while let Some(batch) = segment.next_batch() {
+    while let Some(batch) = segment.next_batch()? {
         let batch = rebase(&batch, clock, timeline).ok_or_else(|| {
             RecordError::broken(
                 segment.path(),

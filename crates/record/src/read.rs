@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 
 use crate::RecordError;
 use crate::segment::Seal;
 
-/// A segment is read into memory at once; it is written at most a little larger than 64 MiB.
+/// A segment is written at most a little larger than 64 MiB. What claims to be more would be one damaged message.
 const LARGEST: u64 = 1 << 30;
+/// What is read at a time: a controller holds a batch of a segment, not all of it.
+const PIECE: usize = 1 << 20;
 
 /// Longest head of a segment: the schema and its metadata.
 const LONGEST_HEAD: u64 = 256 * 1024;
@@ -83,65 +85,66 @@ pub struct Segment {
     pub agent: String,
     /// Its number within agent and format.
     pub sequence: u32,
-    /// Its size.
+    /// Bytes read so far; at its end, its size.
     pub bytes: u64,
-    /// Whether its seal is there and true.
+    /// Whether its seal is there and true; known at its end.
     pub sealed: bool,
     /// Rows read so far.
     pub rows: u64,
     /// Why it ends before its end; none when it is whole.
     pub damage: Option<String>,
     path: PathBuf,
-    rest: Buffer,
+    file: File,
+    crc: crc32fast::Hasher,
+    piece: Buffer,
     decoder: StreamDecoder,
     first: Option<RecordBatch>,
     schema: SchemaRef,
 }
 
 impl Segment {
-    /// Reads the file and its seal.
+    /// Reads its head.
     ///
     /// # Errors
     /// [`RecordError::Io`]; [`RecordError::Broken`] when not even its head can be understood.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
-        let size = fs::metadata(path)
-            .map_err(|error| RecordError::io("reading", path, error))?
-            .len();
+        let wrong = |error| RecordError::io("reading", path, error);
+        let file = File::open(path).map_err(wrong)?;
+        let size = file.metadata().map_err(wrong)?.len();
         if size > LARGEST {
             return Err(RecordError::broken(
                 path,
                 format!("{size} bytes are more than a segment ever has"),
             ));
         }
-        let bytes = fs::read(path).map_err(|error| RecordError::io("reading", path, error))?;
-        let sealed = seal_of(path).map(|seal| seal.bytes == size && seal.crc32 == crc32fast::hash(&bytes));
-        let mut rest = Buffer::from_vec(bytes);
-        let mut decoder = StreamDecoder::new();
-        let first = guarded(&mut decoder, &mut rest);
-        let Some(schema) = decoder.schema() else {
+        let mut segment = Self {
+            name: String::new(),
+            agent: String::new(),
+            sequence: 0,
+            bytes: 0,
+            sealed: false,
+            rows: 0,
+            damage: None,
+            path: path.to_owned(),
+            file,
+            crc: crc32fast::Hasher::new(),
+            piece: Buffer::from_vec(Vec::<u8>::new()),
+            decoder: StreamDecoder::new(),
+            first: None,
+            schema: SchemaRef::new(Schema::empty()),
+        };
+        let first = segment.decode()?;
+        let Some(schema) = segment.decoder.schema() else {
             return Err(headless(path, first.err()));
         };
-        let (first, broken) = match first {
-            Ok(first) => (first, None),
-            Err(error) => (None, Some(error.to_string())),
-        };
         let head = Head::of(path, &schema);
-        let wrong_seal = (sealed == Some(false))
-            .then(|| "its seal does not fit: it was changed after it was closed".to_owned());
-        Ok(Self {
-            name: head.name,
-            agent: head.agent,
-            sequence: head.sequence,
-            bytes: size,
-            sealed: sealed == Some(true),
-            rows: 0,
-            damage: broken.or(wrong_seal),
-            path: path.to_owned(),
-            rest,
-            decoder,
-            first,
-            schema,
-        })
+        (segment.name, segment.agent, segment.sequence) = (head.name, head.agent, head.sequence);
+        segment.schema = schema;
+        match first {
+            Ok(first) => segment.first = first,
+            Err(error) => segment.damage = Some(error.to_string()),
+        }
+        Ok(segment)
     }
 
     /// Where it lies.
@@ -155,27 +158,66 @@ impl Segment {
     }
 
     /// The next batch; none at its end, or where it breaks off (then `damage` says why).
-    pub fn next_batch(&mut self) -> Option<RecordBatch> {
-        let batch = match self.first.take() {
-            Some(batch) => Some(batch),
-            None => match guarded(&mut self.decoder, &mut self.rest) {
-                Ok(batch) => batch,
-                Err(error) => {
-                    self.rest = Buffer::from_vec(Vec::<u8>::new());
-                    self.damage.get_or_insert(error.to_string());
-                    None
-                }
-            },
+    ///
+    /// # Errors
+    /// [`RecordError::Io`]: the disk does not give what is in it.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, RecordError> {
+        let found = match self.first.take() {
+            Some(batch) => Ok(Some(batch)),
+            None if self.damage.is_some() => Ok(None),
+            None => self.decode()?,
         };
-        match &batch {
-            Some(batch) => self.rows += batch.num_rows() as u64,
-            None if self.decoder.finish().is_err() => {
-                self.damage
-                    .get_or_insert_with(|| "it breaks off within a batch".to_owned());
+        match found {
+            Ok(Some(batch)) => {
+                self.rows += batch.num_rows() as u64;
+                return Ok(Some(batch));
             }
-            None => {}
+            Ok(None) => {}
+            Err(error) => {
+                self.damage.get_or_insert(error.to_string());
+            }
         }
-        batch
+        self.finish()?;
+        Ok(None)
+    }
+
+    /// The outer error is the disk's, the inner that of what is on it.
+    fn decode(&mut self) -> Result<Result<Option<RecordBatch>, ArrowError>, RecordError> {
+        loop {
+            match guarded(&mut self.decoder, &mut self.piece) {
+                Ok(None) if self.piece.is_empty() && self.read()? => {}
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// Reads the next piece; false at the end of the file.
+    fn read(&mut self) -> Result<bool, RecordError> {
+        let mut bytes = Vec::with_capacity(PIECE);
+        let read = self.file.by_ref().take(PIECE as u64).read_to_end(&mut bytes);
+        read.map_err(|error| RecordError::io("reading", &self.path, error))?;
+        self.crc.update(&bytes);
+        self.bytes += bytes.len() as u64;
+        self.piece = Buffer::from_vec(bytes);
+        Ok(!self.piece.is_empty())
+    }
+
+    /// Holds against its seal what was read, and what could not be understood.
+    fn finish(&mut self) -> Result<(), RecordError> {
+        while self.read()? {}
+        if self.decoder.finish().is_err() {
+            self.damage
+                .get_or_insert_with(|| "it breaks off within a batch".to_owned());
+        }
+        if let Some(seal) = seal_of(&self.path) {
+            self.sealed = seal.bytes == self.bytes && seal.crc32 == self.crc.clone().finalize();
+            if !self.sealed {
+                self.damage.get_or_insert_with(|| {
+                    "its seal does not fit: it was changed after it was closed".to_owned()
+                });
+            }
+        }
+        Ok(())
     }
 }
 

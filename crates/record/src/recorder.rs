@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,7 @@ pub struct Recorder {
     books: Receiver<RecordingBooks>,
     thread: JoinHandle<()>,
     pending: Pending,
+    troubles: Receiver<String>,
 }
 
 /// Transactions taken from the lanes of which nothing is known yet: neither written nor discarded. Counted by the batch.
@@ -171,6 +172,7 @@ impl Recorder {
     ) -> Result<(Self, Vec<LaneSink>), RecordError> {
         let (queue, inbox) = mpsc::sync_channel(config.queue.max(1));
         let (done, books) = mpsc::sync_channel(1);
+        let (trouble, troubles) = mpsc::channel(); // each of the two kinds of files fails once
         let pending = Pending::default();
         let mut recycle = Vec::new();
         let mut sinks = Vec::new();
@@ -189,7 +191,7 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || {
-                let _ = done.send(Writing::new(config, segments, counting).run(&inbox, &recycle));
+                let _ = done.send(Writing::new(config, segments, counting, trouble).run(&inbox, &recycle));
             })
             .map_err(|error| RecordError::io("starting the recorder of", &directory, error))?;
         let recorder = Self {
@@ -197,8 +199,14 @@ impl Recorder {
             books,
             thread,
             pending,
+            troubles,
         };
         Ok((recorder, sinks))
+    }
+
+    /// What has gone wrong since this was last asked, so that it can be told while the run goes on; the books have it too.
+    pub fn trouble(&self) -> Option<String> {
+        self.troubles.try_recv().ok()
     }
 
     /// Writes what is left, closes the files and ends the thread. Sinks that still exist are told "no room" afterwards.
@@ -248,6 +256,7 @@ struct Writing {
     metrics: Option<MetricWriter>,
     books: RecordingBooks,
     pending: Pending,
+    trouble: Sender<String>,
 }
 
 impl Writing {
@@ -255,7 +264,12 @@ impl Writing {
         SegmentWriter::transactions(&config.directory, config.origin(), ROTATE_BYTES)
     }
 
-    fn new(config: RecorderConfig, segments: SegmentWriter, pending: Pending) -> Self {
+    fn new(
+        config: RecorderConfig,
+        segments: SegmentWriter,
+        pending: Pending,
+        trouble: Sender<String>,
+    ) -> Self {
         let origin = config.origin();
         let columns = Columns::new(&config.names, config.codes.clone(), origin.metadata(), BATCH_ROWS);
         let metrics = MetricWriter::new(&config.directory, &origin, config.codes);
@@ -266,6 +280,7 @@ impl Writing {
             metrics: Some(metrics),
             books: RecordingBooks::default(),
             pending,
+            trouble,
         }
     }
 
@@ -344,16 +359,21 @@ impl Writing {
 
     /// Closes what was written well; everything that comes is discarded from now on.
     fn give_up(&mut self, error: &RecordError) {
-        self.books.damage.push(error.to_string());
+        self.damaged(error);
         if let Some(segments) = self.segments.take() {
             self.books.segments.extend(segments.finish().0);
         }
     }
 
+    fn damaged(&mut self, error: &RecordError) {
+        self.books.damage.push(error.to_string());
+        let _ = self.trouble.send(error.to_string());
+    }
+
     fn take_metrics(&mut self, rows: &[MetricRow]) {
         let Some(metrics) = &mut self.metrics else { return };
         if let Err(error) = metrics.write(rows) {
-            self.books.damage.push(error.to_string());
+            self.damaged(&error);
             if let Some(metrics) = self.metrics.take() {
                 self.books.segments.extend(metrics.finish().0);
             }

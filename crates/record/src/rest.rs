@@ -9,14 +9,17 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use crate::RecordError;
 use crate::files::{sync_directory, temporary};
+use crate::row_group::RowGroup;
 
 /// Rows of a row group: what a reader holds in memory at least.
 const GROUP_ROWS: usize = 1 << 20;
@@ -30,8 +33,14 @@ const NUMBERS_BYTES: usize = 32 * 1024;
 pub(crate) struct ParquetFile {
     path: PathBuf,
     part: PathBuf,
-    writer: Option<ArrowWriter<BufWriter<File>>>,
+    open: Option<Open>,
     rows: u64,
+}
+
+struct Open {
+    file: SerializedFileWriter<BufWriter<File>>,
+    columns: ArrowRowGroupWriterFactory,
+    group: Option<RowGroup>,
 }
 
 impl ParquetFile {
@@ -50,12 +59,17 @@ impl ParquetFile {
             bare,
             Some(properties(schema, metadata)),
         )
+        .and_then(ArrowWriter::into_serialized_writer)
         .map_err(|error| wrong(&part, error));
         match writer {
-            Ok(writer) => Ok(Self {
+            Ok((file, columns)) => Ok(Self {
                 path: path.to_owned(),
                 part,
-                writer: Some(writer),
+                open: Some(Open {
+                    file,
+                    columns,
+                    group: None,
+                }),
                 rows: 0,
             }),
             Err(error) => {
@@ -67,10 +81,10 @@ impl ParquetFile {
 
     /// Appends rows.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), RecordError> {
-        let Some(writer) = &mut self.writer else {
+        let Some(open) = &mut self.open else {
             return Ok(());
         };
-        writer.write(batch).map_err(|error| wrong(&self.part, error))?;
+        open.write(batch).map_err(|error| wrong(&self.part, error))?;
         self.rows += batch.num_rows() as u64;
         Ok(())
     }
@@ -82,13 +96,17 @@ impl ParquetFile {
 
     /// Completes the file, waits until it is on disk, and gives it its name.
     pub(crate) fn place(mut self, more: Vec<(&str, String)>) -> Result<u64, RecordError> {
-        let Some(mut writer) = self.writer.take() else {
+        let Some(mut open) = self.open.take() else {
             return Ok(0);
         };
         for (key, value) in more {
-            writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+            open.file
+                .append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
-        let buffer = writer.into_inner().map_err(|error| wrong(&self.part, error))?;
+        let buffer = open
+            .close_group()
+            .and_then(|()| open.file.into_inner())
+            .map_err(|error| wrong(&self.part, error))?;
         let file = buffer
             .into_inner()
             .map_err(|error| RecordError::io("writing", &self.part, error.into_error()))?;
@@ -99,6 +117,34 @@ impl ParquetFile {
         fs::rename(&self.part, &self.path).map_err(|error| RecordError::io("renaming", &self.part, error))?;
         sync_directory(self.path.parent().unwrap_or(Path::new(".")))?;
         Ok(size.len())
+    }
+}
+
+impl Open {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let group = if let Some(group) = &mut self.group {
+                group
+            } else {
+                let number = self.file.flushed_row_groups().len();
+                self.group.insert(RowGroup::begin(&self.columns, number)?)
+            };
+            let count = (GROUP_ROWS - group.rows()).min(batch.num_rows() - from);
+            group.write(&batch.slice(from, count));
+            from += count;
+            if group.rows() == GROUP_ROWS {
+                self.close_group()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close_group(&mut self) -> Result<(), ParquetError> {
+        match self.group.take() {
+            Some(group) => group.finish(&mut self.file),
+            None => Ok(()),
+        }
     }
 }
 
@@ -118,7 +164,6 @@ fn properties(schema: &Schema, metadata: &[(&str, String)]) -> WriterProperties 
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_statistics_enabled(EnabledStatistics::None)
-        .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_offset_index_disabled(true)
         .set_key_value_metadata(Some(metadata));
     for field in schema.fields() {

@@ -179,7 +179,7 @@ fn rows<'a, R>(heads: impl Iterator<Item = &'a Head>, turn: fn(&RecordBatch, usi
         let Ok(mut segment) = Segment::open(&head.path) else {
             continue;
         };
-        while let Some(batch) = segment.next_batch() {
+        while let Ok(Some(batch)) = segment.next_batch() {
             found.extend((0..batch.num_rows()).filter_map(|row| turn(&batch, row)));
         }
     }
@@ -218,6 +218,7 @@ fn reading(batch: &RecordBatch, row: usize) -> Option<Reading> {
 mod tests {
     use std::fs;
 
+    use plimsoll_clock::{Begin, Clock, TestClock};
     use plimsoll_model::Keep;
 
     use super::*;
@@ -336,6 +337,121 @@ mod tests {
         let again = convert(&run, &start()).unwrap();
         assert_eq!(again.clocks, merged.clocks);
         fs::remove_dir_all(&run).unwrap();
+    }
+
+    /// A run whose far agent has its wall clock set by so much at these seconds.
+    fn converted(name: &str, steps: &[(i64, i64)]) -> Clocks {
+        let run = std::env::temp_dir().join(format!("plimsoll-timeline-{name}-{}", std::process::id()));
+        let segments = run.join("segments");
+        let _ = fs::remove_dir_all(&run);
+        fs::create_dir_all(&segments).unwrap();
+        let clock = TestClock::new(far(9_000 * SECOND), 1_700_000_000 * SECOND, 40_000);
+        let mut probes = SideWriter::<Probe>::new(&segments, &origin("far"));
+        let mut readings = SideWriter::<ClockReading>::new(&segments, &origin("far"));
+        for second in 0..60 {
+            if let Some((_, by_ns)) = steps.iter().find(|(at, _)| *at == second) {
+                clock.step(*by_ns);
+            }
+            let raw_ns = clock.raw_ns();
+            let ours = (9_000 + second) * SECOND;
+            let probe = Probe {
+                sent: raw_ns,
+                heard: ours + 100_000,
+                answered: ours + 110_000,
+                received: raw_ns + 210_000,
+                via: Via::Udp,
+            };
+            probes.write(&[probe]).unwrap();
+            let reading = ClockReading {
+                raw_ns,
+                monotonic_ns: clock.monotonic_ns(),
+                realtime_ns: clock.realtime_ns(),
+            };
+            readings.write(&[reading]).unwrap();
+            clock.advance((far(ours + SECOND) - far(ours)).cast_unsigned());
+        }
+        probes.finish().1.unwrap();
+        readings.finish().1.unwrap();
+        let merged = convert(&run, &start()).unwrap();
+        assert!(merged.damage.is_empty(), "{:?}", merged.damage);
+        fs::remove_dir_all(&run).unwrap();
+        merged.clocks
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_is_told_and_changes_no_number() {
+        let still = converted("still", &[]);
+        let mut stepped = converted("stepped", &[(20, 3_600 * SECOND), (40, -10 * SECOND)]);
+        let told: Vec<_> = stepped
+            .events()
+            .into_iter()
+            .map(|event| ((event.t_ns + SECOND / 2) / SECOND, event.kind, event.text))
+            .collect();
+        let text = |what: &str| format!("agent far: its wall clock was set {what}; no number changes by it");
+        assert_eq!(
+            told,
+            [
+                (20, "clock-step", text("forward by 3600 s")),
+                (40, "clock-step", text("back by 10 s"))
+            ]
+        );
+        assert_eq!(still.events(), []);
+        let (one, other) = (still.timeline(&start(), "far"), stepped.timeline(&start(), "far"));
+        for second in 0..60 {
+            let raw_ns = far((9_000 + second) * SECOND);
+            let times = [&one, &other].map(|timeline| timeline.as_ref().unwrap().at(raw_ns));
+            assert_eq!(times[0], times[1], "second {second}");
+        }
+        stepped.agents.get_mut("far").unwrap().steps.clear();
+        assert_eq!(stepped, still, "nothing but the steps is different");
+    }
+
+    #[test]
+    fn a_jump_and_another_route_are_told_when_they_were() {
+        let piece = |from: i64, offset: i64, begins| Piece {
+            from_ns: from * SECOND,
+            to_ns: (from + 10) * SECOND,
+            offset_ns: offset,
+            drift_ppm: 0.0,
+            drift_low_ppm: 0.0,
+            drift_high_ppm: 0.0,
+            probes: 10,
+            begins,
+        };
+        let clock = AgentClock {
+            pieces: vec![
+                piece(4_000, 5_000 * SECOND, Begin::Start),
+                piece(4_010, 5_000 * SECOND, Begin::Knot),
+                piece(4_020, 5_002 * SECOND, Begin::Jump),
+                piece(4_030, 5_002 * SECOND, Begin::RouteChange),
+            ],
+            ..AgentClock::default()
+        };
+        let clocks = Clocks {
+            t0_ns: 9_000 * SECOND,
+            agents: BTreeMap::from([("a".to_owned(), clock)]),
+            ..Clocks::default()
+        };
+        let told: Vec<_> = clocks.events();
+        let told: Vec<_> = told
+            .iter()
+            .map(|event| (event.t_ns / SECOND, event.kind, event.text.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    22,
+                    "clock-jump",
+                    "agent a: its clock jumped by 2 s (suspended, or moved?)"
+                ),
+                (
+                    32,
+                    "route-change",
+                    "agent a: the way between it and the controller changed"
+                ),
+            ]
+        );
     }
 
     #[test]

@@ -5,9 +5,15 @@
 //! Questions of this kind are themselves not counted.
 //!
 //! A request is counted before the last byte of its answer leaves, so that whoever holds an answer finds it counted.
+//!
+//! The counts come with the time at which they were read, by the clock that testers' stamps are mapped onto: a reader that is
+//! late, or far away, still learns how many were answered between two instants. Rejected: the reader's own time (the way and a
+//! busy host would be in it), and a bin for each second in the service (a clock to be read for every request, and memory that
+//! grows with the run).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_clock::{Clock, SystemClock};
 use serde::Serialize;
 
 /// Counters of one service. All only grow.
@@ -30,6 +36,9 @@ pub struct Counts {
     pub answered: u64,
     /// Requests that were no valid request (too big, too slow, not the protocol); not in the other two.
     pub refused: u64,
+    /// When this was read: `CLOCK_MONOTONIC_RAW` of the service's host, ns. `answered` lags it by no more than a request that
+    /// is being counted on another core.
+    pub clock_ns: i64,
 }
 
 impl Counters {
@@ -57,6 +66,7 @@ impl Counters {
             received: self.received.load(Ordering::Relaxed),
             answered: self.answered.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
+            clock_ns: SystemClock.raw_ns(),
         }
     }
 }

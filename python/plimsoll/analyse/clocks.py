@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from plimsoll.analyse.coverage import carriers
 from plimsoll.analyse.results_hosts import AgentClockResult, HostEvent, HostsResult
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.wording import number, quantity
@@ -20,21 +21,24 @@ _BEGINS = {
 
 
 def greatest_bound(crew: Crew) -> int:
-    """The greatest error, ns, of any time of any agent, as far as they are known; 0 of one clock."""
-    return max((agent.clock.bound_ns or 0 for agent in crew.agents), default=0)
+    """The greatest error, ns, of any time of any agent with testers, as far as they are known; 0 of one clock. Hosts
+    that are only watched add to no series of the testers: their clocks stand with them."""
+    return max((agent.clock.bound_ns or 0 for agent in carriers(crew)), default=0)
 
 
 def unknown_clocks(crew: Crew) -> tuple[str, ...]:
     """Agents of whose clock nothing is known, but for those without a transaction."""
     return tuple(
-        agent.name for agent in crew.agents if agent.clock.bound_ns is None and (agent.rows or not agent.lost)
+        agent.name
+        for agent in carriers(crew)
+        if agent.clock.bound_ns is None and (agent.rows or not agent.lost)
     )
 
 
 def start_spread(crew: Crew) -> tuple[float | None, float | None]:
     """Time (ms) between the first agent to begin and the last, and by how much that can be wrong: each of the two ends
     may be off by the bound of its agent."""
-    known = [agent.clock for agent in crew.agents if agent.clock.started_ns is not None]
+    known = [agent.clock for agent in carriers(crew) if agent.clock.started_ns is not None]
     started = [clock.started_ns for clock in known if clock.started_ns is not None]
     if len(started) < 2:
         return None, None
@@ -71,6 +75,7 @@ def _clock(agent: Agent) -> AgentClockResult:
         rtt_min_ms=_ms(clock.rtt_min_ns),
         rtt_median_ms=_ms(median),
         remark=clock.remark,
+        role=agent.role,
     )
 
 

@@ -57,8 +57,8 @@ def mean_coverage(steps: Sequence[CoverageStep], agents: int, window: Window) ->
 
 
 def lost_agents(crew: Crew, last_ns: Mapping[str, int]) -> tuple[LostAgent, ...]:
-    """Those that were lost, by time."""
-    found = [_lost(agent, last_ns.get(agent.name)) for agent in crew.agents if agent.lost]
+    """Those with testers that were lost, by time."""
+    found = [_lost(agent, last_ns.get(agent.name)) for agent in carriers(crew) if agent.lost]
     return tuple(sorted(found, key=lambda one: (one.lost_s is None, one.lost_s, one.agent)))
 
 
@@ -93,7 +93,7 @@ def loss(crew: Crew) -> Loss | None:
     known = crew.started + (missing or 0)
     return Loss(
         agents=tuple(_short(one) for one in lost),
-        of=len(crew.agents),
+        of=len(carriers(crew)),
         on_disk=None if missing is None or known == 0 else crew.started / known,
     )
 
@@ -105,7 +105,7 @@ def _short(one: LostAgent) -> str:
 
 def missing_rows(crew: Crew) -> int | None:
     """Transactions of lost agents that the live view had counted and that are not on disk; None: not known."""
-    lost = [agent for agent in crew.agents if agent.lost]
+    lost = [agent for agent in carriers(crew) if agent.lost]
     if not lost or crew.live_started is None or any(agent.rows is None for agent in lost):
         return None
     return max(0, crew.live_started - crew.started)

@@ -40,7 +40,7 @@ class PlaceResult:
     share_range: tuple[float, float] | None
     """Least and greatest share of its own testers."""
     rtt_ms: float | None
-    """Median round trip of its testers' connections (TCP_INFO)."""
+    """Median round trip of its testers' connections (TCP_INFO); not above that of probes that take the same way."""
     probe_rtt_ms: float | None
     """Median round trip of the probes between its agents and the controller."""
     response_less_rtt_ms: float | None
@@ -81,6 +81,8 @@ class AgentClockResult:
     rtt_min_ms: float | None
     rtt_median_ms: float | None
     remark: str
+    role: str = "testers"
+    """testers, or watch: it carries none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,17 @@ def utilizations(
     window: Window,
     cores: Mapping[str, int],
     together: Sequence[Sequence[str]] = (),
+    *,
+    link_bytes_s: float | None = None,
+    single_cores: bool = False,
 ) -> tuple[Utilization, ...]:
     """One entry per component: host, each service, the testers, and the cores that several services share.
 
     `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
     ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample tells of the
-    second before it; those are taken whose second lies in the window by more than half.
+    second before it; those are taken whose second lies in the window by more than half. `link_bytes_s`: what the host's
+    network can carry each way; `single_cores`: of the host its busiest core counts, too, where not all that runs on it
+    is watched.
 
     A component with one busy thread is full at one core whatever else is idle, so its binding resource is the larger
     of "cpu of its cores" and "busiest thread".
@@ -36,7 +41,7 @@ def utilizations(
     for component in sorted({one.component for one in samples}, key=_order):
         mine = {(one.metric, one.part): _inside(one, window) for one in samples if one.component == component}
         if component == "host":
-            found = _host(mine)
+            found = _host(mine, link_bytes_s, single_cores=single_cores)
         elif component == "monitor":
             continue
         else:
@@ -118,7 +123,14 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
     )
 
 
-def _host(mine: Mapping[tuple[str, str], Array]) -> Utilization | None:
+def cores_seen(samples: Sequence[SampleSeries]) -> int | None:
+    """The number of cores of a host, as its monitor tells of each; None where it told of none."""
+    return len({one.part for one in samples if one.metric == "cpu.busy" and one.part}) or None
+
+
+def _host(
+    mine: Mapping[tuple[str, str], Array], link_bytes_s: float | None, *, single_cores: bool
+) -> Utilization | None:
     busy = mine.get(("cpu.busy", ""))
     if busy is None or busy.size == 0:
         return None
@@ -128,11 +140,51 @@ def _host(mine: Mapping[tuple[str, str], Array]) -> Utilization | None:
         if values.size and metric in SHOWN
     }
     resource, values = "cpu", busy
-    for (metric, part), found in mine.items():
-        if metric == "disk.busy" and found.size and float(found.mean()) > float(values.mean()):
-            resource, values = f"disk {part}", found
+    others = {f"disk {part}": found for (metric, part), found in mine.items() if metric == "disk.busy"}
+    if link_bytes_s is not None:
+        links = _links(mine, link_bytes_s)
+        detail |= {name: float(found.mean()) for name, found in links.items()}
+        others |= links
+    if single_cores and (core := _busiest_core(mine)) is not None:
+        name, found = core
+        detail[name] = float(found.mean())
+        if _told_apart(found, busy):
+            others[name] = found
+    for name, found in others.items():
+        if found.size and float(found.mean()) > float(values.mean()):
+            resource, values = name, found
     mean, low, high = mean_interval(values)
     return Utilization("host", "host", resource, mean, low, high, detail)
+
+
+def _links(mine: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:
+    """The busiest interface, by its busier direction: a link carries both at once. Loopback is none; of several that
+    pass on the same bytes (a bridge, a tunnel) none is counted twice."""
+    both: dict[str, Array] = {}
+    for (metric, part), found in sorted(mine.items()):
+        if metric in ("net.receive", "net.send") and part != "lo" and found.size:
+            share = found / capacity
+            if part not in both or float(share.mean()) > float(both[part].mean()):
+                both[part] = share
+    most = max(both, key=lambda part: float(both[part].mean()), default=None)
+    return {} if most is None else {f"link {most}": both[most]}
+
+
+def _busiest_core(mine: Mapping[tuple[str, str], Array]) -> tuple[str, Array] | None:
+    cores = {
+        f"core {part}": found
+        for (metric, part), found in mine.items()
+        if metric == "cpu.busy" and part and found.size
+    }
+    name = max(cores, key=lambda core: float(cores[core].mean()), default=None)
+    return None if name is None else (name, cores[name])
+
+
+def _told_apart(core: Array, cpu: Array) -> bool:
+    """Whether the interval of a core lies above that of all."""
+    mean, low, _ = mean_interval(core)
+    other, _, high = mean_interval(cpu)
+    return (mean if low is None else low) > (other if high is None else high)
 
 
 SHOWN = (

@@ -8,7 +8,7 @@ from typing import Final
 
 from plimsoll.analyse.results import Utilization
 from plimsoll.analyse.transactions import Window
-from plimsoll.analyse.utilization import monitor_cpu, utilizations
+from plimsoll.analyse.utilization import cores_seen, monitor_cpu, utilizations
 from plimsoll.collect.hosts import TESTERS, Agent
 from plimsoll.collect.samples import SampleSeries
 
@@ -37,18 +37,24 @@ def of_hosts(
     cores: Mapping[str, int],
     cores_of: Mapping[str, int],
     together: Sequence[Sequence[str]] = (),
+    links: Mapping[str, float] | None = None,
 ) -> HostsUsed:
-    """`cores`, `together`: of the lab's host, as for `utilizations`; `cores_of`: of the other hosts, by name. An agent
-    with the controller's clock is on the lab's host."""
+    """`cores`, `together`: of the lab's host, as for `utilizations`; `cores_of`, `links`: of the other hosts, by name
+    (cores; bytes/s). An agent with the controller's clock is on the lab's host."""
     services: dict[str, Utilization] = {}
     testers: list[Utilization] = []
     hosts: dict[str, Utilization] = {}
     watched: dict[str, Utilization] = {}
     for agent in agents:
         mine = [one for one in samples if one.agent == agent.name]
+        link = (links or {}).get(agent.host)
+        if agent.role != TESTERS and not agent.clock.same:
+            watched |= _of_target(mine, window, agent.host, cores_of.get(agent.host), link)
+            continue
         there = cores_of.get(agent.host)
         known = cores if agent.clock.same or there is None else {"host": there, TESTERS: there}
-        for used in utilizations(mine, window, known, together if agent.clock.same else ()):
+        shared = together if agent.clock.same else ()
+        for used in utilizations(mine, window, known, shared, link_bytes_s=link):
             elsewhere = "" if agent.clock.same else agent.host
             placed = replace(used, host=elsewhere)
             if used.role == TESTERS:
@@ -74,3 +80,18 @@ def of_hosts(
         cpu={name: one.detail["cpu.busy"] for name, one in hosts.items() if "cpu.busy" in one.detail},
         monitor_cpu=monitor_cpu(samples, window),
     )
+
+
+def _of_target(
+    samples: Sequence[SampleSeries], window: Window, host: str, cores: int | None, link: float | None
+) -> dict[str, Utilization]:
+    """A host of the target and the processes on it that are watched, by their names in the results. The agent's own
+    process, which carries nothing, is none of them."""
+    count = cores or cores_seen(samples) or 1
+    components = dict.fromkeys((one.component for one in samples), count)
+    found = {}
+    for used in utilizations(samples, window, components, link_bytes_s=link, single_cores=True):
+        if used.role != TESTERS:
+            name = host if used.role == "host" else f"{used.component} on {host}"
+            found[name] = replace(used, component=name, host=host)
+    return found

@@ -185,6 +185,17 @@ def watch_notes(told: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def host_notes(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a reader of a run must know of the hosts and processes of its targets."""
+    missing = [
+        f"{one['name']} is not watched: {one['missing']}"
+        for one in record.get("watched_hosts", ())
+        if one.get("missing")
+    ]
+    told = [f"at {_second(one['t_s'])}: {one['text']}" for one in record.get("watch_events", ())]
+    return (*missing, *told)
+
+
 def _second(value: float) -> str:
     return f"{number(max(0.0, value))} s"
 

@@ -43,7 +43,7 @@ _METRICS: Final = {
         Metric("errors_per_s", "errors", "rate", "errors/s"),
         Metric("concurrency", "concurrency", "number"),
         Metric("error_rate", "error rate", "fraction"),
-        Metric("jain_index", "Jain's fairness index", "number"),
+        Metric("jain_index", "fairness (Jain's index)", "number"),
         Metric("reads_per_s", "reads", "rate", "reads/s"),
         Metric("writes_per_s", "acknowledged writes", "rate", "writes/s"),
         Metric("stale_share", "share of stale answers", "fraction"),

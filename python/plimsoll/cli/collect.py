@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from plimsoll.deploy.binary import find_engine
+from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in, outstanding
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import ExitCode
@@ -29,6 +30,8 @@ def main(args: argparse.Namespace) -> int:
     if not outstanding(directory.path):
         print(f"{args.directory}: nothing is outstanding")
         return int(ExitCode.PASSED)
+    if (code := on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
+        return code
     missing = False
     for run in bring_in(plan, directory.path, find_engine()):
         held = "nothing" if run.transactions is None else f"{run.transactions:,} transactions"

@@ -7,6 +7,7 @@ import argparse
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from plimsoll.deploy.binary import engine_version, find_engine, require_same_ver
 from plimsoll.deploy.hosts import Cleaned, HostKind
 from plimsoll.deploy.hosts.check import FIGURES, Checked, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.errors import ExitCode
-from plimsoll.plan.load_hosts import load_hosts
+from plimsoll.plan.load_hosts import load_all_hosts
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.spread import fewest
 from plimsoll.plan.units import about_size
@@ -50,7 +52,10 @@ def main(args: argparse.Namespace) -> int:
     """1 where fewer hosts answer than an experiment needs, or where something is left."""
     engine = find_engine()
     require_same_version(engine_version(engine), engine)
-    found = [(hosts, _kind(hosts, engine)) for hosts in load_hosts(args.file, args.set)]
+    hosts_of = load_all_hosts(args.file, args.set)
+    if (there := on_lab(hosts_of.testers, args.words)) is not None:
+        return there
+    found = [(hosts, _kind(hosts, engine)) for hosts in (*hosts_of.testers, *hosts_of.watched)]
     if args.does == "clean":
         return _clean(
             [one for _, kind in found for one in kind.clean(everything=True, discard=args.discard)], args
@@ -62,13 +67,16 @@ def main(args: argparse.Namespace) -> int:
             checked = check(kind, hosts, engine, baseline=args.baseline)
         finally:
             kind.clean()
-        enough = sum(one.taken for one in checked) >= fewest(hosts)
+        needed = fewest(hosts)
+        enough = sum(one.taken for one in checked) >= needed
+        if hosts in hosts_of.watched:
+            must = [one for one in checked if one.host.name in hosts_of.required]
+            needed, enough = len(must), all(one.taken for one in must)
+            checked = [replace(one, role="watch") for one in checked]
         code = code if enough else ExitCode.ERROR
-        told.append(
-            {"enough": enough, "at_least": fewest(hosts), "hosts": [one.to_json() for one in checked]}
-        )
+        told.append({"enough": enough, "at_least": needed, "hosts": [one.to_json() for one in checked]})
         if not args.json:
-            print("\n".join(lines(checked, fewest(hosts), baseline=args.baseline)))
+            print("\n".join(lines(checked, needed, baseline=args.baseline)))
     if args.json:
         print(json.dumps({"format": FORMAT, "checks": told}, indent=1))
     return int(code)
@@ -92,7 +100,8 @@ def lines(checked: Sequence[Checked], needed: int, *, baseline: bool) -> list[st
     said += [f"{one.host.name}: left out: {one.reason}" for one in checked if one.reason]
     said += [f"{one.host.name}: {remark}" for one in checked for remark in one.remarks]
     taken = sum(one.taken for one in checked)
-    said.append(f"{taken} of {len(checked)} hosts can be used, {needed} are needed")
+    use = "watched" if any(one.role == "watch" for one in checked) else "used"
+    said.append(f"{taken} of {len(checked)} hosts can be {use}, {needed} are needed")
     return said
 
 

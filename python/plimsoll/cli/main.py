@@ -54,7 +54,7 @@ class Verb(Protocol):
         """Declares the verb's arguments."""
 
     def main(self, args: argparse.Namespace) -> int:
-        """Does it; gives the exit code."""
+        """Does it; gives the exit code. `args.words`: the command line, for who must be started again elsewhere."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,6 +91,7 @@ def _dispatch(words: list[str]) -> int:
         verb = _verb(name)
         parser = argparse.ArgumentParser(prog=f"plimsoll {words[0]}", description=_sentence(VERBS[name]))
         verb.add_arguments(parser)
+        parser.set_defaults(words=words)
         return verb.main(parser.parse_args(words[1:]))
     if any(re.match(r"[a-z]+://", word) for word in words):
         verb = _verb("quick")

@@ -56,6 +56,7 @@ def lines(plan: Plan, most: int) -> list[str]:
     said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     said += [f"needs root: {text}" for text in plan.needs_root]
     said += [f"hosts: {text}" for one in plan.spreads for text in _hosts(one)]
+    said += [f"on every host: {text}" for text in _on_hosts(plan)]
     said += [f"watched: {text}" for text in _watched(plan)]
     said += [f"log: {text}" for text in plan.remarks]
     return said
@@ -79,6 +80,20 @@ def _hosts(spread: Spread) -> list[str]:
     return said
 
 
+def _on_hosts(plan: Plan) -> list[str]:
+    """Commands of hooks that hosts run."""
+    configs = [run.config for run in plan.runs if run.config.hosts.elsewhere]
+    each = [
+        (when, hook)
+        for config in configs
+        for when, hooks in (("before", config.before_run), ("after", config.after_run))
+        for hook in hooks
+    ]
+    return list(
+        dict.fromkeys(f"{hook.shown}, {when} each run" for when, hook in each if hook.on != "controller")
+    )
+
+
 def _few(names: Sequence[str], most: int = 6) -> str:
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
@@ -87,6 +102,10 @@ def _few(names: Sequence[str], most: int = 6) -> str:
 def _watched(plan: Plan) -> list[str]:
     found = [one for run in plan.runs for one in run.config.watched]
     texts = [f"{one.name} ({one.shown}), every {show_duration(one.every_ns)}" for one in found]
+    hosts = (one for run in plan.runs for one in run.config.watched_hosts)
+    texts += [
+        " and ".join([f"the host {one.host.name}", *(each.name for each in one.processes)]) for one in hosts
+    ]
     return list(dict.fromkeys(texts))
 
 

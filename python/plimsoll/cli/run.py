@@ -11,6 +11,7 @@ from pathlib import Path
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.progress import Progress
 from plimsoll.deploy.binary import find_engine
+from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.experiment import Driver, Outcome, seconds_of
@@ -42,24 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Runs, analyses, reports; the exit code says how it went."""
     find_engine()  # before anything is made
+    if args.resume is not None and args.file is not None:
+        raise BadInput("--resume takes the experiment from the directory: give no file")
     if args.resume is not None:
-        if args.file is not None:
-            raise BadInput("--resume takes the experiment from the directory: give no file")
         plan, directory = resumed_plan(args.resume, args.set)
+    elif args.file is not None:
+        plan, directory = make_plan(load_experiment(args.file, args.set), secrets.randbits(32)), None
+    else:
+        raise BadInput("give an experiment file, or --resume DIR (plimsoll init writes a file to start from)")
+    if (code := on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
+        return code
+    done: frozenset[str] = frozenset()
+    if directory is None:
+        now = datetime.datetime.now(datetime.UTC)
+        directory = ResultsDirectory.create(args.out, plan.experiment.name, now)
+    else:
         for run in bring_in(plan, directory.path, find_engine()):
             for line in run.missing:
                 print(f"run {run.run}: not brought in: {line}", file=sys.stderr)
         done = done_runs(args.resume)
-    else:
-        if args.file is None:
-            raise BadInput(
-                "give an experiment file, or --resume DIR (plimsoll init writes a file to start from)"
-            )
-        plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
-        directory = ResultsDirectory.create(
-            args.out, plan.experiment.name, datetime.datetime.now(datetime.UTC)
-        )
-        done = frozenset()
     outcome = execute(plan, directory, done, quiet=args.quiet, prepare=args.resume is None)
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
 

@@ -32,6 +32,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _line(directory: Path, pid: int | None) -> str:
+    if pid and not (directory / "environment.json").exists():
+        return f"{directory}: is being made ready, or waits for its hosts (pid {pid})"
     results = open_results(directory)
     state = f"running (pid {pid})" if pid else ("complete" if results.complete else "not running")
     ended = [run for run in results.runs if run.record.get("status") == "done"]

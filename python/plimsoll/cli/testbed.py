@@ -94,6 +94,7 @@ def _named(word: str | None) -> str | None:
 
 def _up(args: argparse.Namespace) -> int:
     testbed = testbeds.up(load_testbed(args.file))
+    testbed.keep()
     print(f"{testbed.name} {'was up already' if testbed.reused else 'is up'}: {len(testbed.hosts)} hosts")
     print(f"  run something on one:  plimsoll testbed exec {testbed.hosts[-1].name} -- hostname")
     print(f"  from the host lab:     ssh -F {testbed.ssh_config} {testbed.hosts[-1].name} hostname")

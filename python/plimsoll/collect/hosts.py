@@ -119,8 +119,8 @@ def read_crew(run: RunFiles) -> Crew:
         agents.append(
             Agent(
                 name=name,
-                host=str(agent.get("host") or place.get("host") or name),
-                site=str(agent.get("site") or place.get("site") or "local"),
+                host=_place(name, place.get("host"), agent.get("host")) or name,
+                site=str(place.get("site") or agent.get("site") or "local"),
                 role=str(place.get("role", TESTERS)),
                 lost=bool(agent.get("lost")),
                 lost_ns=_whole(agent.get("lost_ns")),
@@ -135,6 +135,11 @@ def read_crew(run: RunFiles) -> Crew:
     return Crew(tuple(agents), t0_ns, live, started)
 
 
+def _place(name: str, *told: object) -> str:
+    """The first that says more than the agent's own name, which stands for one that had not come yet."""
+    return next((str(one) for one in told if one and one != name), "")
+
+
 def cores_of_hosts(environment: Mapping[str, Any]) -> dict[str, int]:
     """Number of cores by host, as far as environment.json tells it."""
     found = {}
@@ -143,6 +148,12 @@ def cores_of_hosts(environment: Mapping[str, Any]) -> dict[str, int]:
         if isinstance(facts, dict) and isinstance(facts.get("cores"), int) and facts["cores"] > 0:
             found[str(host.get("name"))] = int(facts["cores"])
     return found
+
+
+def links_of_hosts(environment: Mapping[str, Any]) -> dict[str, float]:
+    """What the network of a host can carry, bytes/s each way, by host, where the file has said it."""
+    told = ((one.get("name"), one.get("link_bytes_s")) for one in environment.get("hosts", ()))
+    return {str(name): float(link) for name, link in told if isinstance(link, (int, float)) and link > 0}
 
 
 def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArray[np.float64]]:

@@ -186,13 +186,9 @@ class Fleet:
         except BaseException:
             running.process.stop()
             raise
-        scheme = (
-            "http"
-            if service.kind in ("frontier", "delay", "echo") and service.settings.get("http", True)
-            else "tcp"
-        )
-        running.urls = [f"{scheme}://{address}"]
-        if service.kind == "frontier":
+        speaks_http = service.kind in ("frontier", "delay", "echo") and service.settings.get("http", True)
+        running.urls = [f"{'http' if speaks_http else 'tcp'}://{address}"]
+        if speaks_http:
             port = int(address.rpartition(":")[2])
             running.counters = lambda: OwnCounters(self._address, port)
 

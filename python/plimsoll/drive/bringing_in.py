@@ -13,6 +13,7 @@ from typing import Any, Final
 from plimsoll.deploy.hosts.dial_in import Door
 from plimsoll.drive.crew import Crew
 from plimsoll.plan import Plan
+from plimsoll.plan.model import Config
 
 START: Final = Path("segments") / "start.json"
 PATIENCE_S: Final = 3600.0
@@ -50,15 +51,17 @@ def bring_in(
     """Asks the hosts of every run that is outstanding. Raises AgentsLost where too few of them answer, EngineError
     where this host's engine fails; what was brought in until then stays."""
     wanted = outstanding(directory)
-    configs = {run.id: run.config for run in plan.runs}
+    configs = {run.id: _over_ssh(run.config) for run in plan.runs}
     crew = Crew(engine, directory, check_interrupt)
     done = []
     try:
-        crew.muster([configs[run] for run, agents in wanted.items() if agents and run in configs])
+        asked = [configs[run] for run, agents in wanted.items() if agents and run in configs]
+        crew.muster(asked)
+        crew.lookouts.muster(asked, insist=False)
         for run, names in wanted.items():
-            described = [
-                one.to_json() for one in (crew.agents(configs[run]) if names else []) if one.name in names
-            ]
+            config = configs[run]
+            agents = [*crew.agents(config), *crew.lookouts.agents(config)] if names else []
+            described = [one.to_json() for one in agents if one.name in names]
             there = {one["name"] for one in described}
             gone = [
                 f"{name}: its host is left out, or it dialled in and has ended"
@@ -73,6 +76,11 @@ def bring_in(
     finally:
         crew.clean()
     return done
+
+
+def _over_ssh(config: Config) -> Config:
+    """Whoever dialled had the key of an engine that is gone; what lies on its host is had over ssh."""
+    return replace(config, hosts=replace(config.hosts, link="ssh")) if config.hosts.dials_back else config
 
 
 def _one(

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready
+from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready, remote
+from plimsoll.deploy.hosts.calls import Done
 from plimsoll.deploy.hosts.check import Checked, check
+from plimsoll.deploy.hosts.dial_back import DialBack
 from plimsoll.deploy.hosts.dial_in import DialIn, Door, Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
-from plimsoll.deploy.hosts.session import EngineTalk
-from plimsoll.errors import AgentsLost
+from plimsoll.deploy.hosts.ssh import SshHosts
+from plimsoll.deploy.talk import EngineTalk
+from plimsoll.drive.lookouts import Lookouts
+from plimsoll.errors import AgentsLost, EngineError
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.spread import Place, chosen, fewest
@@ -51,28 +55,37 @@ class Crew:
         self._token = token_of(directory)
         self._check_interrupt = check_interrupt
         self._lab = lab
-        self._leaving = False
+        self._heeds = True
+        self._files: Sequence[Path] = ()
         self._kinds: dict[Hosts, HostKind] = {}
         self._mustered: dict[Hosts, _Mustered] = {}
+        self.lookouts = Lookouts(binary, self._token, self._check)
+        """The hosts of targets, which carry no testers."""
 
     def muster(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[Checked]:
-        """Makes every host ready, and asks what it is. Raises AgentsLost where fewer can be used than `at_least`; a
-        host that is left out is told with its reason."""
+        """Makes every host ready, with `files` of workloads on it, and asks what it is. Raises AgentsLost where fewer
+        can be used than `at_least`; a host that is left out is told with its reason."""
+        self._files = files
         told: list[Checked] = []
         for hosts in dict.fromkeys(config.hosts for config in configs if config.hosts.named):
             key = _whole(hosts)
             if key not in self._mustered:
-                told += self._ask(hosts, files).checked
+                told += self._ask(hosts).checked
             self._require(hosts)
         return told
 
-    def _ask(self, hosts: Hosts, files: Sequence[Path] = ()) -> _Mustered:
+    def _ask(self, hosts: Hosts) -> _Mustered:
         key = _whole(hosts)
         if key not in self._kinds:  # noted before anything is done there: it is left even if that fails
             self._kinds[key] = self._kind(hosts)
         kind = self._kinds[key]
-        ready = kind.prepare(files)
+        ready = kind.prepare(self._files)
         checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
+        there = {one.host.name for one in checked if one.facts is not None}
+        gone = [one.host.name for one in ready if one.answers and one.host.name not in there]
+        if gone and isinstance(kind, DialBack):
+            ready = kind.again(gone)
+            checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
         self._mustered[key] = _Mustered(kind, ready, checked)
         return self._mustered[key]
 
@@ -94,10 +107,30 @@ class Crew:
             return []
         if config.hosts.dials_in:
             return self._dialled_in(config.hosts)
-        mustered = self._mustered[_whole(config.hosts)]
+        if config.hosts.dials_back:  # the engine cannot start again those that are gone
+            self._ask(config.hosts)
+            self._require(config.hosts)
+        return self._mustered[_whole(config.hosts)].kind.agents(self._used(config.hosts))
+
+    def _used(self, hosts: Hosts) -> list[Ready]:
+        mustered = self._mustered[_whole(hosts)]
         answering = {one.host.name for one in mustered.checked if one.taken}
-        used = {host.name for host in chosen(config.hosts, answering)}
-        return mustered.kind.agents([one for one in mustered.ready if one.host.name in used])
+        used = {host.name for host in chosen(hosts, answering)}
+        return [one for one in mustered.ready if one.host.name in used]
+
+    def command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, Done]]:
+        """Runs a line of shell (`remote.command_line`) on every host of a run, side by side; gives what became of it by
+        the host's name. It goes on through an interrupt, as commands on this host do."""
+        hosts = config.hosts
+        kind = self._mustered[_whole(hosts)].kind
+        over_ssh = kind.over_ssh if isinstance(kind, DialBack) else kind
+        assert isinstance(over_ssh, SshHosts), "the plan refuses such a file"
+        used = self._used(hosts)
+        with self._unheeding():
+            done = over_ssh.each(
+                used, lambda one: remote.guarded(one.engine, one.host.name), timeout_s, line.encode()
+            )
+        return [(one.host.name, how) for one, how in zip(used, done, strict=True)]
 
     def _dialled_in(self, hosts: Hosts) -> list[Agent]:
         """Those that are there now, and behind them those that may still come: before each run some have come late, and
@@ -118,19 +151,36 @@ class Crew:
             return contextlib.nullcontext(found.kind.door)
         return EngineTalk(self._binary, self._check)
 
+    def seen(self, config: Config, agents: list[Agent]) -> list[Agent]:
+        """The agents of a run that is over, with the hosts of those that came late to it."""
+        kind = self._kinds.get(_whole(config.hosts))
+        if not isinstance(kind, DialIn):
+            return agents
+        with contextlib.suppress(EngineError):  # it is gone, and they with it: what was known of them stays
+            return kind.seen(agents)
+        return agents
+
     def clean(self) -> list[Cleaned]:
         """Leaves every host, and hears no interrupt over it. What could not be removed is told."""
-        self._leaving = True
-        found = [one for kind in self._kinds.values() for one in kind.clean()]
+        with self._unheeding():
+            found = [one for kind in self._kinds.values() for one in kind.clean()] + self.lookouts.clean()
         self._kinds, self._mustered = {}, {}
-        self._leaving = False
         return found
 
     def _kind(self, hosts: Hosts) -> HostKind:
         return hosts_of_kind(hosts, self._binary, self._token, self._check, self._lab)
 
+    @contextlib.contextmanager
+    def _unheeding(self) -> Iterator[None]:
+        """What must be done even after an interrupt; each part of it has a time-out."""
+        self._heeds = False
+        try:
+            yield
+        finally:
+            self._heeds = True
+
     def _check(self) -> None:
-        if not self._leaving:
+        if self._heeds:
             self._check_interrupt()
 
 
@@ -149,7 +199,7 @@ def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:
 def rules_of(config: Config) -> dict[str, Any]:
     """What the engine must know of a run's agents in common."""
     hosts = config.hosts
-    if not hosts.named:
+    if not hosts.named and not config.watched_hosts:
         return {}
     # Those that dial in may be late; all others are there, or the run is not the one that was planned.
     few = {"at_least": fewest(hosts)} if hosts.dials_in else {}

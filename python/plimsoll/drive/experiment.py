@@ -36,11 +36,13 @@ from plimsoll.drive.directory import (
 from plimsoll.drive.engine import EngineSession
 from plimsoll.drive.facts import load_changes, planned_starts, stages_of, versions_of
 from plimsoll.drive.filling import fill
-from plimsoll.drive.hooks import run_hooks
+from plimsoll.drive.hooks import OnHosts, run_hooks
+from plimsoll.drive.lookouts import manned, watched_hosts_record
 from plimsoll.drive.run import Listener, RunEnd, carry_out
 from plimsoll.drive.watching import Watching, look_at, watched_records
 from plimsoll.errors import AgentsLost, BadInput, EngineError, Interrupted, PlimsollError, ServiceError
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
+from plimsoll.plan.files import files_of
 from plimsoll.plan.filling import warm_caches
 from plimsoll.plan.model import Config, Watched
 from plimsoll.plan.secret import shown_words
@@ -48,9 +50,9 @@ from plimsoll.plan.secret import shown_words
 WORK = ".work"
 """Working directories of services, inside the results while they run: databases may need the room that is there."""
 Log = Callable[[float, str, str], None]
-WATCHER = Agent(name="lab", host="lab", site="lab", start={"kind": "local"}, role="watch")
-"""The agent that watches this host where the testers are on others."""
 SPARE_BYTES = 64 * 1000 * 1000
+MOST_WATCH_EVENTS = 100
+"""So many are told with a run; a process that comes and goes for hours has them all in events.jsonl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +129,18 @@ class Driver:
         self._cell_before: int | None = None
         self._counted: dict[str, Counted] = {}
         self._seen: list[tuple[Watched, Seen]] = []
+        self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
         self._looked = False
         self._agents_lost = False
+        self._entry: Path | None = None
 
     def prepare(self, command_line: list[str]) -> None:
         """Writes what is known before the first run. Raises BadInput when the disk has too little room; then nothing of
         the directory stays, and `latest` leads to where it did."""
         try:
             with self._stop.installed():
+                self._enter()
                 self._prepare(command_line)
         except BaseException:
             self._close()
@@ -169,7 +174,8 @@ class Driver:
 
     def _muster(self) -> dict[str, Any]:
         """The hosts of the experiment, for environment.json."""
-        checked = self._crew.muster(run.config for run in self._plan.runs)
+        configs = [run.config for run in self._plan.runs]
+        checked = [*self._crew.lookouts.muster(configs), *self._crew.muster(configs, files_of(configs))]
         for one in checked:
             if one.reason:
                 self._listener.note("host-left-out", f"{one.host.name}: {one.reason}")
@@ -177,12 +183,12 @@ class Driver:
 
     def carry_out(self, done_already: frozenset[str] = frozenset()) -> Outcome:
         """Every run that is not done yet, in order. What was measured is kept whatever happens."""
-        self._look()
-        entry = registry.enter(self._directory.path)
         done = 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
         try:
             with self._stop.installed():
+                self._enter()
+                self._look()
                 self._muster()
                 for run in todo:
                     self._stop.check()
@@ -192,7 +198,6 @@ class Driver:
         except Interrupted:
             pass
         finally:
-            registry.leave(entry)
             self._close()
         return Outcome(
             directory=self._directory.path,
@@ -202,6 +207,11 @@ class Driver:
             agents_lost=self._agents_lost,
             stopped_early=tuple(self._early),
         )
+
+    def _enter(self) -> None:
+        """From the first moment: an experiment may wait for its hosts longer than it measures."""
+        if self._entry is None:
+            self._entry = registry.enter(self._directory.path)
 
     def _look(self) -> None:
         """Everything that will be watched answers, once before the first run: later ones go on without it."""
@@ -226,6 +236,8 @@ class Driver:
                 self._listener.note("host-not-clean", f"{one.host.name}: {what}; see plimsoll hosts clean")
             for kept in one.kept:
                 self._listener.note("host-keeps", f"{one.host.name}: {kept} holds what was not brought in")
+        registry.leave(self._entry)
+        self._entry = None
 
     def _one(self, run: PlannedRun, total: int) -> None:
         directory = self._directory.clear_run(run.id)
@@ -241,7 +253,7 @@ class Driver:
         pins = pinning(config, sorted(os.sched_getaffinity(0)))
         if pins.remark:
             log(0.0, "cpus", pins.remark)
-        self._counted, self._seen = {}, []
+        self._counted, self._seen, self._watch_events = {}, [], []
         try:
             end = self._measure(run, directory, pins, log)
         except (Interrupted, BadInput):
@@ -273,12 +285,12 @@ class Driver:
         cell = ", ".join(f"{name}={label}" for name, label in run.cell.items())
         self._ready_services(run, pins, log)
         environment = {"PLIMSOLL_RUN": run.id, "PLIMSOLL_DIRECTORY": str(directory), "PLIMSOLL_CELL": cell}
-        for line in run_hooks(config.before_run, "before_run", environment, self._redactor):
+        on_hosts = self._on_hosts(config)
+        for line in run_hooks(config.before_run, "before_run", environment, self._redactor, on_hosts):
             log(0.0, "hook", line)
-        self._agents = self._crew.agents(config)
-        if self._agents and not any(one.start["kind"] == "local" for one in self._agents):
-            # Somebody must look at what the services on this host cost.
-            self._agents.append(WATCHER)
+        self._agents = manned(self._crew.agents(config), self._crew.lookouts.agents(config), config)
+        for name, reason in self._crew.lookouts.missing(config).items():
+            log(0.0, "watch-lost", f"{name} is not watched: {reason}")
         document = engine_document(
             run,
             self._fleet.addresses(),
@@ -293,12 +305,13 @@ class Driver:
             agents=places_of(self._agents),
         )
         end = self._count_while(config, directory, log, lambda: self._carry_out(document, config, log))
+        self._agents = self._crew.seen(config, self._agents)
         if (
             end.status == "agent-lost" and not config.hosts.dials_in
         ):  # what dials in can only come to this one
             self._drop_engine()
         try:
-            for line in run_hooks(config.after_run, "after_run", environment, self._redactor):
+            for line in run_hooks(config.after_run, "after_run", environment, self._redactor, on_hosts):
                 log(0.0, "hook", line)
         except PlimsollError as error:
             # What was measured before it is measured.
@@ -307,6 +320,12 @@ class Driver:
         if config.run.pause_ns:
             self._pause(config.run.pause_ns / 1e9)
         return end
+
+    def _on_hosts(self, config: Config) -> OnHosts | None:
+        """How commands run on the hosts of a run, where these are others than this one."""
+        if not config.hosts.elsewhere:
+            return None
+        return lambda line, timeout_s: self._crew.command(config, line, timeout_s)
 
     def _ready_services(self, run: PlannedRun, pins: Pinning, log: Log) -> None:
         same_cell = run.cell_index == self._cell_before
@@ -326,9 +345,14 @@ class Driver:
             service.mark()
 
     def _carry_out(self, document: dict[str, Any], config: Config, log: Log) -> RunEnd:
+        def heard(t_s: float, kind: str, text: str) -> None:
+            log(t_s, kind, text)
+            if kind in ("watch-lost", "watch-found") and len(self._watch_events) < MOST_WATCH_EVENTS:
+                self._watch_events.append((t_s, self._redactor.text(text)))
+
         agents = [one.to_json() for one in self._agents]
         return carry_out(
-            self._session(), document, self._watchman(), self._listener, log, agents, rules_of(config)
+            self._session(), document, self._watchman(), self._listener, heard, agents, rules_of(config)
         )
 
     def _count_while(
@@ -365,7 +389,7 @@ class Driver:
 
     def _session(self) -> EngineSession:
         if self._engine is None:
-            self._engine = EngineSession(self._binary)
+            self._engine = EngineSession(self._binary, self._stop.check)
             self._stop.watch(self._engine)
         return self._engine
 
@@ -417,6 +441,7 @@ class Driver:
                 self._counting_since if end.t0_unix_ns is None else end.t0_unix_ns / 1e9,
                 self._redactor,
             ),
+            **watched_hosts_record(run.config, self._crew.lookouts.missing(run.config), self._watch_events),
             "workloads": [workload.name for workload in run.config.workloads],
             **versions_of(run.config),
             "stages": stages_of(run.config),

@@ -12,7 +12,7 @@ sql       settings: connection. request: query, version{object, column, written}
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
           request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
-exec      settings: mode, env, cwd. request: command, stdin, bytes{kind: none | fixed | regex | json}.
+exec      settings: mode, env, cwd, files. request: command, stdin, bytes{kind: none | fixed | regex | json}.
 
 Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
 below 400.
@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -61,6 +62,9 @@ class Where(Protocol):
 
     def file(self, name: str, path: KeyPath) -> str:
         """Absolute name of a file that must exist; reports it where it does not."""
+
+    def beside(self, name: str) -> str:
+        """Absolute name of what may not exist."""
 
     def as_written(self, path: KeyPath, value: str) -> str:
         """The value, or what stands for it in the file where it came from the environment: names are stored."""
@@ -431,7 +435,17 @@ def with_target(
 
 def _exec_settings(section: ExecSection, at: KeyPath, where: Where) -> dict[str, Json]:
     cwd = None if section.cwd is None else where.file(section.cwd, (*at, "cwd"))
-    return {"mode": section.mode, "env": dict(section.env), "cwd": cwd}
+    files = [where.file(name, (*at, "files", index)) for index, name in enumerate(section.files)]
+    for index, name in enumerate(files):
+        if Path(name).is_dir():
+            where.wrong((*at, "files", index), f"{name} is a directory: name the files in it")
+    env = {name: _found(text, section, where) for name, text in section.env.items()}
+    return {"mode": section.mode, "env": env, "cwd": cwd, "files": files}
+
+
+def _found(word: str | Secret, section: ExecSection, where: Where) -> str | Secret:
+    """A word of a command; one that is in `files` means that file, wherever the program runs."""
+    return where.beside(word) if isinstance(word, str) and word in section.files else word
 
 
 def _exec_requests(section: ExecSection, at: KeyPath, where: Where) -> Requests:
@@ -455,7 +469,8 @@ def _exec_requests(section: ExecSection, at: KeyPath, where: Where) -> Requests:
     program = section.command[0]
     if isinstance(program, str):
         program = where.as_written((*at, "command", 0), program).rsplit("/", 1)[-1]
-    request = {"command": list(section.command), "stdin": section.stdin, "bytes": wanted}
+    command = [_found(word, section, where) for word in section.command]
+    request = {"command": command, "stdin": section.stdin, "bytes": wanted}
     return [(_shown(program), request)]
 
 

@@ -1,4 +1,4 @@
-"""Files that `hosts:` names: a file of hosts, which many experiments share, and that of a testbed."""
+"""A file of hosts, which many experiments share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.drivers import Where
 from plimsoll.plan.fields import shown
 from plimsoll.plan.raw_hosts import FILE_VERSION
 from plimsoll.plan.source import LARGEST_TEXT, Document, KeyPath, parse_document
@@ -16,7 +15,6 @@ from plimsoll.plan.source import LARGEST_TEXT, Document, KeyPath, parse_document
 SECTION: Final[KeyPath] = ("hosts",)
 _FILES: Final[tuple[KeyPath, ...]] = (("ssh", "config"), ("join", "template"), ("testbed",))
 """Keys that name files, which are looked up beside the file that they stand in."""
-MOST_TESTBED_HOSTS: Final = 1000
 
 
 def included(document: Document, directory: Path) -> Document:
@@ -71,18 +69,3 @@ def _beside(tree: dict[str, Any], at: KeyPath, beside: Path) -> dict[str, Any]:
     if rest or not isinstance(value, str) or value.startswith(("~", "$")):
         return tree
     return {**tree, key: str(beside.absolute() / value)}
-
-
-def testbed_sites(file: str, at: KeyPath, where: Where) -> dict[str, int]:
-    """How many hosts each site of a testbed has; what is wrong with the rest of its file is said when it is set up."""
-    try:
-        tree = parse_document(Path(file).read_text(encoding="utf-8"), file).data
-        sites = tree["sites"]
-        found = {str(name): int(site["hosts"]) for name, site in sites.items()}
-    except (BadInput, OSError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
-        where.wrong(at, f"{where.as_written(at, file)} is no testbed, sites with `hosts: N` each: {error}")
-        return {}
-    if not 0 < sum(found.values()) <= MOST_TESTBED_HOSTS:
-        where.wrong(at, f"a testbed has 1 to {MOST_TESTBED_HOSTS} hosts, this one {sum(found.values())}")
-        return {}
-    return found

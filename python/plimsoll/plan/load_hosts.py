@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.expand import expand
 from plimsoll.plan.experiment import load_experiment
 from plimsoll.plan.hosts_file import SECTION, hosts_document
+from plimsoll.plan.lookouts import lookouts, required
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.paths import Origins
 from plimsoll.plan.problems import translate
@@ -27,6 +28,22 @@ def load_hosts(
 ) -> tuple[Hosts, ...]:
     """The hosts of an experiment file, or of a file of hosts: one entry, or one for each way in which the cells of an
     experiment differ in them, without `use`. Raises BadInput."""
+    return load_all_hosts(path, sets, environ).testers
+
+
+@dataclass(frozen=True, slots=True)
+class AllHosts:
+    """`testers`: where testers run; `watched`: hosts of targets, of which those in `required` must be had."""
+
+    testers: tuple[Hosts, ...]
+    watched: tuple[Hosts, ...] = ()
+    required: frozenset[str] = frozenset()
+
+
+def load_all_hosts(
+    path: str | Path, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> AllHosts:
+    """As `load_hosts`, with the hosts that an experiment watches."""
     name, file = str(path), Path(path)
     around = os.environ if environ is None else environ
     try:
@@ -38,12 +55,14 @@ def load_hosts(
     document = parse_document(text, name)
     if isinstance(document.data, Mapping) and "plimsoll" in document.data:
         experiment = load_experiment(path, sets, around)
-        each = (replace(cell.config.hosts, use=None, at_least=None) for cell in experiment.cells)
-        return tuple(dict.fromkeys(each))
+        configs = [cell.config for cell in experiment.cells]
+        each = (replace(config.hosts, use=None, at_least=None) for config in configs)
+        watched = (one for config in configs for one in lookouts(config))
+        return AllHosts(tuple(dict.fromkeys(each)), tuple(dict.fromkeys(watched)), required(configs))
     if sets:
         raise BadInput("--set changes an experiment file, and this is a file of hosts")
     part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
-    return (_resolved(part, file.absolute().parent, around),)
+    return AllHosts((_resolved(part, file.absolute().parent, around),))
 
 
 def _resolved(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:

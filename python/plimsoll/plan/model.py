@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model_hosts import Hosts, WatchedHost
 from plimsoll.plan.rules import Rule
 from plimsoll.plan.secret import Secret
 
@@ -152,7 +152,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, over which HTTP proxies, and what is watched of it."""
+    """Where requests go, over which HTTP proxies, and what is watched of it: exporters, hosts."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
@@ -160,6 +160,7 @@ class Target:
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: tuple[str | Secret | Via, ...] = ()
     watch: tuple[Watched, ...] = ()
+    hosts: tuple[WatchedHost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +283,17 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A command before or after a run."""
+    """A command before or after a run. `on`: this host, every host that carries testers of the run, or both."""
 
     argv: tuple[str | Secret, ...]
-    on: Literal["controller", "all"]
+    on: Literal["controller", "hosts", "all"]
     needs_root: bool
     timeout_ns: int
+
+    @property
+    def shown(self) -> str:
+        """For people; secrets are hidden."""
+        return " ".join(str(part) for part in self.argv)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +321,11 @@ class Config:
     def watched(self) -> tuple[Watched, ...]:
         """What is watched of its targets, each once."""
         return tuple({one.name: one for work in self.workloads for one in work.target.watch}.values())
+
+    @property
+    def watched_hosts(self) -> tuple[WatchedHost, ...]:
+        """Hosts of its targets at which agents look, each once."""
+        return tuple({one.host.name: one for work in self.workloads for one in work.target.hosts}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,37 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedProcess:
+    """The root of a process tree: the eldest of a program's name, the process of a number, the eldest of a systemd
+    unit."""
+
+    by: Literal["process", "pid", "unit"]
+    value: str
+
+    @property
+    def name(self) -> str:
+        """In the results."""
+        return f"pid {self.value}" if self.by == "pid" else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedHost:
+    """A host of a target, at which an agent looks. `ssh`, `directory`: its own, None: as `hosts` has them; `optional`:
+    it may be missing."""
+
+    host: Host
+    processes: tuple[WatchedProcess, ...] = ()
+    ssh: Ssh | None = None
+    directory: str | None = None
+    optional: bool = False
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the lab's own host, which is watched anyway."""
+        return self.host.address == LOCAL
+
+
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """A bound that a host must hold to be taken. `value`: a count, bytes or nanoseconds."""
 
@@ -133,6 +164,11 @@ class Hosts:
     def dials_in(self) -> bool:
         """Whether agents come by themselves, and no file names their hosts."""
         return self.kind in ("slurm", "dask", "join")
+
+    @property
+    def dials_back(self) -> bool:
+        """Whether ssh only starts agents, on hosts that the file names, and they dial this one."""
+        return self.kind in ("ssh", "testbed") and self.link != "ssh"
 
     @property
     def named(self) -> bool:

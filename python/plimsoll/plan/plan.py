@@ -210,9 +210,11 @@ def _between(runs: Sequence[PlannedRun]) -> tuple[Changes, ...]:
 def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for run in runs:
+        hosts = run.config.hosts
         for hook in (*run.config.before_run, *run.config.after_run):
+            where = {"hosts": " (on every host)", "all": " (here and on every host)"}.get(hook.on, "")
             if hook.needs_root:
-                found[" ".join(str(part) for part in hook.argv)] = None
+                found[hook.shown + (where if hosts.elsewhere else "")] = None
     return tuple(found)
 
 

@@ -99,7 +99,13 @@ def known_keys(model: type[BaseModel], path: KeyPath, tree: Any) -> list[str]:
         here = here[part]
     models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     if len(models) > 1 and isinstance(here, Mapping):
-        one = [kind for kind in models if here.get("kind") in get_args(kind.model_fields["kind"].annotation)]
+        # What is chosen by no kind is chosen by its first key.
+        one = [
+            kind
+            for kind in models
+            if "kind" in kind.model_fields
+            and here.get("kind") in get_args(kind.model_fields["kind"].annotation)
+        ] or [kind for kind in models if next(iter(kind.model_fields)) in here]
         models = one or models
     return [name for kind in models for name in fields_of(kind)]
 

@@ -145,7 +145,7 @@ class HookRaw(Raw):
         Field(min_length=1),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ]
-    on: Literal["controller", "all"] = "controller"
+    on: Literal["controller", "hosts", "all"] = "controller"
     needs: Literal["root"] | None = None
     timeout: Duration = 60 * NS["s"]
 

@@ -179,6 +179,7 @@ class ExecSection(Raw):
     bytes: ExecBytes | None = None
     env: dict[str, Text] = Field(default_factory=dict)
     cwd: PlainText | None = None
+    files: list[PlainText] = Field(default_factory=list)
     stdin: Text | None = None
 
 
@@ -192,7 +193,7 @@ SECTIONS: Final[dict[str, type[Raw]]] = {
 }
 
 SHARED_KEYS: Final[dict[str, frozenset[str]]] = {
-    "exec": frozenset({"mode", "env", "cwd"}),
+    "exec": frozenset({"mode", "env", "cwd", "files"}),
     "frontier": frozenset(
         {"id", "connection", "proxy", "http", "from_log", "uncached", "chatter", "chatter_queries"}
         | {"failover", "failover_to_server", "load_balance", "connect_timeout", "read_timeout"}

@@ -31,7 +31,7 @@ from plimsoll.plan.raw_servers import (
     ServiceRaw,
     SquidService,
 )
-from plimsoll.plan.raw_watch import WatchRaw
+from plimsoll.plan.raw_watch import AnyWatch
 from plimsoll.plan.units import NS
 
 KINDS: Final = (
@@ -258,4 +258,4 @@ class TargetRaw(Raw):
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: list[Text] = Field(default_factory=list)
-    watch: list[WatchRaw] = Field(default_factory=list)
+    watch: list[AnyWatch] = Field(default_factory=list)

@@ -27,7 +27,7 @@ from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
 from plimsoll.plan.request_log import RequestLog, read_request_log
-from plimsoll.plan.resolve_hosts import check_reach, on_hosts, resolve_hosts
+from plimsoll.plan.resolve_hosts import check_hooks, check_reach, on_hosts, resolve_hosts
 from plimsoll.plan.resolve_load import resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve_queries import object_numbers
 from plimsoll.plan.resolve_services import home_of, resolve_data, resolve_service
@@ -75,10 +75,14 @@ class Resolver:
     def file(self, name: str, path: KeyPath) -> str:
         """Absolute name of a file or directory that must exist; relative ones are beside the experiment
         file."""
-        full = self.directory / home_of(name)
-        if not full.exists():
-            self.wrong(path, f"there is no file {self.written.get(path, str(full))}")
-        return str(full)
+        full = self.beside(name)
+        if not Path(full).exists():
+            self.wrong(path, f"there is no file {self.written.get(path, full)}")
+        return full
+
+    def beside(self, name: str) -> str:
+        """Absolute name of what may not exist."""
+        return str(self.directory / home_of(name))
 
     def as_written(self, path: KeyPath, value: str) -> str:
         """The value, or what stands for it in the file where it came from the environment."""
@@ -249,9 +253,11 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], resolver: Resolver, mem
         return on_hosts(placed, one.work, one.load, one.at, one.load_at, hosts, resolver)
 
     workloads = tuple(map(workload, populations))
-    check_watched(workloads, known, raw.targets, resolver)
+    check_watched(workloads, known, raw.targets, hosts, resolver)
     at_each = [one.at for one in populations]
     check_reach(hosts, known, list(zip(workloads, at_each, strict=True)), resolver)
+    for name, hooks in (("before_run", raw.before_run), ("after_run", raw.after_run)):
+        check_hooks(hosts, [hook.on for hook in hooks], (name,), resolver)
     return model.Config(
         services=services,
         data=once("tables", (raw.data, services), lambda: tuple(resolve_data(raw, known, resolver))),

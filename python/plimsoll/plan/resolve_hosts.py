@@ -10,7 +10,6 @@ from typing import Final
 
 from plimsoll.plan import model
 from plimsoll.plan.drivers import Where
-from plimsoll.plan.hosts_file import testbed_sites
 from plimsoll.plan.model_hosts import (
     LOCAL,
     Host,
@@ -24,8 +23,10 @@ from plimsoll.plan.model_hosts import (
 from plimsoll.plan.paths import nearest
 from plimsoll.plan.raw_hosts import BOUNDS, HostRaw, HostsRaw, SshRaw, read_bound
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
+from plimsoll.plan.resolve_testbed import hosts_of, lab_address, testbed_of
 from plimsoll.plan.source import LARGEST_TEXT, KeyPath
 from plimsoll.plan.spread import carriers, chosen, come_themselves, of_hosts, places
+from plimsoll.plan.testbed import TestbedSpec
 
 AT: Final[KeyPath] = ("hosts",)
 ONE_SITE: Final = "site"
@@ -43,13 +44,17 @@ def resolve_hosts(raw: HostsRaw, where: Where) -> Hosts:
         where.wrong(AT, f"hosts of kind {raw.kind} need the key {raw.kind}: {_EXAMPLES[raw.kind]}")
     if raw.hosts is not None and raw.sites is not None:
         where.wrong((*AT, "hosts"), "give hosts (of one site) or sites, not both")
-    hosts = () if missing else _hosts(raw, where)
+    testbed = testbed_of(raw, where) if raw.kind == "testbed" else None
+    hosts = () if missing else _hosts(raw, testbed, where)
     _no_name_twice(raw, hosts, where)
     if raw.link == "ssh" and raw.kind in COME_THEMSELVES:
         where.wrong((*AT, "link"), f"agents of kind {raw.kind} dial in: tcp or quic")
     if raw.controller is None and raw.kind in COME_THEMSELVES and not missing:
         message = f"agents of kind {raw.kind} dial in: say at which address of this host, "
         where.wrong(AT, message + "controller: {address: ...}")
+    if raw.controller is None and raw.kind == "ssh" and raw.link in ("tcp", "quic"):
+        message = f"with link: {raw.link} agents dial this host: say at which of its addresses, "
+        where.wrong((*AT, "link"), message + "controller: {address: ...}, or leave link out")
     found = Hosts(
         kind=raw.kind,
         hosts=hosts,
@@ -64,11 +69,11 @@ def resolve_hosts(raw: HostsRaw, where: Where) -> Hosts:
         else None,
         dask=raw.dask.address if raw.dask else None,
         join=_join(raw, where),
-        testbed=_file(raw.testbed, (*AT, "testbed"), where) if raw.kind == "testbed" else None,
+        testbed=where.file(raw.testbed, (*AT, "testbed")) if testbed and raw.testbed else None,
         directory=(raw.directory or "~/.cache/plimsoll").rstrip("/"),
         keep=raw.keep or "engine",
         link=raw.link or ("tcp" if raw.kind in COME_THEMSELVES else "ssh"),
-        controller=raw.controller.address if raw.controller else None,
+        controller=_controller(raw, testbed, where),
         ports=raw.controller.ports if raw.controller else None,
         wait_ns=raw.wait,
         link_grace_ns=raw.link_grace,
@@ -87,16 +92,24 @@ _EXAMPLES: Final = {
 }
 
 
-def _hosts(raw: HostsRaw, where: Where) -> tuple[Host, ...]:
+def _controller(raw: HostsRaw, testbed: TestbedSpec | None, where: Where) -> str | None:
+    if testbed is not None:
+        return lab_address(testbed, raw, where)
+    return raw.controller.address if raw.controller else None
+
+
+def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, where: Where) -> tuple[Host, ...]:
+    if raw.kind == "testbed":
+        return () if testbed is None else hosts_of(testbed, raw, where)
     sites: Mapping[str, Sequence[HostRaw]] = raw.sites or {}
     at: KeyPath = (*AT, "sites")
     if raw.hosts is not None:
         sites, at = {ONE_SITE: raw.hosts}, AT
-    if raw.kind in (*COME_THEMSELVES, "testbed"):
+    if raw.kind in COME_THEMSELVES:
         if sites:
             message = f"hosts of kind {raw.kind} are not named here: leave this out"
             where.wrong(at if raw.sites else (*AT, "hosts"), message)
-        return _of_testbed(raw, where) if raw.kind == "testbed" else ()
+        return ()
     if not sites and raw.kind == LOCAL:
         return (Host(LOCAL, "", LOCAL, raw.agents),)
     if not sites:
@@ -115,16 +128,6 @@ def _host(raw: HostRaw, site: str, agents: int, at: KeyPath, where: Where) -> Ho
     if set(name) & set(":%"):
         where.wrong(at, f"{name} cannot stand in file names: give it a name, {{host: '{name}', name: ...}}")
     return Host(name, raw.host, site, raw.agents or agents, raw.user, raw.port, raw.link)
-
-
-def _of_testbed(raw: HostsRaw, where: Where) -> tuple[Host, ...]:
-    file = _file(raw.testbed, (*AT, "testbed"), where)
-    sites = testbed_sites(file, (*AT, "testbed"), where) if file else {}
-    return tuple(
-        Host(name, name, site, raw.agents)
-        for site, count in sites.items()
-        for name in (f"{site}-{number}" for number in range(1, count + 1))
-    )
 
 
 def _file(name: str | None, at: KeyPath, where: Where) -> str | None:
@@ -218,6 +221,17 @@ def check_reach(
                 AT,
                 f"{used[0].name} runs on this host and is asked from others: say at which of its addresses, "
                 "controller: {address: ...}",
+            )
+
+
+def check_hooks(hosts: Hosts, on: Sequence[str], at: KeyPath, where: Where) -> None:
+    """Commands on hosts need a way there. `on`: of each hook."""
+    for index, what in enumerate(on):
+        if what != "controller" and hosts.dials_in:
+            where.wrong(
+                (*at, index, "on"),
+                f"nobody can start a command on hosts of kind {hosts.kind}, whose agents dial in: leave `on: {what}` "
+                "out, and have whatever starts the agents do it",
             )
 
 

@@ -132,7 +132,7 @@ def _target(
             listed.choose,
             listed.order,
             _proxies(raw.target, listed, services, where),
-            resolve_watch(raw.target, listed, where),
+            *resolve_watch(raw.target, listed, where),
         )
     if ":" in raw.target:
         endpoint = _endpoint(raw.target, None, here, schemes, services, where)

@@ -1,4 +1,4 @@
-"""Resolves `watch:` of a target: which exporters are read while its runs go on."""
+"""Resolves `watch:` of a target: which exporters are read while its runs go on, and which hosts are looked at."""
 
 from __future__ import annotations
 
@@ -8,29 +8,81 @@ from urllib.parse import parse_qsl, urlsplit
 
 from plimsoll.plan import model
 from plimsoll.plan.drivers import Where
+from plimsoll.plan.model_hosts import LOCAL, Host, Hosts, Ssh, WatchedHost, WatchedProcess
 from plimsoll.plan.raw_services import TargetRaw
-from plimsoll.plan.raw_watch import WatchRaw
+from plimsoll.plan.raw_watch import WatchHostRaw, WatchRaw
 from plimsoll.plan.secret import carries_credentials
 from plimsoll.plan.source import KeyPath
 
-OURS: Final = ("host", "testers", "monitor")
+OURS: Final = ("host", "testers", "monitor", "lab")
 """Names that components of the results have already."""
+SITE: Final = "target"
+"""Of hosts that are watched: no testers are there."""
 _CREDENTIALS: Final = (
     "a URL must not hold a user, a password or a key: it is stored; give a header with a secret"
 )
 
 
-def resolve_watch(target: str, raw: TargetRaw, where: Where) -> tuple[model.Watched, ...]:
-    """What is watched of a target."""
-    found: list[model.Watched] = []
+def resolve_watch(
+    target: str, raw: TargetRaw, where: Where
+) -> tuple[tuple[model.Watched, ...], tuple[WatchedHost, ...]]:
+    """What is watched of a target: exporters, hosts."""
+    exporters: list[model.Watched] = []
+    hosts: list[WatchedHost] = []
+    names: set[str] = set()
     for index, one in enumerate(raw.watch):
         at: KeyPath = ("targets", target, "watch", index)
-        if one.name in OURS:
-            where.wrong((*at, "name"), f"{one.name} is the name of something that is watched anyway")
-        if one.name in (other.name for other in found):
-            where.wrong((*at, "name"), f"two of this list have the name {one.name}")
-        found.append(_watched(one, at, where))
-    return tuple(found)
+        name, here = _name(one, at)
+        if name in OURS:
+            where.wrong(here, f"{name} is the name of something that is watched anyway")
+        if name in names:
+            where.wrong(here, f"two of this list have the name {name}")
+        names.add(name)
+        if isinstance(one, WatchRaw):
+            exporters.append(_watched(one, at, where))
+        else:
+            hosts.append(_watched_host(one, at, where))
+    return tuple(exporters), tuple(hosts)
+
+
+def _name(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
+    """Its name in the results, and where that stands."""
+    if isinstance(raw, WatchHostRaw) and raw.name is None:
+        return raw.host, (*at, "host")
+    return raw.name or "", (*at, "name")
+
+
+def _watched_host(raw: WatchHostRaw, at: KeyPath, where: Where) -> WatchedHost:
+    name = raw.name or raw.host
+    if set(name) & set(":%"):
+        where.wrong(at, f"{name} cannot stand in file names: give it a name, {{host: '{name}', name: ...}}")
+    processes = (
+        *(WatchedProcess("process", one) for one in raw.process),
+        *(WatchedProcess("pid", str(one)) for one in raw.pid),
+        *(WatchedProcess("unit", one) for one in raw.unit),
+    )
+    named = [one.name for one in processes]
+    for twice in dict.fromkeys(each for each in named if named.count(each) > 1):
+        where.wrong(at, f"{twice} stands twice")
+    if raw.host == LOCAL:
+        _here(raw, at, where)
+    ssh = None
+    if raw.ssh is not None:
+        file = None if raw.ssh.config is None else where.file(raw.ssh.config, (*at, "ssh", "config"))
+        ssh = Ssh(file, tuple(raw.ssh.options), raw.ssh.unknown_host_keys == "accept")
+    directory = None if raw.directory is None else raw.directory.rstrip("/")
+    host = Host(name, raw.host, SITE, user=raw.user, port=raw.port, link_bytes_s=raw.link)
+    return WatchedHost(host, processes, ssh, directory, raw.optional)
+
+
+def _here(raw: WatchHostRaw, at: KeyPath, where: Where) -> None:
+    """This host is watched anyway, and nobody logs in to it."""
+    for key in ("name", "user", "port", "link", "ssh", "directory", "optional"):
+        if not getattr(raw, key):
+            continue
+        where.wrong((*at, key), f"host: {LOCAL} is this machine: it takes process, pid and unit")
+    if not (raw.process or raw.pid or raw.unit):
+        where.wrong(at, "this machine is watched anyway: say what on it, process, pid or unit")
 
 
 def _watched(raw: WatchRaw, at: KeyPath, where: Where) -> model.Watched:
@@ -68,14 +120,33 @@ def check_watched(
     workloads: Sequence[model.Workload],
     services: Collection[str],
     targets: Mapping[str, TargetRaw],
+    hosts: Hosts,
     where: Where,
 ) -> None:
-    """In the results a name means one thing: no service, and no two of what is watched in a run, share one."""
-    known: dict[str, model.Watched] = {}
+    """In the results a name means one thing: no service, no host of testers, and no two of what is watched in a run,
+    share one."""
+    known: dict[str, model.Watched | WatchedHost] = {}
+    testers = {name for host in hosts.hosts for name in (host.name, *host.agent_names)} if hosts.named else ()
     for target in {work.target.name: work.target for work in workloads}.values():
-        for index, one in enumerate(target.watch if target.name in targets else ()):
-            at: KeyPath = ("targets", target.name, "watch", index, "name")
-            if one.name in services:
-                where.wrong(at, f"{one.name} is a service of this file: give what is watched another name")
-            elif known.setdefault(one.name, one) != one:
-                where.wrong(at, f"{one.name} is watched of another target too, in another way")
+        if target.name not in targets:
+            continue
+        resolved = {one.name: one for one in target.watch} | {one.host.name: one for one in target.hosts}
+        for index, raw in enumerate(targets[target.name].watch):
+            name, at = _name(raw, ("targets", target.name, "watch", index))
+            one = resolved[name]
+            host = one if isinstance(one, WatchedHost) else None
+            if host is not None and host.is_here:
+                _no_services(host, services, at, where)
+                name = f"{target.name} {name}"
+            elif name in services:
+                where.wrong(at, f"{name} is a service of this file: give what is watched another name")
+            elif host is not None and name in testers:
+                where.wrong(at, f"testers run on a host called {name}: give what is watched another name")
+            if known.setdefault(name, one) != one:
+                where.wrong(at, f"{name} is watched of another target too, in another way")
+
+
+def _no_services(one: WatchedHost, services: Collection[str], at: KeyPath, where: Where) -> None:
+    for process in one.processes:
+        if process.name in services:
+            where.wrong(at, f"{process.name} is a service of this file, which is watched anyway")

@@ -21,6 +21,7 @@ from plimsoll.analyse.wording import (
     quantity,
     with_unit,
 )
+from plimsoll.collect.hosts import TESTERS
 from plimsoll.report.labels import Labels
 from plimsoll.report.tables import Column, Table, latency_cells, milliseconds
 
@@ -31,7 +32,8 @@ TERMS: Final = (
     (
         "Round trip, less round trip",
         "Round trip: median of the TCP_INFO of the testers' own connections; of the probes between agents and "
-        "controller where these are the way. Less round trip: median response time less one round trip, what is left "
+        "controller where these are the way, and not above theirs where they take the same way: acknowledgements may "
+        "wait for the server's answer. Less round trip: median response time less one round trip, what is left "
         "without the way. A transaction that takes several round trips (a new connection, TLS, much data) keeps the "
         "others.",
     ),
@@ -62,7 +64,12 @@ def clock_words(hosts: HostsResult) -> str:
     if hosts.bound_ms is None:
         return "Nothing is known of the agents' clocks."
     if hosts.bound_ms == 0:
+        watching = (each.bound_ms or 0.0 for each in hosts.clocks if each.role != TESTERS)
+        apart = max(watching, default=0.0)
         said = "All agents have the controller's clock."
+        if apart > 0:
+            said = "All testers have the controller's clock; what is only watched is placed on it to within "
+            said += f"{milliseconds(apart)}."
     else:
         said = f"No time of any agent is wrong by more than {milliseconds(hosts.bound_ms)}"
         finest = quantity(hosts.least_quantum_s * 1000, "ms")

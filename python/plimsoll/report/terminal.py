@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.analyse.results import Analysis, Ecdf, RunResult
+from plimsoll.analyse.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
@@ -27,6 +28,8 @@ from plimsoll.report import consistency, hosts
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import Column, error_kind, milliseconds, so_far, verdict_text
 
+MOST_WATCHED: Final = 8
+"""Hosts of targets, and processes on them, that are shown."""
 NARROWEST: Final = 40
 LEAST_TEXT: Final = 10
 """Columns that a text of a table keeps at least."""
@@ -196,6 +199,14 @@ def _totals(style: Style, run: RunResult) -> list[str]:
     limit = (
         run.bottleneck if run.bottleneck == "not resolved" else f"{run.bottleneck} ({run.bottleneck_reason})"
     )
+    theirs = [
+        each
+        for each in run.utilization
+        if each.host and each.role in ("host", "service") and each.component != TESTERS_HOST
+    ]
+    busy = [f"{each.component} {percent(each.mean, 2)} ({each.resource})" for each in theirs]
+    if busy:
+        lines += style.pair("other hosts", "; ".join(busy[:MOST_WATCHED]))
     return lines + style.pair("bottleneck", limit)
 
 

@@ -215,6 +215,17 @@ def test_testers_have_names_and_round_trips(tmp_path: Path) -> None:
     assert hosts.rtt_source == "tcp"
 
 
+def test_acknowledgements_that_waited_for_answers_are_not_taken_for_the_way(tmp_path: Path) -> None:
+    _, run, hosts = of(tmp_path, dataclasses.replace(SHORT, answered_with=8.0))
+    assert [one.rtt_ms for one in hosts.sites] == pytest.approx([0.32, 60.02, 315.02], abs=0.03)
+    assert [one.response_less_rtt_ms for one in hosts.sites] == pytest.approx([8, 8, 8], abs=1)
+    assert run.testers[0].response_less_rtt_ms == pytest.approx(8, abs=1)
+    file = tmp_path / "results" / "runs" / "0001" / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"services": []}))
+    elsewhere = analysis(tmp_path / "results").runs[0].hosts
+    assert elsewhere is not None and elsewhere.sites[0].rtt_ms == pytest.approx(8.3, abs=0.01)
+
+
 def test_probes_stand_in_where_the_services_are_beside_the_controller(tmp_path: Path) -> None:
     made = dataclasses.replace(SHORT, tcp=False)
     _, _, hosts = of(tmp_path, made)

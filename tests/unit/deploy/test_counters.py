@@ -95,6 +95,6 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
 
 
 def test_what_our_own_services_say() -> None:
-    found = ours.reading(b'{"received": 3, "keys": 2, "purge_delay_ms": 1.5, "watching": 1}\n')
+    found = ours.reading(b'{"received": 3, "keys": 2, "purge_delay_ms": 1.5, "watching": 1, "clock_ns": 5}\n')
     assert found.counters == {"received": 3.0, "purge_delay_ms": 1.5}
-    assert found.gauges == {"keys": 2.0, "watching": 1.0}
+    assert found.gauges == {"keys": 2.0, "watching": 1.0, "clock_ns": 5.0}

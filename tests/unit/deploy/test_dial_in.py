@@ -129,7 +129,7 @@ def test_what_goes_to_a_worker_shows_no_token_and_needs_nothing_of_ours() -> Non
 
 def test_the_examples_differ_in_their_hosts_alone() -> None:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.yaml"))}
-    assert list(texts) == ["dask", "join", "local", "slurm", "ssh"]
+    assert list(texts) == ["dask", "join", "local", "slurm", "ssh", "testbed"]
     assert len({text[text.index("plimsoll: 1") : text.index("hosts:\n")] for text in texts.values()}) == 1
     for kind in texts:
         plan = make_plan(load_experiment(EXAMPLES / f"{kind}.yaml", environ={}), 1)

@@ -18,8 +18,8 @@ from plimsoll.deploy.hosts import Agent, Ready, agents_on, remote
 from plimsoll.deploy.hosts.calls import Calls, Done
 from plimsoll.deploy.hosts.check import Checked, one_each, shortcomings, with_deviations
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
-from plimsoll.deploy.hosts.session import FORMAT, EngineTalk
 from plimsoll.deploy.hosts.sink import sink
+from plimsoll.deploy.talk import FORMAT, EngineTalk
 from plimsoll.errors import BadInput, EngineError, Interrupted
 from plimsoll.plan.model_hosts import Host, Hosts, Requirement
 
@@ -137,15 +137,22 @@ def test_agents_are_of_hosts_that_are_ready() -> None:
         "role": "testers",
         "start": {"kind": "local"},
         "watch": [],
+        "files": {},
     }
+    copied = Ready(Host("a", "a", "s"), files={"/x": "/there/x"})
+    assert agents_on([copied], {"a": {"kind": "local"}})[0].to_json()["files"] == {"/x": "/there/x"}
 
 
-def test_kinds_that_cannot_be_started_yet_say_so() -> None:
+def test_agents_of_this_host_have_nothing_to_be_made_ready_or_left() -> None:
     local = hosts_of_kind(Hosts(agents=2, hosts=(Host("local", "", "local", 2),)), Path("/e"), "t", nobody)
     assert [one.name for one in local.agents(local.prepare())] == ["local.1", "local.2"]
     assert all(one.proven for one in local.clean())
-    with pytest.raises(BadInput, match=r"hosts\.kind: hosts of kind testbed cannot be started yet"):
-        hosts_of_kind(Hosts(kind="testbed"), Path("/e"), "t", nobody)
+
+
+def test_hosts_of_a_testbed_are_had_from_within_it_only() -> None:
+    wan = Path(__file__).parents[3] / "examples" / "testbeds" / "wan.yaml"
+    with pytest.raises(BadInput, match=r"hosts\.kind: this process is not on the host lab"):
+        hosts_of_kind(Hosts(kind="testbed", testbed=str(wan)), Path("/e"), "t", nobody)
 
 
 def test_hosts_are_held_against_what_is_required() -> None:

@@ -9,10 +9,12 @@ import pytest
 from tests.unit.plan.test_request_log import native
 
 from plimsoll.plan import load_experiment, make_plan, parse_experiment, template
+from plimsoll.plan.raw_hosts import KINDS
+from plimsoll.plan.source import parse_document
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
-LONG = {"access-methods": 7 * 3600}
+LONG = {"access-methods": 7 * 3600, "wan": 180}
 """Studies: seconds that they may take."""
 REFERENCE = ROOT / "docs" / "experiment-file.md"
 
@@ -65,3 +67,16 @@ def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
     if "services" not in keys:
         text += "services: {db: {kind: sqlite}, web: {kind: echo}}\n"
     make_plan(parse_experiment(text, "block.yaml", tmp_path, (), {"TOKEN": "abcdefgh", "HOST": "h"}), 1)
+
+
+def test_one_workload_on_hosts_of_each_kind() -> None:
+    """The files of examples/hosts differ in nothing but `hosts:`."""
+    paths = sorted((ROOT / "examples" / "hosts").glob("*.yaml"))
+    documents = {
+        path.stem: parse_document(path.read_text(encoding="utf-8"), path.name).data for path in paths
+    }
+    assert set(documents) == set(KINDS)
+    assert all(documents[kind].pop("hosts")["kind"] == kind for kind in KINDS)
+    assert len({repr(document) for document in documents.values()}) == 1
+    for kind in ("local", "testbed"):  # the others name hosts, and files, that are somebody else's
+        make_plan(load_experiment(ROOT / "examples" / "hosts" / f"{kind}.yaml", environ={}), 1)

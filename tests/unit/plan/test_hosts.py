@@ -14,6 +14,7 @@ from plimsoll.plan import engine_document, make_plan
 from plimsoll.plan.load_hosts import load_hosts
 from plimsoll.plan.model_hosts import Host, Hosts
 from plimsoll.plan.spread import Place, chosen, places, shares, spread, taken
+from plimsoll.plan.testbed import load_testbed
 
 SITES = "hosts: {kind: ssh, controller: {address: 10.0.0.1}, sites: {cern: [c1, c2, c3], lyon: [l1, l2]}}\n"
 WEB = {"web": ["http://10.0.0.1:1"]}
@@ -77,7 +78,6 @@ hosts:
 
 def test_other_kinds_are_understood(tmp_path: Path) -> None:
     (tmp_path / "job.sub").write_text("arguments = agent --join {token}\nqueue\n")
-    (tmp_path / "wan.yaml").write_text("testbed: 1\nsites: {cern: {hosts: 2}, tokyo: {hosts: 1}}\n")
     slurm = hosts_of(BASE + "hosts: {kind: slurm, controller: {address: h}, slurm: {tasks: 4, time: 1h}}\n")
     assert slurm.slurm is not None and (slurm.expected, slurm.link) == (4, "tcp")
     dask = hosts_of(BASE + "hosts: {kind: dask, controller: {address: h}, dask: {address: 'tcp://h:1'}}\n")
@@ -88,8 +88,6 @@ def test_other_kinds_are_understood(tmp_path: Path) -> None:
         tmp_path,
     )
     assert join.join is not None and join.join.template == str(tmp_path / "job.sub")
-    testbed = hosts_of(BASE + "hosts: {kind: testbed, testbed: wan.yaml}\n", tmp_path)
-    assert [host.name for host in testbed.hosts] == ["cern-1", "cern-2", "tokyo-1"]
 
 
 WRONG = [
@@ -124,6 +122,72 @@ WRONG = [
 @pytest.mark.parametrize(("hosts", "said"), WRONG)
 def test_what_is_wrong_is_said_with_its_place(hosts: str, said: str) -> None:
     assert any(said in line for line in problems(BASE + f"hosts: {hosts}\n"))
+
+
+BED = """
+testbed: 1
+name: wan
+lab: cern
+sites: {cern: {hosts: 2}, tokyo: {hosts: 2}}
+links: [{between: [cern, tokyo], rtt: 315ms}]
+"""
+
+
+def test_hosts_of_a_testbed_come_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "wan.yaml").write_text(BED)
+    address = load_testbed(tmp_path / "wan.yaml").lab.address
+    found = hosts_of(BASE + "hosts: {kind: testbed, testbed: wan.yaml, agents: 2}\n", tmp_path)
+    assert [(host.name, host.site, host.agents) for host in found.hosts] == [
+        ("cern-1", "cern", 2),
+        ("cern-2", "cern", 2),
+        ("tokyo-1", "tokyo", 2),
+        ("tokyo-2", "tokyo", 2),
+    ]
+    assert (found.controller, found.link, found.testbed) == (address, "ssh", str(tmp_path / "wan.yaml"))
+    some = "sites: {tokyo: [{host: tokyo-2, name: far, agents: 3, link: 1Gbit/s}], cern: [cern-1]}"
+    found = hosts_of(BASE + f"hosts: {{kind: testbed, testbed: wan.yaml, {some}}}\n", tmp_path)
+    assert [(host.name, host.address, host.site, host.agents, host.link_bytes_s) for host in found.hosts] == [
+        ("far", "tokyo-2", "tokyo", 3, 125e6),
+        ("cern-1", "cern-1", "cern", 1, None),
+    ]
+    some = f"hosts: [tokyo-1, cern-2], use: 1, controller: {{address: {address}, ports: 4000..4100}}"
+    found = hosts_of(BASE + f"hosts: {{kind: testbed, testbed: wan.yaml, {some}}}\n", tmp_path)
+    assert found.sites == ("tokyo", "cern") and (found.use, found.ports) == (1, (4000, 4100))
+
+
+WRONG_BEDS = [
+    (
+        "testbed: wan.yaml, hosts: [tokio-1]",
+        'no host tokio-1 that could carry testers; did you mean "tokyo-1"?',
+    ),
+    (
+        "testbed: wan.yaml, hosts: [lab]",
+        "x.yaml:10: hosts.hosts.0: the testbed wan has no host lab that could carry",
+    ),
+    ("testbed: wan.yaml, sites: {tokio: [x]}", 'the testbed wan has no site tokio; did you mean "tokyo"?'),
+    ("testbed: wan.yaml, sites: {tokyo: [cern-1]}", "in the testbed wan the host cern-1 is of the site cern"),
+    (
+        "testbed: wan.yaml, hosts: [{host: cern-1, user: me}]",
+        "x.yaml:10: hosts.hosts.0: who logs in to a testbed's",
+    ),
+    (
+        "testbed: wan.yaml, controller: {address: 127.0.0.1}",
+        "hosts.controller.address: the host lab of the testbed wan",
+    ),
+    ("testbed: wan.yaml, use: 5", "x.yaml:10: hosts.use: 5 hosts are to be used, and there are 4"),
+    ("testbed: none.yaml", "x.yaml:10: hosts.testbed: there is no file"),
+    ("testbed: bad.yaml", 'x.yaml:10: hosts.testbed: bad.yaml:4: lab: there is no site "cren"'),
+    ("testbed: empty.yaml", "x.yaml:10: hosts.testbed: the testbed wan has no hosts for testers"),
+]
+
+
+@pytest.mark.parametrize(("hosts", "said"), WRONG_BEDS)
+def test_what_is_wrong_with_hosts_of_a_testbed(hosts: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "wan.yaml").write_text(BED)
+    (tmp_path / "bad.yaml").write_text(BED.replace("lab: cern", "lab: cren"))
+    (tmp_path / "empty.yaml").write_text(BED.replace("hosts: 2", "hosts: 0"))
+    found = problems(BASE + f"hosts: {{kind: testbed, {hosts}}}\n", directory=tmp_path)
+    assert len(found) == 1 and said in found[0], found
 
 
 def test_a_file_of_hosts_says_its_own_lines_and_looks_beside_itself(tmp_path: Path) -> None:

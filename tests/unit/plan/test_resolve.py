@@ -12,6 +12,7 @@ from plimsoll.analyse.metrics import canonical
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan import changes, engine_document, json_schema, make_plan, pinning
 from plimsoll.plan.experiment import RESPONSES
+from plimsoll.plan.files import files_of
 from plimsoll.plan.model import Config
 
 SECOND = 1_000_000_000
@@ -164,7 +165,40 @@ def test_the_other_drivers() -> None:
             "bytes": {"kind": "fixed", "bytes": 1000},
         },
     }
-    assert run["settings"] == {"mode": "per-transaction", "env": {"A": "b"}, "cwd": None}
+    assert run["settings"] == {"mode": "per-transaction", "env": {"A": "b"}, "cwd": None, "files": []}
+
+
+def test_files_that_workloads_name_are_known_by_their_absolute_names(tmp_path: Path) -> None:
+    for name in ("scan.sh", "list.csv", "ca.pem", "token"):
+        (tmp_path / name).write_text("x")
+    command = "[./scan.sh, list.csv, list.csv.bak, '{n}']"
+    text = edited(
+        "driver: http\n  target: web",
+        f"driver: exec\n  exec: {{command: {command}, files: [./scan.sh, list.csv], env: {{L: list.csv, M: list}}}}",
+    )
+    found = load(text, directory=tmp_path).cells[0].config
+    work = found.workloads[0]
+    scan, listed = str(tmp_path / "scan.sh"), str(tmp_path / "list.csv")
+    assert work.operations[0].request["command"] == [scan, listed, "list.csv.bak", "{n}"]
+    assert work.settings["env"] == {"L": listed, "M": "list"} and work.settings["files"] == [scan, listed]
+    assert files_of([found, found]) == (Path(listed), Path(scan))
+    text = edited(
+        "target: web", "target: web\n  http: {token_file: token, tls: {ca_file: ca.pem}, path: /token}"
+    )
+    found = load(text, directory=tmp_path).cells[0].config
+    assert files_of([found]) == (tmp_path / "ca.pem", tmp_path / "token")
+    assert files_of([config(BASE)]) == ()
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    text = edited(
+        "driver: http\n  target: web", "driver: exec\n  exec: {command: [sh], files: [data, gone.sh]}"
+    )
+    with pytest.raises(BadInput) as refused:
+        load(text, directory=tmp_path)
+    said = str(refused.value)
+    assert "is a directory: name the files in it" in said and "there is no file" in said and "gone.sh" in said
 
 
 def test_null_may_be_written_without_quotes() -> None:

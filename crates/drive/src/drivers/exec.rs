@@ -51,6 +51,9 @@ struct Settings {
     mode: Mode,
     env: BTreeMap<String, String>,
     cwd: Option<PathBuf>,
+    /// What its programs need.
+    #[serde(default)]
+    files: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -134,6 +137,9 @@ impl BlockingDriver for Exec {
         let settings: Settings = setup.settings()?;
         if let Some(directory) = settings.cwd.as_ref().filter(|directory| !directory.is_dir()) {
             return Err(format!("cwd: {} is no directory", directory.display()));
+        }
+        if let Some(file) = settings.files.iter().find(|file| !file.is_file()) {
+            return Err(format!("files: {} is not on this host", file.display()));
         }
         let mut env = Vec::new();
         for (name, text) in &settings.env {

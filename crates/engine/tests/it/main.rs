@@ -5,6 +5,7 @@
 )]
 
 mod control;
+mod door;
 mod harness;
 mod hosts;
 mod time;

@@ -43,10 +43,14 @@ impl Side {
 
     /// Speaks over `stream` in the background.
     fn over(&self, stream: DuplexStream, silence: Duration) -> tokio::task::JoinHandle<LinkError> {
+        self.patiently_over(stream, Patience::over(silence))
+    }
+
+    fn patiently_over(&self, stream: DuplexStream, patience: Patience) -> tokio::task::JoinHandle<LinkError> {
         let (line, own, mut ear) = (self.line.clone(), self.own.clone(), Ear(self.ear.clone()));
         tokio::spawn(async move {
             let (reader, writer) = split(stream);
-            line.converse(reader, writer, &own, &mut ear, silence).await
+            line.converse(reader, writer, &own, &mut ear, patience).await
         })
     }
 
@@ -95,6 +99,25 @@ async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
     while !near.line.is_settled() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test]
+async fn the_first_word_may_take_as_long_as_a_login() {
+    let (near, mut far) = (Side::new(), Side::new());
+    near.line.say(&7).unwrap();
+    let silence = Duration::from_millis(500);
+    let (a, b) = duplex(64);
+    let one = near.patiently_over(
+        a,
+        Patience {
+            greeting: PATIENT,
+            silence,
+        },
+    );
+    tokio::time::sleep(silence * 3).await;
+    assert!(!one.is_finished());
+    let _other = far.over(b, PATIENT);
+    assert_eq!(far.message().await, 7);
 }
 
 #[tokio::test]

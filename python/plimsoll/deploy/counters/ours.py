@@ -11,6 +11,8 @@ from plimsoll.deploy.counters import Reading
 
 TIMEOUT_S: Final = 5.0
 GAUGES: Final = (
+    "clock_ns",
+    *("servers", "in_system", "mean_service_s", "mean_late_s", "max_late_s"),
     *("in_progress", "connections_in_use", "connections_waiting", "connections_limit", "threads_limit"),
     *("keys", "owed", "watching", "purge_delay_most_ms"),
 )

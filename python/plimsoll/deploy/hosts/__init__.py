@@ -20,7 +20,7 @@ class Agent:
     """An agent for the engine.
 
     `start`: {"kind": "local"}, {"kind": "command", "argv": [...]} whose stdin and stdout are the link, or
-    {"kind": "joined"}; `watch`: what an agent of a target's host looks at.
+    {"kind": "joined"}; `watch`: what an agent of a target's host looks at; `files`: local name to the name there.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Agent:
     start: Mapping[str, Any]
     role: Literal["testers", "watch"] = "testers"
     watch: tuple[Mapping[str, Any], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As the engine takes it."""
@@ -39,6 +40,7 @@ class Agent:
             "role": self.role,
             "start": dict(self.start),
             "watch": [dict(one) for one in self.watch],
+            "files": dict(self.files),
         }
 
 
@@ -94,4 +96,7 @@ class HostKind(Protocol):
 def agents_on(ready: Sequence[Ready], start: Mapping[str, Mapping[str, Any]]) -> list[Agent]:
     """An agent for each place on the hosts that are ready. `start`: by the agent's name."""
     found: tuple[Place, ...] = places([one.host for one in ready if one.answers])
-    return [Agent(one.name, one.host, one.site, start[one.name]) for one in found]
+    files = {name: one.files for one in ready for name in one.host.agent_names}
+    return [
+        Agent(one.name, one.host, one.site, start[one.name], files=files.get(one.name, {})) for one in found
+    ]

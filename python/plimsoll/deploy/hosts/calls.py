@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -13,10 +14,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 MOST_OUTPUT = 1_000_000
 """Bytes of stdout, and of stderr, that are read of a command: a login may print for ever."""
+MOST_SAID = 60_000
+"""Bytes that a command can be told: a pipe holds them, so that nobody waits for one that does not read."""
 AT_ONCE = 64
 """Commands at the same time."""
 
@@ -75,10 +78,11 @@ class Calls:
                 raise
         return [future.result() for future in futures]
 
-    def run(self, command: Sequence[str], timeout_s: float, stdin: Path | None = None) -> Done:
-        """Runs one to its end. `stdin`: a file. Raises OSError where it cannot be started."""
+    def run(self, command: Sequence[str], timeout_s: float, stdin: Path | bytes | None = None) -> Done:
+        """Runs one to its end. `stdin`: a file, or what is said to it; then it stays open until the end, so that who
+        reads it sees whether we are still there. Raises OSError where it cannot be started."""
         with contextlib.ExitStack() as stack:
-            source = subprocess.DEVNULL if stdin is None else stack.enter_context(stdin.open("rb"))
+            source = _source(stdin, stack)
             with self._lock:
                 if self._over:
                     return Done(None, "", "", "interrupted")
@@ -113,6 +117,21 @@ class Calls:
                 stream.close()
         with self._lock:
             self._running.discard(process)
+
+
+def _source(stdin: Path | bytes | None, stack: contextlib.ExitStack) -> int | BinaryIO:
+    """What a command reads. What is said stands in no file, since it may be secret."""
+    if stdin is None:
+        return subprocess.DEVNULL
+    if isinstance(stdin, Path):
+        return stack.enter_context(stdin.open("rb"))
+    source, mouth = os.pipe()
+    stack.callback(os.close, source)
+    stack.callback(os.close, mouth)
+    os.set_blocking(mouth, False)
+    if len(stdin) > MOST_SAID or os.write(mouth, stdin) < len(stdin):
+        raise OSError(errno.E2BIG, f"it is told at most {MOST_SAID:,} bytes")
+    return source
 
 
 def _read_to_end(process: subprocess.Popen[bytes], deadline: float, timeout_s: float) -> Done:

@@ -7,12 +7,12 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from plimsoll.deploy.hosts import Agent, HostKind, Ready
-from plimsoll.deploy.hosts.dial_in import DialIn, Door
-from plimsoll.deploy.hosts.session import EngineTalk
+from plimsoll.deploy.hosts.dial_in import DialIn, Door, Doorkeeper
 from plimsoll.deploy.hosts.sink import sink
+from plimsoll.deploy.talk import EngineTalk
 from plimsoll.plan.model_hosts import Host, Hosts, Requirement
 from plimsoll.plan.units import NS, about_duration, about_size
 
@@ -33,17 +33,21 @@ FIGURES: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
 }
 """Of the base line: what people call each, and how it is shown."""
 NETWORK: Final = "network_bytes_s"
+_Found = tuple[Mapping[str, Any] | None, str]
+"""What an agent says of its host, or why it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A host after the check. `facts`: as the engine gives them, None where it does not answer; `reason`: why it is
-    left out, empty where it is taken; `remarks`: what somebody who compares hosts should know."""
+    left out, empty where it is taken; `remarks`: what somebody who compares hosts should know; `role`: what an
+    agent does there."""
 
     host: Host
     facts: Mapping[str, Any] | None
     reason: str = ""
     remarks: tuple[str, ...] = ()
+    role: Literal["testers", "watch"] = "testers"
 
     @property
     def taken(self) -> bool:
@@ -55,6 +59,8 @@ class Checked:
         return {
             "name": self.host.name,
             "site": self.host.site,
+            "role": self.role,
+            "link_bytes_s": self.host.link_bytes_s,
             "answers": self.facts is not None,
             "taken": self.taken,
             "reason": self.reason,
@@ -78,34 +84,43 @@ def check(
     that host."""
     if ready is None:
         ready = kind.prepare(files)
-    agents = _asked(kind, ready)
-    facts: dict[str, tuple[Mapping[str, Any] | None, str]] = {}
+    asked = _asked(kind, ready)
+    agents = [agent for some in asked.values() for agent in some]
+    facts: dict[str, _Found] = {}
     if agents:
         with _other_end(hosts, baseline) as place, _talk(kind, engine, check_interrupt) as talk:
             measure = {"for_ns": BASELINE_NS, "sink": place} if baseline else None
-            told = [one.to_json() for one in agents.values()]
+            told = [one.to_json() for one in agents]
             timeout = CHECK_S + (BASELINE_S * len(agents) if baseline else 0.0)
             for event in talk.ask({"type": "check", "agents": told, "baseline": measure}, "checked", timeout):
                 if event.get("type") == "host":
                     facts[str(event["name"])] = (event.get("facts"), str(event.get("error") or ""))
-    by_host = {host: facts.get(agent.name, (None, "no answer")) for host, agent in agents.items()}
-    found = [_checked(one, *by_host.get(one.host.name, (None, "")), hosts) for one in ready]
+    found = []
+    for one in ready:
+        answers = [facts.get(agent.name, (None, "no answer")) for agent in asked.get(one.host.name, ())]
+        # A host is as its first agent says, but one of whose agents any is gone is not there.
+        worst = next((answer for answer in answers if answer[0] is None), None)
+        found.append(_checked(one, *(worst or [*answers, (None, "")][0]), hosts))
     return with_deviations(found)
 
 
-def _asked(kind: HostKind, ready: Sequence[Ready]) -> dict[str, Agent]:
-    """One agent of each host by the host's name; each of those that dial in, which are hosts by themselves."""
+def _asked(kind: HostKind, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
+    """One agent of each host, by the host's name; all of those that have dialled, as the engine cannot start them when
+    they are wanted. Those that dial in by themselves are hosts by themselves."""
     agents = kind.agents(ready)
     if isinstance(kind, DialIn):
-        return {agent.name: agent for agent in agents}
-    return {agent.host: agent for agent in one_each(agents)}
+        return {agent.name: [agent] for agent in agents}
+    found: dict[str, list[Agent]] = {}
+    for agent in agents if isinstance(kind, Doorkeeper) else one_each(agents):
+        found.setdefault(agent.host, []).append(agent)
+    return found
 
 
 def _talk(
     kind: HostKind, engine: Path, check_interrupt: Callable[[], None]
 ) -> contextlib.AbstractContextManager[EngineTalk | Door]:
     """An engine of its own, or the one that agents have dialled."""
-    if isinstance(kind, DialIn):
+    if isinstance(kind, Doorkeeper):
         return contextlib.nullcontext(kind.door)
     return EngineTalk(engine, check_interrupt)
 
@@ -133,7 +148,7 @@ def _checked(ready: Ready, facts: Mapping[str, Any] | None, error: str, hosts: H
     if not ready.answers:
         return Checked(ready.host, None, ready.reason)
     if facts is None:
-        what = "it is gone" if hosts.dials_in else "its agent cannot be started"
+        what = "it is gone" if hosts.dials_in or hosts.dials_back else "its agent cannot be started"
         return Checked(ready.host, None, f"{what}: {error or 'no answer'}")
     return Checked(ready.host, facts, "; ".join(shortcomings(facts, hosts.require, hosts.architecture)))
 

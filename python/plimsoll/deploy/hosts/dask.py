@@ -12,13 +12,13 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from plimsoll.deploy.binary import elf_facts
-from plimsoll.deploy.hosts import Cleaned, dask_worker
+from plimsoll.deploy.hosts import Cleaned, dask_worker, remote
 from plimsoll.deploy.hosts.dial_in import POLL_S, Outlook, in_order, refused
 from plimsoll.errors import Interrupted
 from plimsoll.plan.model_hosts import Host, Hosts
@@ -58,9 +58,10 @@ class DaskWorkers:
         self._round = 0
         self._tasks: dict[str, Any] = {}
         self._why: dict[str, str] = {}
+        self._files: dict[str, dict[str, str]] = {}
 
-    def bring(self, token: Secret) -> int:
-        """Copies the engine to every worker of now, and starts a task on each that takes it."""
+    def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
+        """Copies engine and files to every worker of now, and starts a task on each that takes them."""
         self._connect()
         workers = self._workers()
         if not workers:
@@ -68,6 +69,9 @@ class DaskWorkers:
         content = self._engine.read_bytes()
         name = ENGINE + hashlib.sha256(content).hexdigest()[:DIGEST]
         trouble = self._copy(name, content, list(workers.values()))
+        self._files = {agent: {} for agent in workers}
+        for file in files:
+            trouble |= self._put(file, {agent: one for agent, one in workers.items() if one not in trouble})
         self._why = {agent: trouble[worker] for agent, worker in workers.items() if worker in trouble}
         self._round += 1
         self._tasks = {
@@ -87,6 +91,10 @@ class DaskWorkers:
             if worker not in trouble
         }
         return len(workers)
+
+    def files(self, agent: str) -> Mapping[str, str]:
+        """In the directory of its worker."""
+        return self._files.get(agent, {})
 
     def look(self, here: Collection[str]) -> Outlook:
         """By the tasks; workers that come later are not used. Of its host an agent knows more than the scheduler."""
@@ -177,6 +185,26 @@ class DaskWorkers:
                 said = self._ask(dask_worker.put, name, content, workers=[worker]).get(worker, "no answer")
                 if said:
                     trouble[worker] = f"the engine cannot be put on its worker: {said}"
+        return trouble
+
+    def _put(self, file: Path, workers: Mapping[str, str]) -> dict[str, str]:
+        """A file, to the workers of these agents, one after the other. Gives why workers cannot be used."""
+        try:
+            content, mode = file.read_bytes(), 0o700 if file.stat().st_mode & 0o100 else 0o600
+        except OSError as error:
+            raise refused(
+                f"{file} cannot be copied to the workers: {error.strerror}", "hosts.dask"
+            ) from error
+        name = remote.file_name(hashlib.sha256(content).hexdigest()[:DIGEST], file.name)
+        trouble = {}
+        for agent, worker in workers.items():
+            call = (dask_worker.put_file, self._token, name, content, mode)
+            found = self._ask(*call, workers=[worker]).get(worker, "no answer")
+            if isinstance(found, Mapping) and not found["why"]:
+                self._files[agent][str(file)] = found["path"]
+            else:
+                why = found["why"] if isinstance(found, Mapping) else found
+                trouble[worker] = f"{file} cannot be put on its worker: {why}"
         return trouble
 
     def _ask(

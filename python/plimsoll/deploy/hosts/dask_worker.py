@@ -20,6 +20,8 @@ GRACE_S = 10.0
 """An agent that is asked to end may take so long."""
 SPOOL = "plimsoll-spool-"
 """What names of agents' directories begin with."""
+FILES = "plimsoll-files-"
+"""What names of directories of workloads' files begin with."""
 LAST_BYTES = 2000
 """So much of what an agent has said last is told."""
 
@@ -68,6 +70,19 @@ def put(name: str, content: bytes, dask_worker: Any) -> str:
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
         return f"it does not run there: {error}"
     return "" if version else f"it does not run there: {done.stderr.strip()[-300:]}"
+
+
+def put_file(experiment: str, name: str, content: bytes, mode: int, dask_worker: Any) -> dict[str, str]:
+    """Writes a file of a workload; says where, or why it cannot."""
+    there = Path(dask_worker.local_directory) / f"{FILES}{experiment}" / name
+    try:
+        there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there.write_bytes(b"")
+        there.chmod(mode)  # before anything is in it
+        there.write_bytes(content)
+    except OSError as error:
+        return {"path": "", "why": str(error)}
+    return {"path": str(there), "why": ""}
 
 
 def carry(engine: str, experiment: str, name: str, token: Handed) -> str:
@@ -128,6 +143,9 @@ def end(experiment: str, engine: str, discard: bool, dask_worker: Any) -> dict[s
         else:
             shutil.rmtree(spool, ignore_errors=True)
             left += [str(spool)] if spool.exists() else []
+    for files in place.glob(f"{FILES}{experiment}*"):
+        shutil.rmtree(files, ignore_errors=True)
+        left += [str(files)] if files.exists() else []
     for file in place.glob(engine) if engine else ():
         file.unlink(missing_ok=True)
         left += [str(file)] if file.exists() else []

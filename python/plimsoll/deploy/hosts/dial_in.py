@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -82,9 +82,13 @@ class Bringer(Protocol):
     def site(self) -> str:
         """The site of agents of which nothing better is known."""
 
-    def bring(self, token: Secret) -> int:
-        """Has agents started that read `token` from a file or standard input; gives how many. Must not wait for them.
-        Raises BadInput where it cannot be done, with what is to be mended."""
+    def bring(self, token: Secret, files: Sequence[Path]) -> int:
+        """Has agents started that read `token` from a file or standard input, where possible with `files` beside them;
+        gives how many. Must not wait for them. Raises BadInput where it cannot be done, with what is to be mended."""
+
+    def files(self, agent: str) -> Mapping[str, str]:
+        """What files are called where an agent runs, by their names here; those that are missing have the same name
+        there, or are not there."""
 
     def look(self, here: Collection[str]) -> Outlook:
         """What became of them. `here`: names of those that have dialled in."""
@@ -94,22 +98,14 @@ class Bringer(Protocol):
         and without `bring`."""
 
 
-class DialIn:
-    """A kind of hosts (`HostKind`) whose agents dial in. A "host" of it is an agent: nobody names its hosts before."""
+class Doorkeeper:
+    """What kinds have in common whose agents dial: the door that they come through."""
 
-    def __init__(
-        self, hosts: Hosts, lab: Lab, bringer: Bringer, check_interrupt: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, hosts: Hosts, lab: Lab, check_interrupt: Callable[[], None]) -> None:
         self._hosts = hosts
         self._lab = lab
-        self._bringer = bringer
         self._check_interrupt = check_interrupt
         self._door: Door | None = None
-        self._expected = 0
-        self._outlook = Outlook()
-        self._here: frozenset[str] = frozenset()
-        self._looked = 0.0
-        self._waited = False
 
     @property
     def door(self) -> Door:
@@ -118,31 +114,52 @@ class DialIn:
             raise EngineError("nobody listens for agents yet")
         return self._door
 
+    def _token_of_new_door(self, end_former: Callable[[], object]) -> Secret | None:
+        """Opens the door of an engine that has none yet: the first, or another one where the first is gone, and who
+        had dialled it with it. None where agents can go on with the door that they know."""
+        door, hosts = self._lab.door(), self._hosts
+        if door is self._door:
+            return None
+        if self._door is not None:
+            end_former()
+        assert hosts.controller is not None, "the plan refuses such a file"
+        self._door = door
+        name = _NO_WORD.sub("_", self._lab.experiment)[:LONGEST_NAME] or "experiment"
+        return door.listen(hosts.controller, hosts.ports or (0, 0), name, quic=hosts.link == "quic")
+
+
+class DialIn(Doorkeeper):
+    """A kind of hosts (`HostKind`) whose agents dial in. A "host" of it is an agent: nobody names its hosts before."""
+
+    def __init__(
+        self, hosts: Hosts, lab: Lab, bringer: Bringer, check_interrupt: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(hosts, lab, check_interrupt)
+        self._bringer = bringer
+        self._expected = 0
+        self._outlook = Outlook()
+        self._here: frozenset[str] = frozenset()
+        self._looked = 0.0
+        self._waited = False
+
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
         """Those that have come, and why others have not. The first call has them started and waits until all are there,
         or `wait` is over; later ones see who has come since."""
-        door = self._lab.door()
-        if door is not self._door:  # or the one that they dialled is gone, and they with it
-            if self._door is not None:
-                self._bringer.end(everything=False, discard=False)
-            self._door, self._waited = door, False
-            hosts = self._hosts
-            assert hosts.controller is not None, "the plan refuses such a file"
-            ports = hosts.ports or (0, 0)
-            name = _NO_WORD.sub("_", self._lab.experiment)[:LONGEST_NAME] or "experiment"
-            token = door.listen(hosts.controller, ports, name, quic=hosts.link == "quic")
-            self._expected = self._bringer.bring(token)
+        token = self._token_of_new_door(lambda: self._bringer.end(everything=False, discard=False))
+        if token is not None:
+            self._waited = False
+            self._expected = self._bringer.bring(token, files)
         if not self._waited:
-            self._wait(door)
+            self._wait(self.door)
             self._waited = True
-        here = door.joined(0.0)
+        here = self.door.joined(0.0)
         self._look(here)
         return self._ready(here)
 
     def agents(self, ready: Sequence[Ready]) -> list[Agent]:
         """They are started already."""
         return [
-            Agent(one.host.name, one.host.address, one.host.site, {"kind": "joined"})
+            Agent(one.host.name, one.host.address, one.host.site, {"kind": "joined"}, files=one.files)
             for one in ready
             if one.answers
         ]
@@ -150,8 +167,20 @@ class DialIn:
     def coming(self) -> list[Agent]:
         """Agents that may take part in a run that has begun without them. Their hosts are not known yet."""
         return [
-            Agent(name, name, self._bringer.site, {"kind": "joined"})
+            Agent(name, name, self._bringer.site, {"kind": "joined"}, files=self._bringer.files(name))
             for name in sorted(set(self._outlook.coming) - self._here, key=in_order)
+        ]
+
+    def seen(self, agents: Sequence[Agent]) -> list[Agent]:
+        """The same with the hosts of those that have come since. Raises EngineError where the door is gone."""
+        here = self.door.joined(0.0)
+        self._look(here)
+        hosts = {one.host.name: one.host for one in self._ready(here) if one.answers}
+        return [
+            replace(one, host=hosts[one.name].address, site=hosts[one.name].site)
+            if one.name in hosts
+            else one
+            for one in agents
         ]
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
@@ -187,7 +216,9 @@ class DialIn:
         for name in sorted(here, key=in_order):
             host, site = self._outlook.seats.get(name, ("", self._bringer.site))
             said = str(here[name].get("hostname") or name)
-            found.append(Ready(Host(name, host or said, site), "", str(here[name].get("architecture") or "")))
+            machine = str(here[name].get("architecture") or "")
+            files = self._bringer.files(name)
+            found.append(Ready(Host(name, host or said, site), "", machine, files=files))
         waited = about_duration(self._hosts.wait_ns)
         why = self._outlook.over or f"it has not come within {waited} (`wait` says how long to wait)"
         return found + [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +44,7 @@ class Joiners:
         self._check_interrupt = check_interrupt
         self._directory = lab.directory / "join"
 
-    def bring(self, token: Secret) -> int:
+    def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
         """Writes the token, fills the template and hands it in, or says what is to be started."""
         place = private_directory(self._directory)
         file = write_private(place / "token", token.reveal())
@@ -53,6 +53,10 @@ class Joiners:
         else:
             self._submit(Path(self._join.template), self._words(file))
         return self._join.agents
+
+    def files(self, agent: str) -> Mapping[str, str]:
+        """A host must have them under the names that they have here: nobody here reaches its disk."""
+        return {}
 
     def look(self, here: Collection[str]) -> Outlook:
         """Nobody here knows how the batch system does."""

@@ -11,14 +11,19 @@ from pathlib import Path
 
 from plimsoll.deploy.hosts import HostKind
 from plimsoll.deploy.hosts.dask import DaskWorkers
+from plimsoll.deploy.hosts.dial_back import DialBack
 from plimsoll.deploy.hosts.dial_in import Bringer, DialIn, Lab
 from plimsoll.deploy.hosts.join import Joiners
 from plimsoll.deploy.hosts.local import LocalHosts
-from plimsoll.deploy.hosts.session import EngineTalk
 from plimsoll.deploy.hosts.slurm import SlurmTasks
 from plimsoll.deploy.hosts.ssh import SshHosts
+from plimsoll.deploy.hosts.testbed import TestbedHosts
+from plimsoll.deploy.talk import EngineTalk
+from plimsoll.deploy.testbed import Testbed
+from plimsoll.deploy.testbed.inside import here
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.testbed import load_testbed
 
 
 def hosts_of_kind(
@@ -31,21 +36,41 @@ def hosts_of_kind(
     """The hosts of an experiment.
 
     `engine`: this host's; `token`: letters and digits that no other experiment has, which name what is ours on the
-    hosts; `lab`: whom agents dial, None: an engine that is started for them alone. Raises BadInput for kinds that
-    cannot be started yet.
+    hosts; `lab`: whom agents dial, None: an engine that is started for them alone. Raises BadInput for a
+    testbed in which this process is not.
     """
     match hosts.kind:
         case "local":
             return LocalHosts(hosts, engine)
-        case "ssh":
-            return SshHosts(hosts, engine, token, check_interrupt)
+        case "ssh" | "testbed":
+            over_ssh = (
+                SshHosts(hosts, engine, token, check_interrupt)
+                if hosts.kind == "ssh"
+                else TestbedHosts(hosts, _testbed(hosts), engine, token, check_interrupt)
+            )
+            if not hosts.dials_back:
+                return over_ssh
+            return DialBack(
+                hosts, lab or _lab_alone(engine, token, check_interrupt), over_ssh, check_interrupt
+            )
         case "slurm" | "dask" | "join":
             there = lab or _lab_alone(engine, token, check_interrupt)
             return DialIn(
                 hosts, there, _bringer(hosts, engine, token, there, check_interrupt), check_interrupt
             )
-        case other:
-            raise BadInput([Problem(f"hosts of kind {other} cannot be started yet", "hosts.kind")])
+
+
+def _testbed(hosts: Hosts) -> Testbed:
+    """The one in which this process is."""
+    assert hosts.testbed is not None, "its section is required"
+    found = here(load_testbed(hosts.testbed))
+    if found is None:
+        message = (
+            "this process is not on the host lab of the testbed: `plimsoll run FILE` goes there by itself; a script is "
+            f"started by plimsoll testbed up {hosts.testbed}, then plimsoll testbed exec lab -- python SCRIPT"
+        )
+        raise BadInput([Problem(message, "hosts.kind")])
+    return found
 
 
 def _bringer(

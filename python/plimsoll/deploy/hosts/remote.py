@@ -9,7 +9,8 @@ begin with. Names that stand in scripts are of letters, digits and signs that no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,29 +89,94 @@ def put(directory: str, item: Item, then: str = "") -> str:
     )
 
 
-def clean(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
-    """Ends agents and removes files: of one experiment by its `token`, of all where it is None.
+def start(engine: str, directory: str, token: str, agents: Sequence[str]) -> str:
+    """Starts agents that dial in, in place of those that are there. Their token comes as a line on stdin and goes to
+    each over a pipe: `read` and `echo` are the shell's own, so that it shows on no command line and lies in no file.
 
-    Says what is kept since it holds segments, or is in use by others, and what is left against our will.
+    Ends when all have taken it, or after 10 s. Each has a session of its own where the host has `setsid`; where not,
+    there is no terminal whose end would end it.
     """
-    spools = f"spool-{token}" if token else "spool-*"
+    each = f"for n in {' '.join(agents)}; do"
+    return script(
+        "umask 077",
+        f'd="{directory}"',
+        f's="$d/spool-{token}"',
+        _pids(f"$d/spool-{token}/$1 "),
+        "read -r token",
+        'up="$(command -v setsid)"',
+        f'{each} kill -KILL $(pids "$n") 2>/dev/null; mkdir -p "$s/$n" && rm -f "$s/$n/agent.sock" || exit 1; '
+        f'echo "$token" | $up "{engine}" agent --join - --name "$n" --directory "$s/$n" >"$s/$n/agent.log" 2>&1 & done',
+        "i=0",
+        f'{each} until test -S "$s/$n/agent.sock" || test $i -ge 100; do sleep 0.1 2>/dev/null || sleep 1; '
+        "i=$((i+1)); done; done",
+        f"echo {WORD} done",
+    )
+
+
+def last_words(directory: str, token: str, agents: Sequence[str]) -> str:
+    """What agents have said last, and so why they do not come."""
+    log = f'"{directory}/spool-{token}/$n/agent.log"'
+    return script(f'for n in {" ".join(agents)}; do echo "{WORD} log $(tail -n 1 {log} 2>&1)"; done')
+
+
+HOOK: Final = f"{WORD} hook\n"
+"""After what a login prints, before what a command does."""
+
+
+def guarded(engine: str, name: str) -> str:
+    """Takes a line of shell on stdin, and ends what it starts when stdin closes: when it takes too long, or we are
+    gone."""
+    return f"exec env PLIMSOLL_HOST={name} {engine} guard --input -- /bin/sh"
+
+
+def command_line(argv: Sequence[str], environment: Mapping[str, str], needs_root: bool) -> str:
+    """A command as a line of shell for `guarded`: it may hold secrets, which stand on no command line of ours."""
+    root = 'test "$(id -u)" = 0 || { echo "it needs root there" >&2; exit 1; }; ' if needs_root else ""
+    given = "".join(f"export {name}={_quoted(value)}; " for name, value in environment.items())
+    words = " ".join(_quoted(word) for word in argv)
+    newline = """nl="$(printf '\\nx')"; nl="${nl%x}"; """
+    return f"{newline}{root}{given}printf '%s\\n' '{HOOK.strip()}'; exec {words} 2>&1 </dev/null\n"
+
+
+def _quoted(word: str) -> str:
+    """For a POSIX shell, on one line."""
+    return shlex.quote(word).replace("\n", "'\"$nl\"'")
+
+
+def said_by_command(out: str) -> str:
+    """What a command has printed."""
+    return out.partition(HOOK)[2]
+
+
+def _pids(of: str | None) -> str:
+    """Defines `pids`: processes of engines in $d. With an argument, $1 in `of`, those alone that have `of` in their
+    command line."""
     # One `ls` for all processes: a `readlink` for each would take a fork for each, on hosts with thousands.
     engines = (
         'ls -l /proc/[0-9]*/exe 2>/dev/null | sed -n "s|.* /proc/\\([0-9]*\\)/exe -> $d/engine-.*|\\1|p"'
     )
-    of_token = (
-        f'tr "\\0" " " < "/proc/$p/cmdline" 2>/dev/null | grep -q -F "$d/spool-{token}/"' if token else "true"
-    )
-    pids = f'pids() {{ for p in $({engines}); do if test -z "$1" || {of_token}; then echo "$p"; fi; done; }}'
+    holds = f'tr "\\0" " " < "/proc/$p/cmdline" 2>/dev/null | grep -q -F "{of}"' if of else "true"
+    return f'pids() {{ for p in $({engines}); do if test -z "$1" || {holds}; then echo "$p"; fi; done; }}'
+
+
+def clean(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
+    """Ends agents and removes files: of one experiment by its `token`, of all where it is None. Files of workloads go
+    when nobody else runs from there; they may be keys.
+
+    Says what is kept since it holds segments, or is in use by others, and what is left against our will.
+    """
+    spools = f"spool-{token}" if token else "spool-*"
     with_segments = 'find "$s" -name "*.arrow" -type f | grep -q .'
-    files = 'for f in "$d"/engine-* "$d"/file-* "$d"/part-*; do if test -e "$f"; then'
-    used = "" if token is None else 'if test -n "$(pids)"; then say kept "$d"/engine-*; else '
+    engine = "" if keep_engine else '"$d"/engine-* "$d"/part-* '
+    files = f'for f in {engine}"$d"/file-*; do if test -e "$f"; then'
+    kept = ":" if keep_engine else 'say kept "$d"/engine-*'
+    used = "" if token is None else f'if test -n "$(pids)"; then {kept}; else '
     return script(
         f'd="{_home(directory)}"',
         f'say() {{ echo "{WORD} $*"; }}',
         'test -d "$d" || { say done; exit 0; }',
         'd="$(cd "$d" && pwd -P)"',
-        pids,
+        _pids(f"$d/spool-{token}/" if token else None),
         "kill -TERM $(pids ours) 2>/dev/null",
         f'n=0; while test -n "$(pids ours)" && test $n -lt {GRACE_S}; do sleep 1; n=$((n+1)); done',
         "kill -KILL $(pids ours) 2>/dev/null",
@@ -118,13 +184,7 @@ def clean(directory: str, token: str | None, keep_engine: bool, discard: bool) -
         f'for s in "$d"/{spools}; do if test -e "$s"; then '
         + ("" if discard else f'if {with_segments}; then say kept "$s"; continue; fi; ')
         + 'rm -rf "$s"; test -e "$s" && say left "$s"; fi; done',
-        *(
-            []
-            if keep_engine
-            else [
-                f'{used}{files} rm -rf "$f"; test -e "$f" && say left "$f"; fi; done{"; fi" if used else ""}'
-            ]
-        ),
+        f'{used}{files} rm -rf "$f"; test -e "$f" && say left "$f"; fi; done{"; fi" if used else ""}',
         'for p in $(pids ours); do say left "process $p"; done',
         'rmdir "$d" 2>/dev/null',
         "say done",

@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -63,6 +63,7 @@ class SlurmTasks:
         self._check_interrupt = check_interrupt
         self._directory = Path(hosts.directory).expanduser()
         self._spool = self._directory / f"spool-{token}"
+        self._files: Mapping[str, str] = {}
         self._job: str | None = None
         self._seats: dict[str, tuple[str, str]] = {}
         self._gone_since: float | None = None
@@ -72,12 +73,13 @@ class SlurmTasks:
         """The partition, where one is named."""
         return self._slurm.partition or KIND
 
-    def bring(self, token: Secret) -> int:
-        """Puts engine and token where the nodes see them, and hands the job in."""
+    def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
+        """Puts engine, token and files where the nodes see them, and hands the job in."""
         if shutil.which("sbatch") is None:
             raise refused("there is no sbatch here: start it on a login node of the cluster", "hosts.kind")
         engine = shared_engine(self._engine, private_directory(self._directory))
         private_directory(self._spool)
+        self._files = {str(file): shared_file(file, self._spool) for file in files}
         file = write_private(self._spool / "token", token.reveal())
         script = write_private(self._spool / "job.sh", job_script(engine, file, self._spool), 0o700)
         done = self._call(submission(self._slurm, self._spool, script, f"{JOB}{self._token}"))
@@ -86,6 +88,10 @@ class SlurmTasks:
             raise refused(f"sbatch refuses: {done.complaint.removeprefix('sbatch: error: ')}", "hosts.slurm")
         self._job, self._gone_since = job, None
         return self._slurm.tasks
+
+    def files(self, agent: str) -> Mapping[str, str]:
+        """All nodes see the same directory."""
+        return self._files
 
     def look(self, here: Collection[str]) -> Outlook:
         """By squeue. A task that has left the queue comes no more."""
@@ -191,6 +197,20 @@ def shared_engine(engine: Path, directory: Path) -> Path:
             "that does not"
         )
     return there
+
+
+def shared_file(file: Path, spool: Path) -> str:
+    """A copy in the experiment's own directory, which goes with it, as executable as the file. Raises BadInput."""
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()[:DIGEST]
+        there = spool / remote.file_name(digest, file.name)
+        there.parent.mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(file, there)
+        there.chmod(0o700 if file.stat().st_mode & 0o100 else 0o600)
+    except OSError as error:
+        raise refused(f"{file} cannot be copied to {spool}: {error}", "hosts.directory") from error
+    return str(there)
 
 
 def job_script(engine: Path, token: Path, spool: Path) -> str:

@@ -35,8 +35,8 @@ DIGEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Local:
-    """A file of this host and what it is there."""
+class Wanted:
+    """A file of this host, and what it is to be on the others."""
 
     path: Path
     item: Item
@@ -50,7 +50,7 @@ class SshHosts:
     ) -> None:
         self._hosts = hosts
         self._engine_path = engine
-        self._token = token
+        self.token = token
         self._check_interrupt = check_interrupt
 
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
@@ -65,19 +65,19 @@ class SshHosts:
         start = {}
         for one in ready if self._hosts.hosts else ():
             for name in one.host.agent_names if one.answers else ():
-                spool = f"{one.directory}/{remote.spool_name(self._token, name)}"
+                spool = f"{one.directory}/{remote.spool_name(self.token, name)}"
                 argv = self._call(one.host, f"exec {one.engine} attach --directory {spool}")
                 start[name] = {"kind": "command", "argv": argv}
         return agents_on(ready, start)
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
         """See `HostKind`."""
-        token = None if everything else self._token
+        token = None if everything else self.token
         keep_engine = self._hosts.keep == "engine" and not everything
-        command = remote.clean(self._hosts.directory, token, keep_engine, discard)
         calls = Calls(self._check_interrupt)
 
         def one(host: Host) -> Cleaned:
+            command = remote.clean(self._directory(host), token, keep_engine, discard)
             done = self._run(calls, host, command, ANSWER_S + 2 * remote.GRACE_S)
             said = remote.answers(done.out)
             if "done" not in said:
@@ -86,19 +86,30 @@ class SshHosts:
 
         return calls.each(self._hosts.hosts, one)
 
+    def each(
+        self,
+        ready: Sequence[Ready],
+        command: Callable[[Ready], str],
+        timeout_s: float = ANSWER_S,
+        said: bytes | None = None,
+    ) -> list[Done]:
+        """A command of every host, side by side. `said`: to all of them, on stdin, which stays open to their end."""
+        calls = Calls(self._check_interrupt)
+        return calls.each(ready, lambda one: self._run(calls, one.host, command(one), timeout_s, said))
+
     @cached_property
-    def _engine(self) -> _Local:
+    def _engine(self) -> Wanted:
         found = _wanted(self._engine_path)
         digest = found.item.name.partition("/")[0].removeprefix("file-")
-        return _Local(found.path, Item(remote.engine_name(digest), found.item.size))
+        return Wanted(found.path, Item(remote.engine_name(digest), found.item.size))
 
-    def _ready(self, host: Host, files: Mapping[str, _Local], calls: Calls) -> Ready:
+    def _ready(self, host: Host, files: Mapping[str, Wanted], calls: Calls) -> Ready:
         engine = self._engine.item.name
         names = [one.item.name for one in files.values()]
-        done = self._run(calls, host, remote.ask(self._hosts.directory, engine, names), ANSWER_S)
+        done = self._run(calls, host, remote.ask(self._directory(host), engine, names), ANSWER_S)
         said = remote.answers(done.out)
         architecture = said.get("uname", [""])[0]
-        refused = self._refused(said, done)
+        refused = self._refused(host, said, done)
         if refused:
             return Ready(host, refused, architecture.rpartition(" ")[2])
         directory = said["directory"][0]
@@ -118,11 +129,11 @@ class SshHosts:
         there = {name: f"{directory}/{local.item.name}" for name, local in files.items()}
         return Ready(host, "", architecture.rpartition(" ")[2], directory, f"{directory}/{engine}", there)
 
-    def _refused(self, said: Mapping[str, list[str]], done: Done) -> str:
+    def _refused(self, host: Host, said: Mapping[str, list[str]], done: Done) -> str:
         """Why nothing can be done with a host, by its first answer; empty where it can."""
         if "cannot" in said:
             why = said["cannot"][0].rpartition(": ")[2] or "no reason given"
-            return f"{self._hosts.directory} cannot be written there ({why}): name another `directory`"
+            return f"{self._directory(host)} cannot be written there ({why}): name another `directory`"
         if "uname" in said:
             system, _, machine = said["uname"][0].partition(" ")
             ours = elf_facts(self._engine_path).architecture
@@ -154,12 +165,16 @@ class SshHosts:
             hint = "; it needs libraries of this host: `make engine` builds one that does not"
         return f"the engine does not run there ({said[:200] or 'it says nothing'}){hint}"
 
-    def _copy(self, calls: Calls, host: Host, directory: str, local: _Local, then: str = "") -> Done:
+    def _directory(self, host: Host) -> str:
+        """Where our things lie there, as the file says it."""
+        return self._hosts.directory
+
+    def _copy(self, calls: Calls, host: Host, directory: str, local: Wanted, then: str = "") -> Done:
         timeout = ANSWER_S + local.item.size / SLOWEST_BYTES_S
         return self._run(calls, host, remote.put(directory, local.item, then), timeout, local.path)
 
     def _run(
-        self, calls: Calls, host: Host, command: str, timeout_s: float, stdin: Path | None = None
+        self, calls: Calls, host: Host, command: str, timeout_s: float, stdin: Path | bytes | None = None
     ) -> Done:
         try:
             return calls.run(self._call(host, command), CONNECT_S + timeout_s, stdin)
@@ -193,7 +208,7 @@ class SshHosts:
         ]
 
 
-def _wanted(path: Path) -> _Local:
+def _wanted(path: Path) -> Wanted:
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:DIGEST]
@@ -203,7 +218,7 @@ def _wanted(path: Path) -> _Local:
             [Problem(f"{path} cannot be copied to the hosts: {error.strerror}", "hosts")]
         ) from error
     mode = "700" if info.st_mode & 0o100 else "600"
-    return _Local(path, Item(remote.file_name(digest, path.name), info.st_size, mode))
+    return Wanted(path, Item(remote.file_name(digest, path.name), info.st_size, mode))
 
 
 def _version(said: str) -> str | None:

@@ -25,6 +25,8 @@ _UP_PATIENCE_S: Final = 120.0
 _DOWN_PATIENCE_S: Final = 40.0
 """Longer than the owner's own: 3 s of grace, 10 s for what hangs, 3 s for orphans."""
 _RECORD: Final = "testbed.json"
+HERE: Final = "PLIMSOLL_TESTBED"
+"""Environment of what runs on a host: TESTBED/HOST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,19 @@ class Testbed:
         raise BadInput(f'the testbed {self.name} has no host "{name}"{hint}')
 
     def enter_argv(self, host: str = LAB) -> list[str]:
-        """What stands before a command line that is to run on a host, with this user, directory and environment."""
-        return [self.engine, "testbed", "enter", str(self.directory), self.host(host).name, "--"]
+        """What stands before a command line that is to run on a host, with this user, directory and environment, in
+        which PLIMSOLL_TESTBED says where it is."""
+        enter = [self.engine, "testbed", "enter", str(self.directory), self.host(host).name, "--"]
+        return [*enter, "env", f"{HERE}={self.name}/{host}"]
+
+    @property
+    def mark(self) -> Path:
+        """A file that is there where the testbed was brought up for one command, at whose end it is taken down."""
+        return self.directory / "for-a-command"
+
+    def keep(self) -> None:
+        """Has it stay up, whatever it was brought up for."""
+        self.mark.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
         """The engine's account: links with their counters, processes, notes (crates/wan/src/control.rs, `Status`)."""

@@ -103,9 +103,10 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
 
 
 def bubbles(run: RunResult, found: HostsResult) -> Figure | None:
-    """Work done over round-trip time, a bubble for each host; None where no round trip is known."""
+    """Work done over round-trip time, a bubble for each host; None where no round trip is known, or there
+    is one host alone."""
     rows: Rows = [row for each in found.hosts[: hosts.MOST_ROWS] if (row := _bubble(each)) is not None]
-    if not rows:
+    if len(rows) < 2:
         return None
     domain, ticks = log_axis(row["rtt"] for row in rows)
     names = [each.site for each in _nearest_first(found)]

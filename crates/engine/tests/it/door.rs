@@ -1,0 +1,187 @@
+//! Strangers at the controller's door while a run goes on: they change nothing, get nothing, and are gone in time.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Lab, Place, spec};
+use crate::hosts::{dialling, joined, listen, run, run_directory, wait_until};
+
+const SECOND: u64 = 1_000_000_000;
+const STRANGERS: usize = 200;
+/// A handshake has 10 s; what is still open after so long is not closed by that.
+const OPEN: Duration = Duration::from_secs(60);
+/// Most that they may make the engine hold.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// The record and the beginning of a TLS hello: 512 bytes are to come.
+const HELLO: [u8; 11] = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+/// The same with the greatest lengths that fit: a record of 64 KiB, a hello of 16 MiB.
+const HUGE: [u8; 9] = [0x16, 3, 3, 0xff, 0xff, 1, 0xff, 0xff, 0xff];
+
+/// Bytes of resident memory of a process: now, and at most so far.
+fn memory(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let read = |key: &str| {
+        let line = status.lines().find(|line| line.starts_with(key)).unwrap();
+        let number = line.split_ascii_whitespace().nth(1).unwrap();
+        number.parse::<u64>().unwrap() * 1024
+    };
+    (read("VmRSS:"), read("VmHWM:"))
+}
+
+/// Bytes that look like nothing.
+fn noise(seed: u64) -> impl Iterator<Item = u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    })
+}
+
+/// One stranger of four kinds. Gives what it was sent, once its connection is closed.
+fn stranger(port: u16, number: usize) -> JoinHandle<Vec<u8>> {
+    spawn(move || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let since = Instant::now();
+        let mut heard = Vec::new();
+        // What cannot be written is a connection that is closed already.
+        match number % 4 {
+            0 => {}
+            1 => drop(stream.write_all(&noise(number as u64).take(100_000).collect::<Vec<_>>())),
+            2 => {
+                // A byte at a time, until it is thrown out.
+                stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                for byte in HELLO.into_iter().chain(noise(7)) {
+                    let mut one = [0; 64];
+                    let closed = stream.write_all(&[byte]).is_err() || matches!(stream.read(&mut one), Ok(0));
+                    if closed || since.elapsed() > OPEN {
+                        break;
+                    }
+                }
+            }
+            _ => {
+                let body: Vec<u8> = HUGE.into_iter().chain(noise(9).take(1_000_000)).collect();
+                drop(stream.write_all(&body));
+            }
+        }
+        stream.set_read_timeout(Some(OPEN)).unwrap();
+        let ended = stream.read_to_end(&mut heard);
+        let open = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(
+            !open && since.elapsed() < OPEN,
+            "stranger {number} was not thrown out"
+        );
+        heard
+    })
+}
+
+#[test]
+fn garbage_and_slow_strangers_spoil_no_run() {
+    let place = Place::new("door");
+    let directory = run_directory(&place);
+    let mut lab = Lab::start();
+    let (token, port) = listen(&mut lab);
+    let mut agent = dialling(&place, "good", &token);
+    lab.until("joined");
+    // Longer than a handshake may take: all of them come and go under the run.
+    run(
+        &mut lab,
+        &spec(&directory, 20 * SECOND),
+        &[joined("good")],
+        &json!({}),
+    );
+    lab.until("second");
+    let (before, _) = memory(lab.process.id());
+    let strangers: Vec<_> = (0..STRANGERS).map(|number| stranger(port, number)).collect();
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for number in 0..500 {
+        let bytes: Vec<u8> = noise(number).take(1200).collect();
+        datagrams.send_to(&bytes, ("127.0.0.1", port)).unwrap();
+        sleep(Duration::from_millis(1));
+    }
+    for stranger in strangers {
+        let heard = stranger.join().unwrap();
+        // An alert of TLS at most, which names the kind of trouble and nothing else.
+        assert!(heard.len() <= 64, "a stranger was told {heard:?}");
+    }
+    let (_, most) = memory(lab.process.id());
+    assert!(
+        most.saturating_sub(before) < MOST_BYTES,
+        "the engine had {before} bytes, and {most} with strangers"
+    );
+    let events = lab.until("finished");
+    let finished = &events[events.len() - 1];
+    assert_eq!(
+        (&finished["status"], &finished["balanced"], &finished["damage"]),
+        (&json!("done"), &json!(true), &json!([])),
+        "{finished}"
+    );
+    let told: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["kind"] == "stranger")
+        .collect();
+    let has = |text: &str| {
+        told.iter()
+            .any(|event| event["text"].as_str().unwrap().contains(text))
+    };
+    assert!(
+        has("took too long") && has("what came is not the link's protocol"),
+        "{told:?}"
+    );
+    assert!(
+        !events.iter().any(|event| event["kind"] == "link-cut"),
+        "{events:?}"
+    );
+    lab.say(&json!({"type": "quit"}));
+    lab.wait();
+    wait_until(|| agent.has_ended());
+}
+
+#[test]
+fn who_has_another_key_never_gets_to_the_lab() {
+    let place = Place::new("thief");
+    let directory = run_directory(&place);
+    let (mut lab, mut other) = (Lab::start(), Lab::start());
+    let (token, _) = listen(&mut lab);
+    let (foreign, _) = listen(&mut other);
+    // The controller that it dials is the right one, by its pin; its own key is that of another experiment.
+    let mut stolen = token.clone();
+    for field in ["certificate", "key"] {
+        assert_ne!(stolen[field], foreign[field]);
+        stolen[field] = foreign[field].clone();
+    }
+    let thief = dialling(&place, "thief", &stolen);
+    let mut good = dialling(&place, "good", &token);
+    let came = lab.until("joined");
+    assert_eq!(came[came.len() - 1]["name"], "good");
+    run(
+        &mut lab,
+        &spec(&directory, 4 * SECOND),
+        &[joined("good")],
+        &json!({}),
+    );
+    // It tries again and again, as an agent does whose controller is away.
+    let again = dialling(&place, "again", &stolen);
+    let events = lab.until("finished");
+    let told = |event: &&Value| event["kind"] == "stranger";
+    let refused = events.iter().find(told).expect("a stranger is an event");
+    let text = refused["text"].as_str().unwrap();
+    assert!(
+        text.contains("its key is not that of this experiment's agents"),
+        "{text}"
+    );
+    let named = |event: &Value| event.to_string().contains("thief") || event.to_string().contains("again");
+    assert!(!came.iter().chain(&events).any(named), "{events:?}");
+    assert_eq!(events[events.len() - 1]["balanced"], true);
+    drop((lab, other));
+    wait_until(|| good.has_ended());
+    for one in [&thief, &again] {
+        assert!(!one.directory.join("runs").exists(), "it was given a run");
+    }
+}

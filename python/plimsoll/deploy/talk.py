@@ -1,0 +1,225 @@
+"""A conversation with the engine: JSON lines over its stdin and stdout (crate `model`, session.rs).
+
+The engine gets a session of its own, so that Ctrl-C at the terminal reaches the lab alone: the lab then asks the engine
+to stop, and nothing that was measured is lost. If the lab dies, the engine sees its stdin close, stops and writes what
+it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from plimsoll.deploy.binary import require_same_version
+from plimsoll.errors import EngineError
+from plimsoll.plan.secret import Secret
+
+FORMAT: Final = "plimsoll.engine/1"
+HELLO_S: Final = 10.0
+QUIT_S: Final = 10.0
+LISTEN_S: Final = 20.0
+"""For keys to be made, and a port to be found."""
+LONGEST_LINE: Final = 4_000_000
+MOST_WAITING: Final = 10_000
+"""Events that nobody has asked for yet; then the engine waits, and leaves out seconds."""
+KEPT_LINES: Final = 10
+"""Last lines of the engine's stderr that an error message quotes."""
+POLL_S: Final = 0.2
+
+
+class EngineTalk:
+    """An engine that is started for this, and ends with it: closed, or left as a context."""
+
+    def __init__(self, binary: Path, check_interrupt: Callable[[], None] = lambda: None) -> None:
+        self._binary = binary
+        self._check_interrupt = check_interrupt
+        self._events: queue.Queue[bytes | dict[str, Any] | None] = queue.Queue(MOST_WAITING)
+        self._joined: dict[str, Mapping[str, Any]] = {}
+        self._news = threading.Condition()
+        self._ended = False
+        self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+        try:
+            self._process = subprocess.Popen(
+                [binary, "control"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EngineError(f"the engine {binary} cannot be started: {error}") from error
+        self._readers = [
+            threading.Thread(target=self._read_events, name="engine-events", daemon=True),
+            threading.Thread(target=self._read_log, name="engine-log", daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        try:
+            self._greet()
+        except BaseException:
+            self.close(1.0)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(QUIT_S if error is None else 1.0)
+
+    def close(self, patience_s: float = QUIT_S) -> None:
+        """Ends the engine; kills it if it does not end by itself."""
+        with contextlib.suppress(EngineError):
+            self._send({"type": "quit"})
+        stdin, *outputs = self._process.stdin, self._process.stdout, self._process.stderr
+        if stdin:
+            with contextlib.suppress(OSError):
+                stdin.close()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for reader, stream in zip(self._readers, outputs, strict=True):
+            reader.join(1.0)
+            if stream and not reader.is_alive():  # one that still reads holds the stream's lock
+                stream.close()
+
+    def kill(self) -> None:
+        """Ends the engine at once; its agents end with it."""
+        self._process.kill()
+
+    def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """Sends a command, between runs, and gives its events up to the one of type `last`. Raises EngineError when it
+        is refused, when the engine is gone, or after `timeout_s`."""
+        for event in self._answers(command, last, timeout_s):
+            if event.get("type") != last:
+                yield event
+
+    def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
+        """Opens a door for agents that dial in; gives their token, a JSON text. Raises EngineError."""
+        command = {
+            "type": "listen",
+            "experiment": experiment,
+            "address": address,
+            "ports": list(ports),
+            "quic": quic,
+        }
+        [*_, event] = self._answers(command, "listening", LISTEN_S)
+        return Secret(json.dumps(event["token"]))
+
+    def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
+        """Agents that have ever dialled in, with what they say of their hosts; waits for another one, at most `wait_s`.
+        Raises EngineError when the engine is gone."""
+        with self._news:
+            known = len(self._joined)
+            self._news.wait_for(lambda: self._ended or len(self._joined) > known, wait_s)
+            if self._ended:
+                raise EngineError(self._obituary())
+            return dict(self._joined)
+
+    def _answers(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
+        self._send(command)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            event = self._event(deadline)
+            if event.get("type") == "refused":
+                raise EngineError(f"the engine refuses: {event.get('error')}")
+            yield event
+            if event.get("type") == last:
+                return
+
+    def _greet(self) -> None:
+        hello = self._event(time.monotonic() + HELLO_S)
+        if hello.get("type") != "hello" or hello.get("format") != FORMAT:
+            raise EngineError(f"{self._binary} does not speak {FORMAT}")
+        require_same_version(str(hello.get("version")), self._binary)
+
+    def _send(self, command: Mapping[str, Any]) -> None:
+        pipe = self._process.stdin
+        if pipe is None or pipe.closed:
+            raise EngineError("the engine was closed")
+        try:
+            pipe.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
+            pipe.flush()
+        except OSError as error:
+            raise EngineError(f"{self._obituary()} ({error})") from error
+
+    def _event(self, deadline: float) -> dict[str, Any]:
+        while True:
+            self._check_interrupt()
+            left = deadline - time.monotonic()
+            event = self._next(min(max(left, 0.0), POLL_S))
+            if event is not None:
+                return event
+            if left <= 0:
+                raise EngineError(f"the engine {self._binary} did not answer in time{self._last_words()}")
+
+    def _next(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next event, or None when none came in time. Raises EngineError when the engine is gone."""
+        try:
+            event = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if event is None:
+            self._events.put(None)
+            raise EngineError(self._obituary())
+        if isinstance(event, bytes):
+            raise EngineError(f"{self._binary} says what is no event: {event[:200]!r}")
+        return event
+
+    def _read_events(self) -> None:
+        stream = self._process.stdout
+        assert stream is not None
+        while (line := stream.readline(LONGEST_LINE)).endswith(b"\n"):
+            self._take(line)
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+        self._events.put(None)
+
+    def _take(self, line: bytes) -> None:
+        """Agents come whenever they like; all else is for whoever asks next."""
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict):
+            self._events.put(line)
+        elif event.get("type") == "joined":
+            with self._news:
+                self._joined[str(event.get("name"))] = event.get("facts") or {}
+                self._news.notify_all()
+        else:
+            self._events.put(event)
+
+    def _read_log(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None
+        while line := stream.readline(LONGEST_LINE):
+            self._last_lines.append(line.decode("utf-8", "replace").rstrip()[:500])
+
+    def _obituary(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        code = self._process.returncode
+        if code is None:
+            how = "closed its output"
+        else:
+            self._readers[1].join(1.0)  # its last words may still be on their way
+            how = f"ended (killed by signal {-code})" if code < 0 else f"ended ({code})"
+        return f"the engine {self._binary} {how}{self._last_words()}"
+
+    def _last_words(self) -> str:
+        lines = list(self._last_lines)
+        return "; its last lines:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""

@@ -1,0 +1,265 @@
+"""Hosts of kind testbed: the command goes to the testbed's host `lab` by itself, and leaves nothing, however it ends.
+
+The workload is that of the tests of slurm, dask and join (`dial_in.WORKLOAD`): here it runs on local, ssh and testbed,
+and nothing but `hosts:` differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.deploy.testbed import down, standing, up
+from plimsoll.plan.testbed import load_testbed
+from tests.conftest import Lab, descendants_in
+from tests.real import test_testbed
+from tests.real.dial_in import WORKLOAD, carried, events, experiment, finish, measuring, summary, until
+from tests.real.sshd import Sshd, running_sshd
+
+BED = """\
+testbed: 1
+name: hosts
+lab: here
+sites: {near: {hosts: 1}, here: {hosts: 0}, far: {hosts: 2}}
+links:
+  - {between: [here, near], rtt: 1ms}
+  - {between: [here, far], rtt: 30ms, rate: 50Mbit/s}
+"""
+CONTROLLER = "  controller: {address: 127.0.0.1}\n"
+HOSTS = ("near-1", "far-1", "far-2")
+home = test_testbed.home
+
+
+@pytest.fixture
+def bed(home: Path, lab: Lab) -> Iterator[Path]:
+    """The file of a testbed, which is not up. Everything that commands of it start is gone at the end."""
+    lab.env["XDG_RUNTIME_DIR"] = str(home)
+    yield lab.file(BED, "bed.yaml")
+    until("its processes are gone", lambda: not descendants_in(lab.directory), 20)
+    left = standing()
+    for one in left:
+        down(one.name)
+    assert not left, "a testbed is left"
+
+
+@pytest.fixture
+def sshd(lab: Lab, tmp_path: Path) -> Iterator[Sshd]:
+    with running_sshd(tmp_path / "sshd") as found:
+        yield found
+
+
+def on_testbed(lab: Lab, more: str = "", **how: Any) -> Path:
+    """An experiment on the three hosts, whose things lie below the directory of the test."""
+    hosts = f"kind: testbed\ntestbed: bed.yaml\ndirectory: {lab.directory}/hosts\n{more}"
+    return lab.file(experiment(hosts, **how).replace(CONTROLLER, ""))
+
+
+def spools(lab: Lab) -> list[Path]:
+    """What agents keep."""
+    return list((lab.directory / "hosts").glob("hosts/*/spool-*/*"))
+
+
+def whole(results: Path, agents: tuple[str, ...]) -> None:
+    """All carried their share of the six testers to the end, and the books say so."""
+    books = summary(results)
+    assert books["status"] == "done" and books["balanced"]
+    assert {one["name"] for one in carried(results)} == set(agents)
+    told = json.loads((results / "analysis.json").read_text())["runs"][0]
+    assert {one["host"]: one["testers"] for one in told["hosts"]["hosts"]} == dict.fromkeys(agents, 2)
+
+
+SITES = "sites: {near: [near-1], far: [far-1, far-2]}\n"
+
+
+def same_workload(lab: Lab, file: Path) -> None:
+    """It runs unchanged, and each of the hosts carries its share."""
+    done = lab.run("run", file)
+    assert done.code == 0, done.err
+    whole(lab.results(), HOSTS)
+    workload = (lab.results() / "experiment.yaml").read_text().partition("\nhosts:")[0]
+    assert workload == WORKLOAD.format(duration="2s", repetitions=1).partition("\nhosts:")[0]
+
+
+def test_the_same_workload_on_local(lab: Lab) -> None:
+    same_workload(lab, lab.file(experiment(f"kind: local\n{SITES}")))
+
+
+def test_the_same_workload_on_ssh(lab: Lab, sshd: Sshd) -> None:
+    config = f"ssh: {{config: {sshd.aliases(*HOSTS)}}}\n"
+    same_workload(lab, lab.file(experiment(f"kind: ssh\n{SITES}{config}")))
+
+
+def test_the_same_workload_on_a_testbed(lab: Lab, bed: Path) -> None:
+    same_workload(lab, on_testbed(lab))
+    far = json.loads((lab.results() / "analysis.json").read_text())["runs"][0]["hosts"]
+    trips = {one["site"]: one["rtt_ms"] for one in far["sites"]}
+    assert trips["near"] < 20 < 29 < trips["far"], trips
+    # The engine stays, once for all; nothing else does.
+    left = [path for path in (lab.directory / "hosts").rglob("*") if path.is_file()]
+    assert len(left) == 4 and len({path.stat().st_ino for path in left}) == 1, left
+    done = lab.run("hosts", "clean", lab.directory / "experiment.yaml")
+    assert done.code == 0 and done.out.count("nothing of ours is left") == 3, done.out + done.err
+    assert not list((lab.directory / "hosts").rglob("*"))
+
+
+def test_check_takes_a_testbed_that_is_up_and_leaves_it_up(lab: Lab, bed: Path) -> None:
+    with up(load_testbed(bed)) as mine:
+        done = lab.run("hosts", "check", on_testbed(lab, "hosts: [far-1, near-1]\n"), "--json")
+        assert done.code == 0, done.err
+        found = {one["name"]: one for one in done.json["checks"][0]["hosts"]}
+        assert found["far-1"]["site"] == "far" and found["far-1"]["facts"]["rtt_ns"]["min"] > 29e6
+        assert (
+            found["near-1"]["facts"]["clock"]["bound_ns"]
+            < 15e6
+            < found["far-1"]["facts"]["clock"]["bound_ns"]
+        )
+        assert [one.name for one in standing()] == ["hosts"]
+        # From within, by hand, it stays where it is; on another host it is refused.
+        words = [
+            sys.executable,
+            "-m",
+            "plimsoll.cli.main",
+            "hosts",
+            "check",
+            str(lab.directory / "experiment.yaml"),
+        ]
+        there = subprocess.run(
+            [*mine.enter_argv(), *words], env=lab.env, capture_output=True, text=True, check=False
+        )
+        assert there.returncode == 0 and "2 of 2 hosts" in there.stdout, there.stderr
+        astray = subprocess.run(
+            [*mine.enter_argv("far-1"), *words], env=lab.env, capture_output=True, text=True, check=False
+        )
+        assert astray.returncode == 2 and "this is the host far-1 of the testbed hosts" in astray.stderr
+        # Another testbed of that name.
+        bed.write_text(BED.replace("1ms", "2ms"))
+        done = lab.run("hosts", "check", lab.directory / "experiment.yaml")
+        assert done.code == 2 and "made from another file" in done.err
+
+
+def test_a_script_outside_is_told_where_to_go(lab: Lab, bed: Path) -> None:
+    script = f"from plimsoll.drive.scripted import run_experiment\nrun_experiment({str(on_testbed(lab))!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=lab.env,
+        cwd=lab.directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "BadInput: hosts.kind: this process is not on the host lab of the testbed" in done.stderr
+    assert not list((lab.directory / "results").glob("*")), "nothing was begun"
+
+
+def test_two_testbeds_and_ways_out_are_refused(lab: Lab, bed: Path) -> None:
+    lab.file(BED.replace("name: hosts", "name: others"), "other.yaml")
+    factor = "factors: {hosts.testbed: [bed.yaml, other.yaml]}\n"
+    done = lab.run("run", lab.file(on_testbed(lab).read_text() + factor))
+    assert done.code == 2 and "those of 2 testbeds" in done.err, done.err
+    factor = "  hosts: [near-1]\n  controller: {address: ADDRESS}\nfactors: {hosts.kind: [testbed, ssh]}\n"
+    factor = factor.replace("ADDRESS", load_testbed(bed).lab.address)
+    done = lab.run("run", lab.file(on_testbed(lab).read_text() + factor))
+    assert done.code == 2 and "there is no way out of a testbed" in done.err, done.err
+
+
+def inner(outer: subprocess.Popen[str]) -> int:
+    """The process on the host lab: a child of the outer one in a session of its own."""
+    children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+    [child] = [int(child) for child in children if os.getsid(int(child)) == int(child)]
+    return child
+
+
+def by_ctrl_c(outer: subprocess.Popen[str], lab: Lab) -> None:
+    os.killpg(outer.pid, signal.SIGINT)
+
+
+def by_ctrl_c_twice(outer: subprocess.Popen[str], lab: Lab) -> None:
+    os.killpg(outer.pid, signal.SIGINT)
+    time.sleep(0.3)
+    os.killpg(outer.pid, signal.SIGINT)
+
+
+def by_sigterm(outer: subprocess.Popen[str], lab: Lab) -> None:
+    outer.terminate()
+
+
+def by_stop(outer: subprocess.Popen[str], lab: Lab) -> None:
+    done = lab.run("stop", "--all")
+    assert done.code == 0 and done.out.startswith("stopped "), done.err
+
+
+def by_killing_the_outer_process(outer: subprocess.Popen[str], lab: Lab) -> None:
+    outer.kill()
+
+
+def by_taking_the_testbed_down(outer: subprocess.Popen[str], lab: Lab) -> None:
+    assert lab.run("testbed", "down", "hosts").code == 0
+
+
+LONG = pytest.mark.long
+ENDS = [
+    pytest.param(by_ctrl_c, {130}, id="Ctrl-C"),
+    pytest.param(
+        by_ctrl_c_twice, {130, 1}, id="Ctrl-C twice", marks=LONG
+    ),  # the second ends the engine at once
+    pytest.param(by_sigterm, {130}, id="SIGTERM", marks=LONG),
+    pytest.param(by_stop, {130}, id="plimsoll stop"),
+    pytest.param(by_killing_the_outer_process, {-signal.SIGKILL}, id="kill -9"),
+    pytest.param(by_taking_the_testbed_down, {1, 130}, id="testbed down", marks=LONG),
+]
+
+
+@pytest.mark.parametrize(("end", "codes"), ENDS)
+def test_however_it_ends_nothing_is_left(
+    lab: Lab, bed: Path, end: Callable[[subprocess.Popen[str], Lab], None], codes: set[int]
+) -> None:
+    outer = lab.start("run", on_testbed(lab, duration="120s"))
+    until("it measures", measuring(lab, outer))
+    end(outer, lab)
+    done = finish(outer)
+    assert done.code in codes, (done.code, done.err)
+    until("the testbed is down", lambda: not standing(), 30)
+    until("its processes are gone", lambda: not descendants_in(lab.directory), 20)
+    if end in (by_ctrl_c, by_sigterm, by_stop, by_killing_the_outer_process):
+        assert not spools(lab), "what was measured was brought in"
+        results = next((lab.directory / "results").glob("on-*"), None) or lab.results()
+        assert summary(results)["balanced"] and not list(results.rglob("*.arrow"))
+
+
+def test_what_agents_keep_is_collected_after_the_testbed_was_brought_up_again(lab: Lab, bed: Path) -> None:
+    outer = lab.start("run", on_testbed(lab, duration="120s"))
+    until("it measures", measuring(lab, outer))
+    os.kill(inner(outer), signal.SIGKILL)
+    assert finish(outer).code == 1 and not standing()
+    assert {path.name for path in spools(lab)} == set(HOSTS)
+    results = lab.results()
+    done = lab.run("collect", results)
+    assert done.code == 0, done.out + done.err
+    assert "run 0001: its books hold " in done.out and not standing() and not spools(lab)
+    # Going on is a run like any other.
+    text = (results / "experiment.yaml").read_text()
+    assert "duration: 120s" in text
+    done = lab.run("run", "--resume", results, "--set", "x=1")
+    assert done.code == 2 and not standing()
+
+
+def test_a_run_is_gone_on_with(lab: Lab, bed: Path) -> None:
+    outer = lab.start("run", on_testbed(lab, repetitions=2, duration="3s"))
+    until("it measures", measuring(lab, outer, "0002"))
+    outer.send_signal(signal.SIGINT)
+    assert finish(outer).code == 130
+    results = lab.results()
+    done = lab.run("run", "--resume", results)
+    assert done.code == 0, done.err
+    assert summary(results, "0002")["balanced"] and not [
+        one for one in events(results) if one["kind"] == "agent-lost"
+    ]

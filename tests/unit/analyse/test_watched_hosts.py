@@ -1,0 +1,120 @@
+"""Hosts of targets that agents look at: their utilization, their names, and that they are nobody's testers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plimsoll.analyse.bottleneck import bottleneck
+from plimsoll.analyse.clocks import greatest_bound, start_spread, unknown_clocks
+from plimsoll.analyse.coverage import carriers, loss, lost_agents
+from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
+from plimsoll.analyse.watched import host_notes
+from plimsoll.collect.hosts import SAME, Agent, AgentClock, Crew, links_of_hosts
+from plimsoll.collect.samples import SampleSeries
+
+S = 1_000_000_000
+SECONDS = np.arange(1.0, 21.0)
+FAR = AgentClock(bound_ns=300_000, started_ns=40_000)
+
+
+def agent(name: str, role: str, clock: AgentClock = FAR, lost: bool = False) -> Agent:
+    return Agent(
+        name, name, "target", role, lost, 7 * S if lost else None, 0, clock, np.empty(0, dtype=np.int64), {}
+    )
+
+
+HERE, DB1 = agent("local", "testers", SAME), agent("db1", "watch")
+
+
+def series(component: str, metric: str, part: str, value: float, of: str = "db1") -> SampleSeries:
+    wobble = 0.001 * value * np.cos(np.arange(SECONDS.size))
+    return SampleSeries(component, metric, part, SECONDS, np.full(SECONDS.size, value) + wobble, of)
+
+
+def samples(busy: tuple[float, ...], **more: float) -> list[SampleSeries]:
+    """`busy`: of each core of db1; `more`: METRIC_PART of its host."""
+    mean = sum(busy) / len(busy)
+    return [
+        series("host", "cpu.busy", "", mean),
+        *(series("host", "cpu.busy", str(core), share) for core, share in enumerate(busy)),
+        *(series("host", name.partition("_")[0].replace("-", "."), name.partition("_")[2], value)
+          for name, value in more.items()),
+        series("testers", "cpu", "", 0.01),
+        series("testers", "cpu.busiest_thread", "monitor", 0.97),
+        series("host", "cpu.busy", "", 0.1, "local"),
+    ]  # fmt: skip
+
+
+def used(given: list[SampleSeries], cores: int | None = 4, link: float | None = None) -> HostsUsed:
+    links = {} if link is None else {"db1": link}
+    known = {} if cores is None else {"db1": cores}
+    return of_hosts(given, Window(0, 20 * S), [HERE, DB1], {"host": 2, "testers": 2}, known, (), links)
+
+
+def of(found: HostsUsed, name: str) -> Utilization:
+    (one,) = [each for each in found.shown if each.component == name]
+    return one
+
+
+def test_its_busiest_core_counts_where_it_stands_out() -> None:
+    found = used(samples((0.99, 0.1, 0.1, 0.1)))
+    db1 = of(found, "db1")
+    assert (db1.role, db1.host, db1.resource) == ("host", "db1", "core 0")
+    assert abs(db1.mean - 0.99) < 1e-3 and abs(db1.detail["cpu.busy"] - 0.3225) < 1e-3
+    assert bottleneck(found.shown).component == "db1"
+    assert of(used(samples((0.5, 0.5, 0.5, 0.5))), "db1").resource == "cpu"
+    assert "core 0" not in of(found, "host").detail, "what runs on our own hosts is known"
+
+
+def test_the_agents_own_process_is_no_tester() -> None:
+    found = used(samples((0.2, 0.2)))
+    assert found.busiest_thread is None and [one.role for one in found.shown] == ["host", "host"]
+
+
+def test_a_process_is_named_with_its_host_and_has_its_cores() -> None:
+    given = [
+        *samples((0.9, 0.9, 0.9, 0.9)),
+        series("service:postgres", "cpu", "", 3.6),
+        series("service:postgres", "cpu.busiest_thread", "postgres", 0.5),
+        series("service:postgres", "cpu", "", 0.2, "local"),
+    ]
+    for cores in (4, None):  # where nobody has asked the host, its monitor tells
+        found = used(given, cores)
+        postgres = of(found, "postgres on db1")
+        assert (postgres.role, postgres.host, postgres.resource) == ("service", "db1", "cpu of its 4 cores")
+        assert abs(postgres.mean - 0.9) < 1e-3
+    assert of(found, "postgres").host == "", "another one, on this host"
+
+
+def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
+    given = samples((0.3, 0.3), **{"net-receive_eth0": 1e8, "net-send_eth0": 1.2e9, "net-receive_lo": 9e9})
+    assert of(used(given), "db1").resource == "cpu"
+    db1 = of(used(given, link=1.25e9), "db1")
+    assert db1.resource == "link eth0" and abs(db1.mean - 0.96) < 1e-3
+    assert bottleneck(used(given, link=1.25e9).shown).component == "db1"
+    told = {"hosts": [{"name": "db1", "link_bytes_s": 1.25e9}, {"name": "h", "link_bytes_s": None}, {}]}
+    assert links_of_hosts(told) == {"db1": 1.25e9} and links_of_hosts({}) == {}
+
+
+def test_it_is_neither_lost_with_testers_nor_does_its_clock_count_among_theirs() -> None:
+    gone = Crew((HERE, agent("db1", "watch", AgentClock(), lost=True)), 0, None, 100)
+    assert carriers(gone) == (HERE,) and lost_agents(gone, {}) == () and loss(gone) is None
+    assert unknown_clocks(gone) == ()
+    there = Crew((HERE, DB1), 0, None, 100)
+    assert greatest_bound(there) == 0 and start_spread(there) == (None, None)
+    both = Crew((HERE, DB1, agent("h1", "testers")), 0, None, 100)
+    assert greatest_bound(both) == 300_000
+
+
+def test_what_a_reader_must_know() -> None:
+    record = {
+        "watched_hosts": [{"name": "db1", "missing": ""}, {"name": "db2", "missing": "it does not answer"}],
+        "watch_events": [{"t_s": 3.25, "text": "db1: postgres has ended"}],
+    }
+    assert host_notes(record) == (
+        "db2 is not watched: it does not answer",
+        "at 3.25 s: db1: postgres has ended",
+    )
+    assert host_notes({}) == ()

@@ -1,0 +1,103 @@
+"""Hosts in `watch:` of a target: what is resolved, how they are reached, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.plan.helpers import load, problems
+from tests.unit.plan.test_watch import URL, file
+
+from plimsoll.plan import make_plan
+from plimsoll.plan.lookouts import lookouts, required
+from plimsoll.plan.model_hosts import Host, Ssh, WatchedHost, WatchedProcess
+from plimsoll.plan.raw import json_schema
+
+WHERE = "kind: ssh, hosts: [h1], controller: {address: 127.0.0.1}"
+ELSEWHERE = f"hosts: {{{WHERE}, directory: ~/p/x, ssh: {{options: [-4]}}}}\n"
+
+
+def test_hosts_and_exporters_stand_in_one_list() -> None:
+    config = (
+        load(
+            file(
+                f"{{prometheus: '{URL}', name: squid, kind: squid}}",
+                "{host: db1.example.org, name: db1, process: postgres, link: 10Gbit/s}",
+                "{host: db2, user: me, port: 2222, process: [a b, c], pid: 17, unit: squid, optional: true}",
+            )
+        )
+        .cells[0]
+        .config
+    )
+    assert [one.name for one in config.watched] == ["squid"]
+    first, second = config.watched_hosts
+    place = Host("db1", "db1.example.org", "target", link_bytes_s=1.25e9)
+    assert first == WatchedHost(place, (WatchedProcess("process", "postgres"),))
+    assert (second.host.user, second.host.port, second.optional) == ("me", 2222, True)
+    assert [one.name for one in second.processes] == ["a b", "c", "pid 17", "squid"]
+    assert required([config]) == {"db1"}
+    (hosts,) = lookouts(config)
+    assert [one.name for one in hosts.hosts] == ["db1", "db2"]
+    assert (hosts.kind, hosts.ssh, hosts.directory) == ("ssh", Ssh(), "~/.cache/plimsoll")
+
+
+def test_they_are_reached_as_the_testers_hosts_or_in_their_own_way() -> None:
+    own = "{host: db2, ssh: {unknown_host_keys: accept}, directory: /var/tmp/me}"
+    config = load(ELSEWHERE + file("{host: db1}", own)).cells[0].config
+    first, second = lookouts(config)
+    assert (first.ssh, first.directory) == (Ssh(None, ("-4",)), "~/p/x")
+    assert (second.ssh, second.directory) == (Ssh(None, (), True), "/var/tmp/me")
+    assert [one.name for one in config.hosts.hosts] == ["h1"], "they carry no testers"
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    text = file("{host: db1, process: [postgres], link: 1Gbit/s}", "{host: local, unit: squid}")
+    found = load(text)
+    again = load(found.effective_yaml())
+    assert again.cells[0].config.watched_hosts == found.cells[0].config.watched_hosts
+    assert lookouts(found.cells[0].config)[0].hosts[0].name == "db1", "this host is reached without ssh"
+    assert make_plan(found, 1).to_json() is not None
+
+
+WRONG = [
+    ("{host: -oProxyCommand=x}", "targets.site.watch.0.host: expected a host: its name, its address"),
+    ("{host: db1, proces: x}", 'targets.site.watch.0.proces: unknown key; did you mean "process"?'),
+    (
+        "{host: db1, process: ' '}",
+        'targets.site.watch.0.process: expected the name of a program or unit, got " "',
+    ),
+    ("{host: db1, pid: 0}", "targets.site.watch.0.pid: must be at least 1, got 0"),
+    (
+        "{host: db1, link: 10}",
+        "targets.site.watch.0.link: expected the capacity of a link such as 10Gbit/s, got 10",
+    ),
+    ("{host: db1, unit: x, process: x}", "targets.site.watch.0: x stands twice"),
+    ("{host: 'fe80::1'}", "targets.site.watch.0: fe80::1 cannot stand in file names: give it a name"),
+    ("{host: lab}", "targets.site.watch.0.host: lab is the name of something that is watched anyway"),
+    ("{host: db1, name: web}", "targets.site.watch.0.name: web is a service of this file"),
+    ("{host: local}", "targets.site.watch.0: this machine is watched anyway: say what on it"),
+    ("{host: local, unit: x, user: me}", "targets.site.watch.0.user: host: local is this machine: it takes"),
+    (
+        "{host: local, process: web}",
+        "targets.site.watch.0.host: web is a service of this file, which is watched",
+    ),
+    (
+        "{host: h1}",
+        "targets.site.watch.0.host: testers run on a host called h1: give what is watched another name",
+    ),
+    ("{name: db1, process: x}", "targets.site.watch.0.prometheus: this key is missing"),
+]
+
+
+@pytest.mark.parametrize(("entry", "said"), WRONG)
+def test_what_is_refused(entry: str, said: str) -> None:
+    found = problems(ELSEWHERE + file(entry))
+    assert any(said in one for one in found), found
+
+
+def test_the_schema_knows_both() -> None:
+    schema = json_schema()
+    items = schema["$defs"]["TargetRaw"]["properties"]["watch"]["items"]
+    names = {each["$ref"].rpartition("/")[2] for each in items.get("oneOf", items.get("anyOf"))}
+    assert names == {"WatchRaw", "WatchHostRaw"}
+    assert schema["$defs"]["WatchHostRaw"]["required"] == ["host"]
