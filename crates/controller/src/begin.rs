@@ -107,6 +107,7 @@ pub(crate) fn begin(
                 host: agent.host.clone(),
                 site: agent.site.clone(),
                 t0_raw_ns: raw + lead,
+                role: agent.role,
                 same_clock: is_local(agent),
             })
             .collect(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_model::{AgentBooks, Keep, Role, format};
+use plimsoll_model::{AgentBooks, Keep, format};
 use plimsoll_record::{RecordError, Start, convert, write_json};
 
 use crate::live;
@@ -73,7 +73,7 @@ fn interrupted(run: &Path, start: &Start) -> Summary {
             name: agent.name.clone(),
             host: agent.host.clone(),
             site: agent.site.clone(),
-            role: Role::Testers, // nobody is left who knows
+            role: agent.role,
             t0_raw_ns: agent.t0_raw_ns,
             lost: true,
             lost_ns: None,

@@ -252,6 +252,7 @@ mod tests {
                 name: "local".into(),
                 host: "local".into(),
                 site: "local".into(),
+                role: Role::Testers,
                 t0_raw_ns: 7,
                 same_clock: true,
             }],

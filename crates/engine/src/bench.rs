@@ -74,6 +74,7 @@ pub(crate) fn carry_out(bench: &Bench) -> anyhow::Result<()> {
             t0_raw_ns: 0,
             host: "local".into(),
             site: "local".into(),
+            role: plimsoll_model::Role::Testers,
             same_clock: true,
         }],
     };

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -310,7 +311,13 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             match timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await {
                 Ok(Ok(0)) => return Err(LinkError::Closed),
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                // Of one that was killed the kernel says the first, and TLS, which misses a farewell, the second.
+                Ok(Err(error))
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
+                    ) =>
+                {
                     return Err(LinkError::Closed);
                 }
                 Ok(Err(error)) => return Err(error.into()),

@@ -59,7 +59,7 @@ fn turns<'a>(name: &'a str, clock: &'a AgentClock, zero_ns: i64) -> impl Iterato
             }
             Begin::RouteChange => (
                 "route-change",
-                "the way between it and the controller changed".into(),
+                "the way between it and the controller took another time from here on".into(),
             ),
             Begin::Start | Begin::Knot => return None,
         };

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use plimsoll_clock::Assumptions;
-use plimsoll_model::{Keep, format};
+use plimsoll_model::{Keep, Role, format};
 use serde::{Deserialize, Serialize};
 
 use crate::RecordError;
@@ -52,6 +52,9 @@ pub struct AgentStart {
     pub site: String,
     /// The run's zero on its `CLOCK_MONOTONIC_RAW`, as it took it to be when the run began, ns.
     pub t0_raw_ns: i64,
+    /// What it was there for.
+    #[serde(default)]
+    pub role: Role,
     /// That clock is the controller's own.
     #[serde(default = "yes")]
     pub same_clock: bool,

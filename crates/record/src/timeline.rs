@@ -145,10 +145,10 @@ impl AgentClock {
 }
 
 fn map(probes: &[Probe], start: &Start, t0_raw_ns: i64) -> AgentClock {
-    let mut trips: Vec<i64> = probes
+    let believed = probes
         .iter()
-        .map(|probe| (probe.received - probe.sent) - (probe.answered - probe.heard))
-        .collect();
+        .filter_map(|probe| probe.round_trip_ns(&start.assumptions));
+    let mut trips: Vec<i64> = believed.collect();
     trips.sort_unstable();
     let mut clock = AgentClock {
         rtt_min_ns: trips.first().copied(),
@@ -233,6 +233,7 @@ mod tests {
             name: name.into(),
             host: name.into(),
             site: "s".into(),
+            role: plimsoll_model::Role::Testers,
             t0_raw_ns,
             same_clock,
         };
@@ -448,7 +449,7 @@ mod tests {
                 (
                     32,
                     "route-change",
-                    "agent a: the way between it and the controller changed"
+                    "agent a: the way between it and the controller took another time from here on"
                 ),
             ]
         );

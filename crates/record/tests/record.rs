@@ -60,6 +60,7 @@ fn start() -> Start {
             t0_raw_ns: T0,
             host: "local".into(),
             site: "local".into(),
+            role: plimsoll_model::Role::Testers,
             same_clock: true,
         }],
     }

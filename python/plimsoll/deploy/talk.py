@@ -183,6 +183,8 @@ class EngineTalk:
         assert stream is not None
         while (line := stream.readline(LONGEST_LINE)).endswith(b"\n"):
             self._take(line)
+        if len(line) == LONGEST_LINE:
+            self._events.put(line)  # whoever asks hears that it is no event; of a shorter one the engine died
         with self._news:
             self._ended = True
             self._news.notify_all()

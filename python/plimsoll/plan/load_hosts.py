@@ -14,6 +14,7 @@ from plimsoll.plan.expand import expand
 from plimsoll.plan.experiment import load_experiment
 from plimsoll.plan.hosts_file import SECTION, hosts_document
 from plimsoll.plan.lookouts import lookouts, required
+from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.paths import Origins
 from plimsoll.plan.problems import translate
@@ -21,13 +22,14 @@ from plimsoll.plan.raw_hosts import HostsRaw
 from plimsoll.plan.resolve import Resolver
 from plimsoll.plan.resolve_hosts import resolve_hosts
 from plimsoll.plan.source import LARGEST_TEXT, Document, parse_document
+from plimsoll.plan.spread import fewest
 
 
 def load_hosts(
     path: str | Path, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> tuple[Hosts, ...]:
     """The hosts of an experiment file, or of a file of hosts: one entry, or one for each way in which the cells of an
-    experiment differ in them, without `use`. Raises BadInput."""
+    experiment differ in them, without `use`, and with the greatest `at_least` of all. Raises BadInput."""
     return load_all_hosts(path, sets, environ).testers
 
 
@@ -56,13 +58,21 @@ def load_all_hosts(
     if isinstance(document.data, Mapping) and "plimsoll" in document.data:
         experiment = load_experiment(path, sets, around)
         configs = [cell.config for cell in experiment.cells]
-        each = (replace(config.hosts, use=None, at_least=None) for config in configs)
         watched = (one for config in configs for one in lookouts(config))
-        return AllHosts(tuple(dict.fromkeys(each)), tuple(dict.fromkeys(watched)), required(configs))
+        return AllHosts(_each(configs), tuple(dict.fromkeys(watched)), required(configs))
     if sets:
         raise BadInput("--set changes an experiment file, and this is a file of hosts")
     part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
     return AllHosts((_resolved(part, file.absolute().parent, around),))
+
+
+def _each(configs: Sequence[Config]) -> tuple[Hosts, ...]:
+    """Every list of hosts once, with as many as the most demanding of its cells needs."""
+    needs: dict[Hosts, int] = {}
+    for config in configs:
+        whole = replace(config.hosts, use=None, at_least=None)
+        needs[whole] = max(needs.get(whole, 0), fewest(config.hosts))
+    return tuple(replace(whole, at_least=need) for whole, need in needs.items())
 
 
 def _resolved(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:

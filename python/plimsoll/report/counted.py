@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from plimsoll.analyse.results import CountedService, RunResult
 from plimsoll.analyse.wording import count, number, percent
 from plimsoll.report.labels import Labels
 from plimsoll.report.tables import Column, Table, milliseconds
 
 NOTE = "Over the whole run, warm-up and drain included, by the service's own names; what is zero is left out."
+
+STAMPS: Final = ("clock_ns",)
+"""When something was counted: of use beside the other counters of samples.parquet, and nothing to read."""
 
 
 def derived(labels: Labels) -> Table | None:
@@ -70,7 +75,7 @@ def _rows(one: CountedService) -> list[tuple[str, str, str]]:
         (one.name, f"{name} ({which})", _plain(value))
         for which, values in gauges
         for name, value in values.items()
-        if value
+        if value and name not in STAMPS
     ]
 
 

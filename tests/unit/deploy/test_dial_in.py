@@ -59,6 +59,16 @@ def test_private_files_are_private_from_the_first_byte(tmp_path: Path) -> None:
         private_directory(other / "below")
 
 
+def test_a_directory_that_is_there_stays_as_it_is_unless_others_can_write_to_it(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    assert stat.S_IMODE(private_directory(shared).stat().st_mode) == 0o755
+    shared.chmod(0o775)
+    with pytest.raises(BadInput, match=r"others can write to .*shared: chmod go-w"):
+        private_directory(shared)
+
+
 def test_walltimes_are_rounded_up() -> None:
     second = 10**9
     assert [walltime(ns) for ns in (1, 90 * second, 3600 * second + 1, 100 * 3600 * second)] == [

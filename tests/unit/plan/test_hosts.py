@@ -232,7 +232,10 @@ def test_hosts_are_taken_of_either_file_and_of_all_cells(tmp_path: Path) -> None
     (tmp_path / "h.yaml").write_text("hosts: 1\nkind: ssh\nsites: {s: [a, b]}\nuse: 1\n")
     assert [host.name for host in load_hosts(tmp_path / "h.yaml")[0].hosts] == ["a", "b"]
     (tmp_path / "x.yaml").write_text(BASE + SITES + "factors: {hosts.use: [1, 2], hosts.agents: [1, 2]}\n")
-    assert [found.hosts[0].agents for found in load_hosts(tmp_path / "x.yaml")] == [1, 2]
+    each = load_hosts(tmp_path / "x.yaml")
+    assert [(found.hosts[0].agents, found.at_least) for found in each] == [(1, 2), (2, 2)]
+    (tmp_path / "x.yaml").write_text(BASE + SITES.replace("kind: ssh,", "kind: ssh, at_least: 1,"))
+    assert [found.at_least for found in load_hosts(tmp_path / "x.yaml")] == [1]
 
 
 def test_hosts_are_used_from_the_sites_in_turn() -> None:

@@ -122,14 +122,17 @@ class DaskWorkers:
                     left += [f"{worker}: {what}" for what in found["left"]]
                 else:
                     reason = f"{worker}: {found}"
-            self._within(ANSWER_S, lambda: self._client.cancel(list(self._tasks.values()), force=True))
         except Exception as error:  # a scheduler that has ended, in any of many ways
             reason = str(error)
-        self._tasks = {}
+        # Also where a worker does not answer: the tasks of the others must not stay.
         client, self._client = self._client, None
-        if client is not None and self._own:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        if client is not None:
             with contextlib.suppress(Exception), _quiet():
-                client.close(timeout=5)
+                self._within(ANSWER_S, lambda: client.cancel(tasks, force=True))
+            with contextlib.suppress(Exception), _quiet():
+                if self._own:
+                    client.close(timeout=5)
         return [Cleaned(host, tuple(kept), tuple(left), reason)]
 
     def _connect(self) -> None:

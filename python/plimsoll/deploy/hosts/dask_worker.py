@@ -106,7 +106,7 @@ def carry(engine: str, experiment: str, name: str, token: Handed) -> str:
             )
             _agents(worker)[key] = process
             assert process.stdin is not None
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # it has ended, or `end` has closed its input
                 process.stdin.write(token.text.encode() + b"\n")
                 process.stdin.flush()
             code = process.wait()

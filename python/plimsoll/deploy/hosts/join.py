@@ -92,7 +92,8 @@ class Joiners:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise refused(f"{template} cannot be read: {why}", "hosts.join.template") from error
-        job = write_private(self._directory / template.name, filled(text, words))
+        # Templates may have any name, also that of the token.
+        job = write_private(self._directory / f"job-{template.name}", filled(text, words))
         command = [
             part.reveal() if isinstance(part, Secret) else part.replace("{file}", str(job))
             for part in self._join.submit

@@ -10,13 +10,16 @@ from plimsoll.errors import BadInput
 
 
 def private_directory(path: Path) -> Path:
-    """Makes a directory, with its parents, into which nobody else can look. Raises BadInput where it cannot be made, or
-    is somebody else's."""
+    """Makes a directory, with its parents, into which nobody else can look. One that is there stays as it is: others
+    may have business in it. Raises BadInput where it cannot be made, is somebody else's, or where others can change
+    what lies in it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.stat().st_uid != os.geteuid():
+        found = path.stat()
+        if found.st_uid != os.geteuid():
             raise BadInput(f"{path} is somebody else's: remove it, or use another directory")
-        path.chmod(0o700)
+        if found.st_mode & 0o022:
+            raise BadInput(f"others can write to {path}: chmod go-w, or name another directory")
     except OSError as error:
         raise BadInput(f"{path} cannot be made: {error.strerror}") from error
     return path

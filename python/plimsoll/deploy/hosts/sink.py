@@ -39,12 +39,17 @@ def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
 
     def accept() -> None:
         while not over.is_set():
-            with contextlib.suppress(OSError):
+            try:
                 connection, _ = listener.accept()
-                if places.acquire(blocking=False):
-                    threading.Thread(target=drain, args=(connection,), daemon=True).start()
-                else:
-                    connection.close()
+            except TimeoutError:
+                continue
+            except OSError:  # no more descriptors: until some are free there is nothing to do
+                over.wait(0.1)
+                continue
+            if places.acquire(blocking=False):
+                threading.Thread(target=drain, args=(connection,), daemon=True).start()
+            else:
+                connection.close()
 
     worker = threading.Thread(target=accept, name="sink", daemon=True)
     worker.start()

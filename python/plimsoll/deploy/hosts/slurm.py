@@ -176,6 +176,11 @@ class SlurmTasks:
 
 def shared_engine(engine: Path, directory: Path) -> Path:
     """The engine in a directory, under a name of its content; copied once. Raises BadInput."""
+    if not elf_facts(engine).static:
+        raise BadInput(
+            f"the engine {engine} needs libraries of this host, which nodes may not have: `make engine` builds one "
+            "that does not"
+        )
     try:
         with engine.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:DIGEST]
@@ -191,11 +196,6 @@ def shared_engine(engine: Path, directory: Path) -> Path:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise refused(f"the engine cannot be copied to {directory}: {error}", "hosts.directory") from error
-    if not elf_facts(there).static:
-        raise BadInput(
-            f"the engine {engine} needs libraries of this host, which nodes may not have: `make engine` builds one "
-            "that does not"
-        )
     return there
 
 

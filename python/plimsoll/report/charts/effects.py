@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import altair as alt
@@ -24,6 +25,8 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels, run_value
 
+MOST_TICKS: Final = 12
+"""So many runs have a tick each."""
 NOTHING: Final = 1e-12
 """Residuals below this share of what was fitted are the rounding of sums: an axis of 0.00000000000001 says nothing."""
 
@@ -79,6 +82,13 @@ def _remarks(model: Model) -> str:
     return " ".join(part for part in said if part)
 
 
+def _whole_numbers(orders: Sequence[int]) -> alt.Axis:
+    """Of a few, each has its tick: Vega would put one between two runs, and round what it says there."""
+    if len(orders) <= MOST_TICKS:
+        return alt.Axis(format="d", grid=False, values=sorted(orders))
+    return alt.Axis(format="d", grid=False, tickMinStep=1)
+
+
 def run_order(labels: Labels) -> Figure | None:
     """The leading response of every run in the order in which they were made; None for a single run."""
     metric = labels.metric
@@ -108,7 +118,7 @@ def run_order(labels: Labels) -> Figure | None:
             x=alt.X(
                 "order:Q",
                 title="order in which the runs were made",
-                axis=alt.Axis(tickMinStep=1, format="d", grid=False),
+                axis=_whole_numbers([run.order for run in labels.analysis.runs]),
                 scale=alt.Scale(zero=False, nice=False, padding=12),
             ),
             y=alt.Y(
