@@ -452,7 +452,7 @@ fn a_host_that_cannot_be_had_is_told_and_the_others_go_on_if_they_are_enough() {
         &json!({"at_least": 1}),
     );
     let events = lab.until("finished");
-    assert_eq!(kinds(&events), ["watch-lost"]);
+    assert_eq!(kinds(&events), ["agent-missing"]);
     assert_eq!(events[events.len() - 1]["balanced"], true);
     lab.say(&json!({"type": "check", "agents": [local("near"), dead]}));
     let events = lab.until("checked");
