@@ -49,6 +49,8 @@ def bed(home: Path, lab: Lab) -> Iterator[Path]:
     for one in left:
         down(one.name)
     assert not left, "a testbed is left"
+    # Where both who brought it up and who was inside are gone, nobody has waited for its owner's last steps.
+    until("its directory is gone", lambda: not list((home / "plimsoll" / "testbed").glob("*")), 20)
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ KIND: Final = "dask"
 CONNECT_S: Final = 15.0
 ANSWER_S: Final = 30.0
 """For a question to all workers, or a copy of the engine to one."""
+CANCEL_S: Final = 5.0
+"""For the scheduler, which says at once what it has forgotten; beyond that it waits for a worker that is stopped."""
 ENGINE: Final = "plimsoll-engine-"
 """What names of engines on workers begin with."""
 DIGEST: Final = 16
@@ -129,7 +131,7 @@ class DaskWorkers:
         tasks, self._tasks = list(self._tasks.values()), {}
         if client is not None:
             with contextlib.suppress(Exception), _quiet():
-                self._within(ANSWER_S, lambda: client.cancel(tasks, force=True))
+                self._within(CANCEL_S, lambda: client.cancel(tasks, force=True))
             with contextlib.suppress(Exception), _quiet():
                 if self._own:
                     client.close(timeout=5)
