@@ -7,6 +7,7 @@
 
 mod assemble;
 mod begin;
+mod carrier;
 mod ceiling;
 mod check;
 mod disk;

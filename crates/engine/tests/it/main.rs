@@ -8,4 +8,5 @@ mod control;
 mod door;
 mod harness;
 mod hosts;
+mod leaving;
 mod time;

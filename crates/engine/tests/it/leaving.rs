@@ -1,0 +1,130 @@
+//! Agents that are asked to end while a run goes on: what they have is handed over, or kept.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Lab, Place, spec, summary};
+use crate::hosts::{Far, SECOND, local, run, run_directory, started_by, wait_until};
+
+/// What an event of this kind says, and when it was.
+fn told(events: &[Value], kind: &str) -> Vec<(f64, String)> {
+    let found = events.iter().filter(|event| event["kind"] == kind);
+    found
+        .map(|event| {
+            (
+                event["t_s"].as_f64().unwrap(),
+                event["text"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
+    let place = Place::new("asked");
+    let directory = run_directory(&place);
+    let mut far = Far::start(&place, "far", &[]);
+    let mut lab = Lab::start();
+    run(
+        &mut lab,
+        &spec(&directory, 8 * SECOND),
+        &[local("near"), far.spec()],
+        &json!({}),
+    );
+    lab.until("second");
+    lab.until("second");
+    Lab::kill(far.pid(), libc::SIGTERM);
+    wait_until(|| far.has_ended());
+    assert!(!far.directory.exists(), "something of it is left");
+    let events = lab.until("finished");
+    let lost = told(&events, "agent-lost");
+    assert_eq!(lost.len(), 1, "{events:?}");
+    assert!(
+        lost[0].1.contains("far") && lost[0].1.contains("was asked to end (SIGTERM)"),
+        "{lost:?}"
+    );
+    let finished = &events[events.len() - 1];
+    assert_eq!(
+        (&finished["status"], &finished["lost"]),
+        (&json!("done"), &json!(["far"])),
+        "{finished}"
+    );
+    let summary = summary(&directory);
+    // All of it is here, and none of it counts after the signal.
+    assert!(started_by(&summary, "far") > 100 && started_by(&summary, "near") > started_by(&summary, "far"));
+    assert_eq!(
+        summary["rows"]["counters"]["started"],
+        summary["counters"]["started"]
+    );
+    let agents = summary["agents"].as_array().unwrap();
+    let far = agents.iter().find(|one| one["name"] == "far").unwrap();
+    let lost_s = far["lost_ns"].as_f64().unwrap() / 1e9;
+    assert!((lost_s - lost[0].0).abs() < 0.001 && lost_s < 8.0, "{far}");
+    assert!(far["window_ns"].as_f64().unwrap() / 1e9 < 8.0, "{far}");
+    let damage = summary["damage"].as_array().unwrap();
+    assert!(
+        damage.len() == 1 && damage[0].as_str().unwrap().contains("was handed over"),
+        "{damage:?}"
+    );
+    assert!(!directory.join("segments").exists(), "nothing is to be collected");
+}
+
+#[test]
+fn agents_on_this_host_that_are_asked_to_end_leave_whole_segments() {
+    let place = Place::new("asked-here");
+    let directory = place.run("0001");
+    let mut lab = Lab::start();
+    lab.run(&spec(&directory, 60 * SECOND));
+    lab.until("second");
+    Lab::kill(lab.agent(), libc::SIGTERM);
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["lost"]),
+        (&json!("agent-lost"), &json!(["local"]))
+    );
+    let summary = summary(&directory);
+    assert!(started_by(&summary, "local") > 100);
+    assert_eq!(
+        summary["rows"]["counters"]["started"],
+        summary["counters"]["started"]
+    );
+    assert_eq!(summary["damage"].as_array().unwrap().len(), 1, "{summary}");
+    lab.run(&spec(&place.run("0002"), SECOND));
+    assert_eq!(lab.finished()["status"], "done", "the next run has another agent");
+}
+
+#[test]
+fn an_agent_that_nobody_hears_asked_to_end_keeps_what_it_has() {
+    let place = Place::new("unheard");
+    let directory = run_directory(&place);
+    let (mut far, other) = (Far::start(&place, "far", &[]), Far::start(&place, "other", &[]));
+    let mut lab = Lab::start();
+    run(
+        &mut lab,
+        &spec(&directory, 600 * SECOND),
+        &[other.spec(), far.spec()],
+        &json!({}),
+    );
+    lab.until("second");
+    lab.until("second");
+    // It cannot fetch anything now.
+    Lab::kill(lab.process.id().cast_signed(), libc::SIGSTOP);
+    Lab::kill(far.pid(), libc::SIGTERM);
+    wait_until(|| far.has_ended());
+    let kept = far.directory.join("runs/results-1/0001");
+    assert!(
+        kept.join("far-000.json").exists(),
+        "its segment is whole and sealed"
+    );
+    Lab::kill(lab.process.id().cast_signed(), libc::SIGCONT);
+    // The controller must have heard of the loss before it is asked to end the run.
+    while lab.until("note").pop().unwrap()["kind"] != "agent-lost" {}
+    lab.say(&json!({"type": "stop", "reason": "enough"}));
+    let finished = lab.finished();
+    assert_eq!(finished["lost"], json!(["far"]), "{finished}");
+    lab.say(&json!({"type": "collect", "directory": directory, "agents": [far.spec()]}));
+    let collected = lab.until("collected").pop().unwrap();
+    assert_eq!(collected["missing"], json!([]), "{collected}");
+    let after = summary(&directory);
+    assert!(started_by(&after, "far") > 100, "{after}");
+    assert_eq!(after["rows"]["counters"]["started"], after["counters"]["started"]);
+}
