@@ -231,9 +231,10 @@ impl Middle {
     }
 
     fn set_offloads(&self) -> Result<(), WanError> {
-        self.spaces.iter().enumerate().try_for_each(|(host, space)| {
-            space.set_single_frames(self.switch.wants_single_frames(self.switch.site_of(host)))
-        })
+        self.spaces
+            .iter()
+            .enumerate()
+            .try_for_each(|(host, space)| space.set_segments(self.switch.segments(self.switch.site_of(host))))
     }
 
     fn status(&mut self) -> Status {

@@ -45,12 +45,11 @@ pub struct Space {
 }
 
 impl Space {
-    /// Whether the host's frames come one by one, or as large ones that offload has not cut yet.
+    /// Most packets that the host hands over as one large frame, which offload has not cut yet.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_single_frames(&self, single: bool) -> Result<(), WanError> {
-        let segments = if single { 1 } else { 65_535 };
+    pub fn set_segments(&self, segments: u32) -> Result<(), WanError> {
         self.netlink
             .set_gso_segments(self.interface, segments)
             .map_err(refused("segmentation offload cannot be set"))

@@ -162,12 +162,15 @@ impl Switch {
         Ok(())
     }
 
-    /// Whether a host of this site must send frame by frame: one of the links it can use counts frames.
-    pub fn wants_single_frames(&self, site: usize) -> bool {
+    /// Most packets that a host of this site may send as one large frame: as the link wants that bears the least, of all
+    /// that it can use.
+    pub fn segments(&self, site: usize) -> u32 {
         let ways = &self.ways[site * self.sites..(site + 1) * self.sites];
-        ways.iter()
+        let wanted = ways
+            .iter()
             .flatten()
-            .any(|link| self.links[*link].shape().wants_single_frames())
+            .map(|link| self.links[*link].shape().segments());
+        wanted.min().unwrap_or(1)
     }
 
     /// Site of a host.
@@ -289,10 +292,21 @@ mod tests {
             assert!(switch.change(&[change(0, 1, 0.5), wrong], 0).is_err());
             assert!(switch.links().all(|(_, shape, _, _)| shape.loss == 0.0));
         }
-        assert!(!switch.wants_single_frames(0));
+        assert!(switch.segments(0) > 1);
         switch.change(&[change(1, 2, 0.5)], 0).unwrap();
-        assert!(switch.wants_single_frames(0), "its way to site 2 passes there");
-        assert!(!switch.wants_single_frames(2));
+        assert_eq!(switch.segments(0), 1, "its way to site 2 passes there");
+        assert!(switch.segments(2) > 1);
+    }
+
+    #[test]
+    fn large_frames_are_as_long_as_a_tenth_of_a_millisecond_at_the_rate() {
+        let at = |mbit_s: u64| Shape {
+            rate_bit_s: Some(mbit_s * 1_000_000),
+            ..Shape::default()
+        };
+        let lossy = Shape { loss: 0.1, ..at(500) };
+        let shapes = [at(1), at(100), at(500), at(1_000_000), lossy, Shape::default()];
+        assert_eq!(shapes.map(|shape| shape.segments()), [1, 1, 4, 8256, 1, 65_535]);
     }
 
     #[test]
