@@ -18,9 +18,9 @@ test-long: setup system
 test-rust:
 	cargo test --release --workspace --locked
 
-# Two at a time, as tests with real services mostly wait; those of a file share services and stay together.
+# Three at a time, as tests with real services mostly wait; those of a file share services and stay together.
 test-python: setup
-	$(BIN)/pytest -m "not long" -n 2 --dist loadfile tests
+	$(BIN)/pytest -m "not long" -n 3 --dist loadfile tests
 
 # Everything that a reviewer would otherwise have to say.
 check: setup check-python check-rust

@@ -115,6 +115,28 @@ def test_those_that_come_are_enough_or_not(lab: Lab) -> None:
     assert len(list((lab.directory / "results").glob("far-*"))) == 1, "what never began leaves no directory"
 
 
+def test_two_agents_of_one_name_do_not_put_each_other_out(lab: Lab) -> None:
+    path = submitting(lab, "wait: 5s", agents=2)
+    script = lab.directory / "job.sh"
+    script.write_text(script.read_text().replace("{name}.$i", "same"))
+    done = lab.run("run", path)
+    assert done.code == 98, done.err
+    said = " ".join(done.err.split())
+    assert "1 of 2 agents can be used, 2 are needed" in said
+    assert "it has not come within 5 s" in said
+    assert "an agent that calls itself same may not take part: another agent of this name is there" in said
+    # Whoever was turned away ends by itself, before its grace is over.
+    until("their end", lambda: not descendants_in(lab.directory), 40)
+    assert "another agent of this name is there" in (lab.directory / "agents.log").read_text()
+    path.write_text(path.read_text().replace("wait: 5s", "wait: 5s\n  at_least: 1"))
+    done = lab.run("run", path)
+    assert done.code == 0, done.err
+    assert [one["name"] for one in carried(lab.results())] == ["same"]
+    assert any(one["kind"] == "agent-refused" for one in events(lab.results()))
+    until("their end", lambda: not descendants_in(lab.directory), 40)
+    nothing_left(lab)
+
+
 def test_an_agent_that_is_killed_is_lost(lab: Lab, start: Start) -> None:
     process = start(submitting(lab, duration="8s"))
     until("measuring", measuring(lab, process))

@@ -273,6 +273,19 @@ def test_cleaning_ends_our_agents_and_leaves_those_of_others(sshd: Sshd) -> None
     assert not Path(ready.directory).exists()
 
 
+def test_an_engine_that_another_host_with_the_same_home_may_run_is_kept(sshd: Sshd) -> None:
+    kind = kind_of(hosts_of(sshd, "h1", keep="nothing"))
+    ready = only(kind.prepare())
+    theirs = Path(ready.directory) / "spool-other"  # no process of it is on this host
+    theirs.mkdir()
+    [cleaned] = kind.clean()
+    assert cleaned.proven and cleaned.kept_because == [f"{ready.engine}, which others use"]
+    assert Path(ready.engine).exists()
+    theirs.rmdir()
+    [cleaned] = kind.clean()
+    assert cleaned.proven and not cleaned.kept and not Path(ready.directory).exists()
+
+
 def test_what_was_measured_is_kept_until_it_is_discarded(sshd: Sshd) -> None:
     kind = kind_of(hosts_of(sshd, "h1"))
     ready = only(kind.prepare())

@@ -113,6 +113,44 @@ def test_the_same_workload_on_a_testbed(lab: Lab, bed: Path) -> None:
     assert not list((lab.directory / "hosts").rglob("*"))
 
 
+WATCHED = """\
+plimsoll: 1
+name: watched
+services: {{web: {{kind: echo}}}}
+targets: {{site: {{endpoints: [web], watch: [{{host: near-1, pid: {pid}, link: 1Gbit/s}}]}}}}
+workload: {{driver: http, target: site}}
+load: {{testers: 2, think: 5ms}}
+run: {{duration: 3s, drain: 5s}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}}
+hosts: {{kind: testbed, testbed: bed.yaml, directory: {directory}/hosts, hosts: [far-1], link: tcp}}
+"""
+
+
+def test_a_host_of_the_testbed_is_watched(lab: Lab, bed: Path) -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "while :; do :; done"]
+    ) as burner:  # processes are seen from all its hosts
+        try:
+            file = lab.file(WATCHED.format(pid=burner.pid, directory=lab.directory))
+            checked = lab.run("hosts", "check", file)
+            assert checked.code == 0 and "1 of 1 hosts can be watched, 1 are needed" in checked.out, (
+                checked.out
+            )
+            done = lab.run("run", file, "--json")
+        finally:
+            burner.kill()
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    used = run["utilization"][f"pid {burner.pid} on near-1"]
+    assert used["role"] == "service" and 0.05 < used["detail"]["busiest_thread"] <= 1.05
+    assert run["utilization"]["near-1"]["role"] == "host"
+    assert {one["name"]: one["role"] for one in carried(lab.results())} == {
+        "far-1": "testers",
+        "near-1": "watch",
+    }
+    assert not spools(lab)
+
+
 def test_check_takes_a_testbed_that_is_up_and_leaves_it_up(lab: Lab, bed: Path) -> None:
     with up(load_testbed(bed)) as mine:
         done = lab.run("hosts", "check", on_testbed(lab, "hosts: [far-1, near-1]\n"), "--json")
@@ -197,6 +235,7 @@ def by_sigterm(outer: subprocess.Popen[str], lab: Lab) -> None:
 def by_stop(outer: subprocess.Popen[str], lab: Lab) -> None:
     done = lab.run("stop", "--all")
     assert done.code == 0 and done.out.startswith("stopped "), done.err
+    assert not standing(), "what was brought up for it is down, too"
 
 
 def by_killing_the_outer_process(outer: subprocess.Popen[str], lab: Lab) -> None:

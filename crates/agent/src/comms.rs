@@ -14,6 +14,11 @@ use crate::source::{Links, Source, Stream};
 
 /// How long an agent lives without a controller when no run has said otherwise.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
+/// How long an agent dials again that is let in and hung up on: another one has its name. It may be one whose place this
+/// one takes, and whose end the controller has not noticed yet.
+const REFUSED: Duration = Duration::from_secs(15);
+/// Between such attempts.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What the agent's main thread hears.
 pub(crate) enum Told {
@@ -61,22 +66,39 @@ impl Comms {
         let mut why = LinkError::Silent(self.grace());
         let mut next: Option<Stream> = None;
         let mut cut = Instant::now();
+        let mut refused: Option<Instant> = None;
         loop {
             let stream = match next.take() {
                 Some(stream) => stream,
-                None => match timeout_at(cut + self.grace(), links.next()).await {
-                    Ok(Some(stream)) => stream,
-                    Ok(None) | Err(_) => return why,
-                },
+                None => {
+                    let grace = cut + self.grace();
+                    let until = refused.map_or(grace, |since| grace.min(since + REFUSED));
+                    match timeout_at(until, links.next()).await {
+                        Ok(Some(stream)) => stream,
+                        Err(_) if refused.is_some() => return LinkError::Refused,
+                        Ok(None) | Err(_) => return why,
+                    }
+                }
             };
             self.probing.reach(stream.reached);
-            let mut ear = Ear(self);
+            let mut ear = Ear {
+                comms: self,
+                greeted: false,
+            };
             let once = matches!(links, Links::Once(_));
             tokio::select! {
                 ended = self.line.converse(stream.reader, stream.writer, &self.own, &mut ear, patience(once)) => why = ended,
                 newer = links.next(), if matches!(links, Links::Listen(_)) => next = newer,
             }
-            cut = Instant::now();
+            if ear.greeted {
+                (cut, refused) = (Instant::now(), None);
+            } else if matches!(links, Links::Dial(_)) {
+                if matches!(why, LinkError::Version(_)) {
+                    return why; // it will be the same tomorrow
+                }
+                refused.get_or_insert_with(Instant::now);
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 
@@ -91,21 +113,30 @@ fn patience(once: bool) -> Patience {
     Patience::over(if once { Duration::from_secs(3600) } else { SILENCE })
 }
 
-struct Ear<'a>(&'a Comms);
+struct Ear<'a> {
+    comms: &'a Comms,
+    /// The controller has said over this link who it is.
+    greeted: bool,
+}
 
 impl Hear for Ear<'_> {
     fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
-        Ok(theirs.check("the controller", "agent", &self.0.version)?)
+        theirs.check("the controller", "agent", &self.comms.version)?;
+        self.greeted = true;
+        Ok(())
     }
 
     async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
         match heard {
             Heard::Message(body) => {
                 let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
-                self.0.told.send(Told::Said(said)).map_err(|_| LinkError::Closed)
+                self.comms
+                    .told
+                    .send(Told::Said(said))
+                    .map_err(|_| LinkError::Closed)
             }
             Heard::Answered(stamps) => {
-                self.0.probing.take(stamps);
+                self.comms.probing.take(stamps);
                 Ok(())
             }
             Heard::Piece { .. } => Ok(()), // a controller sends no files

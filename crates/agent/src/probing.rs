@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_clock::packet::PACKET_BYTES;
 use plimsoll_clock::schedule::{BURST, INTERVAL_NS, due_ns};
-use plimsoll_clock::{Assumptions, Clock, Live, Probe, Via};
+use plimsoll_clock::{Assumptions, Clock, Live, Probe, Pushed, Via};
 use plimsoll_link::{ClockReport, Line, Stamps, TimeService, ToController};
 use plimsoll_record::SideWriter;
 use plimsoll_record::segment::Origin;
@@ -191,10 +191,12 @@ impl Probing {
     }
 
     fn took(&self, mut state: MutexGuard<'_, State>, probe: Probe) {
-        state.live.push(&probe);
-        state
-            .rtts
-            .push((probe.received - probe.sent) - (probe.answered - probe.heard));
+        // One that cannot be true says nothing of the way, and stays in the books only.
+        if state.live.push(&probe) != Pushed::Rejected {
+            state
+                .rtts
+                .push((probe.received - probe.sent) - (probe.answered - probe.heard));
+        }
         if let Some(rows) = &mut state.rows
             && let Err(error) = rows.write(&[probe])
         {

@@ -10,7 +10,7 @@ use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Command, Event, Role
 
 use crate::files_there::there;
 use crate::peer::{FromAgent, Peer};
-use crate::session::{Input, Session, note};
+use crate::session::{Input, Session, note, refused};
 
 /// A process on this host must speak after so long; one elsewhere has a login before it.
 const GREETING: Duration = Duration::from_secs(10);
@@ -50,6 +50,9 @@ pub(crate) fn wait_for(
                 }
                 let said = match heard {
                     FromAgent::Lost(error) => {
+                        if !left.contains(&*name) {
+                            refused(session, 0, &name, &error);
+                        }
                         let how = session.drop_peer(&name);
                         if left.remove(&*name) {
                             let why = if how.is_empty() {
@@ -84,7 +87,7 @@ pub(crate) fn wait_for(
                 stopped = Some("the session ends".into());
             }
             Ok(Input::Command(_)) => busy(session),
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
             Ok(Input::Rubbish(_) | Input::Stored { .. } | Input::Stranger(_)) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 for name in std::mem::take(&mut left) {

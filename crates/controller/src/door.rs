@@ -27,6 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// An agent at the door: it has the key, and has said its name.
 pub(crate) struct Arrival {
     pub(crate) name: String,
+    pub(crate) greeting: Greeting,
     pub(crate) link: Link,
     /// What was read of the link already, greeting included.
     pub(crate) read: BytesMut,
@@ -132,8 +133,13 @@ async fn greeted(mut link: Link) -> Option<Arrival> {
         if let Some(frame) = next_frame(&mut read.clone()).ok()? {
             let Frame::Greeting(body) = frame else { return None };
             let greeting: Greeting = serde_json::from_slice(&body).ok()?;
-            let name = greeting.name.filter(|name| is_name(name))?;
-            return Some(Arrival { name, link, read });
+            let name = greeting.name.clone().filter(|name| is_name(name))?;
+            return Some(Arrival {
+                name,
+                greeting,
+                link,
+                read,
+            });
         }
         if link.reader.read_buf(&mut read).await.ok()? == 0 {
             return None;

@@ -126,7 +126,7 @@ impl Gathering {
                     FromAgent::Up { .. } | FromAgent::Cut(_) => {}
                 }
             }
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
             Ok(Input::Stored { ticket, outcome }) => self.stored(session, ticket, outcome),
             Ok(Input::Command(Command::Stop { .. }) | Input::Rubbish(_) | Input::Stranger(_)) => {}
             Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) => {

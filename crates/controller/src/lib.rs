@@ -12,6 +12,7 @@ mod ceiling;
 mod check;
 mod disk;
 mod door;
+mod events;
 mod files_there;
 mod gather;
 mod live;

@@ -84,6 +84,8 @@ pub(crate) struct Peer {
     child: Option<Child>,
     /// For links of one that dials in.
     links: Option<UnboundedSender<Arrival>>,
+    /// Which process that is.
+    pub(crate) incarnation: Option<u64>,
     task: tokio::task::JoinHandle<()>,
     /// Process of the command whose standard input and output are the link now; 0 for none.
     command: Arc<Mutex<u32>>,
@@ -158,14 +160,31 @@ impl Peer {
             watch: Vec::new(),
             files: BTreeMap::new(),
         };
+        let incarnation = arrival.greeting.incarnation;
         let (links, arrivals) = unbounded_channel();
         let _ = links.send(arrival);
         let mut peer = Self::new(&spec, generation, means, |ear, line| {
             runtime.spawn(ear.by_arrivals(line, arrivals))
         });
-        peer.links = Some(links);
+        (peer.links, peer.incarnation) = (Some(links), Some(incarnation));
         let _ = peer.line.say(&ToAgent::Time(time));
         peer
+    }
+
+    /// Whether this may be the agent, coming again over another link. One that is another process may take its place when
+    /// it has gone, and does not end it while it is there.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub(crate) fn admits(&self, theirs: &Greeting, version: &str) -> Result<(), String> {
+        theirs
+            .check("the agent", "engine", version)
+            .map_err(|error| error.to_string())?;
+        let is_there = self.line.links() == 0 || self.line.link().is_some(); // or about to speak
+        if is_there && self.incarnation != Some(theirs.incarnation) {
+            return Err("another agent of this name is there: give each a name of its own".into());
+        }
+        Ok(())
     }
 
     /// It comes again over another link.
@@ -208,6 +227,7 @@ impl Peer {
             clock: None,
             child: None,
             links: None,
+            incarnation: None,
             command,
         }
     }
@@ -425,8 +445,12 @@ impl Ear {
                 break;
             }
             cut = tokio::time::Instant::now();
-            if next.is_none() && self.tell(FromAgent::Cut(LinkError::Closed)).is_err() {
-                return;
+            if next.is_none() {
+                // What it was is told now; if it does not come again, that is what it is lost by.
+                let said = std::mem::replace(&mut why, LinkError::Away(grace));
+                if self.tell(FromAgent::Cut(said)).is_err() {
+                    return;
+                }
             }
         }
         let _ = self.tell(FromAgent::Lost(why));

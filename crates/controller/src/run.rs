@@ -1,25 +1,25 @@
 //! One run, from the lab's command to the files on disk.
 
+mod closing;
 mod leaving;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_link::{LinkError, RunKey, ToAgent, ToController};
 use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Command, Counters, Event, Finished, Role, RunSpec};
-use plimsoll_record::{START_FILE, SecondMerger, Start, Times, convert, write_json, write_json_soon};
+use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 
 use crate::assemble::{ask_to_prepare, busy, crew};
 use crate::begin::{Begun, begin, forget, room, spool};
 use crate::ceiling::CeilingWatch;
-use crate::gather::{self, Gathering};
+use crate::gather::Gathering;
 use crate::live::LiveFile;
 use crate::peer::FromAgent;
 use crate::run::leaving::Leaving;
-use crate::session::{Input, Session, note};
-use crate::summary::{AgentSummary, Summary};
+use crate::session::{Input, Session, note, refused};
 
 /// Beyond the drain, for closing segments on a slow disk.
 const CLOSING: Duration = Duration::from_secs(150);
@@ -244,7 +244,8 @@ impl Going {
                             gathering.go_on(session, &name);
                         }
                     }
-                    (None, FromAgent::Lost(_)) => {
+                    (None, FromAgent::Lost(error)) => {
+                        refused(session, self.now_ns(), &name, &error);
                         session.drop_peer(&name);
                     }
                     (None, FromAgent::Said(said)) => {
@@ -254,7 +255,7 @@ impl Going {
                     _ => {}
                 }
             }
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, self.now_ns()),
             Ok(Input::Stranger(text)) => note(session, self.now_ns(), "stranger", &text),
             Ok(Input::Stored { ticket, outcome }) => {
                 if let Some(gathering) = &mut self.gathering {
@@ -509,73 +510,6 @@ impl Going {
             self.stop(session, "agent-lost", text);
         }
     }
-
-    /// Files to their last form, books closed.
-    fn close(mut self, session: &mut Session) -> Finished {
-        let now_ns = self.now_ns();
-        let segments = self.spec.directory.join("segments");
-        let far: Vec<String> = self
-            .agents
-            .iter()
-            .filter(|agent| !agent.local && agent.generation != 0 && agent.lost_ns().is_none())
-            .map(|agent| agent.name.clone())
-            .collect();
-        if let Some(key) = &self.key {
-            for (name, why) in gather::gather(session, key, &segments, &far) {
-                self.damage.push(format!(
-                    "the segments of agent {name} are still with it ({why}): run `plimsoll collect`"
-                ));
-            }
-        }
-        let came = self.agents.iter_mut().zip(&self.start.agents);
-        let agents = came
-            .filter(|(agent, _)| agent.generation != 0)
-            .map(|(agent, start)| {
-                let role = if agent.watches { Role::Watch } else { Role::Testers };
-                let lost_ns = agent.lost_ns();
-                let ended = agent.ended.take();
-                AgentSummary {
-                    name: start.name.clone(),
-                    host: start.host.clone(),
-                    site: start.site.clone(),
-                    role,
-                    t0_raw_ns: start.t0_raw_ns,
-                    lost: lost_ns.is_some(),
-                    lost_ns,
-                    window_ns: ended.as_ref().and_then(|ended| ended.window_ns),
-                    books: ended.map(|ended| ended.books).unwrap_or_default(),
-                }
-            });
-        let mut summary = Summary::new(&self.start, agents.collect());
-        summary.status = self.status.to_owned();
-        summary.reason = self.reason;
-        summary.damage.extend(self.damage);
-        let merged = convert(&self.spec.directory, &self.start);
-        for event in merged.iter().flat_map(|merged| merged.clocks.events()) {
-            note(session, event.t_ns, event.kind, &event.text);
-        }
-        match &merged {
-            Ok(merged) => summary.settle(merged),
-            Err(error) => summary.postpone(&self.spec.directory, error),
-        }
-        match write_json(&self.spec.directory.join("summary.json"), &summary) {
-            Ok(()) => {
-                if let (Ok(_), Some(key)) = (&merged, &self.key) {
-                    gather::forget(session, key, &gathered(&summary, &far));
-                }
-                let outstanding = summary.outstanding(&self.start);
-                if let Ok(merged) = &merged {
-                    merged.clean_up(outstanding);
-                }
-            }
-            Err(error) => summary.damage.push(error.to_string()),
-        }
-        for text in &summary.damage {
-            note(session, now_ns, "damage", text);
-        }
-        session.dismiss(&self.left);
-        summary.finished()
-    }
 }
 
 impl AgentState {
@@ -587,23 +521,4 @@ impl AgentState {
     fn lost_ns(&self) -> Option<i64> {
         self.ended.as_ref()?.lost_ns
     }
-}
-
-/// Those of `far` whose segments are all in Parquet: they may forget them.
-fn gathered(summary: &Summary, far: &[String]) -> Vec<String> {
-    let held: BTreeSet<&str> = summary.segments.iter().map(|found| found.name.as_str()).collect();
-    let whole = |agent: &&AgentSummary| {
-        agent
-            .books
-            .segments
-            .iter()
-            .all(|name| held.contains(name.as_str()))
-    };
-    summary
-        .agents
-        .iter()
-        .filter(|agent| far.contains(&agent.name))
-        .filter(whole)
-        .map(|agent| agent.name.clone())
-        .collect()
 }

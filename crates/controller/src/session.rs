@@ -1,32 +1,31 @@
 //! The conversation with the lab: commands in, events out, one run at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use plimsoll_link::identity::Keys;
-use plimsoll_link::{Greeting, TimeService, ToController};
+use plimsoll_link::{Greeting, LinkError, TimeService, ToController};
 use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec, format};
 use tokio::runtime::Runtime;
 
 use crate::assemble::check_names;
 use crate::door::{self, Arrival};
+use crate::events::Events;
 use crate::peer::{FromAgent, Means, Peer};
 use crate::time_service::TimeServer;
 use crate::{check, gather, run};
 
 /// Longest line that the lab may send.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
-/// Events that may wait for the lab to read them.
-const EVENTS: usize = 4096;
-/// How long an important event waits for the lab before the lab counts as gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Agents that are told of as refused; more than so many are one fault, which need not be told more often.
+const MOST_REFUSED: usize = 100;
 
 /// How a local agent is started: the program, and the arguments before `--fd N`.
 #[derive(Debug, Clone)]
@@ -96,6 +95,8 @@ pub(crate) struct Session {
     /// Where agents are told to dial us, and the ports that we may take for that; 0: any.
     address: Option<IpAddr>,
     ports: RangeInclusive<u16>,
+    /// Processes that were refused, by the name that they gave.
+    refused: BTreeSet<(String, u64)>,
 }
 
 impl Session {
@@ -200,9 +201,9 @@ impl Session {
     }
 
     /// An agent that has the key is at the door: it is new, or comes again over another link.
-    pub(crate) fn let_in(&mut self, arrival: Arrival) {
-        let known = self.peers.get(&arrival.name).map(|peer| peer.spec.start.clone());
-        match known {
+    /// `t_ns` is the time of the run.
+    pub(crate) fn let_in(&mut self, arrival: Arrival, t_ns: i64) {
+        match self.peers.get(&arrival.name) {
             None => {
                 self.generation += 1;
                 let name = arrival.name.clone();
@@ -211,12 +212,25 @@ impl Session {
                 let peer = Peer::joined(arrival, self.generation, &self.means, runtime, time);
                 self.peers.insert(name, peer);
             }
-            Some(AgentStartKind::Joined) => {
-                if let Some(peer) = self.peers.get(&arrival.name) {
-                    peer.over(arrival);
+            Some(peer) if peer.spec.start == AgentStartKind::Joined => {
+                match peer.admits(&arrival.greeting, &self.means.version) {
+                    Ok(()) => peer.over(arrival),
+                    Err(why) => self.refuse(t_ns, &arrival.name, arrival.greeting.incarnation, &why),
                 }
             }
-            Some(_) => {} // it has the name of one that we start ourselves
+            Some(_) => {
+                let why = "an agent of this name is started by the lab";
+                self.refuse(t_ns, &arrival.name, arrival.greeting.incarnation, why);
+            }
+        }
+    }
+
+    /// Tells of an agent that may not take part, once for each process: it asks again and again, and nobody waits for one
+    /// that dials in by name, and so nobody would ask why it does not come.
+    pub(crate) fn refuse(&mut self, t_ns: i64, name: &str, incarnation: u64, why: &str) {
+        if self.refused.len() < MOST_REFUSED && self.refused.insert((name.to_owned(), incarnation)) {
+            let text = format!("an agent that calls itself {name} may not take part: {why}");
+            note(self, t_ns, "agent-refused", &text);
         }
     }
 
@@ -296,6 +310,7 @@ pub fn control(
         time: None,
         address: None,
         ports: 0..=0,
+        refused: BTreeSet::new(),
     };
     session.events.tell(&Event::Hello {
         format: format::ENGINE.into(),
@@ -311,7 +326,7 @@ pub fn control(
                 generation,
                 heard,
             }) => between_runs(&mut session, &name, generation, heard),
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival),
+            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
             Ok(Input::Stored { .. } | Input::Stranger(_)) => {}
         }
     }
@@ -359,13 +374,22 @@ fn between_runs(session: &mut Session, name: &str, generation: u64, heard: FromA
         return;
     }
     match heard {
-        FromAgent::Lost(_) => {
+        FromAgent::Lost(error) => {
+            refused(session, 0, name, &error);
             session.drop_peer(name);
         }
         FromAgent::Said(said) => {
             session.learn(name, said);
         }
         FromAgent::Up { .. } | FromAgent::Cut(_) => {}
+    }
+}
+
+/// Tells of an agent that nobody has waited for if its version is what kept it out.
+pub(crate) fn refused(session: &mut Session, t_ns: i64, name: &str, error: &LinkError) {
+    if let (LinkError::Version(_), Some(peer)) = (error, session.peers.get(name)) {
+        let incarnation = peer.incarnation.unwrap_or_default();
+        session.refuse(t_ns, name, incarnation, &error.to_string());
     }
 }
 
@@ -435,65 +459,6 @@ fn pass_on(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()>
     Ok(())
 }
 
-/// Events on their way to the lab, written by a thread of their own: a lab that does not read must not stop a run.
-pub(crate) struct Events {
-    queue: Option<SyncSender<Vec<u8>>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Events {
-    fn start(mut output: impl Write + Send + 'static, sender: Sender<Input>) -> std::io::Result<Self> {
-        let (queue, lines) = mpsc::sync_channel::<Vec<u8>>(EVENTS);
-        let thread = std::thread::Builder::new().name("events".into()).spawn(move || {
-            for line in lines {
-                if output.write_all(&line).and_then(|()| output.flush()).is_err() {
-                    let _ = sender.send(Input::LabGone);
-                    return;
-                }
-            }
-        })?;
-        Ok(Self {
-            queue: Some(queue),
-            thread: Some(thread),
-        })
-    }
-
-    /// Tells the lab. Seconds are left out when it does not keep up; everything else waits for it a while.
-    pub(crate) fn tell(&mut self, event: &Event) {
-        let Some(queue) = &self.queue else { return };
-        let Ok(mut line) = serde_json::to_vec(event) else {
-            return;
-        };
-        line.push(b'\n');
-        let since = Instant::now();
-        let mut pending = line;
-        loop {
-            pending = match queue.try_send(pending) {
-                Ok(()) => return,
-                Err(TrySendError::Full(_)) if matches!(event, Event::Second { .. }) => return,
-                Err(TrySendError::Full(line)) => line,
-                Err(TrySendError::Disconnected(_)) => break,
-            };
-            if since.elapsed() > PATIENCE {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        self.queue = None;
-    }
-
-    /// Waits a while until everything is written.
-    fn finish(&mut self) {
-        self.queue = None;
-        let since = Instant::now();
-        if let Some(thread) = self.thread.take() {
-            while !thread.is_finished() && since.elapsed() < PATIENCE {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -510,37 +475,5 @@ mod tests {
             assert!(!text.contains("hunter2") && !text.contains('7'), "{text}");
             assert!(text.contains("expected"), "{text}");
         }
-    }
-
-    #[test]
-    fn a_lab_that_does_not_read_stops_nothing() {
-        struct Stuck(Receiver<()>);
-        impl Write for Stuck {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                let _ = self.0.recv();
-                Err(std::io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-        let (free, stuck) = mpsc::channel::<()>();
-        let (sender, inbox) = mpsc::channel();
-        let mut events = Events::start(Stuck(stuck), sender).unwrap();
-        let second = Event::Second {
-            second: 0,
-            counters: plimsoll_model::Counters::default(),
-            active: 0,
-            in_progress: 0,
-            p50_ms: None,
-            p95_ms: None,
-            p99_ms: None,
-        };
-        let since = Instant::now();
-        (0..EVENTS * 2).for_each(|_| events.tell(&second));
-        assert!(since.elapsed() < PATIENCE);
-        drop(free);
-        assert!(matches!(inbox.recv(), Ok(Input::LabGone)));
-        events.finish();
     }
 }

@@ -83,8 +83,11 @@ impl Stream {
     /// What the kernel has measured so far; none where it has not measured, or does not tell.
     pub fn measured(&self) -> Option<Measured> {
         let info = tcp_info(&self.socket)?;
-        (info.tcpi_rtt > 0).then(|| Measured {
-            round_trip_s: f64::from(info.tcpi_rtt) * 1e-6,
+        // Before Linux 4.6 there is no least one.
+        let least = Some(info.tcpi_min_rtt).filter(|us| (1..u32::MAX).contains(us));
+        let round_trip_us = least.unwrap_or(info.tcpi_rtt);
+        (round_trip_us > 0).then(|| Measured {
+            round_trip_s: f64::from(round_trip_us) * 1e-6,
             retransmits: info.tcpi_total_retrans,
         })
     }

@@ -1,5 +1,8 @@
-//! What the kernel knows of a tester's own connections: metrics `tcp_rtt` (s), the smoothed round-trip time, and
+//! What the kernel knows of a tester's own connections: metrics `tcp_rtt` (s), the least round-trip time so far, and
 //! `tcp_retransmits`, how many segments were sent anew since the connection was made.
+//!
+//! Rejected: the smoothed round-trip time. An acknowledgement waits for the service's answer where that comes within the
+//! delay of acknowledgements, so that it has the service's own time in it; the handshake waits for nobody.
 //!
 //! A connection is asked after a transaction has ended, and then what the asking takes is the tester's own time; never
 //! between the stamps of a transaction. The first one of a tester on each of its ways is followed by a look, and those

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
-use plimsoll_agent::{Place, Source};
+use plimsoll_agent::{AgentError, Place, Source};
 use plimsoll_controller::AgentCommand;
+use plimsoll_link::LinkError;
 use plimsoll_link::dial::Dialer;
 use plimsoll_link::token::Token;
 use plimsoll_services::data;
@@ -208,7 +209,12 @@ fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -
     plimsoll_agent::adopt_orphans();
     let signals = signals::listen().context("cannot listen to signals")?;
     let ended = plimsoll_agent::run_agent(source, Some(&here), name, VERSION, signals);
-    let kept = ended.as_ref().map_or(true, |ended| ended.kept);
+    let kept = match &ended {
+        Ok(ended) => ended.kept,
+        // It never took part, and what it says stands wherever its messages go.
+        Err(AgentError::Link(LinkError::Refused)) => false,
+        Err(_) => true,
+    };
     place.leave(!kept);
     ended?;
     Ok(())

@@ -34,6 +34,11 @@ pub enum LinkError {
     /// The other side is of another version.
     #[error("{0}")]
     Version(#[from] VersionError),
+    /// The controller lets us in and hangs up before a word.
+    #[error(
+        "the controller hangs up on it: another agent of this name is there; give each a name of its own"
+    )]
+    Refused,
     /// The other side does not say who it is.
     #[error("the other side began with another word than its greeting")]
     Stranger,

@@ -15,7 +15,7 @@ from plimsoll.collect.hosts import Agent, AgentClock, Crew
 _MS = 1e6
 _BEGINS = {
     "route_change": ("route-change", "the way between it and the controller took another time from here on"),
-    "jump": ("jump", "its clock jumped (a machine that was suspended or moved)"),
+    "jump": ("clock-jump", "its clock jumped (a machine that was suspended or moved)"),
 }
 """Kinds of pieces that are worth telling. A knot is none: the rate of no clock is the same for all time."""
 
@@ -90,16 +90,14 @@ def _events(name: str, clock: AgentClock, t0_ns: int) -> Iterator[HostEvent]:
     for t_ns, by_ns in clock.steps:
         by = quantity(abs(by_ns) / _MS, "ms")
         way = "forward" if by_ns >= 0 else "back"
-        yield HostEvent(
-            t_ns / 1e9, name, "wall-clock-step", by_ns / _MS, f"its wall clock was set {way} by {by}"
-        )
+        yield HostEvent(t_ns / 1e9, name, "clock-step", by_ns / _MS, f"its wall clock was set {way} by {by}")
     for before, piece in zip(clock.pieces, clock.pieces[1:], strict=False):
         if piece.begins not in _BEGINS:
             continue
         kind, text = _BEGINS[piece.begins]
         at_s = (piece.from_ns + piece.offset_ns - t0_ns) / 1e9
         by_ms = None
-        if kind == "jump":
+        if kind == "clock-jump":
             drifted = before.offset_ns + before.drift_ppm * 1e-6 * (piece.from_ns - before.from_ns)
             by_ms = (drifted - piece.offset_ns) / _MS
             text += f", by {number(by_ms)} ms"

@@ -92,7 +92,7 @@ class HostEvent:
     t_s: float
     agent: str
     kind: str
-    """wall-clock-step, route-change, jump"""
+    """clock-step, route-change, clock-jump"""
     by_ms: float | None
     text: str
 

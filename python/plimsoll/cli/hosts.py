@@ -151,10 +151,7 @@ def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
         print(json.dumps({"format": FORMAT, "hosts": told}, indent=1))
     else:
         for one in cleaned:
-            kept = [
-                f"kept {path}, which holds what was not brought in (--discard removes it)"
-                for path in one.kept
-            ]
+            kept = [f"kept {what}" for what in one.kept_because]
             left = [f"LEFT {what}" for what in one.left]
             unknown = [f"nobody could look: {one.reason}"] if one.reason else []
             said = [*left, *unknown, *kept] or ["nothing of ours is left"]

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Signals, then waits until they are gone."""
+    """Signals, then waits until they are gone, and what was brought up for them."""
     wanted = [one for one in running() if args.all or one.directory == args.directory.resolve()]
     if not wanted:
         if args.all:
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     for one in wanted:
         one.stop()
     deadline = time.monotonic() + args.wait
-    while alive := [one for one in wanted if one.alive()]:
+    while alive := [one for one in wanted if not one.over()]:
         if time.monotonic() > deadline:
             names = ", ".join(f"{one.directory} (pid {one.pid})" for one in alive)
             raise PlimsollError(

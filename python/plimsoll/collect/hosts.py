@@ -21,7 +21,7 @@ from plimsoll.errors import DamagedResults
 
 TCP_RTT: Final = "tcp_rtt"
 TCP_RETRANSMITS: Final = "tcp_retransmits"
-"""Name of the metric with the smoothed round-trip time (s) of a tester's own connection."""
+"""Name of the metric with the least round-trip time (s) of a tester's own connection."""
 TESTERS: Final = "testers"
 """Role of an agent that carries testers; others only watch."""
 LONGEST: Final = 64 << 20

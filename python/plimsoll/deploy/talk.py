@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -44,6 +44,9 @@ class EngineTalk:
         self._check_interrupt = check_interrupt
         self._events: queue.Queue[bytes | dict[str, Any] | None] = queue.Queue(MOST_WAITING)
         self._joined: dict[str, Mapping[str, Any]] = {}
+        self._turned_away: list[str] = []
+        self._aside: deque[dict[str, Any]] = deque()
+        """Notes that came while something else was asked for: they belong to the next run."""
         self._news = threading.Condition()
         self._ended = False
         self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -128,6 +131,11 @@ class EngineTalk:
                 raise EngineError(self._obituary())
             return dict(self._joined)
 
+    def turned_away(self) -> Sequence[str]:
+        """Why agents that have dialled in may not take part, for people, in order of time."""
+        with self._news:
+            return tuple(self._turned_away)
+
     def _answers(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
         self._send(command)
         deadline = time.monotonic() + timeout_s
@@ -135,6 +143,9 @@ class EngineTalk:
             event = self._event(deadline)
             if event.get("type") == "refused":
                 raise EngineError(f"the engine refuses: {event.get('error')}")
+            if event.get("type") == "note":
+                self._aside.append(event)
+                continue
             yield event
             if event.get("type") == last:
                 return
@@ -191,7 +202,7 @@ class EngineTalk:
         self._events.put(None)
 
     def _take(self, line: bytes) -> None:
-        """Agents come whenever they like; all else is for whoever asks next."""
+        """Agents come whenever they like, and are refused; all else is for whoever asks next."""
         try:
             event = json.loads(line)
         except ValueError:
@@ -203,6 +214,9 @@ class EngineTalk:
                 self._joined[str(event.get("name"))] = event.get("facts") or {}
                 self._news.notify_all()
         else:
+            if event.get("kind") == "agent-refused":
+                with self._news:
+                    self._turned_away.append(str(event.get("text")))
             self._events.put(event)
 
     def _read_log(self) -> None:

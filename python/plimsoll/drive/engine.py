@@ -91,7 +91,7 @@ class EngineSession(EngineTalk):
     def next_message(self, timeout_s: float) -> Message | None:
         """The next message, or None when none came in time. Raises EngineError when the engine is gone, or says what
         nobody understands."""
-        event = self._next(timeout_s)
+        event = self._aside.popleft() if self._aside else self._next(timeout_s)
         if event is None:
             return None
         try:

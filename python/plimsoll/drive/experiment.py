@@ -22,6 +22,7 @@ from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.ports import LOOPBACK
 from plimsoll.deploy.running import describe
 from plimsoll.deploy.services import Fleet
+from plimsoll.deploy.testbed.inside import outer_process
 from plimsoll.drive import registry
 from plimsoll.drive.counting import Counting, as_record
 from plimsoll.drive.crew import Crew, places_of, rules_of
@@ -211,7 +212,7 @@ class Driver:
     def _enter(self) -> None:
         """From the first moment: an experiment may wait for its hosts longer than it measures."""
         if self._entry is None:
-            self._entry = registry.enter(self._directory.path)
+            self._entry = registry.enter(self._directory.path, outer_process())
 
     def _look(self) -> None:
         """Everything that will be watched answers, once before the first run: later ones go on without it."""
@@ -234,8 +235,8 @@ class Driver:
             if not one.proven:
                 what = one.reason or f"{', '.join(one.left)} could not be removed"
                 self._listener.note("host-not-clean", f"{one.host.name}: {what}; see plimsoll hosts clean")
-            for kept in one.kept:
-                self._listener.note("host-keeps", f"{one.host.name}: {kept} holds what was not brought in")
+            for kept in one.kept_because:
+                self._listener.note("host-keeps", f"{one.host.name}: {kept}")
         registry.leave(self._entry)
         self._entry = None
 

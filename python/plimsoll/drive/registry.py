@@ -20,16 +20,23 @@ FORMAT = "plimsoll.running/1"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An experiment that runs now. `start_ticks`: field 22 of /proc/PID/stat."""
+    """An experiment that runs now. `start_ticks`: field 22 of /proc/PID/stat; `outer`: both of a process that cleans up
+    behind it, where there is one."""
 
     pid: int
     start_ticks: int
     directory: Path
     file: Path
+    outer: tuple[int, int] | None = None
 
     def alive(self) -> bool:
         """Whether the very process that wrote the file still runs."""
         return start_ticks(self.pid) == self.start_ticks
+
+    def over(self) -> bool:
+        """Whether it has ended, and who cleans up behind it has too."""
+        cleaned = self.outer is None or start_ticks(self.outer[0]) != self.outer[1]
+        return cleaned and not self.alive()
 
     def stop(self) -> None:
         """Asks it to stop as Ctrl-C would: the run ends cleanly, what was measured is kept."""
@@ -54,9 +61,11 @@ def registry_directory() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "plimsoll" / "running"
 
 
-def enter(directory: Path) -> Path | None:
-    """Enters this process; None where no state can be kept (a read-only home), which costs `status` only."""
+def enter(directory: Path, outer: int | None = None) -> Path | None:
+    """Enters this process; None where no state can be kept (a read-only home), which costs `status` only. `outer`: id
+    of a process that cleans up behind this one."""
     ticks = start_ticks(os.getpid())
+    outer_ticks = start_ticks(outer) if outer else None
     path = registry_directory() / f"{os.getpid()}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,6 +76,7 @@ def enter(directory: Path) -> Path | None:
                 "pid": os.getpid(),
                 "start_ticks": ticks,
                 "directory": str(directory.resolve()),
+                "outer": [outer, outer_ticks] if outer_ticks else None,
             },
         )
     except Exception:
@@ -87,8 +97,11 @@ def running() -> list[Running]:
     for file in sorted(registry_directory().glob("*.json")):
         try:
             entry = json.loads(file.read_text(encoding="utf-8"))
-            one = Running(int(entry["pid"]), int(entry["start_ticks"]), Path(entry["directory"]), file)
-        except (OSError, ValueError, KeyError, TypeError):
+            pid, ticks = int(entry["pid"]), int(entry["start_ticks"])
+            outer = entry.get("outer")
+            cleans_up = (int(outer[0]), int(outer[1])) if outer else None
+            one = Running(pid, ticks, Path(entry["directory"]), file, cleans_up)
+        except (OSError, ValueError, LookupError, TypeError):
             continue
         if one.alive():
             found.append(one)

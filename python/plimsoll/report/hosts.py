@@ -31,11 +31,10 @@ QUESTION: Final = "Does the service treat the far ones fairly?"
 TERMS: Final = (
     (
         "Round trip, less round trip",
-        "Round trip: median of the TCP_INFO of the testers' own connections; of the probes between agents and "
-        "controller where these are the way, and not above theirs where they take the same way: acknowledgements may "
-        "wait for the server's answer. Less round trip: median response time less one round trip, what is left "
-        "without the way. A transaction that takes several round trips (a new connection, TLS, much data) keeps the "
-        "others.",
+        "Round trip: median of the least ones of the testers' own connections (TCP_INFO); of the probes between agents "
+        "and controller where these are the way, and not above theirs where they take the same way. Less round trip: "
+        "median response time less one round trip, what is left without the way. A transaction that takes several "
+        "round trips (a new connection, TLS, much data) keeps the others.",
     ),
     (
         "Clock bound",

@@ -134,8 +134,8 @@ def test_what_happened_to_clocks_is_told() -> None:
     clock = AgentClock(bound_ns=1, pieces=(first, second, third, knot), steps=((5 * S, -250 * MS),))
     found = events(crew(clock, t0_ns=8 * S))
     assert [(event.kind, round(event.t_s, 3)) for event in found] == [
-        ("wall-clock-step", 5.0),
-        ("jump", 10.0),
+        ("clock-step", 5.0),
+        ("clock-jump", 10.0),
         ("route-change", 20.0),
     ]
     assert found[0].by_ms == -250 and "back by 250" in found[0].text
@@ -151,9 +151,7 @@ def test_an_event_changes_no_number(tmp_path: Path) -> None:
         agent["steps"] = [[3 * S, 86_400 * S]]
     file.write_text(json.dumps(told))
     after = analysis(path).runs[0]
-    assert (
-        after.hosts is not None and sum(each.kind == "wall-clock-step" for each in after.hosts.events) == 10
-    )
+    assert after.hosts is not None and sum(each.kind == "clock-step" for each in after.hosts.events) == 10
     assert before.hosts is not None
     assert (
         dataclasses.replace(after, hosts=dataclasses.replace(after.hosts, events=before.hosts.events))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,28 @@ def test_who_enters_is_found_and_who_leaves_is_not(state: Path, tmp_path: Path) 
     assert one.alive()
     registry.leave(path)
     assert registry.running() == []
+
+
+def test_it_is_over_when_who_cleans_up_behind_it_has_ended(state: Path, tmp_path: Path) -> None:
+    outer = subprocess.Popen(["sleep", "60"])
+    try:
+        registry.enter(tmp_path, outer.pid)
+        [one] = registry.running()
+        ended = replace(one, start_ticks=one.start_ticks - 1)  # of another process that had our id
+        assert one.alive() and not one.over()
+        assert not ended.alive() and not ended.over()
+    finally:
+        outer.kill()
+        outer.wait()
+    assert ended.over() and not one.over()
+    assert all(entry.outer is None for entry in entered_behind(outer.pid, tmp_path)), "nobody is left"
+
+
+def entered_behind(outer: int, directory: Path) -> list[registry.Running]:
+    registry.enter(directory, outer)
+    found = registry.running()
+    assert len(found) == 1
+    return found
 
 
 def test_a_process_id_that_was_reused_is_swept_and_gets_no_signal(state: Path) -> None:

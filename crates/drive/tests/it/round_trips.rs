@@ -210,6 +210,28 @@ fn frontier_is_looked_at_once_all_of_a_transaction_is_done() {
     }
 }
 
+/// Its answer carries the acknowledgement of the request, 20 ms late: the handshake has waited for nothing.
+#[test]
+fn a_slow_service_is_no_long_way() {
+    let (slow, _) = http_server(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        Some(http("HTTP/1.1 200 OK", "slow"))
+    });
+    let ran = run(spec(
+        "http",
+        &slow.url("http"),
+        settings("kept"),
+        get("/"),
+        closed(2),
+        json!({"each_tester": 10}),
+    ));
+    let ways = ran.metric("tcp_rtt");
+    assert!(
+        !ways.is_empty() && ways.iter().all(|&way| way < 0.010),
+        "{ways:?}"
+    );
+}
+
 #[test]
 fn a_try_that_failed_is_not_looked_at_and_the_one_after_it_is() {
     let (bad, _) = http_server(|_| Some(http("HTTP/1.1 500 Trouble", "")));

@@ -6,7 +6,12 @@ use std::net::{TcpStream, UdpSocket};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
+use plimsoll_link::dial::Dialer;
+use plimsoll_link::token::Token;
+use plimsoll_link::{Frame, Greeting};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::harness::{Lab, Place, spec};
 use crate::hosts::{dialling, joined, listen, run, run_directory, wait_until};
@@ -184,4 +189,87 @@ fn who_has_another_key_never_gets_to_the_lab() {
     for one in [&thief, &again] {
         assert!(!one.directory.join("runs").exists(), "it was given a run");
     }
+}
+
+const OLD: &str = "0.0.1-old";
+
+/// As an agent of version [`OLD`] comes that holds this token: by the right key, and with its own version. Returns when it
+/// is thrown out.
+fn comes_with_another_version(token: &Value, name: &str) {
+    let mut token = token.clone();
+    token["engine"] = json!(OLD);
+    let token = Token::parse(token.to_string().as_bytes()).unwrap();
+    let greeting = Greeting {
+        name: Some(name.into()),
+        ..Greeting::new(OLD)
+    };
+    let mut bytes = BytesMut::new();
+    Frame::Greeting(serde_json::to_vec(&greeting).unwrap().into())
+        .write(&mut bytes)
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut link = Dialer::new(&token, OLD).unwrap().dial(OPEN).await.unwrap();
+        link.writer.write_all(&bytes).await.unwrap();
+        link.writer.flush().await.unwrap();
+        let mut heard = Vec::new();
+        let ended = tokio::time::timeout(OPEN, link.reader.read_to_end(&mut heard)).await;
+        assert!(ended.is_ok(), "it was not thrown out");
+        assert!(
+            !heard.windows(7).any(|word| word == b"prepare"),
+            "it was given a run"
+        );
+    });
+}
+
+#[test]
+fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
+    let place = Place::new("version");
+    let directory = run_directory(&place);
+    let mut lab = Lab::start();
+    let (token, _) = listen(&mut lab);
+    // An engine that is itself asked to use the token of another version does not even dial.
+    let mut other = token.clone();
+    other["engine"] = json!(OLD);
+    let mut strange = dialling(&place, "strange", &other);
+    wait_until(|| strange.has_ended());
+
+    comes_with_another_version(&token, "before");
+    let mut good = dialling(&place, "good", &token);
+    let mut events = lab.until("joined");
+    run(
+        &mut lab,
+        &spec(&directory, 5 * SECOND),
+        &[joined("good")],
+        &json!({}),
+    );
+    events.extend(lab.until("second"));
+    comes_with_another_version(&token, "meanwhile");
+    // It has the name of one that takes part, and puts it out no more than anybody else.
+    comes_with_another_version(&token, "good");
+    events.extend(lab.until("finished"));
+    for name in ["before", "meanwhile", "good"] {
+        let words = format!("calls itself {name} may not take part");
+        let told: Vec<&str> = events
+            .iter()
+            .filter(|event| event["kind"] == "agent-refused")
+            .filter_map(|event| event["text"].as_str())
+            .filter(|text| text.contains(&words))
+            .collect();
+        assert!(
+            matches!(told[..], [text] if text.contains(OLD) && text.contains(env!("CARGO_PKG_VERSION"))),
+            "{events:?}"
+        );
+    }
+    let finished = &events[events.len() - 1];
+    assert_eq!(
+        (&finished["status"], &finished["balanced"], &finished["lost"]),
+        (&json!("done"), &json!(true), &json!([])),
+        "{finished}"
+    );
+    drop(lab);
+    wait_until(|| good.has_ended());
 }

@@ -43,8 +43,14 @@ pub struct Lab {
 
 impl Lab {
     pub fn start() -> Self {
+        Self::start_in(&[])
+    }
+
+    /// With these variables in the environment of the engine, and so of agents on this host.
+    pub fn start_in(environment: &[(&str, &Path)]) -> Self {
         let mut process = Command::new(ENGINE)
             .arg("control")
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

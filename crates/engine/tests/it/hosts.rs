@@ -24,11 +24,17 @@ pub struct Far {
 
 impl Far {
     pub fn start(place: &Place, name: &str, more: &[&str]) -> Self {
+        Self::start_in(place, name, more, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn start_in(place: &Place, name: &str, more: &[&str], environment: &[(&str, &Path)]) -> Self {
         let directory = place.0.join(name);
         let process = Command::new(ENGINE)
             .args(["agent", "--directory"])
             .arg(&directory)
             .args(more)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -10,3 +10,4 @@ mod harness;
 mod hosts;
 mod leaving;
 mod time;
+mod wall;

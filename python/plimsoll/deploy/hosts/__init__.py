@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol
 
 from plimsoll.plan.model_hosts import Host
@@ -76,6 +76,16 @@ class Cleaned:
     def proven(self) -> bool:
         """Whether it was seen that nothing is left but what is kept."""
         return not self.left and not self.reason
+
+    @property
+    def kept_because(self) -> list[str]:
+        """What is kept, and why, for people."""
+        return [
+            f"{path}, which others use"
+            if PurePath(path).name.startswith("engine-")
+            else f"{path}, which holds what was not brought in (hosts clean --discard removes it)"
+            for path in self.kept
+        ]
 
 
 class HostKind(Protocol):

@@ -39,6 +39,9 @@ class Door(Protocol):
     def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
         """What agents that have ever dialled in say of their hosts; waits for another one, at most `wait_s`."""
 
+    def turned_away(self) -> Sequence[str]:
+        """Why agents that have dialled in may not take part, for people."""
+
     def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
         """Sends a command and gives its events up to the one of type `last`. Raises EngineError."""
 
@@ -220,7 +223,8 @@ class DialIn(Doorkeeper):
             files = self._bringer.files(name)
             found.append(Ready(Host(name, host or said, site), "", machine, files=files))
         waited = about_duration(self._hosts.wait_ns)
-        why = self._outlook.over or f"it has not come within {waited} (`wait` says how long to wait)"
+        late = f"it has not come within {waited} (`wait` says how long to wait)"
+        why = self._outlook.over or "; but ".join([late, *self.door.turned_away()[-1:]])
         return found + [
             Ready(Host(name, name, self._bringer.site), self._outlook.why.get(name, why))
             for name in self._missing(here)

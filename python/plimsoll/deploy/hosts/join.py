@@ -114,7 +114,7 @@ class Joiners:
         )
         return (
             f"start {agents}:\n  {self._engine} agent --join {token} --name NAME --directory DIRECTORY\n"
-            f"NAME: letters, digits, . _ -; DIRECTORY: one that is not there yet. Elsewhere with a copy of the "
+            f"NAME: letters, digits, . _ -; DIRECTORY: one for each, of its own. Elsewhere with a copy of the "
             f"token that only its owner can read, or with `--join - < FILE`. They reach this host as "
             f"{self._hosts.controller}"
         )

@@ -160,8 +160,9 @@ def _pids(of: str | None) -> str:
 
 
 def clean(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
-    """Ends agents and removes files: of one experiment by its `token`, of all where it is None. Files of workloads go
-    when nobody else runs from there; they may be keys.
+    """Ends agents and removes files: of one experiment by its `token`, of all where it is None. The engine and files of
+    workloads (they may be keys) go when nobody else runs from there: neither a process on this host, nor one on
+    another host with the same home, which we see by its spool only.
 
     Says what is kept since it holds segments, or is in use by others, and what is left against our will.
     """
@@ -170,13 +171,14 @@ def clean(directory: str, token: str | None, keep_engine: bool, discard: bool) -
     engine = "" if keep_engine else '"$d"/engine-* "$d"/part-* '
     files = f'for f in {engine}"$d"/file-*; do if test -e "$f"; then'
     kept = ":" if keep_engine else 'say kept "$d"/engine-*'
-    used = "" if token is None else f'if test -n "$(pids)"; then {kept}; else '
+    used = "" if token is None else f'if test -n "$(pids)$(others)"; then {kept}; else '
     return script(
         f'd="{_home(directory)}"',
         f'say() {{ echo "{WORD} $*"; }}',
         'test -d "$d" || { say done; exit 0; }',
         'd="$(cd "$d" && pwd -P)"',
         _pids(f"$d/spool-{token}/" if token else None),
+        f'others() {{ for s in "$d"/spool-*; do case "$s" in "$d/spool-{token}"|*"*") ;; *) echo "$s";; esac; done; }}',
         "kill -TERM $(pids ours) 2>/dev/null",
         f'n=0; while test -n "$(pids ours)" && test $n -lt {GRACE_S}; do sleep 1; n=$((n+1)); done',
         "kill -KILL $(pids ours) 2>/dev/null",

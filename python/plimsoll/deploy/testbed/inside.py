@@ -28,6 +28,8 @@ from plimsoll.plan.testbed import LAB, TestbedSpec, load_testbed
 
 _LEASH: Final = "PLIMSOLL_TESTBED_LEASH"
 """Environment of the inner process: the descriptor of a pipe that ends with the outer one."""
+_OUTER: Final = "PLIMSOLL_TESTBED_OUTER"
+"""Environment of the inner process: the id of the outer one."""
 _HANDED_ON: Final = {
     signal.SIGINT: signal.SIGINT,
     signal.SIGTERM: signal.SIGTERM,
@@ -89,6 +91,12 @@ def here(spec: TestbedSpec) -> Testbed | None:
     return bed
 
 
+def outer_process() -> int | None:
+    """Id of the process that takes the testbed down behind this one; None where there is none."""
+    outer = os.environ.get(_OUTER, "")
+    return int(outer) if outer.isdecimal() else None
+
+
 def _inside(spec: TestbedSpec, words: Sequence[str]) -> int:
     with _Messenger() as messenger, _used(spec) as (bed, kept_open):
         messenger.check()
@@ -97,7 +105,7 @@ def _inside(spec: TestbedSpec, words: Sequence[str]) -> int:
         with os.fdopen(theirs, "wb"):
             process = subprocess.Popen(
                 [*bed.enter_argv(), sys.executable, "-m", "plimsoll.cli.main", *words],
-                env={**os.environ, _LEASH: str(ours)},
+                env={**os.environ, _LEASH: str(ours), _OUTER: str(os.getpid())},
                 pass_fds=(ours, *kept_open),
                 # What a terminal sends would reach it twice: from there, and from us.
                 start_new_session=True,

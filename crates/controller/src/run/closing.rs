@@ -1,0 +1,109 @@
+//! The end of a run: what is elsewhere is brought in, files get their last form, books are closed.
+
+use std::collections::BTreeSet;
+
+use plimsoll_model::{Finished, Role};
+use plimsoll_record::{convert, write_json};
+
+use super::Going;
+use crate::gather;
+use crate::session::{Session, note};
+use crate::summary::{AgentSummary, Summary};
+
+impl Going {
+    /// Files to their last form, books closed.
+    pub(super) fn close(mut self, session: &mut Session) -> Finished {
+        let now_ns = self.now_ns();
+        let far = self.bring_in(session);
+        let books = self.books();
+        let mut summary = Summary::new(&self.start, books);
+        summary.status = self.status.to_owned();
+        summary.reason = self.reason;
+        summary.damage.extend(self.damage);
+        let merged = convert(&self.spec.directory, &self.start);
+        for event in merged.iter().flat_map(|merged| merged.clocks.events()) {
+            note(session, event.t_ns, event.kind, &event.text);
+        }
+        match &merged {
+            Ok(merged) => summary.settle(merged),
+            Err(error) => summary.postpone(&self.spec.directory, error),
+        }
+        match write_json(&self.spec.directory.join("summary.json"), &summary) {
+            Ok(()) => {
+                if let (Ok(_), Some(key)) = (&merged, &self.key) {
+                    gather::forget(session, key, &gathered(&summary, &far));
+                }
+                let outstanding = summary.outstanding(&self.start);
+                if let Ok(merged) = &merged {
+                    merged.clean_up(outstanding);
+                }
+            }
+            Err(error) => summary.damage.push(error.to_string()),
+        }
+        for text in &summary.damage {
+            note(session, now_ns, "damage", text);
+        }
+        session.dismiss(&self.left);
+        summary.finished()
+    }
+
+    /// Has agents elsewhere send what they have measured; gives their names.
+    fn bring_in(&mut self, session: &mut Session) -> Vec<String> {
+        let far: Vec<String> = self
+            .agents
+            .iter()
+            .filter(|agent| !agent.local && agent.generation != 0 && agent.lost_ns().is_none())
+            .map(|agent| agent.name.clone())
+            .collect();
+        if let Some(key) = &self.key {
+            let segments = self.spec.directory.join("segments");
+            for (name, why) in gather::gather(session, key, &segments, &far) {
+                self.damage.push(format!(
+                    "the segments of agent {name} are still with it ({why}): run `plimsoll collect`"
+                ));
+            }
+        }
+        far
+    }
+
+    /// Of every agent that took part.
+    fn books(&mut self) -> Vec<AgentSummary> {
+        let all = self.agents.iter_mut().zip(&self.start.agents);
+        all.filter(|(agent, _)| agent.generation != 0)
+            .map(|(agent, start)| {
+                let lost_ns = agent.lost_ns();
+                let ended = agent.ended.take();
+                AgentSummary {
+                    name: start.name.clone(),
+                    host: start.host.clone(),
+                    site: start.site.clone(),
+                    role: if agent.watches { Role::Watch } else { Role::Testers },
+                    t0_raw_ns: start.t0_raw_ns,
+                    lost: lost_ns.is_some(),
+                    lost_ns,
+                    window_ns: ended.as_ref().and_then(|ended| ended.window_ns),
+                    books: ended.map(|ended| ended.books).unwrap_or_default(),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Those of `far` whose segments are all in Parquet: they may forget them.
+fn gathered(summary: &Summary, far: &[String]) -> Vec<String> {
+    let held: BTreeSet<&str> = summary.segments.iter().map(|found| found.name.as_str()).collect();
+    let whole = |agent: &&AgentSummary| {
+        agent
+            .books
+            .segments
+            .iter()
+            .all(|name| held.contains(name.as_str()))
+    };
+    summary
+        .agents
+        .iter()
+        .filter(|agent| far.contains(&agent.name))
+        .filter(whole)
+        .map(|agent| agent.name.clone())
+        .collect()
+}

@@ -1,0 +1,155 @@
+//! A wall clock that somebody sets while a run goes on, an hour forth at one agent and an hour back at the controller: told
+//! as events, and in no number. libfaketime sets it for real processes, as a real one cannot be set for one process only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Lab, Place, spec, summary};
+use crate::hosts::{Far, SECOND, local, run, run_directory};
+
+const HOUR_NS: f64 = 3_600e9;
+const LIBRARY: &str = "libfaketime.so.1";
+
+/// Where Debian and others put it; none with a message, which CI takes for a failure.
+fn library() -> Option<PathBuf> {
+    let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let places = multiarch.map(|entry| entry.path().join("faketime"));
+    let found = places
+        .chain(["/usr/lib64/faketime".into()])
+        .map(|place| place.join(LIBRARY))
+        .find(|path| path.exists());
+    if found.is_none() {
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "{LIBRARY} is missing: install the package faketime"
+        );
+        eprintln!("SKIPPED: {LIBRARY} is missing: install the package faketime");
+    }
+    found
+}
+
+/// A wall clock of its own for processes with this environment: off by what stands in the file. All other clocks are left alone.
+struct Wall {
+    file: PathBuf,
+    library: PathBuf,
+}
+
+impl Wall {
+    fn new(place: &Place, name: &str, library: &Path) -> Self {
+        let wall = Self {
+            file: place.0.join(name),
+            library: library.to_owned(),
+        };
+        wall.set("+0");
+        wall
+    }
+
+    fn set(&self, offset: &str) {
+        // In one step: an empty file would be an error.
+        let new = self.file.with_extension("new");
+        fs::write(&new, format!("{offset}\n")).unwrap();
+        fs::rename(new, &self.file).unwrap();
+    }
+
+    fn environment(&self) -> [(&'static str, &Path); 4] {
+        [
+            ("LD_PRELOAD", &self.library),
+            ("FAKETIME_TIMESTAMP_FILE", &self.file),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
+            ("FAKETIME_NO_CACHE", Path::new("1")),
+        ]
+    }
+}
+
+/// When steps of an agent's clock were told, s into the run, and how.
+fn steps<'a>(events: &'a [Value], agent: &str) -> Vec<(f64, &'a str)> {
+    let words = format!("agent {agent}: its wall clock was set");
+    let of = |event: &&Value| event["kind"] == "clock-step";
+    events
+        .iter()
+        .filter(of)
+        .map(|event| (event["t_s"].as_f64().unwrap(), event["text"].as_str().unwrap()))
+        .filter(|(_, text)| text.starts_with(&words))
+        .collect()
+}
+
+#[test]
+fn a_wall_clock_that_is_set_is_told_and_changes_no_number() {
+    let Some(library) = library() else { return };
+    let place = Place::new("wall");
+    let directory = run_directory(&place);
+    let (here, there) = (
+        Wall::new(&place, "here", &library),
+        Wall::new(&place, "there", &library),
+    );
+    let far = Far::start_in(&place, "far", &[], &there.environment());
+    let mut lab = Lab::start_in(&here.environment());
+    run(
+        &mut lab,
+        &spec(&directory, 8 * SECOND),
+        &[local("near"), far.spec()],
+        &json!({}),
+    );
+    let mut events = Vec::new();
+    for second in 0..5 {
+        events.extend(lab.until("second"));
+        match second {
+            2 => there.set("+3600"),
+            4 => here.set("-3600"),
+            _ => {}
+        }
+    }
+    events.extend(lab.until("finished"));
+
+    let (near, far_steps) = (steps(&events, "near"), steps(&events, "far"));
+    let [(back_s, back)] = near[..] else {
+        panic!("{events:?}")
+    };
+    let [(forth_s, forth)] = far_steps[..] else {
+        panic!("{events:?}")
+    };
+    assert!(
+        back.contains("set back by 36") || back.contains("set back by 3599."),
+        "{back}"
+    );
+    assert!(
+        forth.contains("set forward by 36") || forth.contains("set forward by 3599."),
+        "{forth}"
+    );
+    assert!(
+        (2.0..8.0).contains(&forth_s) && forth_s < back_s,
+        "{forth} {back}"
+    );
+    assert!(
+        !events.iter().any(|event| event["kind"] == "clock-jump"),
+        "{events:?}"
+    );
+    no_number_is_changed(&directory, &events[events.len() - 1]);
+}
+
+fn no_number_is_changed(directory: &Path, finished: &Value) {
+    assert_eq!(
+        (&finished["status"], &finished["balanced"], &finished["damage"]),
+        (&json!("done"), &json!(true), &json!([])),
+        "{finished}"
+    );
+    let summary = summary(directory);
+    assert_eq!(
+        summary["rows"]["counters"]["started"],
+        summary["counters"]["started"]
+    );
+    for agent in summary["agents"].as_array().unwrap() {
+        // What is measured is of a clock that nobody sets: nobody's window is longer or shorter by an hour.
+        let window_ns = agent["window_ns"].as_f64().unwrap();
+        assert!((6e9..HOUR_NS / 60.0).contains(&window_ns), "{agent}");
+    }
+    let clocks: Value = serde_json::from_slice(&fs::read(directory.join("clock.json")).unwrap()).unwrap();
+    let far = &clocks["agents"]["far"];
+    // It is one clock, of one host: the map finds none of the hour.
+    for piece in far["pieces"].as_array().unwrap() {
+        let off_ns = piece["offset_ns"].as_f64().unwrap().abs();
+        assert!(off_ns <= far["bound_ns"].as_f64().unwrap(), "{far}");
+    }
+}
