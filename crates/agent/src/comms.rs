@@ -68,16 +68,15 @@ impl Comms {
         let mut cut = Instant::now();
         let mut refused: Option<Instant> = None;
         loop {
-            let stream = match next.take() {
-                Some(stream) => stream,
-                None => {
-                    let grace = cut + self.grace();
-                    let until = refused.map_or(grace, |since| grace.min(since + REFUSED));
-                    match timeout_at(until, links.next()).await {
-                        Ok(Some(stream)) => stream,
-                        Err(_) if refused.is_some() => return LinkError::Refused,
-                        Ok(None) | Err(_) => return why,
-                    }
+            let stream = if let Some(stream) = next.take() {
+                stream
+            } else {
+                let grace = cut + self.grace();
+                let until = refused.map_or(grace, |since| grace.min(since + REFUSED));
+                match timeout_at(until, links.next()).await {
+                    Ok(Some(stream)) => stream,
+                    Err(_) if refused.is_some() => return LinkError::Refused,
+                    Ok(None) | Err(_) => return why,
                 }
             };
             self.probing.reach(stream.reached);

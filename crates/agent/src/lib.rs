@@ -220,6 +220,7 @@ impl Agent {
             former.join();
         }
         self.grace_ns.store(prepare.grace_ns, Ordering::Relaxed);
+        self.probing.assume(prepare.max_rate_error_ppm);
         let spool = match (&prepare.spool, &self.files) {
             (Spool::Here(path), _) => path.clone(),
             (Spool::Own(run), Some(files)) => files.room(run)?,

@@ -113,6 +113,15 @@ impl Probing {
         }
     }
 
+    /// From now on the clocks may differ in rate by so much, ppm.
+    pub(crate) fn assume(&self, max_rate_error_ppm: f64) {
+        self.state().live.assume(Assumptions {
+            granularity_ns: GRAIN_NS,
+            max_rate_error_ppm,
+            ..Assumptions::default()
+        });
+    }
+
     /// Says where the controller's time is to be had.
     pub(crate) fn use_service(self: &Arc<Self>, service: &TimeService) {
         let now = self.clock.raw_ns();

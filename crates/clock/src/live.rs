@@ -58,6 +58,12 @@ impl Live {
         }
     }
 
+    /// Holds for what is asked from now on; the probes that are known stay.
+    pub fn assume(&mut self, assumptions: Assumptions) {
+        self.assumptions = assumptions;
+        self.line = self.fit();
+    }
+
     /// How many probes were not believed so far.
     pub fn rejected(&self) -> usize {
         self.rejected

@@ -88,7 +88,8 @@ pub(crate) fn wait_for(
             }
             Ok(Input::Command(_)) => busy(session),
             Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
-            Ok(Input::Rubbish(_) | Input::Stored { .. } | Input::Stranger(_)) => {}
+            Ok(Input::Stranger(text)) => note(session, 0, "stranger", &text),
+            Ok(Input::Rubbish(_) | Input::Stored { .. }) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 for name in std::mem::take(&mut left) {
                     session.drop_peer(&name);
@@ -211,6 +212,7 @@ pub(crate) fn ask_to_prepare(
         spool: spool(peer),
         watch: crew[index].watch.clone(),
         grace_ns: rules.grace_ns,
+        max_rate_error_ppm: rules.max_rate_error_ppm,
     })));
     Ok(())
 }

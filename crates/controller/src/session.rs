@@ -327,7 +327,8 @@ pub fn control(
                 heard,
             }) => between_runs(&mut session, &name, generation, heard),
             Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
-            Ok(Input::Stored { .. } | Input::Stranger(_)) => {}
+            Ok(Input::Stranger(text)) => note(&mut session, 0, "stranger", &text),
+            Ok(Input::Stored { .. }) => {}
         }
     }
     session.end_peers();

@@ -222,6 +222,8 @@ pub struct Prepare {
     pub watch: Vec<HostWatch>,
     /// How long it goes on without a link.
     pub grace_ns: u64,
+    /// Declared bound of the rate error between the agent's clock and the controller's, ppm.
+    pub max_rate_error_ppm: f64,
 }
 
 /// What to measure of a host.

@@ -28,7 +28,7 @@ pub const SUMMARY: &str = "plimsoll.summary/1";
 ///
 /// 2: both sides greet, so that both can say why they refuse. 3: numbered messages, files, probes. 4: agents say that
 /// they were asked to end.
-pub const LINK_VERSION: u16 = 4;
+pub const LINK_VERSION: u16 = 5;
 
 /// Whether this build can read `found` (`name/major`), given the name and major version it writes itself.
 ///

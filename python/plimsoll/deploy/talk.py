@@ -31,6 +31,9 @@ LISTEN_S: Final = 20.0
 LONGEST_LINE: Final = 4_000_000
 MOST_WAITING: Final = 10_000
 """Events that nobody has asked for yet; then the engine waits, and leaves out seconds."""
+MOST_NOTES: Final = 1000
+"""Of those that came between runs; of more, the first are forgotten."""
+TURNED_AWAY: Final = ("agent-refused", "stranger")
 KEPT_LINES: Final = 10
 """Last lines of the engine's stderr that an error message quotes."""
 POLL_S: Final = 0.2
@@ -44,8 +47,8 @@ class EngineTalk:
         self._check_interrupt = check_interrupt
         self._events: queue.Queue[bytes | dict[str, Any] | None] = queue.Queue(MOST_WAITING)
         self._joined: dict[str, Mapping[str, Any]] = {}
-        self._turned_away: list[str] = []
-        self._aside: deque[dict[str, Any]] = deque()
+        self._turned_away: deque[str] = deque(maxlen=MOST_NOTES)
+        self._aside: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
         """Notes that came while something else was asked for: they belong to the next run."""
         self._news = threading.Condition()
         self._ended = False
@@ -132,7 +135,7 @@ class EngineTalk:
             return dict(self._joined)
 
     def turned_away(self) -> Sequence[str]:
-        """Why agents that have dialled in may not take part, for people, in order of time."""
+        """Why who has dialled in may not take part, for people, in order of time: the last of them."""
         with self._news:
             return tuple(self._turned_away)
 
@@ -214,7 +217,7 @@ class EngineTalk:
                 self._joined[str(event.get("name"))] = event.get("facts") or {}
                 self._news.notify_all()
         else:
-            if event.get("kind") == "agent-refused":
+            if event.get("kind") in TURNED_AWAY:
                 with self._news:
                     self._turned_away.append(str(event.get("text")))
             self._events.put(event)

@@ -68,6 +68,27 @@ fn on_a_lan_a_common_start_is_good_to_microseconds() {
 }
 
 #[test]
+fn a_rate_error_that_is_declared_widens_the_bound() {
+    let world = World::new(Conditions::new(20, 100.0, 100.0, 10.0), 1);
+    let mut live = Live::new(Assumptions::default());
+    for probe in &world.probes {
+        live.push(probe);
+    }
+    let later = world.probes.last().expect("probes").received + 10 * SECOND;
+    let before = live.at(later).expect("probes").bound_ns;
+    live.assume(Assumptions {
+        max_rate_error_ppm: 2_000.0,
+        ..Assumptions::default()
+    });
+    let after = live.at(later).expect("probes").bound_ns;
+    // 1,500 ppm more over 10 s are 15 ms.
+    assert!(
+        (14_900_000..=15_100_000).contains(&(after - before)),
+        "{before} {after}"
+    );
+}
+
+#[test]
 fn a_jump_and_a_new_route_empty_the_window() {
     for (trip, noise) in [(200.0, 10.0), (60_000.0, 500.0), (315_000.0, 2_000.0)] {
         for by in [100_000_000, -100_000_000] {

@@ -162,6 +162,9 @@ fn who_has_another_key_never_gets_to_the_lab() {
         stolen[field] = foreign[field].clone();
     }
     let thief = dialling(&place, "thief", &stolen);
+    // Told of at once, and not only when a run goes on: somebody may wait for it.
+    let told = lab.until("note").pop().unwrap();
+    assert_eq!((&told["kind"], &told["t_s"]), (&json!("stranger"), &json!(0.0)));
     let mut good = dialling(&place, "good", &token);
     let came = lab.until("joined");
     assert_eq!(came[came.len() - 1]["name"], "good");

@@ -40,7 +40,7 @@ class Door(Protocol):
         """What agents that have ever dialled in say of their hosts; waits for another one, at most `wait_s`."""
 
     def turned_away(self) -> Sequence[str]:
-        """Why agents that have dialled in may not take part, for people."""
+        """Why who has dialled in may not take part, for people, in order of time."""
 
     def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
         """Sends a command and gives its events up to the one of type `last`. Raises EngineError."""
