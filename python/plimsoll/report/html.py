@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -23,7 +22,7 @@ from plimsoll import __version__
 from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
-from plimsoll.report import caches, consistency, counted, hosts, tables
+from plimsoll.report import caches, consistency, counted, hosts, machine, tables
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
 from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -325,8 +324,8 @@ def _set_up(labels: Labels, setup: SetUp) -> Section:
     facts = [("directory", info.directory), ("command", setup.command_line)]
     facts += [(f"factor {name}", ", ".join(levels)) for name, levels in info.factors.items()]
     facts += [(f"seed of {name}", str(seed)) for name, seed in setup.seeds.items()]
-    shown, folded = _machine(setup.environment)
-    machine = _pairs("Machine and experiment", [row for row in facts if row[1]] + shown)
+    shown, folded = machine.tables_of(setup.environment)
+    first = machine.pairs("Machine and experiment", [row for row in facts if row[1]] + shown)
     if setup.files:
         columns = (tables.Column("File"), tables.Column("Size", numeric=True))
         folded.append(
@@ -341,56 +340,7 @@ def _set_up(labels: Labels, setup: SetUp) -> Section:
     return Section(
         "set-up",
         "Set-up",
-        tables=(machine,),
+        tables=(first, *machine.hosts(setup.environment)),
         folded=tuple(folded),
         texts=tuple(each for each in texts if each.text),
     )
-
-
-OPEN: Final = ("host", "cpu")
-"""Groups of the environment that are always shown; the others are folded, each a table of its own."""
-
-
-def _machine(environment: Mapping[str, object]) -> tuple[list[tuple[str, str]], list[Table]]:
-    """What is shown of the machine, and the longer lists that are folded."""
-    shown: list[tuple[str, str]] = []
-    folded: list[Table] = []
-    for key, value in environment.items():
-        if not isinstance(value, Mapping):
-            shown += flat({key: value})
-        elif key in OPEN:
-            shown += flat({name: each for name, each in value.items() if not isinstance(each, Mapping)}, key)
-            inner = {name: each for name, each in value.items() if isinstance(each, Mapping)}
-            folded += [_pairs(f"{key} {name}", flat(each)) for name, each in inner.items()]
-        else:
-            folded.append(_pairs(key, flat(value)))
-    return shown, folded
-
-
-def _pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    spoken = title.replace("_", " ")
-    return Table(
-        spoken[:1].upper() + spoken[1:], (tables.Column("What"), tables.Column("Value")), tuple(rows)
-    )
-
-
-def flat(tree: Mapping[str, object], head: str = "") -> list[tuple[str, str]]:
-    """A nested mapping as pairs of a spoken path and a text: ("cpu model", "Xeon")."""
-    pairs: list[tuple[str, str]] = []
-    for key, value in tree.items():
-        name = f"{head} {key}".strip()
-        if isinstance(value, Mapping):
-            pairs += flat(value, name)
-        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
-            pairs += flat({str(place): each for place, each in enumerate(value, start=1)}, name)
-        elif isinstance(value, list | tuple):
-            pairs.append((name, _joined(value)))
-        elif isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
-            pairs.append((name.removesuffix("bytes").rstrip("_ "), about_size(value)))
-        elif value is not None:
-            pairs.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
-    return [(name.replace("_", " ") if "." not in name else name, value) for name, value in pairs]
-
-
-def _joined(values: Iterable[object]) -> str:
-    return ", ".join(map(str, values))

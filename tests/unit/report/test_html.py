@@ -16,7 +16,8 @@ from tests.golden.fixture import HOSTILE, designed, empty, make_run, set_up, sin
 
 from plimsoll.analyse.answer import sentences
 from plimsoll.analyse.results import Analysis, Interval
-from plimsoll.report.html import flat, render
+from plimsoll.report.html import render
+from plimsoll.report.machine import flat, hosts
 from plimsoll.report.page_data import MOST_RUNS, for_script, packed
 from plimsoll.report.setup import SetUp
 from plimsoll.report.terminal import summary_lines
@@ -287,3 +288,37 @@ def page_data_of(page: str) -> dict[str, Any]:
     """The data that the page's script draws from."""
     found: dict[str, Any] = json.loads(page.split('id="plimsoll-data">')[1].split("</script>")[0])
     return found
+
+
+def test_hosts_are_a_table_with_a_row_each() -> None:
+    facts = {
+        "cores": 2,
+        "memory_bytes": 4_000_000_000,
+        "kernel": "6.1",
+        "limits": {"open_files": 1024},
+        "rtt_ns": {"min": 59_804_219},
+        "clock": {"bound_ns": 29_811_580, "same": False},
+        "baseline": None,
+    }
+    environment = {
+        "hosts": [
+            {
+                "name": "lyon-1",
+                "site": "lyon",
+                "role": "testers",
+                "reason": "",
+                "remarks": [],
+                "facts": facts,
+            },
+            {"name": "dead", "site": "lyon", "role": "testers", "reason": "no answer", "facts": None},
+        ]
+    }
+    [table] = hosts(environment)
+    heads = [column.name for column in table.columns]
+    assert heads == [
+        *("Host", "Site", "Role", "Kernel", "Left out"),
+        *("Cores", "Memory", "Open files", "Round trip", "Clock within"),
+    ]
+    assert table.rows[0][5:] == ("2", "4 GB", "1\u202f024", "59.8\u202fms", "29.8\u202fms")
+    assert table.rows[1] == ("dead", "lyon", "testers", "", "no answer", "", "", "", "", "")
+    assert hosts({}) == hosts({"hosts": []}) == ()

@@ -161,13 +161,21 @@ def _line(field: str, title: str, name: str) -> alt.Chart:
     return drawn
 
 
-def _errors() -> alt.Chart:
-    drawn: alt.Chart = (
+def _errors() -> alt.LayerChart:
+    title = "errors (1/s)"
+    rules = (
         _named("errors")
         .mark_rule(strokeWidth=2, opacity=0.7)
-        .encode(x=_x(), y=_y("errors", "errors (1/s)", ERRORS, "right"), y2=alt.datum(0), color=_colour())
+        .encode(x=_x(), y=_y("errors", title, ERRORS, "right"), y2=alt.datum(0), color=_colour())
     )
-    return drawn
+    # Without any error there is an axis all the same, from 0, and not one around it.
+    least = (
+        of(SERIES)
+        .transform_calculate(least="max(datum.errors, 1)")
+        .mark_point(opacity=0)
+        .encode(x=_x(), y=_y("least", title, ERRORS, "right"))
+    )
+    return alt.LayerChart(layer=[rules, least], resolve=_scales(y="shared"))
 
 
 def _shade() -> alt.Chart:

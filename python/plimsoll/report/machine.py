@@ -1,0 +1,107 @@
+"""The machine and the hosts of an experiment, as tables of the set-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from plimsoll.analyse.wording import count, quantity
+from plimsoll.deploy.hosts.check import FIGURES
+from plimsoll.plan.units import about_size
+from plimsoll.report.tables import Column, Table
+
+HOSTS: Final = "hosts"
+"""What the check before the first run has found, in environment.json."""
+OPEN: Final = ("host", "cpu")
+"""Groups of the environment that are always shown; the others are folded, each a table of its own."""
+
+
+def tables_of(environment: Mapping[str, object]) -> tuple[list[tuple[str, str]], list[Table]]:
+    """What is shown of the machine, and the longer lists that are folded. Its hosts are not among them."""
+    shown: list[tuple[str, str]] = []
+    folded: list[Table] = []
+    for key, value in environment.items():
+        if key == HOSTS:
+            continue
+        if not isinstance(value, Mapping):
+            shown += flat({key: value})
+        elif key in OPEN:
+            shown += flat({name: each for name, each in value.items() if not isinstance(each, Mapping)}, key)
+            inner = {name: each for name, each in value.items() if isinstance(each, Mapping)}
+            folded += [pairs(f"{key} {name}", flat(each)) for name, each in inner.items()]
+        else:
+            folded.append(pairs(key, flat(value)))
+    return shown, folded
+
+
+def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
+    """What, and its value."""
+    spoken = title.replace("_", " ")
+    return Table(spoken[:1].upper() + spoken[1:], (Column("What"), Column("Value")), tuple(rows))
+
+
+def flat(tree: Mapping[str, object], head: str = "") -> list[tuple[str, str]]:
+    """A nested mapping as pairs of a spoken path and a text: ("cpu model", "Xeon")."""
+    found: list[tuple[str, str]] = []
+    for key, value in tree.items():
+        name = f"{head} {key}".strip()
+        if isinstance(value, Mapping):
+            found += flat(value, name)
+        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+            found += flat({str(place): each for place, each in enumerate(value, start=1)}, name)
+        elif isinstance(value, list | tuple):
+            found.append((name, _joined(value)))
+        elif isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
+            found.append((name.removesuffix("bytes").rstrip("_ "), about_size(value)))
+        elif value is not None:
+            found.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
+    return [(name.replace("_", " ") if "." not in name else name, value) for name, value in found]
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+def hosts(environment: Mapping[str, object]) -> tuple[Table, ...]:
+    """A table of all hosts, a row for each; none where there are no others than this one. Columns in which nobody has
+    anything are left out."""
+    told = environment.get(HOSTS)
+    found = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list | tuple) else []
+    if not found:
+        return ()
+    words = ("Host", "Site", "Role", "Kernel", "Architecture", "Engine", "Left out", "Remarks")
+    figures = ("Cores", "Memory", "Open files", "Round trip", "Clock within")
+    measured = tuple(title[:1].upper() + title[1:] for title, _ in FIGURES.values())
+    columns = [Column(name) for name in words] + [Column(name, numeric=True) for name in figures + measured]
+    rows = [_host(one) for one in found]
+    some = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    kept = tuple(tuple(row[place] for place in some) for row in rows)
+    note = "As they were before the first run. Round trip: the least of the probes."
+    return (Table("Hosts", tuple(columns[place] for place in some), kept, note),)
+
+
+def _host(one: Mapping[str, Any]) -> tuple[str, ...]:
+    facts = one.get("facts") or {}
+    limits, rtt, clock = (facts.get(key) or {} for key in ("limits", "rtt_ns", "clock"))
+    words = (
+        *(str(one.get(key) or "") for key in ("name", "site", "role")),
+        *(str(facts.get(key) or "") for key in ("kernel", "architecture", "engine")),
+        str(one.get("reason") or ""),
+        "; ".join(map(str, one.get("remarks") or ())),
+    )
+    memory, files, trip, bound = (
+        facts.get("memory_bytes"),
+        limits.get("open_files"),
+        rtt.get("min"),
+        clock.get("bound_ns"),
+    )
+    figures = (
+        str(facts.get("cores") or ""),
+        about_size(memory) if memory else "",
+        count(files) if files else "",
+        quantity(trip / 1e6, "ms") if trip else "",
+        "the same" if clock.get("same") else quantity(bound / 1e6, "ms") if bound else "",
+    )
+    measured = facts.get("baseline") or {}
+    base = [show(float(measured[name])) if measured.get(name) else "" for name, (_, show) in FIGURES.items()]
+    return (*words, *figures, *base)
