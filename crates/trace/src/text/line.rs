@@ -1,0 +1,341 @@
+//! What one line of a log is.
+
+use memchr::memmem;
+
+use crate::text::scan::{Cursor, Mark};
+use crate::text::value::{self, Descriptor};
+
+/// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
+const MOST_PID: i64 = 1 << 22;
+/// Longest name of a command (`TASK_COMM_LEN` less its end).
+const COMMAND: usize = 15;
+
+/// One line, told apart and otherwise as it stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Line<'a> {
+    /// Of the thread; none where strace followed one process only.
+    pub pid: Option<u32>,
+    /// When it was written, or the call began.
+    pub stamp: Option<Stamp>,
+    /// The rest.
+    pub what: What<'a>,
+}
+
+/// A time as one of the options of strace writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stamp {
+    /// `-ttt`: ns since 1970.
+    Wall(i64),
+    /// `-t`, `-tt`: ns since midnight of wherever that was.
+    Day(i64),
+    /// `-r`: ns since the line before.
+    Since(i64),
+}
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum What<'a> {
+    /// A call from its name to its result.
+    Call {
+        /// Of the call.
+        name: &'a [u8],
+        /// Between the parentheses.
+        arguments: &'a [u8],
+        /// How it ended.
+        ended: Ended<'a>,
+    },
+    /// The beginning of a call, which another thread interrupts.
+    Began {
+        /// Of the call.
+        name: &'a [u8],
+        /// As far as they were known.
+        arguments: &'a [u8],
+    },
+    /// The rest of such a call.
+    Resumed {
+        /// Of the call.
+        name: &'a [u8],
+        /// What is known at its end only.
+        arguments: &'a [u8],
+        /// How it ended.
+        ended: Ended<'a>,
+    },
+    /// A signal has come, or the thread has stopped.
+    Signal,
+    /// The thread has ended by itself, with this status.
+    Exited(i32),
+    /// A signal has ended the thread.
+    Killed,
+    /// Another thread of the process has executed a program: this one is gone, and that one has its id now.
+    Superseded {
+        /// By whom.
+        by: u32,
+    },
+    /// A word of strace about itself, a line of a stack, or nothing.
+    Note,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ended<'a> {
+    /// What it returned; none for `?`: it never returned, or nobody knows.
+    pub value: Option<i64>,
+    /// Where it returned a descriptor and `-y` tells: its name.
+    pub name: Option<Descriptor<'a>>,
+    /// `ENOENT`; also of one that is restarted (`ERESTARTSYS`).
+    pub error: Option<&'a [u8]>,
+    /// What stands behind the value: `([{fd=5, revents=POLLIN}])`.
+    pub more: &'a [u8],
+    /// `-T`: ns.
+    pub duration_ns: Option<i64>,
+}
+
+impl Ended<'_> {
+    /// The kernel goes back to the same call later, which is a line of its own then: nothing was done yet.
+    pub fn restarts(&self) -> bool {
+        self.error.is_some_and(|error| error.starts_with(b"ERESTART"))
+    }
+}
+
+/// Tells what a line is, without its end; none where it is nothing that strace writes, or cut off.
+pub fn parse(text: &[u8]) -> Option<Line<'_>> {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    if text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_word_of_strace(text) {
+        return Some(Line {
+            pid: None,
+            stamp: None,
+            what: What::Note,
+        });
+    }
+    let (pid, rest) = pid(text);
+    let (stamp, rest) = stamp(rest);
+    let what = what(numbers(rest))?;
+    Some(Line { pid, stamp, what })
+}
+
+/// `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
+fn is_word_of_strace(text: &[u8]) -> bool {
+    text.starts_with(b"strace: ") || text.starts_with(b"[ Process ")
+}
+
+/// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
+fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
+    let (start, end) = match text.strip_prefix(b"[pid ") {
+        Some(rest) => (rest, b"]".as_slice()),
+        None => (text, b" ".as_slice()),
+    };
+    let start = start.trim_ascii_start();
+    let length = start.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let Some(number) = value::number(&start[..length]).filter(|pid| (1..=MOST_PID).contains(pid)) else {
+        return (None, text);
+    };
+    let rest = &start[length..];
+    let rest = if rest.starts_with(b"<") {
+        // A command may be called anything, in fifteen bytes.
+        let near = &rest[..rest.len().min(COMMAND + 2 + end.len())];
+        let close = memmem::rfind(near, &[b">", end].concat());
+        close.map(|at| &rest[at + 1..])
+    } else {
+        Some(rest)
+    };
+    match rest.and_then(|rest| rest.strip_prefix(end)) {
+        Some(rest) => (Some(number as u32), rest.trim_ascii_start()),
+        None => (None, text),
+    }
+}
+
+/// `12:30:59`, `12:30:59.123456`, `1700000000.123456`, `0.000123`, each followed by a blank; `-r` beside another one is in brackets,
+/// `(+     0.000123)`, and says nothing new.
+fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
+    let start = text.trim_ascii_start();
+    let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
+    let length = start.iter().take_while(is_part).count();
+    let (token, rest) = start.split_at(length);
+    let Some(stamp) = read_stamp(token).filter(|_| rest.starts_with(b" ")) else {
+        return (None, text);
+    };
+    let rest = rest.trim_ascii_start();
+    let beside = rest.strip_prefix(b"(+").and_then(|rest| {
+        let close = memchr::memchr(b')', rest)?;
+        Some(rest[close + 1..].trim_ascii_start())
+    });
+    (Some(stamp), beside.unwrap_or(rest))
+}
+
+fn read_stamp(token: &[u8]) -> Option<Stamp> {
+    if memchr::memchr(b':', token).is_none() {
+        let ns = seconds(token)?;
+        // Nobody's clock stands in the spring of 1973, and nobody's program sleeps for so long.
+        let wall = ns >= 100_000_000 * 1_000_000_000;
+        return Some(if wall { Stamp::Wall(ns) } else { Stamp::Since(ns) });
+    }
+    let mut parts = token.splitn(3, |&byte| byte == b':');
+    let mut whole = |most: i64| {
+        let part = parts.next()?;
+        let value = decimal(part)?;
+        (part.len() == 2 && value <= most).then_some(value)
+    };
+    let minutes = whole(23)? * 60 + whole(59)?;
+    let second = seconds(parts.next()?)?;
+    Some(Stamp::Day(minutes * 60_000_000_000 + second))
+}
+
+/// `1.5` in ns; at most nine digits behind the point count.
+fn seconds(token: &[u8]) -> Option<i64> {
+    let point = memchr::memchr(b'.', token).unwrap_or(token.len());
+    let whole = decimal(&token[..point])?;
+    let fraction = token.get(point + 1..).unwrap_or_default();
+    if point < token.len() && fraction.is_empty() {
+        return None;
+    }
+    let mut ns = 0;
+    for place in 0..9 {
+        let digit = fraction.get(place).copied().unwrap_or(b'0');
+        ns = ns * 10 + i64::from(digit.is_ascii_digit().then_some(digit - b'0')?);
+    }
+    whole.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+fn decimal(digits: &[u8]) -> Option<i64> {
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    digits.iter().try_fold(0, |value, byte| {
+        byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
+    })
+}
+
+/// Without `[00007f1c2a5e4b1e] ` (`-i`) and `[   0] ` (`-n`).
+fn numbers(mut text: &[u8]) -> &[u8] {
+    while let Some(rest) = text.strip_prefix(b"[") {
+        let Some(close) = memmem::find(rest, b"] ") else {
+            break;
+        };
+        let is_number = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b' ' | b'?');
+        if !rest[..close].iter().all(is_number) {
+            break;
+        }
+        text = &rest[close + 2..];
+    }
+    text
+}
+
+fn what(text: &[u8]) -> Option<What<'_>> {
+    match text {
+        [b'-', b'-', b'-', b' ', rest @ ..] => rest.ends_with(b" ---").then_some(What::Signal),
+        [b'+', b'+', b'+', b' ', rest @ ..] => end_of_thread(rest.strip_suffix(b" +++")?),
+        [b'<', b'.', b'.', b'.', b' ', rest @ ..] => resumed(rest),
+        _ if is_word_of_strace(text) => Some(What::Note),
+        _ => call(text),
+    }
+}
+
+fn end_of_thread(text: &[u8]) -> Option<What<'_>> {
+    if let Some(status) = text.strip_prefix(b"exited with ") {
+        return Some(What::Exited(i32::try_from(value::number(status)?).ok()?));
+    }
+    if let Some(by) = text.strip_prefix(b"superseded by execve in pid ") {
+        let length = by.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let by = u32::try_from(value::number(&by[..length])?).ok()?;
+        return Some(What::Superseded { by });
+    }
+    text.starts_with(b"killed by ").then_some(What::Killed)
+}
+
+/// Behind `<... `: `read resumed>"", 5) = 0 <0.1>`.
+fn resumed(text: &[u8]) -> Option<What<'_>> {
+    let (name, rest) = name(text)?;
+    let rest = rest.strip_prefix(b" resumed>")?;
+    let (arguments, ended) = arguments(rest)?;
+    Some(What::Resumed {
+        name,
+        arguments,
+        ended: ended?,
+    })
+}
+
+fn call(text: &[u8]) -> Option<What<'_>> {
+    let (name, rest) = name(text)?;
+    let (arguments, ended) = arguments(rest.strip_prefix(b"(")?)?;
+    Some(match ended {
+        Some(ended) => What::Call {
+            name,
+            arguments,
+            ended,
+        },
+        None => What::Began { name, arguments },
+    })
+}
+
+/// A name of a call, and what follows it. Calls that strace does not know are `syscall_0x1c3`; of one that was under way when it
+/// attached it knows nothing: `???`.
+fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'?');
+    let length = text.iter().take_while(is_part).count();
+    (length > 0).then(|| text.split_at(length))
+}
+
+/// Arguments, and how the call ended; no end where it is unfinished. None where the line is cut off.
+fn arguments(text: &[u8]) -> Option<(&[u8], Option<Ended<'_>>)> {
+    let mut marks = Cursor::new(text).filter(|(_, mark)| *mark != Mark::Comma);
+    let (at, mark) = marks.next()?;
+    if mark == Mark::Unfinished {
+        let before = &text[..at];
+        return Some((before.strip_suffix(b" ").unwrap_or(before), None));
+    }
+    let rest = text[at + 1..].trim_ascii_start();
+    let ended = ended(rest.strip_prefix(b"=")?.trim_ascii())?;
+    Some((&text[..at], Some(ended)))
+}
+
+fn ended(text: &[u8]) -> Option<Ended<'_>> {
+    let (text, duration_ns) = duration(text);
+    let length = text
+        .iter()
+        .take_while(|byte| !matches!(byte, b' ' | b'<'))
+        .count();
+    let (token, mut rest) = text.split_at(length);
+    let value = match token {
+        b"?" => None,
+        _ => Some(value::number(token)?),
+    };
+    let mut name = None;
+    if rest.starts_with(b"<") {
+        let length = crate::text::scan::name(rest);
+        name = value::descriptor(&text[..token.len() + length]);
+        rest = &rest[length..];
+    }
+    let rest = rest.trim_ascii_start();
+    let length = rest
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric())
+        .count();
+    let is_error = rest.starts_with(b"E") && value.is_none_or(|value| value == -1);
+    let (error, more) = if is_error {
+        (Some(&rest[..length]), rest[length..].trim_ascii_start())
+    } else {
+        (None, rest)
+    };
+    Some(Ended {
+        value,
+        name,
+        error,
+        more,
+        duration_ns,
+    })
+}
+
+/// `<0.000012>` at the end.
+fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
+    let found = text.strip_suffix(b">").and_then(|rest| {
+        let open = memchr::memrchr(b'<', rest).filter(|&open| open > 0 && rest[open - 1] == b' ')?;
+        Some((rest[..open].trim_ascii_end(), seconds(&rest[open + 1..])?))
+    });
+    match found {
+        Some((rest, ns)) => (rest, Some(ns)),
+        None => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

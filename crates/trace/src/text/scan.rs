@@ -1,0 +1,169 @@
+//! Where arguments end, in text that holds whatever files are called.
+//!
+//! One pass from the left. A comma or a parenthesis is hidden by a string in quotation marks, by brackets, and by the name that
+//! `-y` puts in angle brackets behind a descriptor; by nothing else. Rejected: to look for `) = ` from the right, as a file
+//! may be called so.
+
+use memchr::{memchr2, memmem};
+
+/// What a [`Cursor`] stops at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A comma between two arguments.
+    Comma,
+    /// A closing bracket that nothing has opened: the end of the arguments.
+    Close,
+    /// `<unfinished ...>` or `<detached ...>`, the last thing on a line.
+    Unfinished,
+}
+
+/// A walk over arguments.
+#[derive(Debug, Clone)]
+pub struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+const PLAIN: u8 = 0;
+const QUOTE: u8 = 1;
+const OPEN: u8 = 2;
+const SHUT: u8 = 3;
+const COMMA: u8 = 4;
+const ANGLE: u8 = 5;
+
+/// What each byte may mean.
+const CLASS: [u8; 256] = {
+    let mut class = [PLAIN; 256];
+    class[b'"' as usize] = QUOTE;
+    class[b'(' as usize] = OPEN;
+    class[b'[' as usize] = OPEN;
+    class[b'{' as usize] = OPEN;
+    class[b')' as usize] = SHUT;
+    class[b']' as usize] = SHUT;
+    class[b'}' as usize] = SHUT;
+    class[b',' as usize] = COMMA;
+    class[b'<' as usize] = ANGLE;
+    class
+};
+
+impl<'a> Cursor<'a> {
+    /// Over `text`, which begins behind an opening parenthesis.
+    pub fn new(text: &'a [u8]) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    fn angle(&mut self) -> Option<Mark> {
+        let rest = &self.text[self.at..];
+        if is_left_open(rest) {
+            return Some(Mark::Unfinished);
+        }
+        let names = self.at > 0 && names_descriptor(self.text[self.at - 1]) && rest.get(1) != Some(&b'<');
+        self.at += if names { name(rest) } else { 1 };
+        None
+    }
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = (usize, Mark);
+
+    /// The next mark outside of brackets, and where it is; none where the text ends before one.
+    #[inline]
+    fn next(&mut self) -> Option<(usize, Mark)> {
+        while let Some(&byte) = self.text.get(self.at) {
+            let here = self.at;
+            match CLASS[usize::from(byte)] {
+                QUOTE => self.at += string(&self.text[here..]),
+                OPEN => {
+                    self.depth += 1;
+                    self.at += 1;
+                }
+                SHUT if self.depth == 0 => {
+                    self.at += 1;
+                    return Some((here, Mark::Close));
+                }
+                SHUT => {
+                    self.depth -= 1;
+                    self.at += 1;
+                }
+                COMMA => {
+                    self.at += 1;
+                    if self.depth == 0 {
+                        return Some((here, Mark::Comma));
+                    }
+                }
+                ANGLE => {
+                    if let Some(mark) = self.angle() {
+                        self.at = self.text.len();
+                        return Some((here, mark));
+                    }
+                }
+                _ => self.at += 1,
+            }
+        }
+        None
+    }
+}
+
+/// How long the string is that begins here, with both quotation marks; to the end where it is cut.
+#[inline]
+pub fn string(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        if text[at + found] == b'"' {
+            return at + found + 1;
+        }
+        at += found + 2;
+    }
+    text.len()
+}
+
+/// How long the name in angle brackets is that begins here; to the end where it is cut.
+///
+/// Angle brackets in a name are written as `\74` and `\76`. Devices have a second pair within, and sockets an arrow:
+/// `<TCP:[127.0.0.1:4->127.0.0.1:80]>`.
+pub fn name(text: &[u8]) -> usize {
+    if let Some(from) = kind_of_socket(text) {
+        let end = memmem::find(&text[from..], b"]>");
+        return end.map_or(text.len(), |end| from + end + 2);
+    }
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'<', b'>', rest)) {
+        at += found + 1;
+        if text[at - 1] == b'<' {
+            depth += 1;
+        } else {
+            depth = depth.saturating_sub(1);
+            if depth == 0 {
+                return at;
+            }
+        }
+    }
+    text.len()
+}
+
+/// Behind `<KIND:[`, as in `<pipe:[123]>` and `<UNIX-STREAM:[1->2]>`: where the bracket has been opened.
+fn kind_of_socket(text: &[u8]) -> Option<usize> {
+    let word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let length = text.get(1..)?.iter().take_while(word).count();
+    (length > 0 && text[1 + length..].starts_with(b":[")).then_some(length + 3)
+}
+
+/// `3</tmp>`, `AT_FDCWD</tmp>`.
+fn names_descriptor(before: u8) -> bool {
+    before.is_ascii_digit() || before == b'D'
+}
+
+fn is_left_open(rest: &[u8]) -> bool {
+    [b"<unfinished ...>".as_slice(), b"<detached ...>"]
+        .iter()
+        .any(|word| {
+            rest.strip_prefix(*word)
+                .is_some_and(|more| more.trim_ascii().is_empty())
+        })
+}
