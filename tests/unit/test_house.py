@@ -23,12 +23,13 @@ CRATES = (
     "agent",
     "controller",
     "wan",
+    "trace",
     "engine",
 )
 """A crate depends only on crates before it in this list (ARCHITECTURE.md)."""
 SEPARATE = {("drive", "record"), ("services", "drive"), ("monitor", "drive"), ("record", "drive")}
 """Pairs that the design forbids whatever the order: drivers never write files, services know no tester."""
-PURE = {"model": (), "schedule": ("model",), "clock": (), "wire": ()}
+PURE = {"model": (), "schedule": ("model",), "clock": (), "wire": (), "trace": ()}
 """What crates without I/O may depend on, of ours."""
 RUNTIMES = ("tokio", "mio", "socket2")
 
