@@ -33,14 +33,14 @@ fn library() -> Option<PathBuf> {
 /// A wall clock of its own for processes with this environment: off by what stands in the file. All other clocks are left alone.
 struct Wall {
     file: PathBuf,
-    library: PathBuf,
+    preload: PathBuf,
 }
 
 impl Wall {
     fn new(place: &Place, name: &str, library: &Path) -> Self {
         let wall = Self {
             file: place.0.join(name),
-            library: library.to_owned(),
+            preload: library.to_owned(),
         };
         wall.set("+0");
         wall
@@ -55,7 +55,7 @@ impl Wall {
 
     fn environment(&self) -> [(&'static str, &Path); 4] {
         [
-            ("LD_PRELOAD", &self.library),
+            ("LD_PRELOAD", &self.preload),
             ("FAKETIME_TIMESTAMP_FILE", &self.file),
             ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
             ("FAKETIME_NO_CACHE", Path::new("1")),
