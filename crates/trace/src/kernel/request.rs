@@ -4,17 +4,30 @@ use crate::syscalls::{Argument, Effect, Syscall};
 use crate::text::Call;
 use crate::text::value::{self, AT_FDCWD, Arguments};
 
+/// The most that a call has.
+const MOST: usize = 6;
+
 /// A call of which it is known what it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     call: Call<'a>,
     known: &'static Syscall,
+    /// Those that the table names; none where the call goes on and they are not told yet.
+    parts: [Option<&'a [u8]>; MOST],
 }
 
 impl<'a> Request<'a> {
     /// `known` is what `call` is.
     pub fn new(call: Call<'a>, known: &'static Syscall) -> Self {
-        Self { call, known }
+        let mut parts = [None; MOST];
+        for (part, found) in parts
+            .iter_mut()
+            .zip(Arguments::of(call.arguments))
+            .take(known.arguments.len())
+        {
+            *part = Some(found);
+        }
+        Self { call, known, parts }
     }
 
     /// Of the thread.
@@ -40,7 +53,7 @@ impl<'a> Request<'a> {
     /// The argument of this kind.
     pub fn argument(&self, kind: Argument) -> Option<&'a [u8]> {
         let place = self.known.arguments.iter().position(|&one| one == kind)?;
-        Arguments::of(self.call.arguments).nth(place)
+        self.parts.get(place).copied().flatten()
     }
 
     /// The number of the descriptor that is the argument of this kind; none for the current directory.
