@@ -92,13 +92,25 @@ impl Merged {
             let _ = fs::remove_file(path);
             let _ = fs::remove_file(path.with_extension("json"));
         }
-        let only_start = fs::read_dir(&self.directory)
-            .is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name() == START_FILE));
-        if only_start && !outstanding {
+        if outstanding {
+            return;
+        }
+        let left = || fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        for path in left().map(|entry| entry.path()).filter(|path| is_remnant(path)) {
+            let _ = fs::remove_file(path);
+        }
+        if left().all(|entry| entry.file_name() == START_FILE) {
             let _ = fs::remove_file(self.directory.join(START_FILE));
             let _ = fs::remove_dir(&self.directory);
         }
     }
+}
+
+/// What a kill leaves that holds no measurement: a file under its temporary name, the seal of a segment that is gone.
+fn is_remnant(path: &Path) -> bool {
+    let is = |extension: &str| path.extension().is_some_and(|own| own == extension);
+    let is_start = path.file_name().is_some_and(|name| name == START_FILE);
+    is("part") || is("json") && !is_start && !path.with_extension("arrow").exists()
 }
 
 /// What a Parquet file says of itself under the key `plimsoll`.

@@ -307,6 +307,44 @@ fn a_second_conversion_neither_loses_nor_doubles() {
 }
 
 #[test]
+fn remnants_of_a_kill_do_not_keep_a_run_open() {
+    let run = Run::new("remnants");
+    let codes = Codes::default();
+    let transactions: Vec<Transaction> = Mix::new(5, T0, &codes).take(200).collect();
+    write(&run, &transactions, &codes, u64::MAX);
+    let remnants = [
+        "start.json",
+        "local-000.json.part",
+        "local-001.arrow.part",
+        "local-002.json",
+    ];
+    for name in remnants {
+        fs::write(run.segments().join(name), "{}").unwrap();
+    }
+    let merged = convert(&run.0, &start()).unwrap();
+    merged.clean_up(true);
+    assert!(
+        remnants.iter().all(|name| run.segments().join(name).exists()),
+        "more may come"
+    );
+    fs::write(run.segments().join("of-another-kind"), "").unwrap();
+    merged.clean_up(false);
+    let left: Vec<_> = fs::read_dir(run.segments())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert_eq!(
+        left.len(),
+        2,
+        "what is unknown stays, and what converts it: {left:?}"
+    );
+    fs::remove_file(run.segments().join("of-another-kind")).unwrap();
+    merged.clean_up(false);
+    assert!(!run.segments().exists());
+}
+
+#[test]
 fn a_missing_segment_is_said() {
     let run = Run::new("gap");
     let codes = Codes::default();
