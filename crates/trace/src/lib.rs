@@ -1,11 +1,16 @@
 //! What an application did to its files.
 //!
+//! [`event`] has the core type, which every source of a trace makes and every reader takes.
+//!
 //! [`text`] reads what strace has written: lines, calls that other threads have interrupted, arguments. [`syscalls`] knows
 //! what each call does, and [`kernel`] which open file a descriptor stands for; [`follow`] puts
 //! them together. Nothing here executes anything, and no bytes make it panic or hold more than they are.
 #![forbid(unsafe_code)]
 
+pub mod event;
 pub mod follow;
+pub mod header;
 pub mod kernel;
+pub mod names;
 pub mod syscalls;
 pub mod text;

@@ -20,6 +20,10 @@ pub enum Effect {
     Close,
     /// Frees, or marks as to be closed by execve, all descriptors of a range.
     CloseRange,
+    /// No call: the last descriptor of an open file is gone, and no close was the cause.
+    Released,
+    /// No call: a thread is gone.
+    Exited,
     /// Another descriptor of the same open file, which what it returns or names is closed for.
     Dup,
     /// By its command: another descriptor, its mark, or flags of the open file.
@@ -159,6 +163,11 @@ pub enum Argument {
     Status,
 }
 
+/// Events that are no calls, by their names in the table.
+pub const RELEASED: &[u8] = b"+released";
+/// See [`RELEASED`].
+pub const EXITED: &[u8] = b"+exited";
+
 /// One call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Syscall {
@@ -220,6 +229,8 @@ fn effect(word: &str) -> Option<Effect> {
         "pair" => Effect::Pair,
         "close" => Effect::Close,
         "close-range" => Effect::CloseRange,
+        "released" => Effect::Released,
+        "exited" => Effect::Exited,
         "dup" => Effect::Dup,
         "fcntl" => Effect::Fcntl,
         "ioctl" => Effect::Ioctl,
