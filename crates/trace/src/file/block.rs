@@ -294,17 +294,20 @@ impl Decoder {
         for _ in 0..head.events {
             let number = columns[SHAPE].size().ok_or(SHORT)?;
             let known = self.shapes.get(number).ok_or("an event of no shape")?;
-            let mut event = known.blank;
+            // In its place from the start: it is larger than what is read of it.
+            let at = events.len();
+            events.push(known.blank);
+            let event = &mut events[at];
             let mut row = RowIn {
                 columns: &mut columns,
                 has: known.has,
                 expected: known.expected,
             };
-            walk::walk(&mut row, &mut self.state, &mut event, known.call, known.rule)?;
+            walk::walk(&mut row, &mut self.state, event, known.call, known.rule)?;
             event.start_ns = event.start_ns.wrapping_mul(head.unit as i64);
             event.duration_ns = event.duration_ns.map(|units| units.wrapping_mul(head.unit));
-            if known.is_known {
-                events.push(event);
+            if !known.is_known {
+                events.truncate(at);
             }
         }
         if columns.iter().any(|column| !column.is_empty()) {

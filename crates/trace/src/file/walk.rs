@@ -226,6 +226,7 @@ impl State {
         self.next = Next::default();
     }
 
+    #[inline]
     fn of_thread(&self, id: Option<ThreadId>) -> ThreadSlot {
         let slot = self.threads[place(id, THREADS)];
         if slot.id == id {
@@ -238,6 +239,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn of_open(&self, id: Option<OpenId>) -> OpenSlot {
         let slot = self.opens[place(id, SLOTS)];
         if slot.id == id {
@@ -249,11 +251,13 @@ impl State {
         }
     }
 
+    #[inline]
     fn file_of(&self, path: Option<PathId>) -> Option<FileId> {
         let slot = self.paths[place(path, SLOTS)];
         slot.file.filter(|_| path.is_some() && slot.id == path)
     }
 
+    #[inline]
     fn of_call(&self, call: u32, subject: u64) -> CallSlot {
         let slot = self.subjects[subject_place(call, subject)];
         if (slot.call, slot.subject) == (call, subject) {
@@ -272,12 +276,14 @@ fn place<T: Word>(id: Option<T>, slots: usize) -> usize {
     id.map_or(0, |id| id.word() as usize) % slots
 }
 
+#[inline]
 fn subject_place(call: u32, subject: u64) -> usize {
     let mixed = (subject ^ (u64::from(call) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize % SLOTS
 }
 
 /// What a call is about: its file, else its name, else its open file; each kind has numbers of its own.
+#[inline]
 fn subject(event: &Event) -> u64 {
     if let Some(file) = event.file {
         return file.word() << 2 | 1;
@@ -288,6 +294,7 @@ fn subject(event: &Event) -> u64 {
     event.open.map_or(0, |open| open.word() << 2 | 3)
 }
 
+#[inline]
 fn raise<T: Word>(next: &mut u64, id: Option<T>) {
     if let Some(id) = id {
         *next = (*next).max(id.word() + 1);
@@ -348,6 +355,7 @@ pub(super) fn walk<C: Channel>(
     Ok(())
 }
 
+#[inline]
 fn outcome<C: Channel>(
     channel: &mut C,
     event: &mut Event,
@@ -383,6 +391,7 @@ fn outcome<C: Channel>(
 }
 
 #[allow(clippy::too_many_arguments, reason = "what walk has looked up already")]
+#[inline]
 fn learn(
     state: &mut State,
     event: &Event,
