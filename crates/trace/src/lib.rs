@@ -12,6 +12,7 @@ pub mod event;
 pub mod file;
 pub mod follow;
 pub mod header;
+pub mod import;
 pub mod kernel;
 pub mod names;
 pub mod syscalls;

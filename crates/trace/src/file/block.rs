@@ -91,7 +91,14 @@ impl Encoder {
     }
 
     /// Appends the block that was taken last: what its head says, then its columns.
-    pub fn put(&mut self, events: usize, first: u64, unit: u64, sizes: Sizes, out: &mut Vec<u8>) -> io::Result<()> {
+    pub fn put(
+        &mut self,
+        events: usize,
+        first: u64,
+        unit: u64,
+        sizes: Sizes,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         for number in [first, events as u64, unit].into_iter().chain(sizes.0) {
             put(out, number);
         }
@@ -130,7 +137,11 @@ fn unit(events: &[(Event, u32, Rule)], resolution: u64) -> u64 {
     let multiple = |(event, ..): &(Event, u32, Rule)| {
         event.start_ns % signed == 0 && event.duration_ns.is_none_or(|ns| ns % resolution == 0)
     };
-    if events.iter().all(multiple) { resolution } else { 1 }
+    if events.iter().all(multiple) {
+        resolution
+    } else {
+        1
+    }
 }
 
 struct RowOut<'a> {
@@ -281,7 +292,13 @@ impl Decoder {
     }
 
     /// Reads the events of a block. Those whose call this build does not know are left out.
-    pub fn read(&mut self, head: Head, body: Bytes<'_>, calls: &[Call], events: &mut Vec<Event>) -> Result<(), Wrong> {
+    pub fn read(
+        &mut self,
+        head: Head,
+        body: Bytes<'_>,
+        calls: &[Call],
+        events: &mut Vec<Event>,
+    ) -> Result<(), Wrong> {
         events.clear();
         let mut columns = unpack(&mut self.decompressor, body, head.events, &mut self.raw)?;
         self.shapes.clear();
@@ -313,7 +330,9 @@ impl Decoder {
         if columns.iter().any(|column| !column.is_empty()) {
             return Err("a column is longer than its events need");
         }
-        head.sizes.hold(self.state.next).map_err(|_| "an event names what no table has")
+        head.sizes
+            .hold(self.state.next)
+            .map_err(|_| "an event names what no table has")
     }
 }
 
@@ -344,12 +363,19 @@ fn unpack<'a>(
         rest = others;
         if packed.len() == length {
             into.copy_from_slice(packed);
-        } else if !decompressor.decompress_to_buffer(packed, into).is_ok_and(|found| found == length) {
+        } else if !decompressor
+            .decompress_to_buffer(packed, into)
+            .is_ok_and(|found| found == length)
+        {
             return Err("a column cannot be decompressed");
         }
         *column = Bytes(into);
     }
-    if body.is_empty() { Ok(columns) } else { Err("bytes behind the last column") }
+    if body.is_empty() {
+        Ok(columns)
+    } else {
+        Err("bytes behind the last column")
+    }
 }
 
 struct RowIn<'a, 'b> {

@@ -62,9 +62,8 @@ pub(super) fn read(input: &mut impl Read, at: u64, body: &mut Vec<u8>) -> Result
     if head == [0; HEAD] {
         return Ok(Found::Cut);
     }
-    let number = |from: usize| {
-        u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]])
-    };
+    let number =
+        |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
     let damaged = |why| Err(FileError::Damaged { at, why });
     if crc32fast::hash(&head[..9]) != number(9) {
         return damaged("the checksum of a head does not hold");

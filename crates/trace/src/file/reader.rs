@@ -41,10 +41,12 @@ impl<R: Read> Reader<R> {
         let mut body = Vec::new();
         let begin = first_line(&mut input, &mut body)?;
         let header = match frame::read(&mut input, begin, &mut body)? {
-            Found::Frame(frame::kind::HEADER) => serde_json::from_slice(&body).map_err(|_| FileError::Damaged {
-                at: begin,
-                why: "the header is not one",
-            })?,
+            Found::Frame(frame::kind::HEADER) => {
+                serde_json::from_slice(&body).map_err(|_| FileError::Damaged {
+                    at: begin,
+                    why: "the header is not one",
+                })?
+            }
             Found::Frame(_) => {
                 return Err(FileError::Damaged {
                     at: begin,
@@ -150,7 +152,8 @@ impl<R: Read> Reader<R> {
         if head.first != self.read || head.sizes != self.tables.sizes() {
             return Err(Fault::Wrong("frames are missing before it"));
         }
-        self.decoder.read(head, body, &self.tables.calls, &mut self.events)?;
+        self.decoder
+            .read(head, body, &self.tables.calls, &mut self.events)?;
         self.read += head.events as u64;
         self.unknown += (head.events - self.events.len()) as u64;
         Ok(!self.events.is_empty())
@@ -193,7 +196,11 @@ impl From<&'static str> for Fault {
 fn first_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<u64, FileError> {
     if !frame::fill(input, BEGIN.len(), line)? || line != BEGIN.as_bytes() {
         let is_begin = !line.is_empty() && BEGIN.as_bytes().starts_with(line);
-        return Err(if is_begin { FileError::NoHeader } else { FileError::NotATrace });
+        return Err(if is_begin {
+            FileError::NoHeader
+        } else {
+            FileError::NotATrace
+        });
     }
     let mut number = String::new();
     let mut byte = Vec::new();

@@ -38,7 +38,15 @@ pub(super) struct Sizes(pub [u64; 4]);
 
 impl Sizes {
     fn of(names: &Names, calls: usize) -> Self {
-        Self([names.paths().len(), names.files().len(), names.threads().len(), calls].map(|length| length as u64))
+        Self(
+            [
+                names.paths().len(),
+                names.files().len(),
+                names.threads().len(),
+                calls,
+            ]
+            .map(|length| length as u64),
+        )
     }
 
     /// Whether events that need so much find it.
@@ -83,10 +91,13 @@ impl Writer {
     /// The number of a call.
     pub fn number(&mut self, call: &'static Syscall) -> u32 {
         // There is one of each: its place in memory tells it from others sooner than its name.
-        *self.numbers.entry(std::ptr::from_ref(call).addr()).or_insert_with(|| {
-            self.known.push(call);
-            self.known.len() as u32 - 1
-        })
+        *self
+            .numbers
+            .entry(std::ptr::from_ref(call).addr())
+            .or_insert_with(|| {
+                self.known.push(call);
+                self.known.len() as u32 - 1
+            })
     }
 
     /// How many calls have one.
@@ -100,7 +111,12 @@ impl Writer {
     }
 
     /// Writes what was added or changed since the last time. `body` is for the frames.
-    pub fn write(&mut self, names: &mut Names, out: &mut impl Write, body: &mut Vec<u8>) -> Result<(), FileError> {
+    pub fn write(
+        &mut self,
+        names: &mut Names,
+        out: &mut impl Write,
+        body: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
         // Tables only grow: shorter ones are others.
         let now = self.sizes(names);
         for (written, entries) in [self.paths, self.files, self.threads].into_iter().zip(now.0) {
@@ -208,7 +224,11 @@ impl Writer {
 
 fn stray(index: usize, entries: usize) -> Result<(), FileError> {
     let (id, entries) = (index as u64, entries as u64);
-    if id < entries { Ok(()) } else { Err(FileError::Stray { id, entries }) }
+    if id < entries {
+        Ok(())
+    } else {
+        Err(FileError::Stray { id, entries })
+    }
 }
 
 const KINDS: [Kind; 8] = [
@@ -276,7 +296,9 @@ impl Reader {
             return Err("names are packed more than they may be");
         }
         self.raw.resize(length, 0);
-        let found = self.decompressor.decompress_to_buffer(packed.0, self.raw.as_mut_slice());
+        let found = self
+            .decompressor
+            .decompress_to_buffer(packed.0, self.raw.as_mut_slice());
         if !found.is_ok_and(|found| found == length) {
             return Err("names cannot be decompressed");
         }

@@ -80,14 +80,17 @@ impl<W: Write> Writer<W> {
     }
 
     fn send(&mut self, names: &mut Names) -> Result<(), FileError> {
-        let (unit, needed) = self.encoder.take(&self.block, self.tables.calls(), self.resolution);
+        let (unit, needed) = self
+            .encoder
+            .take(&self.block, self.tables.calls(), self.resolution);
         let sizes = self.tables.sizes(names);
         sizes.hold(needed)?;
         self.tables.write(names, &mut self.out, &mut self.frame)?;
         let events = self.block.len();
         if events > 0 {
             frame::begin(&mut self.frame);
-            self.encoder.put(events, self.written, unit, sizes, &mut self.frame)?;
+            self.encoder
+                .put(events, self.written, unit, sizes, &mut self.frame)?;
             frame::write(&mut self.out, &mut self.frame, frame::kind::EVENTS)?;
         }
         self.written += events as u64;
