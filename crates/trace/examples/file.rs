@@ -44,13 +44,21 @@ impl Maker {
     fn new() -> Option<Self> {
         let mut names = Names::default();
         for number in 0..FILES {
-            let path = names.add_path(format!("/data/run{:03}/events-{number:06}.root", number / 100).as_bytes())?;
-            names.add_file(FileEntry { kind: Kind::File, path })?;
+            let path =
+                names.add_path(format!("/data/run{:03}/events-{number:06}.root", number / 100).as_bytes())?;
+            names.add_file(FileEntry {
+                kind: Kind::File,
+                path,
+            })?;
         }
         let mut workers = Vec::new();
         for number in 0..THREADS {
             let tid = 4000 + number as u32;
-            let id = names.add_thread(ThreadEntry { tid, pid: 4000, parent: None })?;
+            let id = names.add_thread(ThreadEntry {
+                tid,
+                pid: 4000,
+                parent: None,
+            })?;
             workers.push(Worker {
                 id,
                 clock_us: number as i64 * 7,
@@ -71,7 +79,7 @@ impl Maker {
 
     /// About this many, more often less than more: exponential.
     fn about(&mut self, mean: f64) -> i64 {
-        let uniform = (self.random.next_u32() as f64 + 1.0) / (f64::from(u32::MAX) + 2.0);
+        let uniform = (f64::from(self.random.next_u32()) + 1.0) / 4_294_967_297.0;
         (-uniform.ln() * mean) as i64
     }
 
@@ -165,25 +173,39 @@ fn main() -> Result<(), Box<dyn Error>> {
             writer.write(&mut maker.names, event)?;
         }
         writing += since.elapsed();
-        sum = events.iter().fold(sum, |sum, event| sum.wrapping_add(event.end_ns()));
+        sum = events
+            .iter()
+            .fold(sum, |sum, event| sum.wrapping_add(event.end_ns()));
     }
     let since = Instant::now();
     let file = writer.finish(&mut maker.names, &Footer::default())?;
     writing += since.elapsed();
     let calls = millions as f64 * 1e6;
-    println!("{millions} million calls in {} bytes: {:.2} bytes a call", file.len(), file.len() as f64 / calls);
-    println!("written: {:.1} million a second", calls / writing.as_secs_f64() / 1e6);
+    println!(
+        "{millions} million calls in {} bytes: {:.2} bytes a call",
+        file.len(),
+        file.len() as f64 / calls
+    );
+    println!(
+        "written: {:.1} million a second",
+        calls / writing.as_secs_f64() / 1e6
+    );
     for _ in 0..3 {
         let since = Instant::now();
         let mut reader = Reader::new(file.as_slice())?;
         let mut found = 0_i64;
         while let Some(events) = reader.next()? {
-            found = events.iter().fold(found, |sum, event| sum.wrapping_add(event.end_ns()));
+            found = events
+                .iter()
+                .fold(found, |sum, event| sum.wrapping_add(event.end_ns()));
         }
         if found != sum {
             return Err("what was read is not what was written".into());
         }
-        println!("read: {:.1} million a second", calls / since.elapsed().as_secs_f64() / 1e6);
+        println!(
+            "read: {:.1} million a second",
+            calls / since.elapsed().as_secs_f64() / 1e6
+        );
     }
     Ok(())
 }

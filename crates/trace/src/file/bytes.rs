@@ -99,6 +99,9 @@ mod tests {
     fn what_is_no_number_is_none() {
         assert_eq!(Bytes(&[0x80]).number(), None);
         assert_eq!(Bytes(&[0xff; 12]).number(), None);
-        assert_eq!(Bytes(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]).number(), None);
+        assert_eq!(
+            Bytes(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]).number(),
+            None
+        );
     }
 }

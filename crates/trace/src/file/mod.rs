@@ -35,10 +35,14 @@ pub enum FileError {
     #[error("the trace file: {0}")]
     Io(#[from] std::io::Error),
     /// It does not begin as one.
-    #[error("this is no trace file: it does not begin with \"plimsoll.trace/\". Text of strace is read by `plimsoll trace import`")]
+    #[error(
+        "this is no trace file: it does not begin with \"plimsoll.trace/\". Text of strace is read by `plimsoll trace import`"
+    )]
     NotATrace,
     /// It was written by a version whose files this one does not know.
-    #[error("the trace file has format \"{found}\", this engine reads \"{FORMAT}\": use the version that wrote it, or a newer one")]
+    #[error(
+        "the trace file has format \"{found}\", this engine reads \"{FORMAT}\": use the version that wrote it, or a newer one"
+    )]
     Version {
         /// What stands in it.
         found: String,
@@ -47,7 +51,9 @@ pub enum FileError {
     #[error("the trace file ends within its header: nothing was recorded, or it was not copied whole")]
     NoHeader,
     /// Its bytes were changed, or its writer has a fault. What was read before is right.
-    #[error("the trace file is damaged at byte {at}: {why}. What stands before it is whole; copy the file again if there is another one")]
+    #[error(
+        "the trace file is damaged at byte {at}: {why}. What stands before it is whole; copy the file again if there is another one"
+    )]
     Damaged {
         /// Where the frame begins that is wrong.
         at: u64,
@@ -55,7 +61,9 @@ pub enum FileError {
         why: &'static str,
     },
     /// To be written: an event, or an entry of a table, names something that its tables do not have.
-    #[error("an event of thread, path or file {id} cannot be written: its tables end at {entries}. They are those of another trace")]
+    #[error(
+        "an event of thread, path or file {id} cannot be written: its tables end at {entries}. They are those of another trace"
+    )]
     Stray {
         /// Its number, from 0.
         id: u64,

@@ -129,7 +129,9 @@ impl Rule {
     }
 
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Other, Self::Data, Self::Seek].get(usize::from(byte)).copied()
+        [Self::Other, Self::Data, Self::Seek]
+            .get(usize::from(byte))
+            .copied()
     }
 }
 
@@ -340,7 +342,12 @@ pub(super) fn walk<C: Channel>(
 
     let from = if rule == Rule::Data { open.next as u64 } else { 0 };
     channel.field(Field::Offset, &mut event.offset, Some(open.next), From(from))?;
-    channel.field(Field::Offset2, &mut event.offset2, Some(open2.next), From(open2.next as u64))?;
+    channel.field(
+        Field::Offset2,
+        &mut event.offset2,
+        Some(open2.next),
+        From(open2.next as u64),
+    )?;
 
     let seen = state.of_call(call, subject(event));
     channel.field(Field::Length, &mut event.length, Some(seen.length), Plain)?;
