@@ -195,7 +195,7 @@ pub fn small() -> (Vec<Event>, Names) {
         });
     }
     add(first, "clone3", &|it| {
-        (it.other, it.outcome) = (Some(second), Outcome::Returned(71))
+        (it.other, it.outcome) = (Some(second), Outcome::Returned(71));
     });
     for turn in 0..2000 {
         let part = (turn / 2 * 4096, if turn < 1998 { 4096 } else { 17 });
@@ -219,7 +219,7 @@ pub fn small() -> (Vec<Event>, Names) {
             (Some(paths[1]), Some(paths[2]), Some(files[1]), Some(files[1]));
     });
     add(first, "exit_group", &|it| {
-        (it.duration_ns, it.outcome) = (None, Outcome::Unknown)
+        (it.duration_ns, it.outcome) = (None, Outcome::Unknown);
     });
     (events, names)
 }
