@@ -232,6 +232,11 @@ fn what_could_not_be_read_is_not_written() {
         matches!(error, FileError::Stray { .. }),
         "tables of another trace: {error}"
     );
+
+    let mut nothing = header();
+    nothing.calibration.as_mut().unwrap().call_ns[0] = f64::NAN;
+    let error = Writer::new(Vec::new(), &nothing).err().unwrap();
+    assert!(matches!(error, FileError::Json(_)), "{error}");
 }
 
 /// A first one of a shape, open files that share a slot, and times at the ends of their range.

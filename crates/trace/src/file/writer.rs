@@ -32,11 +32,12 @@ impl<W: Write> Writer<W> {
             format: FORMAT.to_owned(),
             ..header.clone()
         };
-        out.write_all(FORMAT.as_bytes())?;
-        out.write_all(b"\n")?;
         let mut frame = Vec::new();
         frame::begin(&mut frame);
         serde_json::to_writer(&mut frame, &header)?;
+        // A number that is none is written as null, which is no number when it is read.
+        serde_json::from_slice::<Header>(&frame[frame::HEAD..])?;
+        out.write_all(format!("{FORMAT}\n").as_bytes())?;
         let mut out = Frames::new(out);
         out.write(frame::kind::HEADER, &mut frame)?;
         Ok(Self {
