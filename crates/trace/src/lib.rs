@@ -4,7 +4,7 @@
 //!
 //! [`text`] reads what strace has written: lines, calls that other threads have interrupted, arguments. [`syscalls`] knows
 //! what each call does, and [`kernel`] which open file a descriptor stands for; [`follow`] puts
-//! them together. Nothing here executes anything, and no bytes make it panic or hold more than they are.
+//! them together. [`profile`] tells what came of it. Nothing here executes anything, and no bytes make it panic or hold more than they are.
 #![forbid(unsafe_code)]
 
 pub mod event;
@@ -12,5 +12,6 @@ pub mod follow;
 pub mod header;
 pub mod kernel;
 pub mod names;
+pub mod profile;
 pub mod syscalls;
 pub mod text;
