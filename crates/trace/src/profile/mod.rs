@@ -5,8 +5,12 @@
 //! Memory is that of what is told apart, not of the length of the trace: files, threads, open files, names, and for each file a
 //! bounded number of pieces that were read and written, and of bins of time.
 
+mod axis;
 pub mod json;
+mod ranges;
 pub mod shown;
+mod tally;
+mod time;
 
 /// Names looked for in vain that are kept in a profile.
 pub const MISSING: usize = 50;
