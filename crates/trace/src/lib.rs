@@ -7,6 +7,7 @@
 //! them together. [`profile`] tells what came of it. Nothing here executes anything, and no bytes make it panic or hold more than they are.
 #![forbid(unsafe_code)]
 
+pub mod constants;
 pub mod event;
 pub mod follow;
 pub mod header;
@@ -15,3 +16,4 @@ pub mod names;
 pub mod profile;
 pub mod syscalls;
 pub mod text;
+pub mod timeline;
