@@ -105,6 +105,18 @@ impl Times {
     pub fn best_s(&self) -> f64 {
         self.corrected_s.unwrap_or(self.recorded_s)
     }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let sum = |mine: Option<f64>, theirs: Option<f64>| Some(mine? + theirs?);
+        Self {
+            recorded_s: self.recorded_s + other.recorded_s,
+            low_s: sum(self.low_s, other.low_s),
+            corrected_s: sum(self.corrected_s, other.corrected_s),
+            high_s: sum(self.high_s, other.high_s),
+        }
+    }
 }
 
 /// How long the run took.
@@ -118,7 +130,7 @@ pub struct RunTime {
     pub wall: Times,
     /// In calls, summed over all threads; waiting is in it.
     pub calls: Option<Times>,
-    /// In calls that wait for something else than a file: futex, poll, wait4, sleep.
+    /// In calls that wait for something else than a file: futex, poll, wait4, sleep, reads of pipes and sockets.
     pub waiting: Option<Times>,
     /// Estimated share of tracing in `wall`, 0..=1.
     pub tracing_share: Option<f64>,
@@ -501,7 +513,7 @@ pub struct Unparsed {
 /// What a trace cannot tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlindSpot {
-    /// `mapped`, `io-uring`, `silent-program`, `unknown-offset`, `unknown-file`.
+    /// `mapped`, `io-uring`, `silent-program`, `unknown-offset`.
     pub kind: String,
     /// The file, where it is about one.
     pub file: Option<String>,
