@@ -265,19 +265,14 @@ fn random_whole(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// A quarter of a file or less: its format lets a reader choose, which is worth knowing before it is copied somewhere.
+/// A quarter of a file or less, that was there before and is not mapped: its format lets a reader choose, which is worth knowing before it is copied somewhere.
 const PART: f64 = 0.25;
 
 fn part_read(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     let (io, size) = (&file.io, file.size?);
     let share = ratio(io.unique_read_bytes, size);
-    if size < MUCH
-        || io.reads == 0
-        || share > PART
-        || file.executable
-        || io.approximate
-        || io.unknown_offsets > 0
-    {
+    let is_seen = !io.approximate && io.unknown_offsets == 0 && io.maps == 0;
+    if size < MUCH || io.reads == 0 || io.writes > 0 || share > PART || !is_seen {
         return None;
     }
     let over = ratio(io.read_bytes, io.unique_read_bytes);

@@ -24,6 +24,8 @@ pub(super) const RULES: [fn(&Profile) -> Option<Finding>; 9] = [
 const MANY: u64 = 1000;
 /// What takes less of the time in calls is not what a run waits for.
 const MUCH_TIME: f64 = 0.2;
+/// Calls about files that take less of the run leave nothing to gain.
+const FELT: f64 = 0.1;
 
 fn mostly_tracing(profile: &Profile) -> Option<Finding> {
     let share = profile
@@ -98,10 +100,13 @@ fn small(profile: &Profile, kind: &str, what: &str, requests: &Requests) -> Opti
     Some(finding(kind, &numbers, text))
 }
 
-/// None where nothing is known of times.
+/// Share of a time in that of all calls about files; 0 where those take less of the run than anybody feels. None where nothing is
+/// known of times.
 fn share_of_calls(profile: &Profile, seconds: Option<f64>) -> Option<f64> {
-    let all = profile.totals.io.calls_s().filter(|&all| all > 0.0)?;
-    Some(seconds? / all)
+    let io = &profile.totals.io;
+    let all = io.calls_s().filter(|&all| all > 0.0)?;
+    let is_felt = io.run_share.is_none_or(|share| share >= FELT);
+    Some(if is_felt { seconds? / all } else { 0.0 })
 }
 
 /// Fewer syncs are the end of a file or two.

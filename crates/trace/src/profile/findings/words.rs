@@ -34,11 +34,10 @@ pub(super) fn bytes(count: u64) -> String {
 
 /// `88 %`; below one per cent with a digit more.
 pub(super) fn percent(share: f64) -> String {
-    let value = share * 100.0;
-    if value > 0.0 && value < 0.95 {
-        format!("{value:.1} %")
-    } else {
-        format!("{value:.0} %")
+    match share * 100.0 {
+        value if value >= 0.95 || value <= 0.0 => format!("{value:.0} %"),
+        value if value >= 0.05 => format!("{value:.1} %"),
+        _ => "less than 0.1 %".to_owned(),
     }
 }
 
@@ -107,8 +106,8 @@ mod tests {
             ]
         );
         assert_eq!(
-            [0.88, 0.003, 0.0, 1.0].map(percent),
-            ["88 %", "0.3 %", "0 %", "100 %"]
+            [0.88, 0.003, 1e-9, 0.0, 1.0].map(percent),
+            ["88 %", "0.3 %", "less than 0.1 %", "0 %", "100 %"]
         );
         assert_eq!(
             [0.0, 2.34, 0.017, 0.000_002, 123.4].map(seconds),
