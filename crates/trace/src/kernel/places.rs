@@ -24,6 +24,8 @@ pub(super) struct Places {
 struct State {
     /// Its name now, or the last one that it had.
     name: PathId,
+    /// Another one, by link(2).
+    other: Option<PathId>,
     size: Option<i64>,
 }
 
@@ -134,6 +136,7 @@ impl Places {
             .expect("memory ends before four thousand million files are there");
         self.files.push(State {
             name: path,
+            other: None,
             size: None,
         });
         id
@@ -157,13 +160,25 @@ impl Places {
     /// Nothing has this name any more. Gives what had it.
     pub(super) fn remove(&mut self, path: PathId) -> Option<FileId> {
         let path = self.plain(path);
-        self.here[path.index()].take()
+        let file = self.here[path.index()].take()?;
+        let state = &mut self.files[file.index()];
+        if let Some(other) = state.other.take_if(|_| state.name == path) {
+            state.name = other;
+        }
+        Some(file)
+    }
+
+    /// A name leads to a file by a symbolic link.
+    pub(super) fn leads(&mut self, path: PathId, file: FileId) {
+        let path = self.plain(path);
+        self.here[path.index()] = Some(file);
     }
 
     /// A file has one name more.
     pub(super) fn link(&mut self, file: FileId, path: PathId) {
         let path = self.plain(path);
         self.here[path.index()] = Some(file);
+        self.files[file.index()].other = Some(path);
     }
 
     /// A file, and all beneath it where it is a directory, have another name. Gives it, and what had that name before.
