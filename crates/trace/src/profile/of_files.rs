@@ -187,7 +187,7 @@ impl Elsewhere {
 }
 
 /// What a call returned, where that is a number of something.
-fn given(event: &Event) -> Option<u64> {
+pub(super) fn given(event: &Event) -> Option<u64> {
     event.outcome.value().and_then(|value| u64::try_from(value).ok())
 }
 
