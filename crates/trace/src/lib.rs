@@ -18,5 +18,6 @@ pub mod kernel;
 pub mod names;
 pub mod profile;
 pub mod syscalls;
+mod telling;
 pub mod text;
 pub mod timeline;
