@@ -1,5 +1,6 @@
 //! `trace`: recording and reading what applications do to their files.
 
+mod attached;
 mod calibrate;
 mod fifo;
 mod import;

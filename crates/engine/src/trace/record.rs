@@ -14,7 +14,7 @@ use plimsoll_trace::import::Importer;
 
 use super::fifo::Fifo;
 use super::strace::Strace;
-use super::{calibrate, import};
+use super::{attached, calibrate, import};
 
 /// What was recorded is on disk after so long.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -51,6 +51,9 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let mut ended = None;
     let footer = import::write(&wanted.output, |file| {
         let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
+        for pid in &wanted.pids {
+            attached::tell(importer.kernel(), *pid);
+        }
         let since = Instant::now();
         let mut recording = Recording::start(wanted, &strace)?;
         recording.follow(&mut importer, wanted, &signals)?;
