@@ -12,5 +12,6 @@ pub mod follow;
 pub mod header;
 pub mod kernel;
 pub mod names;
+pub mod preload;
 pub mod syscalls;
 pub mod text;
