@@ -24,6 +24,7 @@ CRATES = (
     "controller",
     "wan",
     "trace",
+    "preload",
     "engine",
 )
 """A crate depends only on crates before it in this list (ARCHITECTURE.md)."""

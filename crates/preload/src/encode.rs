@@ -90,32 +90,36 @@ impl Out {
         }
         // A pointer that the kernel could not follow is not followed here.
         if pointers && c_int::from(errno) != libc::EFAULT {
-            for (&kind, &word) in kinds.iter().zip(words) {
-                if word != 0 && word != ABSENT {
-                    // SAFETY: the caller's.
-                    unsafe { self.pointed(kind, word as usize as *const c_void, errno) };
-                }
+            let told = |&(&kind, &word): &(&Kind, &i64)| {
+                !matches!(kind, Kind::Number | Kind::Skip) && word != 0 && word != ABSENT
+            };
+            let pointed = kinds.iter().zip(words).filter(told);
+            for (&kind, &word) in pointed.clone().filter(|_| errno == 0) {
+                // SAFETY: the kernel has filled it.
+                unsafe { self.filled(kind, word as usize as *const c_void) };
+            }
+            for (_, &name) in pointed.filter(|&(&kind, _)| kind == Kind::Text) {
+                // SAFETY: the kernel has read it.
+                unsafe { self.text(name as usize as *const c_char) };
             }
         }
     }
 
-    unsafe fn pointed(&mut self, kind: Kind, from: *const c_void, errno: u16) {
-        let filled = errno == 0;
-        // SAFETY: the kernel has read the names, and where it did not fail filled the structures. Texts come last.
+    unsafe fn filled(&mut self, kind: Kind, from: *const c_void) {
+        // SAFETY: the caller's.
         unsafe {
             match kind {
-                Kind::Text => self.text(from.cast()),
-                Kind::Pair if filled => {
+                Kind::Pair => {
                     self.extras |= extra::PAIR;
                     self.put(from.cast::<u64>().read_unaligned());
                 }
-                Kind::Status if filled => {
+                Kind::Status => {
                     let status = from.cast::<libc::stat>();
                     let mode = (&raw const (*status).st_mode).read_unaligned();
                     let size = (&raw const (*status).st_size).read_unaligned();
                     self.status(u64::from(mode), size.cast_unsigned());
                 }
-                Kind::Statx if filled => {
+                Kind::Statx => {
                     let status = from.cast::<libc::statx>();
                     let mode = (&raw const (*status).stx_mode).read_unaligned();
                     let size = (&raw const (*status).stx_size).read_unaligned();
@@ -166,5 +170,20 @@ impl Out {
         // SAFETY: the first word of the place.
         unsafe { self.begin.write(head) };
         words
+    }
+}
+
+/// What is known now of a record that was written before its call had ended.
+///
+/// # Safety
+/// It must stand there.
+pub unsafe fn finish(record: *mut u64, duration_ns: u64, ended: Ended) {
+    // SAFETY: the caller's: a record has four words and more.
+    unsafe {
+        record.add(2).write(duration_ns);
+        record.add(3).write(ended.value.cast_unsigned());
+        let head = record.read() & !(u64::from(extra::UNFINISHED) << 56);
+        compiler_fence(Ordering::Release);
+        record.write(head | u64::from(ended.errno) << 32);
     }
 }

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use crate::calls::Call;
-use crate::encode::{Out, extra};
+use crate::encode::{self, Out, extra};
 use crate::log::{LARGEST_RECORD, Log};
 use crate::thread::Thread;
 use crate::{clock, kernel, next, process};
@@ -64,6 +64,7 @@ impl Ended {
 
 /// A record that stands there before its call has ended.
 pub struct Open {
+    call: Call,
     place: *mut u64,
     begun: Begun,
 }
@@ -97,7 +98,7 @@ pub unsafe fn open(begun: Option<Begun>, call: Call, words: &[i64]) -> Option<Op
     let now = begun.start_ns;
     // SAFETY: the caller's.
     let place = unsafe { Thread::own().write(begun, now, call, words, Ended::with(0), extra::UNFINISHED) }?;
-    Some(Open { place, begun })
+    Some(Open { call, place, begun })
 }
 
 /// The call of such a record has ended after all.
@@ -106,18 +107,18 @@ pub unsafe fn open(begun: Option<Begun>, call: Call, words: &[i64]) -> Option<Op
 /// It is the last one of the thread, but for those of a child that had its memory.
 pub unsafe fn finish(open: &Open, ended: Ended) {
     let thread = Thread::own();
+    if thread.pid.get() != open.begun.pid {
+        return;
+    }
     let now = clock::monotonic();
-    // SAFETY: a record that begins in the window lies in it. It does not where a child has filled the one of before: then
-    // the record stays unfinished.
+    // SAFETY: a record that begins in the window lies in it; the call has no words where another one is made.
     unsafe {
-        if thread.pid.get() != open.begun.pid || !(*thread.log.get()).holds(open.place) {
-            return;
+        if (*thread.log.get()).holds(open.place) {
+            encode::finish(open.place, now - open.begun.start_ns, ended);
+        } else {
+            // A child with our memory has filled the window. What stands in the one of before stays unfinished.
+            thread.write(open.begun, now, open.call, &[], ended, 0);
         }
-        let word = open.place;
-        word.add(2).write(now - open.begun.start_ns);
-        word.add(3).write(ended.value.cast_unsigned());
-        let head = word.read() & !(u64::from(extra::UNFINISHED) << 56);
-        word.write(head | u64::from(ended.errno) << 32);
     }
     thread.rest(open.begun.start_ns, now);
 }

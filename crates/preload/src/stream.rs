@@ -112,15 +112,13 @@ pub unsafe fn after(before: Option<Before>, stream: *const Stream, way: Way) {
     let Some(position) = kernel::position(before.fd) else {
         return;
     };
-    let mut moved = position - before.position;
-    if moved == 0 {
-        return;
-    }
     let mut told = Told {
         begun: Some(before.begun),
         fd: before.fd,
     };
-    if way != Way::Out && before.pending > 0 && moved >= before.pending {
+    let mut moved = position - before.position;
+    let is_flushed = way == Way::Seek || (way == Way::In && moved >= before.pending);
+    if is_flushed && before.pending > 0 {
         told.moved(Call::Write, before.pending);
         moved -= before.pending;
     }
@@ -128,7 +126,13 @@ pub unsafe fn after(before: Option<Before>, stream: *const Stream, way: Way) {
         _ if moved == 0 => {}
         Way::In if moved > 0 => told.moved(Call::Read, moved),
         Way::Out if moved > 0 => told.moved(Call::Write, moved),
-        Way::In | Way::Out => told.sought(position),
+        // From what was read ahead back to where the program was, and to be written there.
+        Way::In | Way::Out => {
+            told.sought(position - before.pending);
+            if before.pending > 0 {
+                told.moved(Call::Write, before.pending);
+            }
+        }
         Way::Seek => {
             // SAFETY: the caller's.
             let filled = unsafe { (*stream).filled() }.min(position);
