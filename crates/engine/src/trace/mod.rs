@@ -4,6 +4,8 @@ mod attached;
 mod calibrate;
 mod fifo;
 mod import;
+mod mapped;
+mod preload;
 mod profile;
 mod record;
 mod strace;
@@ -33,6 +35,9 @@ pub(crate) enum Trace {
         /// The trace file
         #[arg(short, long)]
         output: PathBuf,
+        /// By what is recorded
+        #[arg(long, value_enum, default_value_t = record::Source::Strace)]
+        source: record::Source,
         /// Attach to this process and all its threads instead of running a program
         #[arg(short, long = "pid")]
         pid: Vec<u32>,
@@ -70,11 +75,13 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         } => import::run(&output, directory.as_deref(), &logs),
         Trace::Record {
             output,
+            source,
             pid,
             seconds,
             uncalibrated,
             command,
         } => record::run(&record::Wanted {
+            source,
             output,
             pids: pid,
             seconds,
