@@ -1,5 +1,6 @@
 //! Attempts to get out of the sandbox, by the kernel's resolution and by our own walk.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
 
 use std::fs;
@@ -72,7 +73,7 @@ fn name(text: &str) -> Name {
 
 /// Every call that takes a name, on this name and then a link of its own; what each of them said.
 fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), Denied>> {
-    let mut room = [0; 64];
+    let mut value = [0; 64];
     vec![
         root.open_file(at, libc::O_RDONLY, 0).map(drop),
         root.open_file(at, MAKE, 0o666).map(drop),
@@ -86,8 +87,8 @@ fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), Denied>> {
         root.link(at, spare, true),
         root.setxattr(at, c"user.a", b"b", 0, true),
         root.removexattr(at, c"user.a", true),
-        root.getxattr(at, c"user.a", &mut room, true).map(drop),
-        root.listxattr(at, &mut room, true).map(drop),
+        root.getxattr(at, c"user.a", &mut value, true).map(drop),
+        root.listxattr(at, &mut value, true).map(drop),
     ]
 }
 
