@@ -1,25 +1,27 @@
-//! A log as a whole: its lines become calls, of which it is known what they do and to which open files.
+//! A log as a whole: its lines become calls, of which it is known what they do and to which files.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::kernel::{Kernel, Request, Touched};
+use crate::constants;
+use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
+use crate::kernel::{Begun, Birth, Done, Kernel, Request};
 use crate::syscalls::{self, Effect, Syscall};
+use crate::text::line::Ended;
 use crate::text::{Call, Calls, Said, line};
+use crate::timeline::Timeline;
 
 /// Lines of a thread that are kept until it is known whose child it is.
 const PATIENCE: usize = 10_000;
+/// Of an error that nobody knew when this was written: the largest that the kernel may return.
+const STRANGE: u16 = 4095;
 
-/// A call that has ended.
+/// Something that has happened.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// As it was written.
-    pub call: Call<'a>,
-    /// What it is; none for one that nobody knew when this was written.
-    pub known: Option<&'static Syscall>,
-    /// Open files that it was about.
-    pub touched: Touched,
-    /// Its beginning is missing.
-    pub half: bool,
+    /// What it was.
+    pub event: Event,
+    /// As it was written; none where no call was.
+    pub call: Option<Call<'a>>,
 }
 
 /// What could not be understood.
@@ -43,13 +45,15 @@ const EXAMPLES: usize = 5;
 pub struct Follower {
     calls: Calls,
     kernel: Kernel,
+    timeline: Timeline,
     /// What calls that go on have said when they began.
-    begun: BTreeMap<u32, Touched>,
-    /// Threads that are making another one now, and whether that has the same descriptors.
-    forking: BTreeMap<u32, bool>,
-    /// Lines of threads that are somebody's child, as long as it can be that of several.
-    waiting: BTreeMap<u32, VecDeque<Vec<u8>>>,
+    begun: BTreeMap<u32, Begun>,
+    /// Threads that are making another one now, and what that has in common with them.
+    forking: BTreeMap<u32, Birth>,
+    /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.
+    waiting: BTreeMap<u32, VecDeque<(i64, Vec<u8>)>>,
     trouble: Trouble,
+    lines: u64,
 }
 
 impl Follower {
@@ -58,9 +62,24 @@ impl Follower {
         Self::default()
     }
 
+    /// What is known so far. Whoever knows more than the log tells it before its first line: descriptors, directories.
+    pub fn kernel(&mut self) -> &mut Kernel {
+        &mut self.kernel
+    }
+
     /// What could not be understood so far.
     pub fn trouble(&self) -> &Trouble {
         &self.trouble
+    }
+
+    /// The times of the log.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Lines so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
     }
 
     /// Calls whose end is missing although their thread went on: lines are lost.
@@ -68,32 +87,44 @@ impl Follower {
         self.calls.endless()
     }
 
-    /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. Calls that have ended are
-    /// given to `hear`, each thread's in their order.
-    pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&Kernel, &Seen<'_>)) {
+    /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. What has happened is given to
+    /// `hear`, that of each thread in its order.
+    pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+        self.lines += 1;
         let Some(line) = line::parse(text) else {
             self.is_odd(text);
             return;
         };
+        let at_ns = self.timeline.at(line.stamp);
         let pid = line.pid.unwrap_or(pid);
         if !matches!(line.what, line::What::Note) && !self.knows_parent(pid) {
             let lines = self.waiting.entry(pid).or_default();
-            lines.push_back(text.to_vec());
+            lines.push_back((at_ns, text.to_vec()));
             if lines.len() > PATIENCE {
                 self.adopt(pid);
                 self.catch_up(pid, hear);
             }
             return;
         }
-        self.take(line, pid, hear);
+        self.take(line, pid, at_ns, hear);
         self.settle(hear);
     }
 
-    /// The log has ended: what still waits is taken in.
-    pub fn end(&mut self, hear: &mut impl FnMut(&Kernel, &Seen<'_>)) {
+    /// The log has ended: what still waits is taken in, and calls that go on are told as they are.
+    pub fn end(&mut self, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
         while let Some((&pid, _)) = self.waiting.first_key_value() {
             self.adopt(pid);
             self.catch_up(pid, hear);
+        }
+        let Self {
+            calls, kernel, begun, ..
+        } = self;
+        for call in calls.going_on() {
+            if let Some(known) = syscalls::find(call.name) {
+                let begun = begun.remove(&call.pid).unwrap_or_default();
+                let event = kernel.ends(&Request::written(call, known), &UNKNOWN, begun, call.at_ns);
+                tell(kernel, event, Some(call), hear);
+            }
         }
     }
 
@@ -111,13 +142,13 @@ impl Follower {
     }
 
     fn adopt(&mut self, pid: u32) {
-        if let Some((&parent, &shares)) = self.forking.first_key_value() {
-            self.kernel.is_born(pid, parent, shares);
+        if let Some((&parent, &birth)) = self.forking.first_key_value() {
+            self.kernel.is_born(pid, parent, birth);
         }
     }
 
     /// Lines that have waited for a parent that is known now.
-    fn settle(&mut self, hear: &mut impl FnMut(&Kernel, &Seen<'_>)) {
+    fn settle(&mut self, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
         while !self.waiting.is_empty() {
             let kernel = &self.kernel;
             let only_one = self.forking.len() <= 1 && self.waiting.len() == 1;
@@ -134,53 +165,77 @@ impl Follower {
         }
     }
 
-    fn catch_up(&mut self, pid: u32, hear: &mut impl FnMut(&Kernel, &Seen<'_>)) {
-        for text in self.waiting.remove(&pid).unwrap_or_default() {
+    fn catch_up(&mut self, pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+        for (at_ns, text) in self.waiting.remove(&pid).unwrap_or_default() {
             if let Some(line) = line::parse(&text) {
-                self.take(line, pid, hear);
+                self.take(line, pid, at_ns, hear);
             }
         }
     }
 
-    fn take(&mut self, line: line::Line<'_>, pid: u32, hear: &mut impl FnMut(&Kernel, &Seen<'_>)) {
-        match self.calls.take(line, pid) {
+    fn take(
+        &mut self,
+        line: line::Line<'_>,
+        pid: u32,
+        at_ns: i64,
+        hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+    ) {
+        match self.calls.take(line, pid, at_ns) {
             Said::Began(call) => {
                 if let Some(known) = syscalls::find(call.name) {
-                    let asked = Request::new(call, known);
+                    let asked = Request::written(call, known);
                     if known.effect == Effect::Fork {
-                        self.forking.insert(pid, asked.shares_files());
+                        self.forking.insert(pid, Birth::of(&asked));
                     }
-                    self.begun.insert(pid, self.kernel.begins(asked));
+                    self.begun.insert(pid, self.kernel.begins(&asked));
                 }
             }
             Said::Call(call) => {
-                let seen = ended(&mut self.kernel, &mut self.trouble, call, self.begun.remove(&pid));
-                self.forking.remove(&pid);
-                hear(&self.kernel, &seen);
+                let begun = self.begun.remove(&pid);
+                if !self.forking.is_empty() {
+                    self.forking.remove(&pid);
+                }
+                match (syscalls::find(call.name), call.ended) {
+                    (Some(known), Some(ended)) => {
+                        let event = ends(&mut self.kernel, call, known, &ended, begun);
+                        tell(&mut self.kernel, event, Some(call), hear);
+                    }
+                    _ => self.trouble.unknown_calls += 1,
+                }
             }
-            Said::End(call) => {
-                self.trouble.halves += 1;
-                let seen = Seen {
-                    call,
-                    known: syscalls::find(call.name),
-                    touched: Touched::default(),
-                    half: true,
-                };
-                hear(&self.kernel, &seen);
-            }
+            Said::End(_) => self.trouble.halves += 1,
             Said::Exited { .. } | Said::Killed { .. } => {
                 self.forking.remove(&pid);
                 self.begun.remove(&pid);
-                self.kernel.is_gone(pid);
+                let status = match line.what {
+                    line::What::Exited(status) => Outcome::Returned(i64::from(status)),
+                    _ => Outcome::Unknown,
+                };
+                let thread = self.kernel.is_gone(pid).or_else(|| self.kernel.thread_id(pid));
+                self.exited(thread, at_ns, status, hear);
             }
             Said::Superseded { pid, by } => {
                 self.forking.remove(&pid);
                 if let Some(begun) = self.begun.remove(&by) {
                     self.begun.insert(pid, begun);
                 }
-                self.kernel.is_superseded(pid, by);
+                let gone = self.kernel.is_superseded(pid, by);
+                self.exited(gone, at_ns, Outcome::Unknown, hear);
             }
             Said::Nothing => {}
+        }
+    }
+
+    fn exited(
+        &mut self,
+        thread: Option<ThreadId>,
+        at_ns: i64,
+        status: Outcome,
+        hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+    ) {
+        if let (Some(thread), Some(known)) = (thread, syscalls::find(syscalls::EXITED)) {
+            let event = Event::new(thread, known, at_ns, status);
+            tell(&mut self.kernel, event, None, hear);
         }
     }
 
@@ -195,21 +250,57 @@ impl Follower {
     }
 }
 
-fn ended<'a>(kernel: &mut Kernel, trouble: &mut Trouble, call: Call<'a>, begun: Option<Touched>) -> Seen<'a> {
-    let known = syscalls::find(call.name);
-    let touched = match (known, call.ended) {
-        (Some(known), Some(ended)) => {
-            let asked = Request::new(call, known);
-            let begun = begun.unwrap_or_else(|| kernel.begins(asked));
-            kernel.ends(asked, &ended, begun)
-        }
-        _ => Touched::default(),
+const UNKNOWN: Done<'_> = Done {
+    outcome: Outcome::Unknown,
+    returned: None,
+    duration_ns: None,
+    cpu_ns: None,
+};
+
+fn ends(
+    kernel: &mut Kernel,
+    call: Call<'_>,
+    known: &'static Syscall,
+    ended: &Ended<'_>,
+    begun: Option<Begun>,
+) -> Event {
+    let asked = Request::written(call, known);
+    let begun = begun.unwrap_or_else(|| kernel.begins(&asked));
+    let outcome = match (ended.error, ended.value) {
+        (Some(_), _) if ended.restarts() => Outcome::Restarted,
+        (Some(error), _) => Outcome::Failed(constants::error(error).unwrap_or(STRANGE)),
+        (None, Some(value)) => Outcome::Returned(value),
+        (None, None) => Outcome::Unknown,
     };
-    trouble.unknown_calls += u64::from(known.is_none());
-    Seen {
-        call,
-        known,
-        touched,
-        half: false,
+    let done = Done {
+        outcome,
+        returned: ended.name,
+        duration_ns: ended.duration_ns.and_then(|ns| u64::try_from(ns).ok()),
+        cpu_ns: None,
+    };
+    kernel.ends(&asked, &done, begun, call.at_ns)
+}
+
+/// Gives out an event, and behind it what went with it: open files that it has closed without a word.
+fn tell(
+    kernel: &mut Kernel,
+    event: Event,
+    call: Option<Call<'_>>,
+    hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+) {
+    hear(kernel, &Seen { event, call });
+    for (open, file) in kernel.take_released() {
+        if let Some(event) = released(&event, open, file) {
+            hear(kernel, &Seen { event, call: None });
+        }
     }
+}
+
+fn released(cause: &Event, open: OpenId, file: FileId) -> Option<Event> {
+    let known = syscalls::find(syscalls::RELEASED)?;
+    Some(Event {
+        open: Some(open),
+        file: Some(file),
+        ..Event::new(cause.thread, known, cause.end_ns(), Outcome::Returned(0))
+    })
 }

@@ -7,6 +7,7 @@
 //! them together. Nothing here executes anything, and no bytes make it panic or hold more than they are.
 #![forbid(unsafe_code)]
 
+pub mod constants;
 pub mod event;
 pub mod follow;
 pub mod header;
@@ -14,3 +15,4 @@ pub mod kernel;
 pub mod names;
 pub mod syscalls;
 pub mod text;
+pub mod timeline;

@@ -108,11 +108,7 @@ impl Names {
 
     /// More is known of a thread. An id of another trace changes nothing.
     pub fn set_thread(&mut self, id: ThreadId, thread: ThreadEntry) {
-        if let Some(entry) = self
-            .threads
-            .get_mut(id.index())
-            .filter(|entry| **entry != thread)
-        {
+        if let Some(entry) = self.threads.get_mut(id.index()).filter(|entry| **entry != thread) {
             *entry = thread;
             self.changed_threads.insert(id);
         }

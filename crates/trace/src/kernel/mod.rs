@@ -1,45 +1,60 @@
-//! Descriptors as the kernel has them: a table for each process, or several, of numbers that stand for open files.
+//! What the kernel knows, followed call by call: processes, their tables of descriptors and working directories, open files with
+//! their offsets, files with their names and sizes.
 //!
 //! A table is shared by the threads that clone(2) has made with `CLONE_FILES`, and copied by fork; an open file, with its offset, is
 //! shared by all descriptors that dup, fork and execve have made of one. Numbers are given out again, so that a number says
 //! nothing without its table and its time: a descriptor is freed where its close *begins*, as another thread may be given the
 //! number before strace has written that the close has ended, and taken where its open ends.
 
-mod files;
+mod data;
+mod descriptors;
+mod opens;
+mod places;
+mod pool;
 mod request;
+mod spoken;
 mod tables;
+mod threads;
+mod tree;
 
 use std::collections::HashMap;
 
-pub use files::{FileId, OpenFile, Thing};
+pub use opens::OpenFile;
+pub use request::{Done, Part, Request};
+pub use threads::Birth;
 
-use crate::kernel::files::Files;
-use crate::kernel::tables::{Slot, Table, Tables};
+use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
+use crate::kernel::opens::Opens;
+use crate::kernel::places::Places;
+use crate::kernel::pool::Pool;
+use crate::kernel::tables::Table;
+use crate::kernel::threads::Thread;
+use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
-use crate::text::line::Ended;
-use crate::text::value::{self, Arguments};
-pub use request::Request;
 
-/// All processes of a trace.
+const EBADF: u16 = 9;
+const ENOENT: u16 = 2;
+
+/// All processes of a trace, and their files.
 #[derive(Debug, Default)]
 pub struct Kernel {
     threads: HashMap<u32, Thread>,
-    tables: Tables,
-    files: Files,
+    /// Also of threads that are gone: by their last id.
+    ids: HashMap<u32, ThreadId>,
+    tables: Pool<Table>,
+    /// Working directories.
+    rooms: Pool<Option<FileId>>,
+    opens: Opens,
+    places: Places,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Thread {
-    table: usize,
-}
-
-/// Open files that a call is about.
+/// What a call that goes on has given up when it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Touched {
-    /// Of its first descriptor, or the one that it has made.
-    pub file: Option<FileId>,
-    /// That data go to; the one that dup2 has closed.
-    pub other: Option<FileId>,
+pub struct Begun {
+    open: Option<OpenId>,
+    file: Option<FileId>,
+    /// Descriptors that the open file still has.
+    left: u32,
 }
 
 impl Kernel {
@@ -48,305 +63,143 @@ impl Kernel {
         Self::default()
     }
 
+    /// The tables that ids stand in.
+    pub fn names(&self) -> &Names {
+        self.places.names()
+    }
+
+    /// The same, for the writer of a trace file.
+    pub fn names_mut(&mut self) -> &mut Names {
+        self.places.names_mut()
+    }
+
+    /// The name that a file has now, or had last.
+    ///
+    /// # Panics
+    /// For a file of another trace.
+    pub fn name_of(&self, file: FileId) -> &[u8] {
+        self.names().path(self.places.name_of(file))
+    }
+
     /// What is known of an open file; none where it is closed.
-    pub fn file(&self, id: FileId) -> Option<&OpenFile> {
-        self.files.get(id)
+    pub fn open_file(&self, id: OpenId) -> Option<&OpenFile> {
+        self.opens.get(id)
     }
 
-    /// Whether this thread has been seen.
-    pub fn knows(&self, pid: u32) -> bool {
-        self.threads.contains_key(&pid)
-    }
-
-    /// A thread that `parent` makes. One that is known already stays.
-    pub fn is_born(&mut self, pid: u32, parent: u32, shares_files: bool) {
-        if self.knows(pid) {
-            return;
-        }
-        let table = self.thread(parent).table;
-        let table = if shares_files {
-            self.tables.share(table)
-        } else {
-            self.tables.copy(table, &mut self.files)
-        };
-        self.threads.insert(pid, Thread { table });
-    }
-
-    /// The thread is gone.
-    pub fn is_gone(&mut self, pid: u32) {
-        if let Some(thread) = self.threads.remove(&pid) {
-            self.tables.leave(thread.table, &mut self.files);
-        }
-    }
-
-    /// Thread `by` of process `pid` executes a program: it has that id from now on, and all others are gone.
-    pub fn is_superseded(&mut self, pid: u32, by: u32) {
-        if let Some(executing) = self.threads.remove(&by) {
-            self.is_gone(pid);
-            self.threads.insert(pid, executing);
-        }
+    /// Open files whose last descriptor has gone since this was last asked, by anything but their own close.
+    pub fn take_released(&mut self) -> Vec<(OpenId, FileId)> {
+        self.opens.take_gone()
     }
 
     /// A call begins: what it gives up is given up now.
-    pub fn begins(&mut self, asked: Request<'_>) -> Touched {
+    pub fn begins(&mut self, asked: &Request<'_>) -> Begun {
         if asked.effect() != Effect::Close {
-            return Touched::default();
+            return Begun::default();
         }
-        let Some(number) = asked.number(Argument::Fd) else {
-            return Touched::default();
+        let Some(found) = asked.descriptor(Argument::Fd) else {
+            return Begun::default();
         };
         // One that nobody knows was open before the trace began, or is not open at all: its end tells.
-        let table = self.table(asked.pid());
-        let freed = table.take(number);
-        let file = freed.map(|slot| slot.file);
-        if let Some(file) = file {
-            self.files.release(file);
+        let Some(slot) = self.table(asked.pid).take(found.number) else {
+            return Begun::default();
+        };
+        self.adopt(slot.open, &found);
+        let held = self.opens.get(slot.open).copied();
+        self.opens.release(slot.open);
+        self.opens.take_gone();
+        Begun {
+            open: Some(slot.open),
+            file: held.map(|open| open.file),
+            left: held.map_or(0, |open| open.held - 1),
         }
-        Touched { file, other: None }
     }
 
-    /// A call has ended: what it has made is there now. `begun`: what [`Kernel::begins`] has said of it.
-    pub fn ends(&mut self, asked: Request<'_>, ended: &Ended<'_>, begun: Touched) -> Touched {
+    /// A call has ended: what it has made is there now. `begun`: what [`Kernel::begins`] has said of it; `start_ns`: when it
+    /// began, since the zero of the trace.
+    pub fn ends(&mut self, asked: &Request<'_>, done: &Done<'_>, begun: Begun, start_ns: i64) -> Event {
+        let thread = self.thread(asked.pid).id;
+        let mut event = Event::new(thread, asked.known, start_ns, done.outcome);
+        event.duration_ns = done.duration_ns;
+        event.cpu_ns = done.cpu_ns;
+        event.flags = asked.flags();
+        event.mode = asked.mode();
+        event.length = asked.length();
         if asked.effect() == Effect::Close {
-            return begun;
+            event.open = begun.open;
+            event.file = begun.file;
+            event.length = begun.open.map(|_| u64::from(begun.left));
+            return event;
         }
-        let returned = ended.value.filter(|_| ended.error.is_none());
-        let made = returned
-            .and_then(|value| i32::try_from(value).ok())
-            .filter(|&value| value >= 0);
-        match (asked.effect(), made) {
-            (Effect::Open | Effect::Memory, Some(number)) => {
-                let appends = asked.flag(b"O_APPEND");
-                self.take(
-                    asked,
-                    number,
-                    OpenFile::new(Thing::File, appends),
-                    asked.is_marked(),
-                )
-            }
-            (Effect::New, Some(number)) => self.take_new(asked, number),
-            (Effect::Pair, Some(_)) => self.pair(asked),
-            (Effect::Dup, Some(number)) => {
-                let marked = asked.is_marked();
-                self.dup(asked, number, marked)
-            }
-            (Effect::Fcntl, Some(number)) => self.fcntl(asked, number),
-            (Effect::Fork, Some(child)) if child > 0 => {
-                self.is_born(child.cast_unsigned(), asked.pid(), asked.shares_files());
-                Touched::default()
-            }
-            (Effect::Execute, Some(0)) => {
-                self.own_table(asked.pid());
-                let closed = self.table(asked.pid()).sweep();
-                self.release(&closed);
-                Touched::default()
-            }
-            (Effect::Unshare, Some(0)) if asked.flag(b"CLONE_FILES") => {
-                self.own_table(asked.pid());
-                Touched::default()
-            }
-            (Effect::CloseRange, Some(0)) => self.close_range(asked),
-            (Effect::Ioctl, Some(_)) => self.ioctl(asked),
-            (Effect::Receive, Some(_)) => {
-                self.received(asked);
-                self.touched(asked)
-            }
-            (Effect::Exit, _) => {
-                self.is_gone(asked.pid());
-                Touched::default()
-            }
-            // It was no descriptor.
-            _ if ended.error == Some(b"EBADF") => Touched::default(),
-            _ => self.touched(asked),
-        }
-    }
-
-    /// The open file of a descriptor of a thread; one that nobody has opened was there before the trace began.
-    pub fn open_file(&mut self, pid: u32, number: i32) -> Option<FileId> {
-        if number < 0 {
-            return None;
-        }
-        if let Some(slot) = self.table(pid).get(number) {
-            return Some(slot.file);
-        }
-        let file = self
-            .files
-            .add(OpenFile::new(Thing::Unknown { pid, number }, false));
-        self.table(pid).put(number, Slot { file, marked: false });
-        Some(file)
-    }
-
-    fn release(&mut self, closed: &[Slot]) {
-        for slot in closed {
-            self.files.release(slot.file);
-        }
-    }
-
-    fn thread(&mut self, pid: u32) -> Thread {
-        let tables = &mut self.tables;
-        *self
-            .threads
-            .entry(pid)
-            .or_insert_with(|| Thread { table: tables.add() })
-    }
-
-    fn table(&mut self, pid: u32) -> &mut Table {
-        let table = self.thread(pid).table;
-        self.tables.get(table)
-    }
-
-    fn own_table(&mut self, pid: u32) {
-        let shared = self.thread(pid).table;
-        let own = self.tables.own(shared, &mut self.files);
-        self.threads.insert(pid, Thread { table: own });
-    }
-
-    fn touched(&mut self, asked: Request<'_>) -> Touched {
-        let first = asked.number(Argument::Fd);
-        let out = asked.number(Argument::Out);
-        Touched {
-            file: first.and_then(|number| self.open_file(asked.pid(), number)),
-            other: out.and_then(|number| self.open_file(asked.pid(), number)),
-        }
-    }
-
-    fn take(&mut self, asked: Request<'_>, number: i32, file: OpenFile, marked: bool) -> Touched {
-        let file = self.files.add(file);
-        self.put(asked.pid(), number, Slot { file, marked });
-        Touched {
-            file: Some(file),
-            other: None,
-        }
-    }
-
-    fn take_new(&mut self, asked: Request<'_>, number: i32) -> Touched {
-        // signalfd(2) changes one that is there, bpf(2) may return anything but a descriptor.
-        let is_known = asked.number(Argument::Known) == Some(number);
-        let returns_none = asked.name() == "bpf" && number == 0;
-        if is_known || returns_none {
-            return Touched::default();
-        }
-        self.take(
-            asked,
-            number,
-            OpenFile::new(Thing::Other, false),
-            asked.is_marked(),
-        )
-    }
-
-    fn put(&mut self, pid: u32, number: i32, slot: Slot) -> Option<FileId> {
-        let before = self.table(pid).put(number, slot)?;
-        self.files.release(before.file);
-        Some(before.file)
-    }
-
-    fn pair(&mut self, asked: Request<'_>) -> Touched {
-        let marked = asked.is_marked();
-        let list = asked.argument(Argument::Pair).and_then(value::inner);
-        let told: Vec<i32> = list
-            .into_iter()
-            .flat_map(Arguments::of)
-            .filter_map(|part| Some(value::descriptor(part)?.number))
-            .collect();
-        // With `-s 0` they stand as `[...]`: the kernel gives the lowest numbers that are free.
-        let numbers = if told.len() == 2 {
-            told
-        } else {
-            self.table(asked.pid()).lowest_free(2)
-        };
-        for number in numbers {
-            self.take(asked, number, OpenFile::new(Thing::Other, false), marked);
-        }
-        Touched::default()
-    }
-
-    fn dup(&mut self, asked: Request<'_>, number: i32, marked: bool) -> Touched {
-        let from = asked.number(Argument::Fd);
-        let Some(file) = from.and_then(|from| self.open_file(asked.pid(), from)) else {
-            return Touched::default();
-        };
-        let mut other = None;
-        if from != Some(number) {
-            self.files.hold(file);
-            other = self.put(asked.pid(), number, Slot { file, marked });
-        }
-        Touched {
-            file: Some(file),
-            other,
-        }
-    }
-
-    fn fcntl(&mut self, asked: Request<'_>, value: i32) -> Touched {
-        let command = asked.argument(Argument::Command).unwrap_or_default();
-        let given = asked.argument(Argument::Value).unwrap_or_default();
-        match command {
-            b"F_DUPFD" => return self.dup(asked, value, false),
-            b"F_DUPFD_CLOEXEC" => return self.dup(asked, value, true),
-            b"F_SETFD" => {
-                let marked = value::has(given, b"FD_CLOEXEC");
-                self.mark(asked, marked);
-            }
-            b"F_SETFL" => {
-                let touched = self.touched(asked);
-                if let Some(file) = touched.file {
-                    let appends = value::has(given, b"O_APPEND");
-                    if let Some(file) = self.files.get_mut(file) {
-                        file.appends = appends;
-                    }
+        self.finds(asked, &mut event);
+        match done.outcome {
+            Outcome::Returned(value) => self.succeeds(asked, done, value, &mut event),
+            Outcome::Failed(ENOENT) => {
+                // Whatever was thought to be there is not; the second name is the one to be made.
+                if let Some(path) = event.path {
+                    self.places.remove(path);
                 }
-                return touched;
+                event.file = event.open.and(event.file);
             }
-            _ => {}
-        }
-        self.touched(asked)
-    }
-
-    fn ioctl(&mut self, asked: Request<'_>) -> Touched {
-        match asked.argument(Argument::Command) {
-            Some(b"FIOCLEX") => self.mark(asked, true),
-            Some(b"FIONCLEX") => self.mark(asked, false),
-            _ => {}
-        }
-        self.touched(asked)
-    }
-
-    fn mark(&mut self, asked: Request<'_>, marked: bool) {
-        let number = asked.number(Argument::Fd);
-        if let Some(number) = number.filter(|&number| self.open_file(asked.pid(), number).is_some()) {
-            self.table(asked.pid()).mark(number..=number, marked);
-        }
-    }
-
-    fn close_range(&mut self, asked: Request<'_>) -> Touched {
-        let bound = |kind| asked.argument(kind).and_then(value::number);
-        let number = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
-        let (Some(first), Some(last)) = (bound(Argument::First), bound(Argument::Last)) else {
-            return Touched::default();
-        };
-        // ~0U is the last one that can be.
-        let range = number(first)..=number(last & 0xffff_ffff);
-        if asked.flag(b"CLOSE_RANGE_UNSHARE") {
-            self.own_table(asked.pid());
-        }
-        if asked.flag(b"CLOSE_RANGE_CLOEXEC") {
-            self.table(asked.pid()).mark(range, true);
-        } else {
-            let closed = self.table(asked.pid()).clear(&range);
-            self.release(&closed);
-        }
-        Touched::default()
-    }
-
-    /// Descriptors of other processes that came with a message: `cmsg_type=SCM_RIGHTS, cmsg_data=[5, 6]`.
-    fn received(&mut self, asked: Request<'_>) {
-        let mut rest = asked.arguments();
-        while let Some(at) = memchr::memmem::find(rest, b"cmsg_type=SCM_RIGHTS, cmsg_data=[") {
-            rest = &rest[at + b"cmsg_type=SCM_RIGHTS, cmsg_data=[".len()..];
-            for part in Arguments::of(rest) {
-                if let Some(one) = value::descriptor(part) {
-                    self.take(asked, one.number, OpenFile::new(Thing::Received, false), false);
+            Outcome::Failed(_) | Outcome::Restarted => {}
+            Outcome::Unknown => {
+                if asked.effect() == Effect::Exit {
+                    self.is_gone(asked.pid);
                 }
             }
+        }
+        event
+    }
+
+    /// Names and descriptors of the arguments.
+    fn finds(&mut self, asked: &Request<'_>, event: &mut Event) {
+        self.name(asked, event);
+        let is_made = matches!(
+            asked.effect(),
+            Effect::Open | Effect::New | Effect::Memory | Effect::Fork | Effect::Execute
+        );
+        if event.outcome == Outcome::Failed(EBADF) || is_made && asked.part(Argument::Path).is_some() {
+            return;
+        }
+        if let Some(found) = asked.descriptor(Argument::Fd) {
+            event.open = self.open_of(asked.pid, &found);
+        }
+        if let Some(found) = asked.descriptor(Argument::Out) {
+            event.open2 = self.open_of(asked.pid, &found);
+        }
+        self.files_of(event);
+    }
+
+    /// The files of its open files.
+    fn files_of(&self, event: &mut Event) {
+        let file = |open: Option<OpenId>| open.and_then(|open| Some(self.opens.get(open)?.file));
+        event.file = file(event.open).or(event.file);
+        event.file2 = file(event.open2).or(event.file2);
+    }
+
+    fn succeeds(&mut self, asked: &Request<'_>, done: &Done<'_>, value: i64, event: &mut Event) {
+        match asked.effect() {
+            Effect::Open | Effect::Memory | Effect::New => self.makes(asked, done, value, event),
+            Effect::Pair => self.pair(asked, event),
+            Effect::Dup => self.dup(asked, value, asked.is_marked(), event),
+            Effect::Fcntl => self.fcntl(asked, value, event),
+            Effect::Ioctl => self.ioctl(asked, event),
+            Effect::CloseRange => self.close_range(asked, event),
+            Effect::Receive => self.received(asked, event),
+            Effect::Fork => self.forks(asked, value, event),
+            Effect::Execute => self.executes(asked, event),
+            Effect::Unshare => self.unshares(asked),
+            Effect::Exit => {
+                self.is_gone(asked.pid);
+            }
+            Effect::Wait => event.other = u32::try_from(value).ok().and_then(|pid| self.waited(asked, pid)),
+            Effect::Read | Effect::Write => self.data(asked, value, event),
+            Effect::Transfer => self.transfer(asked, value, event),
+            Effect::Seek => self.seek(asked, value, event),
+            Effect::Truncate | Effect::Allocate => self.sized(asked, event),
+            Effect::List => self.is(event.file, crate::names::Kind::Directory),
+            Effect::Map | Effect::Advise | Effect::Sync => event.offset = asked.number(Argument::Offset),
+            Effect::Lock => {}
+            _ => self.tree(asked, value, event),
         }
     }
 }

@@ -1,38 +1,79 @@
-//! A call, by what its arguments mean.
+//! A call, by what its arguments mean: whatever recorded it.
 
+use std::borrow::Cow;
+
+use crate::constants;
+use crate::event::Outcome;
 use crate::syscalls::{Argument, Effect, Syscall};
 use crate::text::Call;
-use crate::text::value::{self, AT_FDCWD, Arguments};
+use crate::text::value::{self, AT_FDCWD, Arguments, Descriptor};
 
 /// The most that a call has.
 const MOST: usize = 6;
 
+/// One argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// As strace writes it.
+    Written(&'a [u8]),
+    /// The number that the kernel was given.
+    Number(i64),
+    /// The text that it was given the address of.
+    Bytes(&'a [u8]),
+    /// Two descriptors that it has filled in.
+    Pair([i32; 2]),
+}
+
 /// A call of which it is known what it does.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    call: Call<'a>,
-    known: &'static Syscall,
+    /// Of the thread.
+    pub pid: u32,
+    /// What the call is.
+    pub known: &'static Syscall,
     /// Those that the table names; none where the call goes on and they are not told yet.
-    parts: [Option<&'a [u8]>; MOST],
+    parts: [Option<Part<'a>>; MOST],
+    /// Everything between the parentheses; empty where the call was not written.
+    written: &'a [u8],
+}
+
+/// How a call has ended, as its source tells it.
+#[derive(Debug, Clone, Copy)]
+pub struct Done<'a> {
+    /// How.
+    pub outcome: Outcome,
+    /// The descriptor that it returned, with its name, where the source tells names.
+    pub returned: Option<Descriptor<'a>>,
+    /// How long it took, ns.
+    pub duration_ns: Option<u64>,
+    /// Processor time that the thread used before it, ns.
+    pub cpu_ns: Option<u64>,
 }
 
 impl<'a> Request<'a> {
-    /// `known` is what `call` is.
-    pub fn new(call: Call<'a>, known: &'static Syscall) -> Self {
+    /// One that strace has written; `known` is what it is.
+    pub fn written(call: Call<'a>, known: &'static Syscall) -> Self {
         let mut parts = [None; MOST];
-        for (part, found) in parts
-            .iter_mut()
-            .zip(Arguments::of(call.arguments))
-            .take(known.arguments.len())
-        {
-            *part = Some(found);
+        let found = Arguments::of(call.arguments).take(known.arguments.len());
+        for (part, found) in parts.iter_mut().zip(found) {
+            *part = Some(Part::Written(found));
         }
-        Self { call, known, parts }
+        Self {
+            pid: call.pid,
+            known,
+            parts,
+            written: call.arguments,
+        }
     }
 
-    /// Of the thread.
-    pub fn pid(&self) -> u32 {
-        self.call.pid
+    /// One whose arguments are numbers and texts, in the order of the call's own.
+    pub fn of_parts(pid: u32, known: &'static Syscall, parts: [Option<Part<'a>>; MOST]) -> Self {
+        Self {
+            pid,
+            known,
+            parts,
+            written: &[],
+        }
     }
 
     /// What the call does.
@@ -40,34 +81,140 @@ impl<'a> Request<'a> {
         self.known.effect
     }
 
-    /// Of the call.
-    pub fn name(&self) -> &'static str {
-        self.known.name
+    /// The argument of this kind; the first one where there are several.
+    pub fn part(&self, kind: Argument) -> Option<Part<'a>> {
+        self.part_at(self.known.arguments.iter().position(|&one| one == kind)?)
     }
 
-    /// Everything between the parentheses.
-    pub fn arguments(&self) -> &'a [u8] {
-        self.call.arguments
-    }
-
-    /// The argument of this kind.
-    pub fn argument(&self, kind: Argument) -> Option<&'a [u8]> {
-        let place = self.known.arguments.iter().position(|&one| one == kind)?;
+    fn part_at(&self, place: usize) -> Option<Part<'a>> {
         self.parts.get(place).copied().flatten()
     }
 
-    /// The number of the descriptor that is the argument of this kind; none for the current directory.
-    pub fn number(&self, kind: Argument) -> Option<i32> {
-        let found = self.argument(kind).and_then(value::descriptor)?;
-        Some(found.number).filter(|&number| number != AT_FDCWD)
+    /// A number, or the sum of constants, in an argument of this kind.
+    pub fn number(&self, kind: Argument) -> Option<i64> {
+        match self.part(kind)? {
+            Part::Number(number) => Some(number),
+            Part::Written(text) => value::number(text).or_else(|| Some(constants::bits(text)?.cast_signed())),
+            Part::Bytes(_) | Part::Pair(_) => None,
+        }
     }
 
-    /// Whether it has this flag.
-    pub fn flag(&self, flag: &[u8]) -> bool {
-        self.flags().is_some_and(|flags| value::has(flags, flag))
+    /// The descriptor that is the argument of this kind; none for the current directory.
+    pub fn descriptor(&self, kind: Argument) -> Option<Descriptor<'a>> {
+        as_descriptor(self.part(kind)?).filter(|found| found.number != AT_FDCWD)
     }
 
-    /// Whether execve is to close what it makes: `O_CLOEXEC`, `SOCK_CLOEXEC`, and so on; some are made so always.
+    /// The path that is the `nth` of the call's, from 0, and the directory that it begins at; none where the call has no directory.
+    pub fn path(&self, nth: usize) -> Option<(Option<Descriptor<'a>>, Cow<'a, [u8]>)> {
+        let mut places = self.known.arguments.iter().enumerate();
+        let (place, _) = places
+            .by_ref()
+            .filter(|&(_, &one)| one == Argument::Path)
+            .nth(nth)?;
+        let bytes = as_text(self.part_at(place)?)?;
+        let before = place
+            .checked_sub(1)
+            .filter(|&before| self.known.arguments[before] == Argument::Dir);
+        let directory = before.and_then(|before| as_descriptor(self.part_at(before)?));
+        Some((directory, bytes))
+    }
+
+    /// The text that is no path.
+    pub fn text(&self) -> Option<Cow<'a, [u8]>> {
+        as_text(self.part(Argument::Text)?)
+    }
+
+    /// Flags, whence or command, as the number that the kernel is given on x86-64.
+    pub fn flags(&self) -> Option<u64> {
+        let kinds = [Argument::Flags, Argument::Whence, Argument::Command];
+        for kind in kinds {
+            if let Some(part) = self.part(kind) {
+                return bits(part, b"flags");
+            }
+        }
+        bits(self.part(Argument::How)?, b"flags")
+    }
+
+    /// Permissions, or protection of memory.
+    pub fn mode(&self) -> Option<u32> {
+        let kinds = [Argument::Mode, Argument::Protection];
+        let part = kinds.into_iter().find_map(|kind| self.part(kind));
+        let part = part.or_else(|| self.part(Argument::How))?;
+        u32::try_from(bits(part, b"mode")?).ok()
+    }
+
+    /// How many bytes were asked for.
+    pub fn length(&self) -> Option<u64> {
+        if let Some(length) = self.number(Argument::Length) {
+            return u64::try_from(length).ok();
+        }
+        match self.part(Argument::Vectors)? {
+            Part::Number(number) => u64::try_from(number).ok(),
+            Part::Written(text) => sum_of_vectors(text),
+            _ => None,
+        }
+    }
+
+    /// A place in a file that is given by pointer, the `nth` from 0; none where the offset of the descriptor counts.
+    pub fn place(&self, nth: usize) -> Option<i64> {
+        let mut places = self.known.arguments.iter().enumerate();
+        let (place, _) = places
+            .by_ref()
+            .filter(|&(_, &one)| one == Argument::Place)
+            .nth(nth)?;
+        match self.part_at(place)? {
+            Part::Number(number) => Some(number),
+            Part::Written(text) => value::number(Arguments::of(value::inner(text)?).next()?),
+            _ => None,
+        }
+    }
+
+    /// Size and mode that stat or one like it has found.
+    pub fn status(&self) -> (Option<i64>, Option<u32>) {
+        let Some(Part::Written(text)) = self.part(Argument::Status) else {
+            return (None, None);
+        };
+        let either = |names: [&[u8]; 2]| names.into_iter().find_map(|name| value::field(text, name));
+        let size = either([b"st_size", b"stx_size"]).and_then(value::number);
+        let mode = either([b"st_mode", b"stx_mode"]).and_then(constants::bits);
+        (size, mode.and_then(|mode| u32::try_from(mode).ok()))
+    }
+
+    /// A field of a structure that strace has written in an argument of this kind.
+    pub fn field(&self, kind: Argument, name: &[u8]) -> Option<&'a [u8]> {
+        match self.part(kind)? {
+            Part::Written(text) => value::field(text, name),
+            _ => None,
+        }
+    }
+
+    /// The two descriptors of a pipe.
+    pub fn pair(&self) -> Option<[i32; 2]> {
+        match self.part(Argument::Pair)? {
+            Part::Pair(pair) => Some(pair),
+            Part::Written(text) => {
+                let mut told =
+                    Arguments::of(value::inner(text)?).map(|part| Some(value::descriptor(part)?.number));
+                Some([told.next()??, told.next()??])
+            }
+            _ => None,
+        }
+    }
+
+    /// Descriptors of other processes that came with a message: `cmsg_type=SCM_RIGHTS, cmsg_data=[5, 6]`.
+    pub fn received(&self) -> Vec<Descriptor<'a>> {
+        const RIGHTS: &[u8] = b"cmsg_type=SCM_RIGHTS, cmsg_data=[";
+        let mut found = Vec::new();
+        let mut rest = self.written;
+        while let Some(at) = memchr::memmem::find(rest, RIGHTS) {
+            rest = &rest[at + RIGHTS.len()..];
+            found.extend(Arguments::of(rest).map_while(value::descriptor));
+        }
+        found
+    }
+
+    /// Whether execve is to close what it makes: `O_CLOEXEC`, `SOCK_CLOEXEC`, and so on, which are one number but for memfd's and
+    /// fanotify's; some are made so always.
     pub fn is_marked(&self) -> bool {
         const ALWAYS: [&str; 5] = [
             "bpf",
@@ -76,18 +223,63 @@ impl<'a> Request<'a> {
             "pidfd_getfd",
             "pidfd_open",
         ];
-        let is_mark = |one: &[u8]| one.ends_with(b"_CLOEXEC");
-        let marked = |flags: &[u8]| flags.split(|&byte| byte == b'|').any(is_mark);
-        ALWAYS.contains(&self.known.name) || self.flags().is_some_and(marked)
+        let mark = match self.known.name {
+            "memfd_create" | "fanotify_init" | "fsopen" | "fsmount" | "fspick" | "perf_event_open" => {
+                let text = match self.part(Argument::Flags) {
+                    Some(Part::Written(text)) => text,
+                    _ => return self.flags().is_some_and(|flags| flags & 1 != 0),
+                };
+                return text
+                    .split(|&byte| byte == b'|')
+                    .any(|one| one.ends_with(b"_CLOEXEC"));
+            }
+            _ => constants::O_CLOEXEC,
+        };
+        ALWAYS.contains(&self.known.name) || self.flags().is_some_and(|flags| flags & mark != 0)
     }
 
-    /// Whether a thread that it makes has the same table of descriptors.
-    pub fn shares_files(&self) -> bool {
-        memchr::memmem::find(self.call.arguments, b"CLONE_FILES").is_some()
+    /// Whether a thread that it makes shares this with its parent: `CLONE_FILES`, `CLONE_FS`, `CLONE_THREAD`.
+    pub fn shares(&self, flag: &[u8]) -> bool {
+        memchr::memmem::find(self.written, flag).is_some()
     }
+}
 
-    fn flags(&self) -> Option<&'a [u8]> {
-        let how = || value::field(self.argument(Argument::How)?, b"flags");
-        self.argument(Argument::Flags).or_else(how)
+fn as_descriptor(part: Part<'_>) -> Option<Descriptor<'_>> {
+    match part {
+        Part::Written(text) => value::descriptor(text),
+        Part::Number(number) => Some(Descriptor {
+            number: i32::try_from(number).ok()?,
+            name: None,
+            deleted: false,
+        }),
+        Part::Bytes(_) | Part::Pair(_) => None,
     }
+}
+
+fn as_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
+    match part {
+        Part::Written(text) => value::text(text).map(|text| text.bytes),
+        Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+        Part::Number(_) | Part::Pair(_) => None,
+    }
+}
+
+/// Constants; where a structure was given, those of its field.
+fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
+    match part {
+        Part::Number(number) => Some(number.cast_unsigned()),
+        Part::Written(text) if text.first() == Some(&b'{') => constants::bits(value::field(text, field)?),
+        Part::Written(text) => constants::bits(text.strip_prefix(b"flags=").unwrap_or(text)),
+        Part::Bytes(_) | Part::Pair(_) => None,
+    }
+}
+
+/// `[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]`; none where strace has abbreviated it to `[...]`.
+fn sum_of_vectors(text: &[u8]) -> Option<u64> {
+    let mut sum = 0_u64;
+    for one in Arguments::of(value::inner(text)?) {
+        let length = value::number(value::field(one, b"iov_len")?)?;
+        sum = sum.checked_add(u64::try_from(length).ok()?)?;
+    }
+    Some(sum)
 }

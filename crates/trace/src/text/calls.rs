@@ -9,8 +9,10 @@ use crate::text::line::{Ended, Line, Stamp, What};
 pub struct Call<'a> {
     /// Of the thread.
     pub pid: u32,
-    /// When it began.
+    /// When it began, as it was written.
     pub stamp: Option<Stamp>,
+    /// The same as the caller of [`Calls::take`] has told it, ns.
+    pub at_ns: i64,
     /// Of the call.
     pub name: &'a [u8],
     /// Between the parentheses.
@@ -63,6 +65,7 @@ pub struct Calls {
 #[derive(Debug, Default)]
 struct Begun {
     stamp: Option<Stamp>,
+    at_ns: i64,
     name: Vec<u8>,
     arguments: Vec<u8>,
 }
@@ -73,12 +76,13 @@ impl Calls {
         Self::default()
     }
 
-    /// Takes in the next line; `pid` is the thread where the line does not tell.
-    pub fn take<'s>(&'s mut self, line: Line<'s>, pid: u32) -> Said<'s> {
+    /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it was written.
+    pub fn take<'s>(&'s mut self, line: Line<'s>, pid: u32, at_ns: i64) -> Said<'s> {
         let pid = line.pid.unwrap_or(pid);
         let whole = |name, arguments, ended| Call {
             pid,
             stamp: line.stamp,
+            at_ns,
             name,
             arguments,
             ended,
@@ -96,6 +100,7 @@ impl Calls {
                 self.forget(pid);
                 let begun = Begun {
                     stamp: line.stamp,
+                    at_ns,
                     name: name.to_vec(),
                     arguments: arguments.to_vec(),
                 };
@@ -116,6 +121,7 @@ impl Calls {
                 Said::Call(Call {
                     pid,
                     stamp: begun.stamp,
+                    at_ns: begun.at_ns,
                     name,
                     arguments: &self.joined,
                     ended: Some(ended),
@@ -152,6 +158,7 @@ impl Calls {
             .map(|(&pid, begun)| Call {
                 pid,
                 stamp: begun.stamp,
+                at_ns: begun.at_ns,
                 name: &begun.name,
                 arguments: &begun.arguments,
                 ended: None,
@@ -179,20 +186,22 @@ mod tests {
         let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let said = log
             .lines()
-            .map(|line| match calls.take(parse(line.as_bytes()).expect(line), 1) {
-                Said::Began(call) => format!("{} begins {}", call.pid, words(call.name)),
-                Said::Call(call) | Said::End(call) => {
-                    let value = call.ended.and_then(|ended| ended.value);
-                    let value = value.map_or_else(|| "?".to_owned(), |value| value.to_string());
-                    format!(
-                        "{} {}({}) = {value}",
-                        call.pid,
-                        words(call.name),
-                        words(call.arguments)
-                    )
-                }
-                other => format!("{other:?}"),
-            })
+            .map(
+                |line| match calls.take(parse(line.as_bytes()).expect(line), 1, 0) {
+                    Said::Began(call) => format!("{} begins {}", call.pid, words(call.name)),
+                    Said::Call(call) | Said::End(call) => {
+                        let value = call.ended.and_then(|ended| ended.value);
+                        let value = value.map_or_else(|| "?".to_owned(), |value| value.to_string());
+                        format!(
+                            "{} {}({}) = {value}",
+                            call.pid,
+                            words(call.name),
+                            words(call.arguments)
+                        )
+                    }
+                    other => format!("{other:?}"),
+                },
+            )
             .collect();
         (said, calls)
     }

@@ -1,0 +1,160 @@
+//! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the replayer have numbers.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::text::value;
+
+const TEXT: &str = include_str!("constants.txt");
+
+/// Of open(2), as all numbers here on x86-64.
+pub const O_CREAT: u64 = 0x40;
+/// Of open(2).
+pub const O_EXCL: u64 = 0x80;
+/// Of open(2).
+pub const O_TRUNC: u64 = 0x200;
+/// Of open(2).
+pub const O_APPEND: u64 = 0x400;
+/// Of open(2).
+pub const O_DIRECTORY: u64 = 0x1_0000;
+/// Of open(2), and `SOCK_CLOEXEC`, `EFD_CLOEXEC` and the like.
+pub const O_CLOEXEC: u64 = 0x8_0000;
+/// Of open(2), with the directory's bit: a file without a name.
+pub const O_TMPFILE: u64 = 0x41_0000;
+/// Of unlinkat(2).
+pub const AT_REMOVEDIR: u64 = 0x200;
+/// Of fstatat(2) and the like: an empty name stands for the descriptor.
+pub const AT_EMPTY_PATH: u64 = 0x1000;
+/// Of renameat2(2).
+pub const RENAME_EXCHANGE: u64 = 2;
+/// Of fallocate(2).
+pub const FALLOC_FL_KEEP_SIZE: u64 = 1;
+/// Of fallocate(2).
+pub const FALLOC_FL_COLLAPSE_RANGE: u64 = 8;
+/// Of fallocate(2).
+pub const FALLOC_FL_INSERT_RANGE: u64 = 0x20;
+/// Of preadv2(2).
+pub const RWF_APPEND: u64 = 0x10;
+/// Of lseek(2).
+pub const SEEK_END: u64 = 2;
+/// Of fcntl(2).
+pub const F_DUPFD: u64 = 0;
+/// Of fcntl(2).
+pub const F_SETFD: u64 = 2;
+/// Of fcntl(2).
+pub const F_SETFL: u64 = 4;
+/// Of fcntl(2).
+pub const F_DUPFD_CLOEXEC: u64 = 1030;
+/// Of ioctl(2): execve is to close it.
+pub const FIOCLEX: u64 = 0x5451;
+/// Of ioctl(2): the contrary.
+pub const FIONCLEX: u64 = 0x5450;
+/// Of `close_range(2)`.
+pub const CLOSE_RANGE_UNSHARE: u64 = 2;
+/// Of `close_range(2)`.
+pub const CLOSE_RANGE_CLOEXEC: u64 = 4;
+/// Of unshare(2).
+pub const CLONE_FILES: u64 = 0x400;
+/// Of unshare(2).
+pub const CLONE_FS: u64 = 0x200;
+/// Of stat(2): the bits of the type.
+pub const S_IFMT: u32 = 0o17_0000;
+/// Of stat(2).
+pub const S_IFDIR: u32 = 0o4_0000;
+/// Of stat(2).
+pub const S_IFLNK: u32 = 0o12_0000;
+/// Of stat(2).
+pub const S_IFREG: u32 = 0o10_0000;
+
+static TABLE: LazyLock<HashMap<&'static [u8], u64>> = LazyLock::new(|| {
+    let lines = TEXT.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.flat_map(str::split_ascii_whitespace).map(|pair| {
+        // The table is a part of this program, and a test reads it.
+        read(pair).unwrap_or_else(|| panic!("constants.txt: {pair}"))
+    });
+    pairs.collect()
+});
+
+fn read(pair: &'static str) -> Option<(&'static [u8], u64)> {
+    let (name, number) = pair.split_once('=')?;
+    Some((name.as_bytes(), value::number(number.as_bytes())?.cast_unsigned()))
+}
+
+/// The number of a constant.
+pub fn find(name: &[u8]) -> Option<u64> {
+    TABLE.get(name).copied()
+}
+
+/// The number of an error, 1..=4095.
+pub fn error(name: &[u8]) -> Option<u16> {
+    find(name).and_then(|number| u16::try_from(number).ok())
+}
+
+/// The sum of `A|B|0x8|0644`. Names that nobody knew when this was written count nothing; none where nothing is known.
+pub fn bits(text: &[u8]) -> Option<u64> {
+    let mut sum = None;
+    for word in text.split(|&byte| byte == b'|') {
+        let word = word.trim_ascii();
+        // strace puts a remark behind a number that it has no name for: `0x80 /* F_??? */`.
+        let end = memchr::memchr(b' ', word).unwrap_or(word.len());
+        let found = find(&word[..end]).or_else(|| Some(value::number(&word[..end])?.cast_unsigned()));
+        if let Some(number) = found {
+            sum = Some(sum.unwrap_or(0) | number);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_summed_up() {
+        assert_eq!(bits(b"O_RDWR|O_CREAT|O_CLOEXEC"), Some(2 | O_CREAT | O_CLOEXEC));
+        assert_eq!(bits(b"S_IFREG|0644"), Some(0o10_0644));
+        assert_eq!(bits(b"0x80 /* F_??? */"), Some(0x80));
+        assert_eq!(bits(b"O_RDONLY|O_OF_TOMORROW"), Some(0));
+        assert_eq!((bits(b"NULL"), bits(b"")), (None, None));
+        assert_eq!((error(b"ENOENT"), error(b"ESTRANGE")), (Some(2), None));
+    }
+
+    /// What this program has by name is what the table says.
+    #[test]
+    fn names_in_the_program_are_those_of_the_table() {
+        for (name, number) in [
+            ("O_CREAT", O_CREAT),
+            ("O_EXCL", O_EXCL),
+            ("O_TRUNC", O_TRUNC),
+            ("O_APPEND", O_APPEND),
+            ("O_DIRECTORY", O_DIRECTORY),
+            ("O_CLOEXEC", O_CLOEXEC),
+            ("SOCK_CLOEXEC", O_CLOEXEC),
+            ("O_TMPFILE", O_TMPFILE),
+            ("AT_REMOVEDIR", AT_REMOVEDIR),
+            ("AT_EMPTY_PATH", AT_EMPTY_PATH),
+            ("RENAME_EXCHANGE", RENAME_EXCHANGE),
+            ("FALLOC_FL_KEEP_SIZE", FALLOC_FL_KEEP_SIZE),
+            ("FALLOC_FL_COLLAPSE_RANGE", FALLOC_FL_COLLAPSE_RANGE),
+            ("FALLOC_FL_INSERT_RANGE", FALLOC_FL_INSERT_RANGE),
+            ("RWF_APPEND", RWF_APPEND),
+            ("SEEK_END", SEEK_END),
+            ("F_DUPFD", F_DUPFD),
+            ("F_SETFD", F_SETFD),
+            ("F_SETFL", F_SETFL),
+            ("F_DUPFD_CLOEXEC", F_DUPFD_CLOEXEC),
+            ("FIOCLEX", FIOCLEX),
+            ("FIONCLEX", FIONCLEX),
+            ("CLOSE_RANGE_UNSHARE", CLOSE_RANGE_UNSHARE),
+            ("CLOSE_RANGE_CLOEXEC", CLOSE_RANGE_CLOEXEC),
+            ("CLONE_FILES", CLONE_FILES),
+            ("CLONE_FS", CLONE_FS),
+            ("S_IFMT", u64::from(S_IFMT)),
+            ("S_IFDIR", u64::from(S_IFDIR)),
+            ("S_IFLNK", u64::from(S_IFLNK)),
+            ("S_IFREG", u64::from(S_IFREG)),
+        ] {
+            assert_eq!(find(name.as_bytes()), Some(number), "{name}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What calls do to names, and what they tell of what lies under them.
+
+use crate::constants::{RENAME_EXCHANGE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::event::{Event, FileId, PathId};
+use crate::kernel::{Kernel, Request, spoken};
+use crate::names::Kind;
+use crate::syscalls::{Argument, Effect};
+use crate::text::value::{AT_FDCWD, Descriptor};
+
+impl Kernel {
+    /// The names among the arguments, joined with the directories that they begin at.
+    pub(super) fn name(&mut self, asked: &Request<'_>, event: &mut Event) {
+        if let Some(path) = self.path(asked, 0, event) {
+            event.path = Some(path);
+            event.file = self.places.at(path);
+        }
+        match asked.effect() {
+            Effect::Link | Effect::Rename => {
+                event.path2 = self.path(asked, 1, event);
+                event.file2 = event.path2.and_then(|path| self.places.at(path));
+            }
+            Effect::Symlink | Effect::Change | Effect::Look => {
+                event.path2 = asked
+                    .text()
+                    .filter(|_| asked.known.name != "getcwd")
+                    .map(|text| self.places.name(&text));
+            }
+            _ => {}
+        }
+    }
+
+    fn path(&mut self, asked: &Request<'_>, nth: usize, event: &mut Event) -> Option<PathId> {
+        let (directory, bytes) = asked.path(nth)?;
+        if bytes.is_empty() {
+            // `newfstatat(3, "", {...}, AT_EMPTY_PATH)`: the descriptor itself.
+            if let Some(found) = directory.filter(|found| found.number != AT_FDCWD) {
+                event.open = self.open_of(asked.pid, &found);
+                self.files_of(event);
+            }
+            return None;
+        }
+        let base = if bytes.first() == Some(&b'/') {
+            None
+        } else {
+            self.base(asked.pid, directory)
+        };
+        Some(self.places.join(base, &bytes))
+    }
+
+    /// The name of the directory that a relative name begins at.
+    fn base(&mut self, pid: u32, directory: Option<Descriptor<'_>>) -> Option<PathId> {
+        match directory {
+            Some(found) if found.number != AT_FDCWD => {
+                let open = self.open_of(pid, &found)?;
+                let file = self.opens.get(open)?.file;
+                Some(self.places.name_of(file))
+            }
+            here => {
+                let said = here.and_then(|found| found.name);
+                if let Some(name) = said.filter(|_| self.directory(pid).is_none()) {
+                    let (_, path) = spoken::read(name);
+                    self.is_in(pid, &path);
+                }
+                let here = self.directory(pid)?;
+                Some(self.places.name_of(here))
+            }
+        }
+    }
+
+    /// The thread is known to be in this directory, whose name is absolute.
+    pub fn is_in(&mut self, pid: u32, path: &[u8]) {
+        let path = self.places.join(None, path);
+        let directory = self.places.met(path, Kind::Directory);
+        self.enters(pid, directory);
+    }
+
+    /// Calls about names that have succeeded.
+    pub(super) fn tree(&mut self, asked: &Request<'_>, value: i64, event: &mut Event) {
+        match asked.effect() {
+            Effect::Look => self.look(asked, value, event),
+            Effect::Make => {
+                let kind = if asked.known.name.starts_with("mkdir") {
+                    Kind::Directory
+                } else {
+                    Kind::File
+                };
+                event.file = event.path.map(|path| self.anew(path, kind));
+            }
+            Effect::Symlink => event.file = event.path.map(|path| self.anew(path, Kind::Link)),
+            Effect::Link => {
+                let file = event
+                    .file
+                    .or_else(|| Some(self.places.met(event.path?, Kind::File)));
+                event.file = file;
+                event.file2 = file;
+                if let (Some(file), Some(path)) = (file, event.path2) {
+                    self.places.link(file, path);
+                }
+            }
+            Effect::Remove => event.file = event.path.and_then(|path| self.taken_away(path)),
+            Effect::Rename => self.rename(event),
+            Effect::Enter => self.enter(asked, event),
+            Effect::Change if event.open.is_none() => {
+                event.file = event.path.map(|path| self.places.met(path, Kind::File));
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing had this name before.
+    fn anew(&mut self, path: PathId, kind: Kind) -> FileId {
+        self.places.remove(path);
+        self.places.met(path, kind)
+    }
+
+    fn taken_away(&mut self, path: PathId) -> Option<FileId> {
+        let file = self.places.met(path, Kind::File);
+        self.places.remove(path);
+        Some(file)
+    }
+
+    fn rename(&mut self, event: &mut Event) {
+        let (Some(from), Some(to)) = (event.path, event.path2) else {
+            return;
+        };
+        if event.flags.is_some_and(|flags| flags & RENAME_EXCHANGE != 0) {
+            let (first, second) = self.places.exchange(from, to);
+            (event.file, event.file2) = (Some(first), Some(second));
+        } else {
+            let (moved, replaced) = self.places.rename(from, to);
+            (event.file, event.file2) = (Some(moved), replaced);
+        }
+    }
+
+    fn enter(&mut self, asked: &Request<'_>, event: &mut Event) {
+        let directory = match (event.path, event.file) {
+            (Some(path), _) => Some(self.places.met(path, Kind::Directory)),
+            (None, file) => file,
+        };
+        event.file = directory;
+        if let Some(directory) = directory {
+            self.enters(asked.pid, directory);
+        }
+    }
+
+    /// stat(2) and its like tell size and type.
+    fn look(&mut self, asked: &Request<'_>, value: i64, event: &mut Event) {
+        if asked.known.name == "getcwd" {
+            if let Some(path) = asked.text().filter(|path| path.first() == Some(&b'/')) {
+                self.is_in(asked.pid, &path);
+            }
+            return;
+        }
+        let (size, mode) = asked.status();
+        if asked.part(Argument::Status).is_some() {
+            event.length = size.and_then(|size| u64::try_from(size).ok());
+            event.mode = mode;
+        }
+        let kind = match mode.map(|mode| mode & S_IFMT) {
+            Some(S_IFDIR) => Kind::Directory,
+            Some(S_IFLNK) => Kind::Link,
+            _ if asked.known.name.starts_with("readlink") && value >= 0 => Kind::Link,
+            _ => Kind::File,
+        };
+        if let Some(path) = event.path {
+            event.file = Some(self.places.met(path, kind));
+        }
+        let is_regular = mode.is_some_and(|mode| mode & S_IFMT == S_IFREG);
+        if let (Some(file), Some(size), true) = (event.file, size, is_regular) {
+            self.places.set_size(file, size);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Times of a log, whichever option wrote them, as nanoseconds since its first one.
+
+use crate::text::Stamp;
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// Turns stamps into times since the first one. To be asked for every line that has one, in the order of the lines.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timeline {
+    zero: Option<Stamp>,
+    /// Since the first midnight, for stamps that begin anew each day.
+    days_ns: i64,
+    now_ns: i64,
+}
+
+impl Timeline {
+    /// When a line was written: ns since the first stamp. A line without one is as old as the one before.
+    pub fn at(&mut self, stamp: Option<Stamp>) -> i64 {
+        let Some(stamp) = stamp else {
+            return self.now_ns;
+        };
+        let zero = *self.zero.get_or_insert(stamp);
+        self.now_ns = match (zero, stamp) {
+            (Stamp::Wall(zero), Stamp::Wall(ns)) => ns.saturating_sub(zero),
+            (Stamp::Day(zero), Stamp::Day(ns)) => {
+                // Lines of several threads may stand in another order than their times: only half a day back is midnight.
+                if ns.saturating_sub(zero) + self.days_ns + DAY_NS / 2 < self.now_ns {
+                    self.days_ns += DAY_NS;
+                }
+                ns - zero + self.days_ns
+            }
+            (_, Stamp::Since(ns)) => self.now_ns.saturating_add(ns),
+            _ => self.now_ns,
+        };
+        self.now_ns
+    }
+
+    /// The first stamp, where it has a date: ns since 1970.
+    pub fn zero_unix_ns(&self) -> Option<i64> {
+        match self.zero {
+            Some(Stamp::Wall(ns)) => Some(ns),
+            _ => None,
+        }
+    }
+
+    /// Whether there was any stamp.
+    pub fn has_times(&self) -> bool {
+        self.zero.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000_000;
+
+    #[test]
+    fn stamps_of_every_kind_become_times_since_the_first() {
+        let all = |stamps: &[Stamp]| {
+            let mut line = Timeline::default();
+            stamps
+                .iter()
+                .map(|&stamp| line.at(Some(stamp)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            all(&[Stamp::Wall(50), Stamp::Wall(70), Stamp::Wall(60)]),
+            [0, 20, 10]
+        );
+        assert_eq!(
+            all(&[Stamp::Since(5), Stamp::Since(7), Stamp::Since(0)]),
+            [5, 12, 12]
+        );
+        let midnight = [
+            Stamp::Day(23 * HOUR),
+            Stamp::Day(24 * HOUR - 1),
+            Stamp::Day(1),
+            Stamp::Day(0),
+            Stamp::Day(HOUR),
+        ];
+        assert_eq!(all(&midnight), [0, HOUR - 1, HOUR + 1, HOUR, 2 * HOUR]);
+        let mut line = Timeline::default();
+        assert_eq!((line.at(None), line.has_times()), (0, false));
+        line.at(Some(Stamp::Wall(9)));
+        assert_eq!((line.at(None), line.zero_unix_ns()), (0, Some(9)));
+    }
+}
