@@ -2,4 +2,7 @@
 //!
 //! [`root`] keeps everything beneath one directory.
 
+pub mod action;
+pub mod order;
 pub mod root;
+pub mod timing;
