@@ -134,6 +134,46 @@ operations! {
     Refuse "refused";
 }
 
+impl Operation {
+    /// Whether what it returns is a number of bytes that were read or written.
+    pub fn moves_data(self) -> bool {
+        self.reads() || self.writes()
+    }
+
+    /// Whether it reads data. What the kernel copies is read and written.
+    pub fn reads(self) -> bool {
+        use Operation as O;
+        matches!(
+            self,
+            O::Read
+                | O::Readv
+                | O::Pread
+                | O::Preadv
+                | O::Preadv2
+                | O::SendOut
+                | O::Sendfile
+                | O::CopyRange
+                | O::Map
+        )
+    }
+
+    /// Whether it writes data.
+    pub fn writes(self) -> bool {
+        use Operation as O;
+        matches!(
+            self,
+            O::Write
+                | O::Writev
+                | O::Pwrite
+                | O::Pwritev
+                | O::Pwritev2
+                | O::TakeIn
+                | O::Sendfile
+                | O::CopyRange
+        )
+    }
+}
+
 /// How a recorded call has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded(i64);

@@ -21,6 +21,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 
+pub(crate) use act::expect_of_user;
 pub use name::Name;
 
 /// Why the root cannot be used.
