@@ -6,6 +6,7 @@ mod guard;
 mod serve;
 mod signals;
 mod testbed;
+mod trace;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -81,6 +82,9 @@ enum Verb {
     /// Be a testbed of emulated hosts and links, or enter one
     #[command(subcommand)]
     Testbed(testbed::Testbed),
+    /// Record and read what applications do to their files
+    #[command(subcommand)]
+    Trace(trace::Trace),
     /// Measure the engine itself
     #[command(hide = true, subcommand)]
     Bench(bench::Bench),
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
             grace_ms,
             command,
         } => guard::run(&command, input, Duration::from_millis(grace_ms)),
+        Verb::Trace(trace) => trace::run(trace),
         other => carry_out(other).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -176,7 +181,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         }
         Verb::Testbed(verb) => testbed::carry_out(verb),
         Verb::Bench(bench) => bench::carry_out(&bench),
-        Verb::Guard { .. } => unreachable!("it has an exit status of its own, see main"),
+        Verb::Guard { .. } | Verb::Trace(_) => unreachable!("it has an exit status of its own, see main"),
         Verb::Version => say(&serde_json::json!({ "version": VERSION })),
     }
 }

@@ -1,7 +1,8 @@
 //! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the replayer have numbers.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::HashMap;
 
 use crate::text::value;
 

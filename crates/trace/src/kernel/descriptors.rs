@@ -126,7 +126,7 @@ impl Kernel {
                     kind
                 };
                 let file = self.places.met(real, kind);
-                self.places.link(file, path);
+                self.places.leads(path, file);
                 file
             }
             _ => match self.own_descriptor(asked.pid, path) {

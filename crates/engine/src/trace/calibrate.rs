@@ -1,0 +1,126 @@
+//! What tracing costs on this host: the same calls with and without it.
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use plimsoll_trace::follow::{Follower, Seen};
+use plimsoll_trace::header::Calibration;
+use plimsoll_trace::import::each_line;
+use plimsoll_trace::kernel::Kernel;
+
+use super::fifo::Fifo;
+use super::strace::Strace;
+
+const ROUNDS: usize = 20;
+const CALLS: usize = 200;
+/// Bytes of a read: what applications with bad patterns ask for, in the page cache.
+const BYTES: usize = 512;
+/// The calibration gives up after it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Makes `calls` reads in each of `rounds` rounds, and prints how long each round took, ns.
+pub(super) fn spin(rounds: usize, calls: usize) -> anyhow::Result<ExitCode> {
+    // The program itself: a file that is there, and cached.
+    let file = std::fs::File::open("/proc/self/exe").context("opening /proc/self/exe")?;
+    let mut bytes = [0; BYTES];
+    let mut told = String::new();
+    for _ in 0..rounds {
+        let since = Instant::now();
+        for _ in 0..calls {
+            file.read_at(&mut bytes, 0)?;
+        }
+        told.push_str(&format!("{} ", since.elapsed().as_nanos()));
+    }
+    writeln!(std::io::stdout(), "{told}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn spinning(command: &mut Command) -> anyhow::Result<&mut Command> {
+    // Below strace, /proc/self/exe would be strace.
+    let own = std::env::current_exe().context("finding this program")?;
+    Ok(command
+        .arg(own)
+        .args(["trace", "spin"])
+        .args([ROUNDS.to_string(), CALLS.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null()))
+}
+
+/// ns of a call, by round, in order of size.
+fn read_rounds(text: &[u8]) -> anyhow::Result<Vec<f64>> {
+    let text = std::str::from_utf8(text)?;
+    let rounds: Result<Vec<f64>, _> = text.split_ascii_whitespace().map(str::parse).collect();
+    let mut rounds = rounds?;
+    ensure!(rounds.len() == ROUNDS, "the calibration ended before its time");
+    rounds.iter_mut().for_each(|ns| *ns /= CALLS as f64);
+    rounds.sort_by(f64::total_cmp);
+    Ok(rounds)
+}
+
+/// Median, and the range in which nine of ten lie, of values in order.
+fn spread(sorted: &[f64]) -> [f64; 3] {
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    [at(0.5), at(0.05), at(0.95)]
+}
+
+/// Measures what strace costs with the options that a recording has.
+pub(super) fn strace(strace: &Strace) -> anyhow::Result<Calibration> {
+    let mut plain = Command::new("/proc/self/exe");
+    plain
+        .args(["trace", "spin"])
+        .args([ROUNDS.to_string(), CALLS.to_string()]);
+    let plain = plain.stdin(Stdio::null()).output().context("measuring calls")?;
+    let bare = spread(&read_rounds(&plain.stdout)?)[0];
+
+    let mut fifo = Fifo::new().context("making a pipe for strace")?;
+    let mut command = strace.command(fifo.path().as_os_str(), false);
+    let mut child = spinning(&mut command)?.spawn().context("starting strace")?;
+    let mut log = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    let since = Instant::now();
+    loop {
+        match fifo.read(&mut child, &mut piece, Duration::from_secs(1))? {
+            Some(0) => break,
+            Some(count) => log.extend_from_slice(&piece[..count]),
+            None if since.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                bail!("strace did not end within {} s", PATIENCE.as_secs());
+            }
+            None => {}
+        }
+    }
+    let done = child.wait_with_output()?;
+    let traced = read_rounds(&done.stdout).context("strace cannot trace here")?;
+    let mut durations = durations(&log)?;
+    ensure!(
+        durations.len() >= ROUNDS * CALLS / 2,
+        "strace told of {} calls only",
+        durations.len()
+    );
+    durations.sort_by(f64::total_cmp);
+    Ok(Calibration {
+        call_ns: spread(&traced).map(|ns| (ns - bare).max(0.0)),
+        duration_ns: spread(&durations).map(|ns| (ns - bare).max(0.0)),
+        calls: (ROUNDS * CALLS) as u64,
+    })
+}
+
+/// How long strace says that the reads took, ns: means of as many as a round has.
+fn durations(log: &[u8]) -> anyhow::Result<Vec<f64>> {
+    let mut found = Vec::new();
+    let mut follower = Follower::new();
+    each_line(log, |line| {
+        follower.line(line, 1, &mut |_: &mut Kernel, seen: &Seen<'_>| {
+            if seen.event.call.name == "pread64" && seen.event.length == Some(BYTES as u64) {
+                found.extend(seen.event.duration_ns.map(|ns| ns as f64));
+            }
+        });
+        Ok(())
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,146 @@
+//! `trace import`: logs that others have made.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use plimsoll_trace::header::{FORMAT, Footer, Header, Recorder};
+use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
+use plimsoll_trace::text::Stamp;
+
+/// Bytes that are read at once.
+const PIECE: usize = 256 * 1024;
+
+pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let mut opened = Vec::new();
+    let mut manner = Manner::default();
+    for path in logs {
+        let (log, own) = open(path)?;
+        opened.push(log);
+        manner = together(manner, own);
+    }
+    if manner.lines == 0 {
+        bail!(
+            "{}: not one line of {} is what strace writes: is it a log of strace?",
+            logs[0].display(),
+            if manner.odd == 0 { "it" } else { "its first ones" }
+        );
+    }
+    let header = Header {
+        format: FORMAT.into(),
+        recorder: Recorder::Strace,
+        recorder_version: String::new(),
+        options: Vec::new(),
+        command: Vec::new(),
+        attached: false,
+        host: Vec::new(),
+        zero_unix_ns: zero(manner.first),
+        resolution_ns: manner.resolution_ns,
+        has_durations: manner.has_durations,
+        calibration: None,
+    };
+    let first = opened[0].pid;
+    let footer = write(output, |file| {
+        let mut importer = Importer::new(file, &header)?;
+        if let Some(directory) = directory {
+            importer.kernel().is_in(first, directory.as_os_str().as_bytes());
+        }
+        importer.logs(opened)?;
+        Ok(importer.finish(None, None)?)
+    })?;
+    report(output, &footer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file under a temporary name and renames it into place.
+pub(super) fn write(
+    output: &Path,
+    work: impl FnOnce(File) -> anyhow::Result<(File, Footer)>,
+) -> anyhow::Result<Footer> {
+    let mut part = output.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let file = File::create(&part).with_context(|| format!("creating {}", part.display()))?;
+    let done = work(file)
+        .and_then(|(file, footer)| {
+            file.sync_all()?;
+            fs::rename(&part, output)?;
+            Ok(footer)
+        })
+        .with_context(|| format!("writing {}", output.display()));
+    if done.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    done
+}
+
+/// Tells the lab what is in the file.
+pub(super) fn report(output: &Path, footer: &Footer) -> anyhow::Result<()> {
+    let bytes = fs::metadata(output).map_or(0, |about| about.len());
+    let mut value = serde_json::to_value(footer)?;
+    value["bytes"] = bytes.into();
+    writeln!(std::io::stdout(), "{value}")?;
+    Ok(())
+}
+
+fn zero(first: Option<Stamp>) -> Option<i64> {
+    match first {
+        Some(Stamp::Wall(ns)) => Some(ns),
+        _ => None,
+    }
+}
+
+/// Of all logs: the earliest stamp, the finest times.
+fn together(one: Manner, other: Manner) -> Manner {
+    let first = match (one.first, other.first) {
+        (Some(Stamp::Wall(a)), Some(Stamp::Wall(b))) => Some(Stamp::Wall(a.min(b))),
+        (first, second) => first.or(second),
+    };
+    let finest = [one, other]
+        .iter()
+        .filter(|manner| manner.first.is_some())
+        .map(|manner| manner.resolution_ns)
+        .min();
+    Manner {
+        first,
+        resolution_ns: finest.unwrap_or(0),
+        has_durations: one.has_durations || other.has_durations,
+        lines: one.lines + other.lines,
+        odd: one.odd + other.odd,
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<(Log, Manner)> {
+    let reading = || format!("reading {}", path.display());
+    let file = File::open(path).with_context(reading)?;
+    if file.metadata().with_context(reading)?.is_dir() {
+        bail!("{} is a directory: give the logs in it", path.display());
+    }
+    let mut raw = BufReader::with_capacity(PIECE, file);
+    let text: Box<dyn Read> = match raw.fill_buf().with_context(reading)? {
+        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::with_buffer(raw).with_context(reading)?),
+        _ => Box::new(raw),
+    };
+    let mut text = BufReader::with_capacity(PIECE, text);
+    let start = text.fill_buf().with_context(reading)?;
+    let manner = Manner::of(&start[..start.len().min(ENOUGH)]);
+    let log = Log {
+        pid: suffix(path).unwrap_or(1),
+        text: Box::new(text),
+    };
+    Ok((log, manner))
+}
+
+/// The thread of a file that `strace -ff` made: `job.log.4711`, also `job.log.4711.gz`.
+fn suffix(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    let name = name
+        .strip_suffix(".gz")
+        .or(name.strip_suffix(".zst"))
+        .unwrap_or(name);
+    name.rsplit('.').next()?.parse().ok()
+}

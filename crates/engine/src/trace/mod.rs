@@ -1,0 +1,80 @@
+//! `trace`: recording and reading what applications do to their files.
+
+mod calibrate;
+mod fifo;
+mod import;
+mod record;
+mod strace;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum Trace {
+    /// Turn logs of strace into a trace file
+    Import {
+        /// The trace file
+        #[arg(short, long)]
+        output: PathBuf,
+        /// The directory in which the program was started, where the log does not tell
+        #[arg(long)]
+        directory: Option<PathBuf>,
+        /// Logs; several are the files of one program (strace -ff); also .gz and .zst
+        #[arg(required = true)]
+        logs: Vec<PathBuf>,
+    },
+    /// Run a program, or attach to one, and record what it does
+    Record {
+        /// The trace file
+        #[arg(short, long)]
+        output: PathBuf,
+        /// Attach to this process and all its threads instead of running a program
+        #[arg(short, long = "pid")]
+        pid: Vec<u32>,
+        /// Stop after so many seconds
+        #[arg(long = "for", value_name = "SECONDS")]
+        seconds: Option<f64>,
+        /// Do not measure what tracing costs here
+        #[arg(long)]
+        uncalibrated: bool,
+        /// Program and arguments
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Make calls whose cost is known; prints how long they took. For the calibration
+    #[command(hide = true)]
+    Spin {
+        /// Rounds of calls
+        rounds: usize,
+        /// Calls of a round
+        calls: usize,
+    },
+}
+
+/// Carries out one. What people are told goes to stderr, what the lab reads, as one line of JSON, to stdout.
+pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
+    match verb {
+        Trace::Import {
+            output,
+            directory,
+            logs,
+        } => import::run(&output, directory.as_deref(), &logs),
+        Trace::Record {
+            output,
+            pid,
+            seconds,
+            uncalibrated,
+            command,
+        } => record::run(&record::Wanted {
+            output,
+            pids: pid,
+            seconds,
+            calibrated: !uncalibrated,
+            command,
+        }),
+        Trace::Spin { rounds, calls } => calibrate::spin(rounds, calls),
+    }
+}

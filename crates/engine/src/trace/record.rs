@@ -1,0 +1,199 @@
+//! `trace record`: a program below strace, or one that runs already; its log is taken in while it is written.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use plimsoll_trace::header::{Calibration, FORMAT, Header, Recorder};
+use plimsoll_trace::import::Importer;
+
+use super::fifo::Fifo;
+use super::strace::Strace;
+use super::{calibrate, import};
+
+/// What was recorded is on disk after so long.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// What is to be recorded.
+pub(super) struct Wanted {
+    pub(super) output: PathBuf,
+    pub(super) pids: Vec<u32>,
+    pub(super) seconds: Option<f64>,
+    pub(super) calibrated: bool,
+    pub(super) command: Vec<OsString>,
+}
+
+pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
+    if wanted.command.is_empty() == wanted.pids.is_empty() {
+        bail!("give either a program (behind --) or the process to attach to (-p)");
+    }
+    for pid in &wanted.pids {
+        if !PathBuf::from(format!("/proc/{pid}")).exists() {
+            bail!("there is no process {pid}");
+        }
+    }
+    let strace = Strace::find()?;
+    let calibration = if wanted.calibrated {
+        Some(
+            calibrate::strace(&strace)
+                .context("measuring what tracing costs (--uncalibrated records without)")?,
+        )
+    } else {
+        None
+    };
+    // From here on the program has the terminal: what ends it must not end us before its last words are written.
+    let signals = crate::signals::listen().context("cannot listen to signals")?;
+    let mut ended = None;
+    let footer = import::write(&wanted.output, |file| {
+        let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
+        let since = Instant::now();
+        let mut recording = Recording::start(wanted, &strace)?;
+        recording.follow(&mut importer, wanted, &signals)?;
+        let status = recording.child.wait().context("waiting for strace")?;
+        let elapsed = since.elapsed().as_nanos() as u64;
+        let said = if wanted.pids.is_empty() {
+            Some(number(status))
+        } else {
+            None
+        };
+        ended = said;
+        let (file, footer) = importer.finish(said, Some(elapsed))?;
+        if footer.events == 0 {
+            bail!("nothing was recorded: {}", failure(status));
+        }
+        Ok((file, footer))
+    })?;
+    import::report(&wanted.output, &footer)?;
+    Ok(match ended {
+        Some(status) if status < 0 => ExitCode::from((128 - status).clamp(0, 255) as u8),
+        Some(status) => ExitCode::from(status.clamp(0, 255) as u8),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn failure(status: ExitStatus) -> String {
+    format!(
+        "strace ended with {status} (it needs the right to trace: as the same user, and where kernel.yama.ptrace_scope allows it)"
+    )
+}
+
+/// The status of a program, or the number of the signal that ended it, negative.
+fn number(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+}
+
+fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) -> Header {
+    let words = |words: &[OsString]| {
+        words
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+    };
+    let facts = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Header {
+        format: FORMAT.into(),
+        recorder: Recorder::Strace,
+        recorder_version: strace.version.clone(),
+        options: words(&strace.options(!wanted.pids.is_empty())),
+        command: words(&wanted.command),
+        attached: !wanted.pids.is_empty(),
+        host: vec![
+            facts("hostname"),
+            facts("osrelease"),
+            std::env::consts::ARCH.into(),
+        ],
+        zero_unix_ns: now.ok().map(|since| since.as_nanos() as i64),
+        resolution_ns: 1_000,
+        has_durations: true,
+        calibration,
+    }
+}
+
+struct Recording {
+    child: Child,
+    fifo: Fifo,
+}
+
+impl Recording {
+    fn start(wanted: &Wanted, strace: &Strace) -> anyhow::Result<Self> {
+        let fifo = Fifo::new().context("making a pipe for strace")?;
+        let mut command: Command = strace.command(fifo.path().as_os_str(), !wanted.pids.is_empty());
+        for pid in &wanted.pids {
+            command.arg("-p").arg(pid.to_string());
+        }
+        if !wanted.command.is_empty() {
+            command.arg("--").args(&wanted.command);
+        }
+        let child = command.spawn().context("starting strace")?;
+        Ok(Self { child, fifo })
+    }
+
+    /// Takes in what strace writes until it ends.
+    fn follow(
+        &mut self,
+        importer: &mut Importer<File>,
+        wanted: &Wanted,
+        signals: &Receiver<i32>,
+    ) -> anyhow::Result<()> {
+        let since = Instant::now();
+        let mut flushed = Instant::now();
+        let mut asked = false;
+        let mut held: Vec<u8> = Vec::new();
+        let mut piece = vec![0; 256 * 1024];
+        loop {
+            let read = self
+                .fifo
+                .read(&mut self.child, &mut piece, Duration::from_millis(100));
+            match read.context("reading what strace writes")? {
+                Some(0) => break,
+                Some(count) => {
+                    held.extend_from_slice(&piece[..count]);
+                    let end = held
+                        .iter()
+                        .rposition(|&byte| byte == b'\n')
+                        .map_or(0, |end| end + 1);
+                    for line in held[..end]
+                        .split(|&byte| byte == b'\n')
+                        .filter(|line| !line.is_empty())
+                    {
+                        importer.line(line, 1)?;
+                    }
+                    held.drain(..end);
+                }
+                None => {}
+            }
+            if flushed.elapsed() > FLUSH {
+                importer.flush()?;
+                flushed = Instant::now();
+            }
+            let is_over = wanted
+                .seconds
+                .is_some_and(|seconds| since.elapsed().as_secs_f64() > seconds);
+            // Ctrl-C reaches strace and the program by themselves; an attached program must not be ended by it.
+            let is_told = signals.try_recv().is_ok();
+            if (is_over || is_told) && !asked {
+                asked = true;
+                self.ask_to_end();
+            }
+        }
+        if !held.is_empty() {
+            importer.line(&held, 1)?;
+        }
+        Ok(())
+    }
+
+    /// strace detaches from what it is attached to, and passes the signal on to a program that it has started.
+    fn ask_to_end(&self) {
+        // SAFETY: our own child, which nobody has waited for yet.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+    }
+}

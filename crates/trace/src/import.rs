@@ -1,0 +1,312 @@
+//! strace's text into a trace file: one log that all threads share, or a log for each (`-ff`).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{BufRead, Write};
+
+use crate::event::Event;
+use crate::file::{FileError, Writer};
+use crate::follow::{Follower, Seen};
+use crate::header::{Footer, Header};
+use crate::kernel::Kernel;
+use crate::text::{Stamp, line};
+
+/// Bytes at the beginning of a log that tell with which options it was made.
+pub const ENOUGH: usize = 64 * 1024;
+
+/// What the first lines of a log tell of all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Manner {
+    /// The first stamp.
+    pub first: Option<Stamp>,
+    /// The finest difference of times, ns: 1000 for microseconds; 0 where there are none.
+    pub resolution_ns: u64,
+    /// Calls have durations.
+    pub has_durations: bool,
+    /// Lines that strace may have written.
+    pub lines: u64,
+    /// Other lines.
+    pub odd: u64,
+}
+
+impl Manner {
+    /// Of the first bytes of a log: its last line may be cut.
+    pub fn of(start: &[u8]) -> Self {
+        let whole = memchr::memrchr(b'\n', start).map_or(start, |end| &start[..end]);
+        let mut found = Self::default();
+        let mut parts = 0;
+        for text in whole.split(|&byte| byte == b'\n') {
+            let Some(line) = line::parse(text) else {
+                found.odd += 1;
+                continue;
+            };
+            found.lines += u64::from(!matches!(line.what, line::What::Note));
+            found.first = found.first.or(line.stamp);
+            if let Some(Stamp::Wall(ns) | Stamp::Day(ns) | Stamp::Since(ns)) = line.stamp {
+                parts = gcd(parts, ns.unsigned_abs());
+            }
+            let ended = match line.what {
+                line::What::Call { ended, .. } | line::What::Resumed { ended, .. } => Some(ended),
+                _ => None,
+            };
+            found.has_durations |= ended.is_some_and(|ended| ended.duration_ns.is_some());
+        }
+        // What all times are multiples of by chance, as they are few, is no finer than what strace writes.
+        let finest = [1_000_000_000, 1_000, 1];
+        found.resolution_ns = match found.first {
+            Some(_) => finest.into_iter().find(|unit| parts % unit == 0).unwrap_or(1),
+            None => 0,
+        };
+        found
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// One log.
+pub struct Log {
+    /// The thread, where its lines do not tell: the end of the name of a file that `-ff` made.
+    pub pid: u32,
+    /// Its text.
+    pub text: Box<dyn BufRead>,
+}
+
+/// Takes lines in and writes a trace file.
+pub struct Importer<W: Write> {
+    follower: Follower,
+    writer: Writer<W>,
+    events: u64,
+    failed: Option<FileError>,
+}
+
+impl<W: Write> Importer<W> {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
+        Ok(Self {
+            follower: Follower::new(),
+            writer: Writer::new(out, header)?,
+            events: 0,
+            failed: None,
+        })
+    }
+
+    /// For what is known beside the log: directories and descriptors of its first processes.
+    pub fn kernel(&mut self) -> &mut Kernel {
+        self.follower.kernel()
+    }
+
+    /// Takes in a line, without its end.
+    ///
+    /// # Errors
+    /// [`FileError`]: the file cannot be written any more.
+    pub fn line(&mut self, text: &[u8], pid: u32) -> Result<(), FileError> {
+        let Self {
+            follower,
+            writer,
+            events,
+            failed,
+        } = self;
+        follower.line(text, pid, &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
+            *events += 1;
+            write(writer, failed, kernel, &seen.event);
+        });
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Writes out what is held back for a full block, so that a kill does not lose it.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn flush(&mut self) -> Result<(), FileError> {
+        self.writer.flush(self.follower.kernel().names_mut())
+    }
+
+    /// Takes in whole logs, by the time of their lines.
+    ///
+    /// # Errors
+    /// [`FileError`]; what was read until then is in the file.
+    pub fn logs(&mut self, logs: Vec<Log>) -> Result<(), FileError> {
+        if let [only] = logs.as_slice() {
+            let pid = only.pid;
+            return logs
+                .into_iter()
+                .try_for_each(|log| each_line(log.text, |text| self.line(text, pid)));
+        }
+        self.together(logs)
+    }
+
+    /// Several logs: always the line that was written first.
+    fn together(&mut self, logs: Vec<Log>) -> Result<(), FileError> {
+        let mut all: Vec<Pending> = logs.into_iter().map(Pending::new).collect();
+        let mut next = BinaryHeap::new();
+        for (place, pending) in all.iter_mut().enumerate() {
+            if pending.advance()? {
+                next.push(Reverse((pending.at_ns, place)));
+            }
+        }
+        while let Some(Reverse((_, place))) = next.pop() {
+            let pending = &mut all[place];
+            let text = std::mem::take(&mut pending.line);
+            self.line(text.strip_suffix(b"\n").unwrap_or(&text), pending.log.pid)?;
+            pending.line = text;
+            if pending.advance()? {
+                next.push(Reverse((pending.at_ns, place)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The log has ended. Gives what was written to, and what the file says of itself at its end.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn finish(mut self, status: Option<i32>, elapsed_ns: Option<u64>) -> Result<(W, Footer), FileError> {
+        let Self {
+            follower,
+            writer,
+            events,
+            failed,
+        } = &mut self;
+        follower.end(&mut |kernel: &mut Kernel, seen: &Seen<'_>| {
+            *events += 1;
+            write(writer, failed, kernel, &seen.event);
+        });
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let trouble = self.follower.trouble();
+        let footer = Footer {
+            events: self.events,
+            odd_lines: trouble.odd_lines,
+            examples: trouble.examples.clone(),
+            unknown_calls: trouble.unknown_calls,
+            halves: trouble.halves,
+            endless: self.follower.endless(),
+            lines: self.follower.lines(),
+            status,
+            elapsed_ns,
+        };
+        let names = self.follower.kernel().names_mut();
+        Ok((self.writer.finish(names, &footer)?, footer))
+    }
+}
+
+fn write<W: Write>(
+    writer: &mut Writer<W>,
+    failed: &mut Option<FileError>,
+    kernel: &mut Kernel,
+    event: &Event,
+) {
+    if failed.is_none() {
+        *failed = writer.write(kernel.names_mut(), event).err();
+    }
+}
+
+/// Gives each line of a log, without its end.
+///
+/// # Errors
+/// Those of reading and of `take`.
+pub fn each_line(
+    mut text: impl BufRead,
+    mut take: impl FnMut(&[u8]) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    let mut cut = Vec::new();
+    loop {
+        let buffer = text.fill_buf()?;
+        if buffer.is_empty() {
+            return if cut.is_empty() { Ok(()) } else { take(&cut) };
+        }
+        let used = buffer.len();
+        let mut rest = buffer;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            if cut.is_empty() {
+                take(&rest[..end])?;
+            } else {
+                cut.extend_from_slice(&rest[..end]);
+                take(&cut)?;
+                cut.clear();
+            }
+            rest = &rest[end + 1..];
+        }
+        // A line without an end would take all memory; strace writes none.
+        if cut.len() < LONGEST_LINE {
+            cut.extend_from_slice(rest);
+        }
+        text.consume(used);
+    }
+}
+
+/// Of a longer line only the beginning is kept, which is odd then.
+const LONGEST_LINE: usize = 64 * 1024 * 1024;
+
+/// A log, and the line of it that is next.
+struct Pending {
+    log: Log,
+    line: Vec<u8>,
+    at_ns: i64,
+}
+
+impl Pending {
+    fn new(log: Log) -> Self {
+        Self {
+            log,
+            line: Vec::new(),
+            at_ns: i64::MIN,
+        }
+    }
+
+    /// Reads the next line. A line without a time stands where the one before it does. False at the end.
+    fn advance(&mut self) -> std::io::Result<bool> {
+        self.line.clear();
+        if self.log.text.read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(false);
+        }
+        let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let stamp = line::parse(text).and_then(|line| line.stamp);
+        if let Some(Stamp::Wall(ns) | Stamp::Day(ns)) = stamp {
+            self.at_ns = ns;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manner_of_a_log_is_told_by_its_first_lines() {
+        let of = |text: &str| {
+            let found = Manner::of(text.as_bytes());
+            (found.resolution_ns, found.has_durations, found.lines, found.odd)
+        };
+        assert_eq!(
+            of("7 1700000000.123456 close(3) = 0 <0.000010>\n7 17000"),
+            (1_000, true, 1, 0)
+        );
+        assert_eq!(of("7 12:30:59 close(3) = 0\n"), (1_000_000_000, false, 1, 0));
+        assert_eq!(of("7 1700000000.123456789 close(3) = 0\n"), (1, false, 1, 0));
+        assert_eq!(of("close(3) = 0\nthis is no log\n"), (0, false, 1, 1));
+        assert_eq!(of(""), (0, false, 0, 0));
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_read() {
+        let text = b"one\ntwo\n\nlast";
+        for size in 1..=text.len() {
+            let mut lines = Vec::new();
+            let reader = std::io::BufReader::with_capacity(size, text.as_slice());
+            each_line(reader, |line| {
+                lines.push(line.to_vec());
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(lines, [b"one".as_slice(), b"two", b"", b"last"]);
+        }
+    }
+}
