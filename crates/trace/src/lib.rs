@@ -4,7 +4,8 @@
 //!
 //! [`text`] reads what strace has written: lines, calls that other threads have interrupted, arguments. [`syscalls`] knows
 //! what each call does, and [`kernel`] which open file a descriptor stands for; [`follow`] puts
-//! them together. [`file`] keeps events on disk. Nothing here executes anything, and no bytes make it panic or hold more than they are.
+//! them together. [`file`] keeps events on disk, [`profile`] tells what came of them. Nothing here executes anything, and no bytes
+//! make it panic or hold more than they are.
 #![forbid(unsafe_code)]
 
 pub mod constants;
@@ -15,6 +16,7 @@ pub mod header;
 pub mod import;
 pub mod kernel;
 pub mod names;
+pub mod profile;
 pub mod syscalls;
 pub mod text;
 pub mod timeline;

@@ -3,6 +3,7 @@
 mod calibrate;
 mod fifo;
 mod import;
+mod profile;
 mod record;
 mod strace;
 
@@ -44,6 +45,10 @@ pub(crate) enum Trace {
         #[arg(last = true)]
         command: Vec<OsString>,
     },
+    /// Print what the application did to its files, as JSON
+    Profile(profile::Chosen),
+    /// Print single reads and writes for a picture, or their density where they are too many, as JSON
+    Points(profile::Picture),
     /// Make calls whose cost is known; prints how long they took. For the calibration
     #[command(hide = true)]
     Spin {
@@ -75,6 +80,8 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             calibrated: !uncalibrated,
             command,
         }),
+        Trace::Profile(chosen) => profile::profile(chosen),
+        Trace::Points(picture) => profile::points(picture),
         Trace::Spin { rounds, calls } => calibrate::spin(rounds, calls),
     }
 }
