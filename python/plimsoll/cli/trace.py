@@ -54,7 +54,11 @@ def _record(parser: argparse.ArgumentParser) -> None:
         help="attach to this process instead of running a program; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--for", dest="length", type=_quantity(units.parse_duration), metavar="DURATION", help="stop after this"
+        "--for",
+        dest="length",
+        type=_quantity(units.parse_duration),
+        metavar="DURATION",
+        help="stop after this",
     )
     parser.add_argument(
         "--uncalibrated", action="store_true", help="do not measure first what tracing costs here"

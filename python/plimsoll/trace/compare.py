@@ -25,8 +25,8 @@ def comparison(a: Profile, b: Profile) -> list[Table]:
     return [_totals(a, b), _calls(a, b), _files(a, b)]
 
 
-def _row(what: str, a: float | None, b: float | None, show: Callable[[float], str]) -> Row:
-    return (what, *(UNKNOWN if each is None else show(each) for each in (a, b)), ratio(a, b))
+def _row(what: str, a: float, b: float, show: Callable[[float], str]) -> Row:
+    return (what, show(a), show(b), ratio(a, b))
 
 
 def _whole(value: float) -> str:
@@ -129,7 +129,10 @@ def _more(left: int) -> str:
 def comparison_lines(a: Profile, b: Profile, names: tuple[str, str], width: int, colour: bool) -> list[str]:
     """The comparison for the terminal."""
     style = Style(max(width, 60), colour)
-    lines = [style.paint(line, "bold") for line in (*style.wrapped(f"A: {names[0]}"), *style.wrapped(f"B: {names[1]}"))]
+    lines = [
+        style.paint(line, "bold")
+        for line in (*style.wrapped(f"A: {names[0]}"), *style.wrapped(f"B: {names[1]}"))
+    ]
     for each in comparison(a, b):
         rows = each.rows
         if each.columns[-1].name == "file":

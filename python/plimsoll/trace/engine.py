@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import EngineError
+from plimsoll.trace.pictures import COLUMNS, MOST_POINTS, ROWS, Pictures
+from plimsoll.trace.pictures import read as read_pictures
 from plimsoll.trace.profile import Part, Told, read
 
 
@@ -63,8 +65,11 @@ def record(
     source: str = "strace",
     calibrated: bool = True,
 ) -> tuple[int, Made | None]:
-    """Records a program, which has our stdin, stdout and stderr. Gives its exit status and what was recorded: None where that
-    failed, as the engine has said on stderr. Signals are the program's: it ends, and the recording with it."""
+    """Records a program, which has our stdin, stdout and stderr. Gives its exit status and what was recorded.
+
+    None where recording failed, as the engine has said on stderr. Signals are the program's: it ends, and the
+    recording with it.
+    """
     words = ["--output", str(output)]
     words += [word for pid in pids for word in ("--pid", str(pid))]
     words += [] if seconds is None else ["--for", str(seconds)]
@@ -105,6 +110,14 @@ class _Passing:
 def profile(trace: Path, wanted: Wanted) -> Told:
     """The profile of a trace file."""
     return read(_answer("profile", *wanted.options(), "--", str(trace)))
+
+
+def pictures(
+    trace: Path, wanted: Wanted, *, limit: int = MOST_POINTS, columns: int = COLUMNS, rows: int = ROWS
+) -> Pictures:
+    """Requests of every file for its picture: `limit` in all one by one, those of the busiest files in bins."""
+    bounds = ("--limit", str(limit), "--columns", str(columns), "--rows", str(rows))
+    return read_pictures(_answer("points", "--each", *bounds, *wanted.options(), "--", str(trace)))
 
 
 def export(trace: Path, kind: str, output: Path) -> None:

@@ -1,7 +1,8 @@
 """The profile of a trace as the engine tells it (crate `trace`, profile/json.rs): the border, checked by pydantic.
 
-Times are seconds since the zero of the trace, or lengths in seconds, where they end in `_s`; bytes are results of calls. What is
-not known is None, never 0. Names of files are escaped by the engine: control characters and what is no UTF-8 stand as \\xNN.
+Times are seconds since the zero of the trace, or lengths in seconds, where they end in `_s`; bytes are results of
+calls. What is not known is None, never 0. Names of files are escaped by the engine: control characters and what is no
+UTF-8 stand as \\xNN.
 """
 
 from __future__ import annotations

@@ -74,25 +74,21 @@ def source(profile: Profile) -> Table:
 
 def files(profile: Profile, most: int) -> Table:
     """The busiest files, their names last."""
-    heads = "#time|#of run|#opens|#reads|#read|#writes|#written|#seeks|#useless|#in order|file"
+    heads = "#time|#reads|#read|#writes|#written|#seeks|#useless|#in order|file"
     rows = [_file(each, profile.time.interval_only) for each in busiest(profile)[:most]]
     more = len(profile.files) - len(rows)
     return table("Files", heads, rows, f"and {count(more)} more" if more > 0 else "")
 
 
 def busiest(profile: Profile) -> list[FileProfile]:
-    """Files that anything was done to besides being looked for in vain; as the engine sorts them: by time, then bytes."""
+    """Files that were there, not only looked for in vain; as the engine sorts them: by time, then bytes."""
     return [each for each in profile.files if each.kind != "name"]
 
 
 def _file(each: FileProfile, interval_only: bool) -> tuple[str, ...]:
-    known = [
-        time for time in (each.read_time, each.write_time, each.sync_time, each.metadata_time) if time
-    ]
+    known = [time for time in (each.read_time, each.write_time, each.sync_time, each.metadata_time) if time]
     return (
         duration(summed(known), interval_only),
-        share(each.run_share) if each.run_share is not None else UNKNOWN,
-        count(each.opens),
         count(each.reads),
         size(each.read_bytes),
         count(each.writes),

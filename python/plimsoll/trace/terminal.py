@@ -1,4 +1,4 @@
-"""`plimsoll trace show` in the terminal: what ran, what is worth a look, then the numbers. Pure: nothing is printed here."""
+"""`plimsoll trace show` in the terminal: what ran, what is worth a look, then the numbers. Pure: prints nothing."""
 
 from __future__ import annotations
 

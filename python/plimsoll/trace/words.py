@@ -1,7 +1,6 @@
 """Numbers of a trace in words. Times are told as what they are: recorded, estimated, or only a range.
 
-The engine's three values of a time are kept apart here: `interval_only` of a run says that tracing was most of it, and then no
-time of it is told as one number.
+`interval_only` of a run says that tracing was most of it: then no time of it is told as one number.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ def correction(source: Source) -> str:
         for values in (source.calibration.call_ns, source.calibration.duration_ns)
     )
     return (
-        f"Tracing cost {cost[0]} a call on the traced host ({cost[1]} to {cost[2]}), {inside[0]} of it within the recorded "
-        f"duration ({inside[1]} to {inside[2]}), measured there over {count(source.calibration.calls)} calls. "
+        f"Tracing cost {cost[0]} a call on the traced host ({cost[1]} to {cost[2]}), {inside[0]} of it within "
+        f"the recorded duration ({inside[1]} to {inside[2]}), measured there over {count(source.calibration.calls)} calls. "
         "It is taken off every time below, never past zero."
     )
 

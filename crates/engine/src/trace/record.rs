@@ -22,6 +22,8 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// What is to be recorded.
 pub(super) struct Wanted {
     pub(super) output: PathBuf,
+    /// Where to say what was recorded; stdout where it is not given.
+    pub(super) report: Option<PathBuf>,
     pub(super) pids: Vec<u32>,
     pub(super) seconds: Option<f64>,
     pub(super) calibrated: bool,
@@ -68,7 +70,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         }
         Ok((file, footer))
     })?;
-    import::report(&wanted.output, &footer)?;
+    import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(match ended {
         Some(status) if status < 0 => ExitCode::from((128 - status).clamp(0, 255) as u8),
         Some(status) => ExitCode::from(status.clamp(0, 255) as u8),
