@@ -51,7 +51,7 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
         importer.logs(opened)?;
         Ok(importer.finish(None, None)?)
     })?;
-    report(output, &footer)?;
+    report(output, &footer, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -77,13 +77,17 @@ pub(super) fn write(
     done
 }
 
-/// Tells the lab what is in the file.
-pub(super) fn report(output: &Path, footer: &Footer) -> anyhow::Result<()> {
+/// Tells the lab what is in the file: in a file, or on stdout.
+pub(super) fn report(output: &Path, footer: &Footer, place: Option<&Path>) -> anyhow::Result<()> {
     let bytes = fs::metadata(output).map_or(0, |about| about.len());
     let mut value = serde_json::to_value(footer)?;
     value["bytes"] = bytes.into();
-    writeln!(std::io::stdout(), "{value}")?;
-    Ok(())
+    match place {
+        Some(place) => {
+            fs::write(place, format!("{value}\n")).with_context(|| format!("writing {}", place.display()))
+        }
+        None => Ok(writeln!(std::io::stdout(), "{value}")?),
+    }
 }
 
 fn zero(first: Option<Stamp>) -> Option<i64> {

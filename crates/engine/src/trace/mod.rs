@@ -47,6 +47,9 @@ pub(crate) enum Trace {
         /// Do not measure what tracing costs here
         #[arg(long)]
         uncalibrated: bool,
+        /// Write what was recorded there, as JSON, and nothing to stdout: that is the program's
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
         /// Program and arguments
         #[arg(last = true)]
         command: Vec<OsString>,
@@ -79,10 +82,12 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             pid,
             seconds,
             uncalibrated,
+            report,
             command,
         } => record::run(&record::Wanted {
             source,
             output,
+            report,
             pids: pid,
             seconds,
             calibrated: !uncalibrated,

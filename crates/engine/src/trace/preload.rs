@@ -135,7 +135,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
             ..footer
         })
     })?;
-    import::report(&wanted.output, &footer)?;
+    import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(exit_code(number(status)))
 }
 

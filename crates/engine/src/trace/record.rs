@@ -33,6 +33,8 @@ pub(crate) enum Source {
 pub(super) struct Wanted {
     pub(super) source: Source,
     pub(super) output: PathBuf,
+    /// Where to say what was recorded; stdout where it is not given.
+    pub(super) report: Option<PathBuf>,
     pub(super) pids: Vec<u32>,
     pub(super) seconds: Option<f64>,
     pub(super) calibrated: bool,
@@ -93,7 +95,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         }
         Ok((file, footer))
     })?;
-    import::report(&wanted.output, &footer)?;
+    import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
 }
 
