@@ -44,7 +44,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine printed: `is_cut`, `ignored`, and of `check`, `prepared`, `replayed`, `cleaned` what was asked for."""
+    """What the engine printed: `is_cut`, `ignored`, and what was asked for of `check`, `prepared`,
+    `replayed`, `cleaned`."""
 
     document: dict[str, Any]
 
