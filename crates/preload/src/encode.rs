@@ -5,7 +5,7 @@ use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use crate::calls::{Call, Kind, TABLE};
-use crate::record::{Begun, Ended};
+use crate::record::Ended;
 
 /// A word that a call does not have: not written.
 pub const ABSENT: i64 = i64::MIN;
@@ -52,13 +52,20 @@ impl Out {
     }
 
     #[inline]
-    pub unsafe fn fill(&mut self, begun: Begun, now_ns: u64, borrower: u32, ended: Ended) {
+    pub unsafe fn fill(
+        &mut self,
+        start_ns: u64,
+        now_ns: u64,
+        processor_ns: Option<u64>,
+        borrower: u32,
+        ended: Ended,
+    ) {
         // SAFETY: three to five words.
         unsafe {
-            self.put(begun.start_ns);
-            self.put(now_ns - begun.start_ns);
+            self.put(start_ns);
+            self.put(now_ns - start_ns);
             self.put(ended.value.cast_unsigned());
-            if let Some(processor_ns) = begun.processor_ns {
+            if let Some(processor_ns) = processor_ns {
                 self.extras |= extra::PROCESSOR;
                 self.put(processor_ns);
             }

@@ -18,7 +18,8 @@ const LOST: u16 = u16::MAX;
 #[derive(Clone, Copy)]
 pub struct Begun {
     pub start_ns: u64,
-    pub processor_ns: Option<u64>,
+    /// Of the thread in all, where the call comes long after the one before.
+    processor_ns: Option<u64>,
     pid: u32,
 }
 
@@ -76,6 +77,15 @@ pub fn begin() -> Option<Begun> {
         return None;
     }
     Thread::own().begin()
+}
+
+/// The same of a call that may turn out to be none; the processor time is asked for when it is one.
+#[inline]
+pub fn begin_perhaps() -> Option<Begun> {
+    if process::is_off() {
+        return None;
+    }
+    Thread::own().begin_perhaps()
 }
 
 /// It has ended now. errno stays as it is.
@@ -143,15 +153,21 @@ pub fn leave() {
 impl Thread {
     #[inline]
     fn begin(&self) -> Option<Begun> {
+        let mut begun = self.begin_perhaps()?;
+        if begun.start_ns.saturating_sub(self.ended_ns.get()) > LONG_NS {
+            begun.processor_ns = Some(clock::processor());
+        }
+        Some(begun)
+    }
+
+    #[inline]
+    fn begin_perhaps(&self) -> Option<Begun> {
         if self.pid.get() != process::pid() || self.pid.get() == 0 {
             self.begin_log()?;
         }
-        let start_ns = clock::monotonic();
-        let idle = start_ns.saturating_sub(self.ended_ns.get());
-        let processor_ns = (idle > LONG_NS).then(|| self.processor(start_ns, idle));
         Some(Begun {
-            start_ns,
-            processor_ns,
+            start_ns: clock::monotonic(),
+            processor_ns: None,
             pid: self.pid.get(),
         })
     }
@@ -192,15 +208,21 @@ impl Thread {
         Some(())
     }
 
-    /// Processor time since the call before. What has passed since it was asked for last was short, and is taken for computing.
-    #[cold]
-    fn processor(&self, now_ns: u64, idle_ns: u64) -> u64 {
-        let used = clock::processor();
+    /// Processor time since the call before, where that is long ago. What has passed since it was asked for last was short, and is
+    /// taken for computing, as is a call that was not asked about before it began.
+    #[inline]
+    fn processor(&self, begun: Begun, now_ns: u64) -> Option<u64> {
+        let idle = begun.start_ns.saturating_sub(self.ended_ns.get());
+        if idle <= LONG_NS {
+            return None;
+        }
+        let before = || clock::processor().saturating_sub(now_ns - begun.start_ns);
+        let used = begun.processor_ns.unwrap_or_else(before);
         let since = used.saturating_sub(self.processor_ns.get());
         let short = self.ended_ns.get().saturating_sub(self.asked_ns.get());
         self.processor_ns.set(used);
-        self.asked_ns.set(now_ns);
-        since.saturating_sub(short).min(idle_ns)
+        self.asked_ns.set(begun.start_ns);
+        Some(since.saturating_sub(short).min(idle))
     }
 
     unsafe fn end(&self, begun: Begun, call: Call, words: &[i64], ended: Ended) {
@@ -246,7 +268,13 @@ impl Thread {
             let place = log.place(LARGEST_RECORD);
             if let Some(place) = place {
                 let mut out = Out::new(place, extras);
-                out.fill(begun, now_ns, self.borrower.get(), ended);
+                out.fill(
+                    begun.start_ns,
+                    now_ns,
+                    self.processor(begun, now_ns),
+                    self.borrower.get(),
+                    ended,
+                );
                 out.words(call, words, ended.errno);
                 log.advance(out.commit(call as u16, ended.errno));
             } else {

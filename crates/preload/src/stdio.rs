@@ -1,8 +1,9 @@
 //! stdio: functions that may read or write more than a buffer.
 //!
-//! Their system calls are made inside libc. Of a file, the kernel's position before and after tells what they were: bytes and offsets are
-//! exact, but several reads (or writes) within one function are one record, and one that found the end of the file is none. Where the
-//! buffer shows beforehand that the kernel will not be asked, nothing is looked at. Wide characters and getc of old macros are not seen.
+//! Their system calls are made inside libc. What was written is what was added to the buffer and is not there any more; what was read
+//! is told by the kernel's position before and after, so that only files are seen, not pipes. Bytes and offsets are exact, but several
+//! reads (or writes) within one function are one record, and a read that found the end of the file is none. Where the buffer shows
+//! beforehand that the kernel will not be asked, nothing is looked at. Wide characters are not seen.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
@@ -43,50 +44,69 @@ macro_rules! streams {
 }
 
 streams! {
-    In: fread fread_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
-    In: __fread_chk __fread_unlocked_chk (data: List, room: usize, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
-    In: fgets fgets_unlocked (data: List, length: c_int, file: File) -> List, file, has_line(file, b'\n');
-    In: __fgets_chk __fgets_unlocked_chk (data: List, room: usize, length: c_int, file: File) -> List, file, has_line(file, b'\n');
-    In: getline (line: List, room: List, file: File) -> isize, file, has_line(file, b'\n');
-    In: getdelim __getdelim (line: List, room: List, end: c_int, file: File) -> isize, file, has_line(file, end as u8);
-    In: fgetc getc _IO_getc fgetc_unlocked getc_unlocked __uflow __underflow (file: File) -> c_int, file, has(file, 1, 1);
-    In: vfscanf __isoc99_vfscanf __isoc23_vfscanf (file: File, format: Name, list: List) -> c_int, file, false;
-
-    Out: fwrite fwrite_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, fits(file, size, count);
-    Out: fputs fputs_unlocked (text: Name, file: File) -> c_int, file, false;
-    Out: fputc putc _IO_putc fputc_unlocked putc_unlocked (one: c_int, file: File) -> c_int, file, fits(file, 1, 1);
-    Out: __overflow (file: File, one: c_int) -> c_int, file, fits(file, 1, 1);
-    Out: vfprintf (file: File, format: Name, list: List) -> c_int, file, false;
-    Out: __vfprintf_chk (file: File, check: c_int, format: Name, list: List) -> c_int, file, false;
+    Read: fread fread_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
+    Read: __fread_chk __fread_unlocked_chk (data: List, room: usize, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
+    Read: fgets fgets_unlocked (data: List, length: c_int, file: File) -> List, file, has_line(file, b'\n');
+    Read: __fgets_chk __fgets_unlocked_chk (data: List, room: usize, length: c_int, file: File) -> List, file, has_line(file, b'\n');
+    Read: getline (line: List, room: List, file: File) -> isize, file, has_line(file, b'\n');
+    Read: getdelim __getdelim (line: List, room: List, end: c_int, file: File) -> isize, file, has_line(file, end as u8);
+    Read: fgetc getc _IO_getc fgetc_unlocked getc_unlocked __uflow __underflow (file: File) -> c_int, file, has(file, 1, 1);
+    Read: vfscanf __isoc99_vfscanf __isoc23_vfscanf (file: File, format: Name, list: List) -> c_int, file, false;
 
     Seek: fseek fseeko fseeko64 (file: File, offset: c_long, whence: c_int) -> c_int, file, false;
     Seek: fsetpos fsetpos64 (file: File, place: List) -> c_int, file, false;
     Seek: rewind (file: File) -> (), file, false;
 }
 
-/// What goes to standard output without saying so.
-macro_rules! standard {
-    ($($name:ident ($($argument:ident: $kind:ty),*);)*) => {$(
+/// `names (arguments) -> type, stream, whether the buffer is enough, how many bytes were added;`
+macro_rules! writes {
+    ($($($name:ident)+ ($($argument:tt)*) -> $returns:ty, $stream:ident, $direct:expr, $added:expr;)*) => {
+        $(writes! { @ [$($name)+] ($($argument)*) $returns, $stream, $direct, $added })*
+    };
+    (@ [$($name:ident)+] $arguments:tt $returns:ty, $stream:ident, $direct:expr, $added:expr) => {
+        $(writes! { @@ $name $arguments $returns, $stream, $direct, $added })+
+    };
+    (@@ $name:ident ($($argument:ident: $kind:ty),*) $returns:ty, $stream:ident, $direct:expr, $added:expr) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+        unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
             // SAFETY: given on as it is.
             unsafe {
-                let file = stdout;
-                let before = stream::before(file);
-                let returned = next!($name: fn($($kind),*) -> c_int)($($argument),*);
-                stream::after(before, file, Way::Out);
+                let next = next!($name: fn($($kind),*) -> $returns);
+                let stream = $stream;
+                if $direct {
+                    return next($($argument),*);
+                }
+                let before = stream::before_write(stream);
+                let returned = next($($argument),*);
+                // A function that has failed has added what nobody knows.
+                if let Ok(added) = usize::try_from($added(returned)) {
+                    stream::after_write(before, stream, added as i64);
+                }
                 returned
             }
         }
-    )*};
+    };
 }
 
-standard! {
-    puts (text: Name);
-    putchar (one: c_int);
-    putchar_unlocked (one: c_int);
-    vprintf (format: Name, list: List);
-    __vprintf_chk (check: c_int, format: Name, list: List);
+writes! {
+    fwrite fwrite_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, fits(file, size, count), |whole: usize| (whole * size) as isize;
+    fputs fputs_unlocked (text: Name, file: File) -> c_int, file, fits(file, libc::strlen(text), 1), |done: c_int| if done < 0 { -1 } else { libc::strlen(text) as isize };
+    fputc putc _IO_putc fputc_unlocked putc_unlocked (one: c_int, file: File) -> c_int, file, fits(file, 1, 1), one_byte;
+    __overflow (file: File, one: c_int) -> c_int, file, fits(file, 1, 1), one_byte;
+    vfprintf (file: File, format: Name, list: List) -> c_int, file, false, itself;
+    __vfprintf_chk (file: File, check: c_int, format: Name, list: List) -> c_int, file, false, itself;
+    puts (text: Name) -> c_int, stdout, false, |done: c_int| if done < 0 { -1 } else { libc::strlen(text) as isize + 1 };
+    putchar putchar_unlocked (one: c_int) -> c_int, stdout, fits(stdout, 1, 1), one_byte;
+    vprintf (format: Name, list: List) -> c_int, stdout, false, itself;
+    __vprintf_chk (check: c_int, format: Name, list: List) -> c_int, stdout, false, itself;
+}
+
+fn itself(added: c_int) -> isize {
+    added as isize
+}
+
+fn one_byte(done: c_int) -> isize {
+    if done < 0 { -1 } else { 1 }
 }
 
 unsafe extern "C" {
@@ -278,9 +298,9 @@ macro_rules! flush {
                 if file.is_null() {
                     stream::all_flushed();
                 }
-                let before = stream::before(file);
+                let before = stream::before_write(file);
                 let failed = next!($name: fn(File) -> c_int)(file);
-                stream::after(before, file, Way::Out);
+                stream::after_write(before, file, 0);
                 failed
             }
         }

@@ -27,23 +27,22 @@ pub struct Stream {
     descriptor: c_int,
 }
 
-/// What a function does with a stream.
+/// What a function does with a stream, besides writing what was to be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// It reads.
-    In,
-    /// It writes.
-    Out,
-    /// It moves, after what is to be written has been.
+    Read,
+    /// It moves.
     Seek,
 }
 
-/// Where the stream of a function stood before it.
+/// How the stream of a function stood before it.
 pub struct Before {
     begun: Begun,
     fd: c_int,
-    position: i64,
     pending: i64,
+    /// In the file, where that has to be known.
+    position: Option<i64>,
 }
 
 impl Stream {
@@ -75,6 +74,16 @@ impl Stream {
         (self.write_next as usize).saturating_sub(self.write_begin as usize) as i64
     }
 
+    /// More was read than the program has taken, or will write over: the kernel is told to go back first.
+    fn is_ahead(&self) -> bool {
+        let reached = if self.flags & PUTTING == 0 {
+            self.read_next
+        } else {
+            self.write_begin
+        };
+        self.read_end != reached
+    }
+
     /// Data that were read at once, of which some may have been taken: bytes.
     fn filled(&self) -> i64 {
         if self.flags & PUTTING != 0 {
@@ -84,22 +93,21 @@ impl Stream {
     }
 }
 
-/// A function is about to be called. None where it is not recorded, or the stream is a pipe or the like: only of files is it seen what
-/// it does.
+/// A function that reads or moves is about to be called. None where it is not recorded, or the stream is a pipe or the like: only of
+/// files is it seen what it does.
 ///
 /// # Safety
 /// It must be a stream.
 pub unsafe fn before(stream: *const Stream) -> Option<Before> {
-    let begun = record::begin()?;
+    let begun = record::begin_perhaps()?;
     // SAFETY: the caller's.
     let stream = unsafe { stream.as_ref() }?;
-    let fd = stream.descriptor;
-    let position = kernel::position(fd)?;
+    let position = Some(kernel::position(stream.descriptor)?);
     Some(Before {
         begun,
-        fd,
-        position,
+        fd: stream.descriptor,
         pending: stream.pending(),
+        position,
     })
 }
 
@@ -109,30 +117,19 @@ pub unsafe fn before(stream: *const Stream) -> Option<Before> {
 /// It must be the same stream, still open.
 pub unsafe fn after(before: Option<Before>, stream: *const Stream, way: Way) {
     let Some(before) = before else { return };
-    let Some(position) = kernel::position(before.fd) else {
+    let (Some(stood), Some(position)) = (before.position, kernel::position(before.fd)) else {
         return;
     };
-    let mut told = Told {
-        begun: Some(before.begun),
-        fd: before.fd,
-    };
-    let mut moved = position - before.position;
-    let is_flushed = way == Way::Seek || (way == Way::In && moved >= before.pending);
-    if is_flushed && before.pending > 0 {
+    let mut told = Told::of(&before);
+    let mut moved = position - stood;
+    if before.pending > 0 && (way == Way::Seek || moved >= before.pending) {
         told.moved(Call::Write, before.pending);
         moved -= before.pending;
     }
     match way {
         _ if moved == 0 => {}
-        Way::In if moved > 0 => told.moved(Call::Read, moved),
-        Way::Out if moved > 0 => told.moved(Call::Write, moved),
-        // From what was read ahead back to where the program was, and to be written there.
-        Way::In | Way::Out => {
-            told.sought(position - before.pending);
-            if before.pending > 0 {
-                told.moved(Call::Write, before.pending);
-            }
-        }
+        Way::Read if moved > 0 => told.moved(Call::Read, moved),
+        Way::Read => told.sought(position),
         Way::Seek => {
             // SAFETY: the caller's.
             let filled = unsafe { (*stream).filled() }.min(position);
@@ -144,21 +141,58 @@ pub unsafe fn after(before: Option<Before>, stream: *const Stream, way: Way) {
     }
 }
 
+/// A function that writes is about to be called. None where it is not recorded.
+///
+/// # Safety
+/// It must be a stream.
+pub unsafe fn before_write(stream: *const Stream) -> Option<Before> {
+    let begun = record::begin_perhaps()?;
+    // SAFETY: the caller's.
+    let stream = unsafe { stream.as_ref() }?;
+    Some(Before {
+        begun,
+        fd: stream.descriptor,
+        pending: stream.pending(),
+        position: if stream.is_ahead() {
+            kernel::position(stream.descriptor)
+        } else {
+            None
+        },
+    })
+}
+
+/// It was called, and has added so many bytes to the stream: what is not there any more was written.
+///
+/// # Safety
+/// It must be the same stream, still open.
+pub unsafe fn after_write(before: Option<Before>, stream: *const Stream, added: i64) {
+    let Some(before) = before else { return };
+    // SAFETY: the caller's.
+    let pending = unsafe { (*stream).pending() };
+    let written = before.pending + added - pending;
+    let mut told = Told::of(&before);
+    if let Some(stood) = before.position
+        && let Some(position) = kernel::position(before.fd)
+        && position != stood
+    {
+        told.sought(position - written.max(0));
+    }
+    if written > 0 {
+        told.moved(Call::Write, written);
+    }
+}
+
 /// What is to be written will be now, and nobody can look afterwards.
 ///
 /// # Safety
 /// It must be a stream.
 pub unsafe fn flushed(stream: *const Stream) {
     // SAFETY: the caller's.
-    let Some(before) = (unsafe { before(stream) }) else {
+    let Some(before) = (unsafe { before_write(stream) }) else {
         return;
     };
     if before.pending > 0 {
-        Told {
-            begun: Some(before.begun),
-            fd: before.fd,
-        }
-        .moved(Call::Write, before.pending);
+        Told::of(&before).moved(Call::Write, before.pending);
     }
 }
 
@@ -169,6 +203,13 @@ struct Told {
 }
 
 impl Told {
+    fn of(before: &Before) -> Self {
+        Self {
+            begun: Some(before.begun),
+            fd: before.fd,
+        }
+    }
+
     fn moved(&mut self, call: Call, bytes: i64) {
         self.tell(call, &[i64::from(self.fd), 0, bytes], bytes);
     }

@@ -6,6 +6,7 @@ mod common;
 use std::process::Command;
 
 use common::{Done, Place, strace};
+use plimsoll_trace::event::Outcome;
 
 /// Runs a program twice, and compares what was done to each file. `exactly`: also how many calls it took.
 fn same(name: &str, command: &[&str], again: impl Fn(&Place), exactly: bool) {
@@ -150,4 +151,34 @@ fn stdio_as_sort_sed_and_awk_use_it() {
     let script =
         "sort -n a > b; sed -e s/line/row/ -n -e 5,9000p b > c; awk '{ print $1 > \"d\" }' c; wc -l d";
     same("stdio", &["sh", "-c", script], lines, false);
+}
+
+/// libc reads directories by itself: how often it asks is seen, as is that nothing is left.
+#[test]
+fn directories() {
+    let place = Place::new("directories");
+    let many = place.0.join("many");
+    std::fs::create_dir(&many).unwrap();
+    for number in 0..2000 {
+        std::fs::write(many.join(format!("a-file-with-a-rather-long-name-{number}")), "").unwrap();
+    }
+    if strace(&place, &["ls", "-f", "many"]).is_none() {
+        return;
+    }
+    let said = std::fs::read_dir(place.0.join("strace"))
+        .unwrap()
+        .map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap());
+    let asked = said.map(|log| log.matches("getdents64(").count()).sum::<usize>();
+    place.record(Command::new("ls").args(["-f", "many"]));
+    let recording = place.recording();
+    let seen = recording.named("getdents64");
+    assert_eq!(seen.len(), asked);
+    assert!(asked > 2 && seen.iter().all(|record| record.is_inferred));
+    assert_eq!(seen.last().unwrap().outcome, Outcome::Returned(0));
+    let opened = recording
+        .named("openat")
+        .into_iter()
+        .find(|record| record.texts[0] == Some(b"many"))
+        .unwrap();
+    assert_eq!(opened.outcome.value(), seen[0].arguments[0]);
 }
