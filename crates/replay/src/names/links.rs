@@ -26,8 +26,8 @@ pub struct Link {
 #[derive(Debug, Clone, Default)]
 pub struct Links {
     at_start: HashMap<PathId, Link>,
-    /// Names that the trace itself has made: a link there need not have been one at the beginning.
-    made: HashSet<PathId>,
+    /// Names that the trace itself has made, or has given to others: a link there, or beneath, need not have been one at the beginning.
+    moved: HashSet<Box<[u8]>>,
     linked: HashSet<PathId>,
     paths: HashSet<Box<[u8]>>,
 }
@@ -54,15 +54,16 @@ impl Links {
         };
         match event.call.effect {
             Effect::Symlink => {
-                self.made.insert(path);
+                self.is_moved(path, names);
                 self.is_linked(path, names);
             }
-            Effect::Make => {
-                self.made.insert(path);
-            }
+            Effect::Make | Effect::Remove => self.is_moved(path, names),
             Effect::Link | Effect::Rename => {
+                if event.call.effect == Effect::Rename {
+                    self.is_moved(path, names);
+                }
                 if let Some(to) = event.path2 {
-                    self.made.insert(to);
+                    self.is_moved(to, names);
                     if self.linked.contains(&path) {
                         self.is_linked(to, names);
                     }
@@ -72,10 +73,11 @@ impl Links {
                 let length = u64::try_from(value).unwrap_or(0);
                 self.found(path, event.path2, length, names);
             }
-            Effect::Look if event.call.arguments.contains(&Argument::Status) => {
-                if event.mode.is_some_and(|mode| mode & TYPE == LINK) {
-                    self.found(path, None, event.length.unwrap_or(0), names);
-                }
+            Effect::Look
+                if event.call.arguments.contains(&Argument::Status)
+                    && event.mode.is_some_and(|mode| mode & TYPE == LINK) =>
+            {
+                self.found(path, None, event.length.unwrap_or(0), names);
             }
             _ => {}
         }
@@ -93,12 +95,18 @@ impl Links {
 
     fn found(&mut self, path: PathId, target: Option<PathId>, length: u64, names: &Names) {
         self.is_linked(path, names);
-        if self.made.contains(&path) {
+        let name = names.path(path);
+        let ends = (0..=name.len()).filter(|&end| end == name.len() || name[end] == b'/');
+        if ends.into_iter().any(|end| self.moved.contains(&name[..end])) {
             return;
         }
         let link = self.at_start.entry(path).or_insert(Link { path, target, length });
         link.target = link.target.or(target);
         link.length = link.length.max(length);
+    }
+
+    fn is_moved(&mut self, path: PathId, names: &Names) {
+        self.moved.insert(names.path(path).into());
     }
 
     fn is_linked(&mut self, path: PathId, names: &Names) {

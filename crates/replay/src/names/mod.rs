@@ -82,10 +82,12 @@ impl Table {
             );
             let name = names.path(file.path);
             // A FIFO or a socket of the file system has an absolute name.
-            if is_none && !name.starts_with(b"/") && rules.mapped(name).is_none() {
-                if let Some(row) = rows.get_mut(file.path.index()) {
-                    *row = Mapped::Ignored(Reason::NoFile);
-                }
+            if is_none
+                && !name.starts_with(b"/")
+                && rules.mapped(name).is_none()
+                && let Some(row) = rows.get_mut(file.path.index())
+            {
+                *row = Mapped::Ignored(Reason::NoFile);
             }
         }
         Self {
@@ -110,29 +112,24 @@ impl Table {
         }
     }
 
-    /// What `link` is to hold so that it leads to what becomes of its recorded target; none where that would leave the root.
+    /// What `link` is to hold so that it leads to what becomes of its recorded target; none where nothing beneath the root does.
     ///
-    /// A target that rules do not move stays as it was written, if it is relative; an absolute one is made relative, as the
-    /// sandbox follows no other.
+    /// A relative target that still leads there stays as it was written. All others are made relative, as the sandbox follows no
+    /// absolute ones.
     pub fn target(&self, link: PathId, target: &[u8]) -> Option<Vec<u8>> {
         let recorded = self.whole.get(link.index())?;
         let Mapped::Inside(link, _) = self.get(link) else {
             return None;
         };
-        let target = if target.starts_with(b"/") {
+        let from = |name: &[u8]| plain(&beside(name, target), &|_| false);
+        let whole = from(recorded);
+        let to = inside(&self.rules.mapped(&whole).unwrap_or(whole))?;
+        let stays = !target.starts_with(b"/") && inside(&from(link)).is_some_and(|way| way == to);
+        Some(if stays {
             target.to_vec()
         } else {
-            let stays = leads_beneath(link, target);
-            let moved = self.rules.mapped(recorded).is_some();
-            let absolute = [parent(recorded), target].join(&b'/');
-            if !moved && self.rules.mapped(&plain(&absolute, &|_| false)).is_none() {
-                return stays.then(|| target.to_vec());
-            }
-            absolute
-        };
-        let target = plain(&target, &|_| false);
-        let to = inside(self.rules.mapped(&target).unwrap_or(target))?;
-        Some(relative(link, &to))
+            relative(link, &to)
+        })
     }
 
     /// How many names are ignored, by reason.
@@ -164,15 +161,15 @@ fn map(rules: &Rules, name: &[u8]) -> Mapped {
         None if name.starts_with(b"unknown:") => return Mapped::Ignored(Reason::Nameless),
         None => name.to_vec(),
     };
-    match inside(mapped) {
+    match inside(&mapped) {
         Some(path) => Mapped::Inside(path.into(), copy),
         None => Mapped::Ignored(Reason::Relative),
     }
 }
 
 /// Beneath the root: without `/` at its ends and empty parts. None where it begins with `..`.
-fn inside(path: Vec<u8>) -> Option<Vec<u8>> {
-    let parts: Vec<&[u8]> = parts(&path).collect();
+fn inside(path: &[u8]) -> Option<Vec<u8>> {
+    let parts: Vec<&[u8]> = parts(path).collect();
     match parts.first() {
         None => Some(b".".to_vec()),
         Some(&b"..") => None,
@@ -208,23 +205,6 @@ fn plain(path: &[u8], is_link: &impl Fn(&[u8]) -> bool) -> Vec<u8> {
     kept
 }
 
-/// Whether a relative target stays beneath the root, whatever links there are on its way: it never goes above its start further than
-/// that is deep.
-fn leads_beneath(link: &[u8], target: &[u8]) -> bool {
-    let mut depth = parts(link).count().saturating_sub(1);
-    for part in parts(target) {
-        if part == b".." {
-            let Some(above) = depth.checked_sub(1) else {
-                return false;
-            };
-            depth = above;
-        } else {
-            depth += 1;
-        }
-    }
-    true
-}
-
 /// The way from where a link stands to a path, both beneath the root.
 fn relative(link: &[u8], to: &[u8]) -> Vec<u8> {
     let from: Vec<&[u8]> = parts(parent(link)).collect();
@@ -240,6 +220,19 @@ fn relative(link: &[u8], to: &[u8]) -> Vec<u8> {
         b".".to_vec()
     } else {
         way.join(&b'/')
+    }
+}
+
+/// Where a target leads from the link of this name.
+fn beside(link: &[u8], target: &[u8]) -> Vec<u8> {
+    let end = link
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |end| end + 1);
+    if target.starts_with(b"/") {
+        target.to_vec()
+    } else {
+        [&link[..end], target].concat()
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn glob(text: &str) -> Result<Regex, String> {
                     .replace('\\', r"\\")
                     .replace('[', r"\[")
                     .replace('^', r"\^");
-                regex.push_str(&format!("[{not}{letters}]"));
+                regex.extend(["[", not, &letters, "]"]);
             }
             letter => regex.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4]))),
         }

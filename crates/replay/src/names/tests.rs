@@ -181,7 +181,7 @@ fn what_is_no_file_is_left_out() {
 fn targets_of_links_lead_to_what_becomes_of_them() {
     let mut rules = Rules::new();
     rules.read_map("/data => scratch/d").unwrap();
-    let (table, ids) = table(&rules, &["/a/b/link", "/data/link"]);
+    let (table, ids) = table(&rules, &["/a/b/link", "/data/link", "/link", "/proc/link"]);
     let target = |id: usize, text: &str| {
         let made = table.target(ids[id], text.as_bytes());
         made.map(|made| String::from_utf8(made).unwrap())
@@ -189,7 +189,7 @@ fn targets_of_links_lead_to_what_becomes_of_them() {
     for (link, text, expected) in [
         (0, "x", Some("x")),
         (0, "../c/x", Some("../c/x")),
-        (0, "../../../etc/x", None),
+        (0, "../../../etc/x", Some("../../etc/x")),
         (0, "/a/b/x", Some("x")),
         (0, "/etc/x", Some("../../etc/x")),
         (0, "/a/b", Some(".")),
@@ -197,7 +197,11 @@ fn targets_of_links_lead_to_what_becomes_of_them() {
         (0, "../../data/x", Some("../../scratch/d/x")),
         (1, "x", Some("x")),
         (1, "../etc/x", Some("../../etc/x")),
+        (1, "../data/x", Some("x")),
+        (2, "x", Some("x")),
+        (2, "../x", Some("x")),
     ] {
         assert_eq!(target(link, text), expected.map(String::from), "{link} {text}");
     }
+    assert_eq!(target(3, "x"), None, "it is ignored itself");
 }
