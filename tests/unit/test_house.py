@@ -24,6 +24,7 @@ CRATES = (
     "controller",
     "wan",
     "trace",
+    "replay",
     "preload",
     "engine",
 )
