@@ -184,10 +184,10 @@ def histograms(each: FileProfile) -> Iterator[tuple[str, Chart]]:
                 rows.append({"from": low, "to": bin_.to, "requests": bin_.count, "way": way})
         if not rows:
             continue
-        axis = alt.Axis(format="~s", labelOverlap=True)
+        axis = alt.Axis(format=".2~s", labelOverlap=True)
         bars = of("bins").mark_bar().encode(
             x=alt.X("from:Q", title=title, scale=alt.Scale(type="log", base=2), axis=axis),
-            x2="to:Q", y=alt.Y("requests:Q", title="requests"), color=_colour(legend=False),
+            x2="to:Q", y=alt.Y("requests:Q", title="requests"), y2=alt.datum(0), color=_colour(legend=False),
             row=alt.Row("way:N", title=None, sort=list(WAYS)),
         )  # fmt: skip
         yield what.removesuffix("_s"), finish(bars.properties(width=WIDTH // 2, height=110), bins=rows)

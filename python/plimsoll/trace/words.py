@@ -9,7 +9,7 @@ import shlex
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
-from plimsoll.analyse.wording import UNKNOWN, count, percent, plural, quantity
+from plimsoll.analyse.wording import SPACE, UNKNOWN, count, percent, plural, quantity
 from plimsoll.plan.units import about_size
 from plimsoll.trace.profile import Profile, RunTime, Source, Times, Unparsed
 
@@ -24,7 +24,7 @@ def seconds(value: float | None) -> str:
 
 def size(value: float | None) -> str:
     """Bytes in the unit that suits it, powers of 1000."""
-    return UNKNOWN if value is None else about_size(value).replace(" ", "\u202f")
+    return UNKNOWN if value is None else about_size(value).replace(" ", SPACE)
 
 
 def share(value: float | None) -> str:
@@ -37,8 +37,8 @@ def span(low: float | None, high: float | None) -> str:
     first, last = seconds(low), seconds(high)
     if first == last:
         return first
-    unit = last.rpartition("\u202f")[2]
-    return f"{first.removesuffix(unit).rstrip()} to {last}"
+    number, _, unit = first.rpartition(SPACE)
+    return f"{number if unit == last.rpartition(SPACE)[2] else first} to {last}"
 
 
 def duration(times: Times | None, interval_only: bool) -> str:
@@ -79,8 +79,8 @@ def correction(source: Source) -> str:
     )
     return (
         f"Tracing cost {cost[0]} a call on the traced host ({cost[1]} to {cost[2]}), {inside[0]} of it within "
-        f"the recorded duration ({inside[1]} to {inside[2]}), measured there over {count(source.calibration.calls)} calls. "
-        "It is taken off every time below, never past zero."
+        f"the recorded duration ({inside[1]} to {inside[2]}), measured there over "
+        f"{count(source.calibration.calls)} calls. It is taken off every time below, never past zero."
     )
 
 

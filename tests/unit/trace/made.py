@@ -66,7 +66,8 @@ def io(reads: int, writes: int, size: int = 4096, *, corrected: bool = True) -> 
         "consecutive_share": None, "descending_share": 0.5 if reads else None, "unknown_offsets": 0, "modify_writes": 0,
         "direct": 0, "unaligned_direct": 0, "syncs": 0, "read_s": reads * 1e-5, "write_s": writes * 1e-5,
         "read_time": times(reads * 1e-5, corrected=corrected), "write_time": times(writes * 1e-5, corrected=corrected),
-        "sync_time": times(0.0, corrected=corrected), "metadata_time": times(1e-4, corrected=corrected), "run_share": 0.1,
+        "sync_time": times(0.0, corrected=corrected), "metadata_time": times(1e-4, corrected=corrected),
+        "run_share": 0.1,
         "read": side(reads), "write": side(writes), "metadata": {"openat": 1, "close": 1},
         "failed": [{"call": "openat", "error": "ENOENT", "count": 2}], "maps": 0, "mapped_bytes": 0,
     }  # fmt: skip

@@ -45,7 +45,7 @@ function runLine(surface, colours) {
   const second = { ...box, y: box.y + upper + gap, height: surface.height - BOX.bottom - (box.y + upper + gap) };
   const calls = rate(line.reads.map((value, at) => value + line.writes[at] + line.metadata[at]));
   const data = rate(line.reads.map((value, at) => value + line.writes[at]));
-  const scale = axes(surface, second, { ...x, title: "time since the beginning of the trace" }, { low: 0, high: Math.max(...calls, 1), values: steps(0, Math.max(...calls, 1), 2), show: (value) => words.scaled(value, [[1e6, "M"], [1e3, "k"], [1, ""]]).trim(), title: "calls about files a second (dark: reads and writes)" }, colours);
+  const scale = axes(surface, second, { ...x, title: "time since the beginning of the trace" }, { low: 0, high: Math.max(...calls, 1), values: steps(0, Math.max(...calls, 1), 2), show: (value) => words.scaled(value, [[1e6, "M"], [1e3, "k"], [1, ""]]).trim(), title: "calls about files a second (strong: reads and writes)" }, colours);
   calls.forEach((value, at) => { if (value) surface.rect(scale.right(line.start_s + at * line.bin_s), scale.up(value), wide, Math.max(scale.up(0) - scale.up(value), 1), colours.other, 0.45); });
   data.forEach((value, at) => { if (value) surface.rect(scale.right(line.start_s + at * line.bin_s), scale.up(value), wide, Math.max(scale.up(0) - scale.up(value), 1), colours.ink, 0.8); });
 }
