@@ -1,6 +1,7 @@
 //! `trace`: recording and reading what applications do to their files.
 
 mod calibrate;
+mod export;
 mod fifo;
 mod import;
 mod record;
@@ -44,6 +45,20 @@ pub(crate) enum Trace {
         #[arg(last = true)]
         command: Vec<OsString>,
     },
+    /// Write a trace in another program's format
+    Export {
+        /// The trace file
+        trace: PathBuf,
+        /// fio: a log that fio replays. dxt: text as darshan-dxt-parser prints it. csv, parquet: all fields of all events
+        #[arg(long)]
+        to: export::Format,
+        /// Where it is written
+        #[arg(short, long)]
+        output: PathBuf,
+        /// fio only: the directory that all names are rewritten to be beneath
+        #[arg(long)]
+        root: Option<PathBuf>,
+    },
     /// Make calls whose cost is known; prints how long they took. For the calibration
     #[command(hide = true)]
     Spin {
@@ -75,6 +90,12 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             calibrated: !uncalibrated,
             command,
         }),
+        Trace::Export {
+            trace,
+            to,
+            output,
+            root,
+        } => export::run(&trace, to, &output, root.as_deref()),
         Trace::Spin { rounds, calls } => calibrate::spin(rounds, calls),
     }
 }
