@@ -2,6 +2,7 @@
 
 mod attached;
 mod calibrate;
+mod export;
 mod fifo;
 mod import;
 mod mapped;
@@ -58,6 +59,20 @@ pub(crate) enum Trace {
     Profile(profile::Chosen),
     /// Print single reads and writes for a picture, or their density where they are too many, as JSON
     Points(profile::Picture),
+    /// Write a trace in another program's format
+    Export {
+        /// The trace file
+        trace: PathBuf,
+        /// fio: a log that fio replays. dxt: text as darshan-dxt-parser prints it. csv, parquet: all fields of all events
+        #[arg(long)]
+        to: export::Format,
+        /// Where it is written
+        #[arg(short, long)]
+        output: PathBuf,
+        /// fio only: the directory that all names are rewritten to be beneath
+        #[arg(long)]
+        root: Option<PathBuf>,
+    },
     /// Make calls whose cost is known; prints how long they took. For the calibration
     #[command(hide = true)]
     Spin {
@@ -95,6 +110,12 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         }),
         Trace::Profile(chosen) => profile::profile(chosen),
         Trace::Points(picture) => profile::points(picture),
+        Trace::Export {
+            trace,
+            to,
+            output,
+            root,
+        } => export::run(&trace, to, &output, root.as_deref()),
         Trace::Spin { rounds, calls } => calibrate::spin(rounds, calls),
     }
 }
