@@ -144,6 +144,7 @@ fn names_begin_where_the_process_or_the_descriptor_is() {
         getcwd("/w/d/e", 4096) = 7
         symlink("../../target", "l") = 0
         readlink("l", ""..., 64) = 12
+        readlink("l", "../../target", 64) = 12
         setxattr("g", "user.a", ""..., 5, 0) = 0
         statx(AT_FDCWD, "/abs/../j", AT_STATX_SYNC_AS_STAT, STATX_ALL, {stx_mask=STATX_ALL, stx_mode=S_IFREG|0600, stx_size=9, ...}) = 0"#;
     assert_eq!(
@@ -160,6 +161,7 @@ fn names_begin_where_the_process_or_the_descriptor_is() {
             "getcwd =7",
             "symlink /w/d/e/l -> ../../target =0",
             "readlink /w/d/e/l +64 =12",
+            "readlink /w/d/e/l -> ../../target +64 =12",
             "setxattr /w/d/e/g -> user.a +5 =0",
             "statx /abs/../j +9 =0",
         ]

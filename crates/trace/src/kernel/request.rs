@@ -131,6 +131,15 @@ impl<'a> Request<'a> {
         as_text(self.part(Argument::Text)?)
     }
 
+    /// What the call has put into its buffer, where the source tells all of it.
+    pub fn data(&self) -> Option<Cow<'a, [u8]>> {
+        match self.part(Argument::Data)? {
+            Part::Written(text) => value::text(text).filter(|text| !text.cut).map(|text| text.bytes),
+            Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+            _ => None,
+        }
+    }
+
     /// Flags, whence or command, as the number that the kernel is given on x86-64.
     pub fn flags(&self) -> Option<u64> {
         let kinds = [Argument::Flags, Argument::Whence, Argument::Command];
