@@ -170,6 +170,8 @@ impl Kernel {
         };
         if let Some(path) = event.path {
             event.file = Some(self.places.met(path, kind));
+        } else if kind == Kind::Directory {
+            self.is(event.file, kind);
         }
         let is_regular = mode.is_some_and(|mode| mode & S_IFMT == S_IFREG);
         if let (Some(file), Some(size), true) = (event.file, size, is_regular) {
