@@ -97,7 +97,7 @@ impl Kernel {
                     self.places.link(file, path);
                 }
             }
-            Effect::Remove => event.file = event.path.and_then(|path| self.taken_away(path)),
+            Effect::Remove => event.file = event.path.map(|path| self.taken_away(path)),
             Effect::Rename => self.rename(event),
             Effect::Enter => self.enter(asked, event),
             Effect::Change if event.open.is_none() => {
@@ -113,10 +113,10 @@ impl Kernel {
         self.places.met(path, kind)
     }
 
-    fn taken_away(&mut self, path: PathId) -> Option<FileId> {
+    fn taken_away(&mut self, path: PathId) -> FileId {
         let file = self.places.met(path, Kind::File);
         self.places.remove(path);
-        Some(file)
+        file
     }
 
     fn rename(&mut self, event: &mut Event) {
