@@ -74,6 +74,18 @@ impl Kernel {
         self.enters(pid, directory);
     }
 
+    /// What readlink(2) has found, where its source does not tell: `read_link` looks it up. What is there by now counts only where it is
+    /// as long.
+    pub fn complete_link(&mut self, event: &mut Event, read_link: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+        let is_readlink = event.call.name.starts_with("readlink") && event.path2.is_none();
+        let (Some(path), Some(length), true) = (event.path, event.outcome.value(), is_readlink) else {
+            return;
+        };
+        let found = read_link(self.places.names().path(path));
+        let found = found.filter(|found| i64::try_from(found.len()).is_ok_and(|found| found == length));
+        event.path2 = found.map(|target| self.places.name(&target));
+    }
+
     /// Calls about names that have succeeded.
     pub(super) fn tree(&mut self, asked: &Request<'_>, value: i64, event: &mut Event) {
         match asked.effect() {
