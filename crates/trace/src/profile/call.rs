@@ -1,11 +1,12 @@
 //! Calls by their names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
 use super::counts::{Kind, count_of};
 use super::json::CallKind;
+use super::quick::Map;
 use super::time::Spent;
 use crate::constants;
 use crate::event::{Event, Outcome};
@@ -33,7 +34,7 @@ pub(super) struct Named {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// By address: the table of calls has each once.
-    places: HashMap<usize, Kind>,
+    places: Map<usize, Kind>,
     list: Vec<Named>,
 }
 
