@@ -10,7 +10,7 @@ use clap::Args;
 use plimsoll_trace::file::Reader;
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::names::Names;
-use plimsoll_trace::profile::points::{Gatherer, Query};
+use plimsoll_trace::profile::points::{EachGatherer, Gatherer, Query};
 use plimsoll_trace::profile::{Choice, Profiler};
 use regex::Regex;
 use serde::Serialize;
@@ -51,6 +51,9 @@ pub(crate) struct Picture {
     /// Bins in the file, at most
     #[arg(long, default_value_t = Query::default().rows, value_parser = clap::value_parser!(u32).range(1..=8192))]
     rows: u32,
+    /// A picture of every file by itself: the limit is of all together, and those with most requests are binned
+    #[arg(long)]
+    each: bool,
 }
 
 fn nanoseconds(text: &str) -> Result<i64, String> {
@@ -86,20 +89,35 @@ pub(crate) fn profile(chosen: Chosen) -> anyhow::Result<ExitCode> {
 pub(crate) fn points(picture: Picture) -> anyhow::Result<ExitCode> {
     let path = picture.chosen.trace.clone();
     let choice = choice(picture.chosen)?;
-    let names = all_names(&path, &choice)?;
-    let mut reader = open(&path)?;
-    let mut gatherer = Gatherer::new(Query {
+    let query = Query {
         choice,
         from_byte: picture.from_byte,
         to_byte: picture.to_byte,
         limit: picture.limit,
         columns: picture.columns,
         rows: picture.rows,
-    });
+    };
+    if picture.each {
+        return each(&path, query);
+    }
+    let names = all_names(&path, &query.choice)?;
+    let mut reader = open(&path)?;
+    let mut gatherer = Gatherer::new(query);
     while advance(&mut reader, &path)? {
         gatherer.take(names.as_ref().unwrap_or(reader.names()), reader.events());
     }
     print(&gatherer.finish(reader.names()))
+}
+
+fn each(path: &Path, query: Query) -> anyhow::Result<ExitCode> {
+    // Files are put together by their names, which must be known from the first request on.
+    let names = names(path)?;
+    let mut reader = open(path)?;
+    let mut gatherer = EachGatherer::new(query);
+    while advance(&mut reader, path)? {
+        gatherer.take(&names, reader.events());
+    }
+    print(&gatherer.finish(&names))
 }
 
 fn choice(chosen: Chosen) -> anyhow::Result<Choice> {
@@ -117,12 +135,13 @@ fn choice(chosen: Chosen) -> anyhow::Result<Choice> {
 
 /// All tables of a trace, where files are chosen by their names: one that was open before the trace began has got its name later.
 fn all_names(path: &Path, choice: &Choice) -> anyhow::Result<Option<Names>> {
-    if choice.file.is_none() {
-        return Ok(None);
-    }
+    choice.file.is_some().then(|| names(path)).transpose()
+}
+
+fn names(path: &Path) -> anyhow::Result<Names> {
     let mut reader = open(path)?;
     while advance(&mut reader, path)? {}
-    Ok(Some(reader.into_names()))
+    Ok(reader.into_names())
 }
 
 fn open(path: &Path) -> anyhow::Result<Reader<File>> {

@@ -1,7 +1,10 @@
 //! Single requests for a picture of a file: where in it data were read and written, and when. Where there are more than a picture
 //! can draw, how dense they were, and that it is so.
 
+mod each;
 mod grid;
+
+pub use each::{EachGatherer, FilePicture, PICTURES, Pictures};
 
 use serde::{Deserialize, Serialize};
 
@@ -169,38 +172,27 @@ pub struct Density {
     pub writes: Vec<[u64; 4]>,
 }
 
-/// Gathers the points, event by event. Memory is that of the limit or of the grid, and of the tables.
+/// Finds the requests that a query asks for.
 #[derive(Debug)]
-pub struct Gatherer {
+struct Sight {
     query: Query,
     chooser: Chooser,
-    points: Vec<Point>,
-    /// Once there are too many.
-    grid: Option<Grid>,
-    /// Files of points, each with its place in the list.
-    files: Vec<FileId>,
-    places: Vec<Option<usize>>,
     requests: u64,
     unknown_offsets: u64,
 }
 
-impl Gatherer {
-    /// Of a trace that nothing of has been read yet.
-    pub fn new(query: Query) -> Self {
+impl Sight {
+    fn new(query: Query) -> Self {
         Self {
             chooser: Chooser::new(query.choice.clone()),
             query,
-            points: Vec::new(),
-            grid: None,
-            files: Vec::new(),
-            places: Vec::new(),
             requests: 0,
             unknown_offsets: 0,
         }
     }
 
-    /// Takes the next events. Their ids are those of `names`; see [`super::Profiler::take`].
-    pub fn take(&mut self, names: &Names, events: &[Event]) {
+    /// Gives each request of these events and its file; `file` of a point is yet to be set.
+    fn see(&mut self, names: &Names, events: &[Event], found: &mut impl FnMut(FileId, Point)) {
         for event in events {
             let (reads, writes) = match event.call.effect {
                 Effect::Read => (true, false),
@@ -211,39 +203,17 @@ impl Gatherer {
             if !self.chooser.is_in_time(event.start_ns) {
                 continue;
             }
-            if reads {
-                self.side(names, event, event.file, event.offset, false);
+            if reads && let Some((file, point)) = self.side(names, event, event.file, event.offset, false) {
+                found(file, point);
             }
-            if writes {
-                let is_second = reads;
-                let (file, offset) = if is_second {
-                    (event.file2, event.offset2)
-                } else {
-                    (event.file, event.offset)
-                };
-                self.side(names, event, file, offset, true);
+            let (file, offset) = if reads {
+                (event.file2, event.offset2)
+            } else {
+                (event.file, event.offset)
+            };
+            if writes && let Some((file, point)) = self.side(names, event, file, offset, true) {
+                found(file, point);
             }
-        }
-    }
-
-    /// All that was gathered.
-    pub fn finish(self, names: &Names) -> Points {
-        let name = |file: &FileId| {
-            names
-                .files()
-                .get(file.index())
-                .map_or(&b""[..], |entry| names.path(entry.path))
-        };
-        Points {
-            format: FORMAT.to_owned(),
-            chosen: self.query.choice.told(),
-            requests: self.requests,
-            unknown_offsets: self.unknown_offsets,
-            binned: self.grid.is_some(),
-            files: self.files.iter().map(|file| shown(name(file))).collect(),
-            columns: COLUMNS.map(str::to_owned).to_vec(),
-            points: self.points,
-            density: self.grid.map(|grid| grid.density()),
         }
     }
 
@@ -254,20 +224,19 @@ impl Gatherer {
         file: Option<FileId>,
         offset: Option<i64>,
         is_write: bool,
-    ) {
-        let (Some(result), Subject::File(file)) =
-            (of_files::given(event), self.chooser.subject(names, file, None))
-        else {
-            return;
+    ) -> Option<(FileId, Point)> {
+        let result = of_files::given(event)?;
+        let Subject::File(file) = self.chooser.subject(names, file, None) else {
+            return None;
         };
         let Some(offset) = offset.and_then(|offset| u64::try_from(offset).ok()) else {
             self.unknown_offsets += 1;
-            return;
+            return None;
         };
         let end = offset.saturating_add(result);
         // A read at the end of the file gives nothing and is at its place all the same.
         if offset >= self.query.to_byte || end < self.query.from_byte.saturating_add(u64::from(result > 0)) {
-            return;
+            return None;
         }
         self.requests += 1;
         let point = Point {
@@ -278,18 +247,81 @@ impl Gatherer {
             is_write,
             thread: event.thread.index(),
             result,
-            file: self.place(file),
+            file: 0,
         };
-        self.add(point);
+        Some((file, point))
+    }
+}
+
+/// Gathers the points, event by event. Memory is that of the limit or of the grid, and of the tables.
+#[derive(Debug)]
+pub struct Gatherer {
+    sight: Sight,
+    sheet: Sheet,
+}
+
+#[derive(Debug, Default)]
+struct Sheet {
+    points: Vec<Point>,
+    /// Once there are too many.
+    grid: Option<Grid>,
+    /// Files of points, each with its place in the list.
+    files: Vec<FileId>,
+    places: Vec<Option<usize>>,
+}
+
+impl Gatherer {
+    /// Of a trace that nothing of has been read yet.
+    pub fn new(query: Query) -> Self {
+        Self {
+            sight: Sight::new(query),
+            sheet: Sheet::default(),
+        }
     }
 
-    fn add(&mut self, point: Point) {
+    /// Takes the next events. Their ids are those of `names`; see [`super::Profiler::take`].
+    pub fn take(&mut self, names: &Names, events: &[Event]) {
+        let query = self.sight.query.clone();
+        let sheet = &mut self.sheet;
+        self.sight
+            .see(names, events, &mut |file, point| sheet.add(&query, file, point));
+    }
+
+    /// All that was gathered.
+    pub fn finish(self, names: &Names) -> Points {
+        let Self { sight, sheet } = self;
+        Points {
+            format: FORMAT.to_owned(),
+            chosen: sight.query.choice.told(),
+            requests: sight.requests,
+            unknown_offsets: sight.unknown_offsets,
+            binned: sheet.grid.is_some(),
+            files: sheet.files.iter().map(|&file| name(names, file)).collect(),
+            columns: COLUMNS.map(str::to_owned).to_vec(),
+            points: sheet.points,
+            density: sheet.grid.map(|grid| grid.density()),
+        }
+    }
+}
+
+/// The first name of a file, as it is shown.
+fn name(names: &Names, file: FileId) -> String {
+    let entry = names.files().get(file.index());
+    shown(entry.map_or(&b""[..], |entry| names.path(entry.path)))
+}
+
+impl Sheet {
+    fn add(&mut self, query: &Query, file: FileId, point: Point) {
+        let point = Point {
+            file: self.place(file),
+            ..point
+        };
         if let Some(grid) = &mut self.grid {
             grid.add(&point);
-        } else if self.points.len() < self.query.limit {
+        } else if self.points.len() < query.limit {
             self.points.push(point);
         } else {
-            let mut grid = Grid::new(&self.query);
+            let mut grid = Grid::new(query);
             for point in self.points.drain(..).chain([point]) {
                 grid.add(&point);
             }
