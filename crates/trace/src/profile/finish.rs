@@ -123,13 +123,13 @@ impl Profiler {
             attached: header.attached,
             host: header.host.clone(),
             zero_unix_ns: header.zero_unix_ns,
-            resolution_s: header.resolution_ns as f64 * 1e-9,
+            resolution_s: header.resolution_ns as f64 / 1e9,
             has_durations: header.has_durations,
             calibration: header.calibration,
             status: footer.and_then(|footer| footer.status),
             elapsed_s: footer
                 .and_then(|footer| footer.elapsed_ns)
-                .map(|ns| ns as f64 * 1e-9),
+                .map(|ns| ns as f64 / 1e9),
         }
     }
 
@@ -141,8 +141,8 @@ impl Profiler {
             .filter(|_| wall.recorded_s > 0.0)
             .map(|corrected| 1.0 - corrected / wall.recorded_s);
         RunTime {
-            start_s: start_ns as f64 * 1e-9,
-            end_s: end_ns as f64 * 1e-9,
+            start_s: start_ns as f64 / 1e9,
+            end_s: end_ns as f64 / 1e9,
             wall,
             calls: works().filter_map(|work| work.calls_time).reduce(Times::and),
             waiting: works().filter_map(|work| work.waiting_time).reduce(Times::and),

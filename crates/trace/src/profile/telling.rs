@@ -120,10 +120,10 @@ impl Telling<'_> {
     fn requests(&self, side: &Direction) -> Option<Requests> {
         Some(Requests {
             size: side.size.spread(1.0)?,
-            duration_s: side.duration.spread(1e-9),
+            duration_s: side.duration.spread(1e9),
             speed: side.speed.spread(1.0),
             small: side.small,
-            small_s: self.has_durations.then_some(side.small_ns as f64 * 1e-9),
+            small_s: self.has_durations.then_some(side.small_ns as f64 / 1e9),
         })
     }
 
@@ -171,9 +171,9 @@ impl Telling<'_> {
             incarnations: same.incarnations,
             io: self.io(&same.totals),
             size: same.file.size,
-            open_s: same.open_ns as f64 * 1e-9,
-            first_s: first_ns as f64 * 1e-9,
-            last_s: last_ns as f64 * 1e-9,
+            open_s: same.open_ns as f64 / 1e9,
+            first_s: first_ns as f64 / 1e9,
+            last_s: last_ns as f64 / 1e9,
             threads: same.file.threads.len() as u64,
             process_count,
             processes,
