@@ -61,6 +61,21 @@ pub struct Calibration {
     pub calls: u64,
 }
 
+impl Calibration {
+    /// Of two measurements, before and after a recording: the middle of their medians, and a range that holds both, as the host may have
+    /// been busier at one time than at the other.
+    pub fn and(self, other: Self) -> Self {
+        let both = |[middle, low, high]: [f64; 3], [other, lower, higher]: [f64; 3]| {
+            [f64::midpoint(middle, other), low.min(lower), high.max(higher)]
+        };
+        Self {
+            call_ns: both(self.call_ns, other.call_ns),
+            duration_ns: both(self.duration_ns, other.duration_ns),
+            calls: self.calls + other.calls,
+        }
+    }
+}
+
 /// The end of a trace file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Footer {

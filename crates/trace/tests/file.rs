@@ -7,7 +7,7 @@
 
 use plimsoll_trace::event::{Event, OpenId, Outcome};
 use plimsoll_trace::file::{BLOCK, FileError, LONGEST_NAME, Reader, Writer};
-use plimsoll_trace::header::{FORMAT, Footer};
+use plimsoll_trace::header::{FORMAT, Footer, Header};
 use plimsoll_trace::names::Names;
 use plimsoll_trace::syscalls::{Effect, Syscall, find};
 
@@ -287,4 +287,35 @@ fn write_the_file_of_this_version() {
     let file = writer.finish(&mut names, &Footer::default()).unwrap();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/version-1.trace");
     std::fs::write(path, file).unwrap();
+}
+
+#[test]
+fn a_header_may_be_known_at_the_end_only() {
+    let bytes = include_bytes!("data/version-1.trace");
+    let changed = plimsoll_trace::file::with_header(bytes.as_slice(), Vec::new(), |header| Header {
+        command: vec!["a longer command than there was".into()],
+        ..header
+    })
+    .unwrap();
+    let read = |bytes: &[u8]| {
+        let mut reader = Reader::new(bytes).unwrap();
+        let mut events = Vec::new();
+        while let Some(block) = reader.next().unwrap() {
+            events.extend_from_slice(block);
+        }
+        (events, reader.footer().cloned(), reader.header().clone())
+    };
+    let (old, new) = (read(bytes), read(&changed));
+    assert!(old.0 == new.0 && old.1 == new.1 && old.1.is_some() && !old.0.is_empty());
+    assert_eq!(new.2.command, ["a longer command than there was"]);
+    assert_eq!(
+        Header {
+            command: old.2.command.clone(),
+            ..new.2
+        },
+        old.2
+    );
+    for cut in 0..40 {
+        assert!(plimsoll_trace::file::with_header(&bytes[..cut], Vec::new(), |header| header).is_err());
+    }
 }

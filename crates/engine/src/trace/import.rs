@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use plimsoll_trace::header::{FORMAT, Footer, Header, Recorder};
+use plimsoll_trace::file::with_header;
+use plimsoll_trace::header::{Calibration, FORMAT, Footer, Header, Recorder};
 use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
 use plimsoll_trace::text::Stamp;
 
@@ -75,6 +76,19 @@ pub(super) fn write<T>(
         let _ = fs::remove_file(&part);
     }
     done
+}
+
+/// Writes down what recording cost after it, beside what it cost before.
+pub(super) fn calibrate_again(output: &Path, after: Option<Calibration>) -> anyhow::Result<()> {
+    let Some(after) = after else { return Ok(()) };
+    let before = File::open(output).with_context(|| format!("reading {}", output.display()))?;
+    write(output, |file| {
+        let file = with_header(before, file, |header| Header {
+            calibration: Some(header.calibration.map_or(after, |before| before.and(after))),
+            ..header
+        })?;
+        Ok((file, ()))
+    })
 }
 
 /// Tells the lab what is in the file: in a file, or on stdout.

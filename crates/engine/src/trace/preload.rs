@@ -135,6 +135,9 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
             ..footer
         })
     })?;
+    if wanted.calibrated {
+        import::calibrate_again(&wanted.output, calibrate::preloaded(&place).ok())?;
+    }
     import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(exit_code(number(status)))
 }

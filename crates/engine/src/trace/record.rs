@@ -97,6 +97,9 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         }
         Ok((file, footer))
     })?;
+    if wanted.calibrated {
+        import::calibrate_again(&wanted.output, calibrate::strace(&strace).ok())?;
+    }
     import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
 }

@@ -116,6 +116,11 @@ impl<R: Read> Source<R> {
         Ok(Found::Frame(head[0]))
     }
 
+    /// What follows the frames that were read.
+    pub fn into_rest(self) -> R {
+        self.input
+    }
+
     /// Whether nothing follows.
     pub fn is_at_end(&mut self) -> io::Result<bool> {
         Ok(!fill(&mut self.input, 1, &mut Vec::new())?)

@@ -8,6 +8,7 @@
 //! reading; `block` has the columns that this leads to; `tables` what the ids in them stand for; `frame` puts
 //! either on disk, with checksums. [`Writer`] and [`Reader`] hold them together.
 
+mod again;
 mod block;
 mod bytes;
 mod frame;
@@ -16,6 +17,7 @@ mod tables;
 mod walk;
 mod writer;
 
+pub use again::with_header;
 pub use reader::Reader;
 pub use writer::Writer;
 

@@ -192,7 +192,7 @@ impl From<&'static str> for Fault {
 }
 
 /// Reads the version, and tells how many bytes that were.
-fn first_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<u64, FileError> {
+pub(super) fn first_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<u64, FileError> {
     if !frame::fill(input, BEGIN.len(), line)? || line != BEGIN.as_bytes() {
         let is_begin = !line.is_empty() && BEGIN.as_bytes().starts_with(line);
         return Err(if is_begin {

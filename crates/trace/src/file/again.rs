@@ -1,0 +1,38 @@
+//! A trace file with another header: for what is known of a recording only when it is over.
+
+use std::io::{self, Read, Write};
+
+use super::frame::{self, Found, Frames, Source};
+use super::reader::first_line;
+use super::{FORMAT, FileError};
+use crate::header::Header;
+
+/// Copies a trace file; `change` makes of its header the new one. What follows the header stays as it is.
+///
+/// # Errors
+/// [`FileError`]: those of reading a header, and of reading and writing.
+pub fn with_header<R: Read, W: Write>(
+    mut input: R,
+    mut out: W,
+    change: impl FnOnce(Header) -> Header,
+) -> Result<W, FileError> {
+    let mut body = Vec::new();
+    let at = first_line(&mut input, &mut body)?;
+    let mut source = Source::new(input, at);
+    let is_header = source.read(&mut body)? == Found::Frame(frame::kind::HEADER);
+    let header = is_header.then(|| serde_json::from_slice(&body).ok()).flatten();
+    let Some(header) = header else {
+        return Err(FileError::Damaged {
+            at,
+            why: "there is no header",
+        });
+    };
+    out.write_all(FORMAT.as_bytes())?;
+    out.write_all(b"\n")?;
+    frame::begin(&mut body);
+    serde_json::to_writer(&mut body, &change(header))?;
+    let mut frames = Frames::new(out);
+    frames.write(frame::kind::HEADER, &mut body)?;
+    io::copy(&mut source.into_rest(), &mut frames.out)?;
+    Ok(frames.out)
+}
