@@ -248,6 +248,11 @@ impl Planner<'_> {
             Operation::Chmod | Operation::Setxattr | Operation::Removexattr | Operation::Rmdir => {
                 self.writes(attributes, 0, 1);
             }
+            Operation::Rename => {
+                // What had the name before is gone.
+                let replaced = event.file2.map(|file| file.index() as u32 | ATTRIBUTES);
+                self.writes(replaced, 0, 1);
+            }
             Operation::List
             | Operation::Getxattr
             | Operation::Listxattr
