@@ -34,6 +34,26 @@ const STAYING: [&str; 7] = [
 ];
 const USUAL_MASK: u32 = 0o022;
 
+/// How a call finds its place in a file.
+struct Moving {
+    /// It is told where, and leaves the open file where it stands.
+    given: bool,
+    /// It may be told; a trace does not say whether it was, but the place.
+    either: bool,
+    writes: bool,
+}
+
+impl Moving {
+    /// One end of a transfer.
+    fn of_end(writes: bool) -> Self {
+        Self {
+            given: false,
+            either: true,
+            writes,
+        }
+    }
+}
+
 impl Planner<'_> {
     pub(super) fn fate(&mut self, event: &Event) -> Fate {
         let effect = event.call.effect;
@@ -281,21 +301,33 @@ impl Planner<'_> {
                 // Not known of those that have failed; any will do.
                 action.offset = action.offset.max(0);
             }
-            let moves = self.moves(open, action.offset, event.outcome.value(), given, either);
+            let how = Moving {
+                given,
+                either,
+                writes: !is_read,
+            };
+            let moves = self.moves(open, action.offset, event.outcome.value(), how);
             action.marks |= moves;
         }
         Fate::Act(action)
     }
 
-    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. `given`: it never does. `either`: it may,
-    /// and does if the trace has it just there.
-    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, given: bool, either: bool) -> u8 {
+    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One that may have been told where is
+    /// taken for one that goes on if the trace has it just there; a wrong guess is mended at the next call.
+    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: Moving) -> u8 {
+        let Moving {
+            given,
+            either,
+            writes,
+        } = how;
         let state = self.opens.get(open);
         if given || either && offset >= 0 && offset != state.position {
             return 0;
         }
+        // Who appends goes to the end, wherever it stands.
+        let appends = writes && state.appends;
         let mut marks = mark::MOVES;
-        if offset >= 0 && !state.appends && offset != state.position && count.is_some() {
+        if offset >= 0 && !appends && offset != state.position && count.is_some() {
             marks |= mark::RESEEK;
         }
         if let Some(count) = count {
@@ -339,10 +371,10 @@ impl Planner<'_> {
         let count = event.outcome.value();
         let mut marks = 0;
         if let (Have::Real, Some(open)) = (from, event.open) {
-            marks |= self.moves(open, event.offset.unwrap_or(-1), count, false, true);
+            marks |= self.moves(open, event.offset.unwrap_or(-1), count, Moving::of_end(false));
         }
         if let (Have::Real, Some(open)) = (to, event.open2) {
-            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, false, true);
+            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, Moving::of_end(true));
             if of_target & mark::MOVES != 0 {
                 marks |= mark::MOVES2;
             }
