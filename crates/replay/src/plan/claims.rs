@@ -219,6 +219,8 @@ impl Planner<'_> {
                     *reach = from.saturating_add(done).max(*reach);
                 }
             }
+            // Nothing was written, so nothing is longer.
+            operation if operation.writes() && done == 0 => {}
             operation if operation.writes() => {
                 let appends = event.open.is_some_and(|open| self.opens.get(open).appends);
                 // What is appended goes behind the byte before it.
