@@ -306,7 +306,7 @@ impl Planner<'_> {
                 either,
                 writes: !is_read,
             };
-            let moves = self.moves(open, action.offset, event.outcome.value(), how);
+            let moves = self.moves(open, action.offset, event.outcome.value(), &how);
             action.marks |= moves;
         }
         Fate::Act(action)
@@ -314,8 +314,8 @@ impl Planner<'_> {
 
     /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One that may have been told where is
     /// taken for one that goes on if the trace has it just there; a wrong guess is mended at the next call.
-    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: Moving) -> u8 {
-        let Moving {
+    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: &Moving) -> u8 {
+        let &Moving {
             given,
             either,
             writes,
@@ -371,10 +371,10 @@ impl Planner<'_> {
         let count = event.outcome.value();
         let mut marks = 0;
         if let (Have::Real, Some(open)) = (from, event.open) {
-            marks |= self.moves(open, event.offset.unwrap_or(-1), count, Moving::of_end(false));
+            marks |= self.moves(open, event.offset.unwrap_or(-1), count, &Moving::of_end(false));
         }
         if let (Have::Real, Some(open)) = (to, event.open2) {
-            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, Moving::of_end(true));
+            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, &Moving::of_end(true));
             if of_target & mark::MOVES != 0 {
                 marks |= mark::MOVES2;
             }

@@ -5,7 +5,7 @@
 )]
 
 mod common;
-#[path = "model/program.rs"]
+#[path = "traced/program.rs"]
 mod program;
 
 use std::ffi::OsStr;
@@ -204,7 +204,7 @@ impl Rooms {
     }
 }
 
-fn model(seed: u64, threads: usize) {
+fn compare(seed: u64, threads: usize) {
     let rooms = Rooms::new();
     let job = format!("{},{seed},{threads}", rooms.original.display());
     let this = std::env::current_exe().unwrap();
@@ -223,14 +223,14 @@ fn model(seed: u64, threads: usize) {
 #[test]
 fn one_thread_is_replayed_call_by_call() {
     for seed in 0..6 {
-        model(seed, 1);
+        compare(seed, 1);
     }
 }
 
 #[test]
 fn threads_that_share_everything_are_replayed_in_order() {
     for seed in 0..6 {
-        model(seed, 3);
+        compare(seed, 3);
     }
 }
 
