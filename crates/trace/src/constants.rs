@@ -17,6 +17,8 @@ pub const O_TRUNC: u64 = 0x200;
 /// Of open(2).
 pub const O_APPEND: u64 = 0x400;
 /// Of open(2).
+pub const O_DIRECT: u64 = 0x4000;
+/// Of open(2).
 pub const O_DIRECTORY: u64 = 0x1_0000;
 /// Of open(2), and `SOCK_CLOEXEC`, `EFD_CLOEXEC` and the like.
 pub const O_CLOEXEC: u64 = 0x8_0000;
@@ -36,6 +38,8 @@ pub const FALLOC_FL_COLLAPSE_RANGE: u64 = 8;
 pub const FALLOC_FL_INSERT_RANGE: u64 = 0x20;
 /// Of preadv2(2).
 pub const RWF_APPEND: u64 = 0x10;
+/// Of mmap(2).
+pub const PROT_EXEC: u32 = 4;
 /// Of lseek(2).
 pub const SEEK_END: u64 = 2;
 /// Of fcntl(2).
@@ -91,6 +95,29 @@ pub fn error(name: &[u8]) -> Option<u16> {
     find(name).and_then(|number| u16::try_from(number).ok())
 }
 
+/// Names of errors by their numbers; the first one in the table where an error has two.
+static ERRORS: LazyLock<HashMap<u16, &'static str>> = LazyLock::new(|| {
+    let lines = TEXT.lines().filter(|line| line.starts_with('E'));
+    let mut errors = HashMap::default();
+    for (name, number) in lines
+        .flat_map(str::split_ascii_whitespace)
+        .filter_map(|pair| pair.split_once('='))
+    {
+        // Others that begin so (`EFD_CLOEXEC`) are flags.
+        if let (false, Ok(number)) = (name.contains('_'), number.parse()) {
+            errors.entry(number).or_insert(name);
+        }
+    }
+    errors
+});
+
+/// The name of an error; `E` and its number where it has none here.
+pub fn error_name(number: u16) -> String {
+    ERRORS
+        .get(&number)
+        .map_or_else(|| format!("E{number}"), |&name| name.to_owned())
+}
+
 /// The sum of `A|B|0x8|0644`. Names that nobody knew when this was written count nothing; none where nothing is known.
 pub fn bits(text: &[u8]) -> Option<u64> {
     let mut sum = None;
@@ -120,6 +147,15 @@ mod tests {
         assert_eq!((error(b"ENOENT"), error(b"ESTRANGE")), (Some(2), None));
     }
 
+    #[test]
+    fn errors_have_their_names_back() {
+        let names = [1, 2, 11, 22, 110, 4095].map(error_name);
+        assert_eq!(
+            names,
+            ["EPERM", "ENOENT", "EAGAIN", "EINVAL", "ETIMEDOUT", "E4095"]
+        );
+    }
+
     /// What this program has by name is what the table says.
     #[test]
     fn names_in_the_program_are_those_of_the_table() {
@@ -128,6 +164,7 @@ mod tests {
             ("O_EXCL", O_EXCL),
             ("O_TRUNC", O_TRUNC),
             ("O_APPEND", O_APPEND),
+            ("O_DIRECT", O_DIRECT),
             ("O_DIRECTORY", O_DIRECTORY),
             ("O_CLOEXEC", O_CLOEXEC),
             ("SOCK_CLOEXEC", O_CLOEXEC),
@@ -139,6 +176,7 @@ mod tests {
             ("FALLOC_FL_COLLAPSE_RANGE", FALLOC_FL_COLLAPSE_RANGE),
             ("FALLOC_FL_INSERT_RANGE", FALLOC_FL_INSERT_RANGE),
             ("RWF_APPEND", RWF_APPEND),
+            ("PROT_EXEC", u64::from(PROT_EXEC)),
             ("SEEK_END", SEEK_END),
             ("F_DUPFD", F_DUPFD),
             ("F_SETFD", F_SETFD),

@@ -73,9 +73,13 @@ pub struct Log {
     pub text: Box<dyn BufRead>,
 }
 
+/// Reads what a symbolic link holds on the host where the log was made; None where there is none.
+pub type ReadLink = fn(&[u8]) -> Option<Vec<u8>>;
+
 /// Takes lines in and writes a trace file.
 pub struct Importer<W: Write> {
     follower: Follower,
+    read_link: Option<ReadLink>,
     writer: Writer<W>,
     events: u64,
     failed: Option<FileError>,
@@ -89,6 +93,7 @@ impl<W: Write> Importer<W> {
     pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
         Ok(Self {
             follower: Follower::new(),
+            read_link: None,
             writer: Writer::new(out, header)?,
             events: 0,
             failed: None,
@@ -98,6 +103,12 @@ impl<W: Write> Importer<W> {
     /// For what is known beside the log: directories and descriptors of its first processes.
     pub fn kernel(&mut self) -> &mut Kernel {
         self.follower.kernel()
+    }
+
+    /// Where the log is taken in while it is written, on the same host: what readlink(2) has found, and the log does not tell, is looked
+    /// up.
+    pub fn look_up(&mut self, read_link: ReadLink) {
+        self.read_link = Some(read_link);
     }
 
     /// Takes in a line, without its end.
@@ -110,10 +121,15 @@ impl<W: Write> Importer<W> {
             writer,
             events,
             failed,
+            read_link,
         } = self;
         follower.line(text, pid, &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
             *events += 1;
-            write(writer, failed, kernel, &seen.event);
+            let mut event = seen.event;
+            if let Some(read_link) = read_link {
+                kernel.complete_link(&mut event, *read_link);
+            }
+            write(writer, failed, kernel, &event);
         });
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -171,6 +187,7 @@ impl<W: Write> Importer<W> {
             writer,
             events,
             failed,
+            ..
         } = &mut self;
         follower.end(&mut |kernel: &mut Kernel, seen: &Seen<'_>| {
             *events += 1;

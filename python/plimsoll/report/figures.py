@@ -37,9 +37,14 @@ def write_figures(analysis: Analysis, directory: Path, kind: str) -> list[Path]:
     written = []
     for name, chart in _charts(Labels(analysis)):
         path = directory / f"{name}.{kind}"
-        path.write_bytes(_drawn(chart, kind))
+        write_chart(chart, path, kind)
         written.append(path)
     return written
+
+
+def write_chart(chart: Chart, path: Path, kind: str) -> None:
+    """One chart as a file; PNG at twice the size."""
+    path.write_bytes(_drawn(chart, kind))
 
 
 def _charts(labels: Labels) -> list[tuple[str, Chart]]:

@@ -262,7 +262,7 @@ def _parts(style: Style, run: RunResult) -> list[str]:
         for name, traffic in parts[:MOST_ROWS]
     ]
     names = ("requests/s", "offered/s", "median", "p95", "errors")
-    return _aligned(style, [Column(head), *(Column(name, numeric=True) for name in names)], rows)
+    return aligned(style, [Column(head), *(Column(name, numeric=True) for name in names)], rows)
 
 
 def _histogram(style: Style, run: RunResult) -> list[str]:
@@ -383,7 +383,7 @@ def _cells(style: Style, labels: Labels) -> list[str]:
     ]
     kept = [place for place, column in enumerate(columns) if column.name]
     shown = [tuple(row[place] for place in kept) for row in rows[:MOST_ROWS]]
-    lines = _aligned(style, [columns[place] for place in kept], shown)
+    lines = aligned(style, [columns[place] for place in kept], shown)
     more = len(rows) - MOST_ROWS
     return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
 
@@ -394,11 +394,11 @@ def _readers(style: Style, labels: Labels) -> list[str]:
     if not rows:
         return []
     more = len(rows) - MOST_ROWS
-    lines = _aligned(style, consistency.LINE, rows[:MOST_ROWS])
+    lines = aligned(style, consistency.LINE, rows[:MOST_ROWS])
     return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
 
 
-def _aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+def aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
     """Columns in line. Where they are too wide, heads and texts are shortened, then the last columns are left out;
     numbers are never cut."""
     body = [[style.text(cell) for cell in row] for row in rows]

@@ -51,24 +51,24 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
         importer.logs(opened)?;
         Ok(importer.finish(None, None)?)
     })?;
-    report(output, &footer)?;
+    report(output, &footer, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file under a temporary name and renames it into place.
-pub(super) fn write(
+/// Writes a file under a temporary name and renames it into place. `work` gives the file back, and what is to be told of it.
+pub(super) fn write<T>(
     output: &Path,
-    work: impl FnOnce(File) -> anyhow::Result<(File, Footer)>,
-) -> anyhow::Result<Footer> {
+    work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
+) -> anyhow::Result<T> {
     let mut part = output.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
     let file = File::create(&part).with_context(|| format!("creating {}", part.display()))?;
     let done = work(file)
-        .and_then(|(file, footer)| {
+        .and_then(|(file, told)| {
             file.sync_all()?;
             fs::rename(&part, output)?;
-            Ok(footer)
+            Ok(told)
         })
         .with_context(|| format!("writing {}", output.display()));
     if done.is_err() {
@@ -77,13 +77,17 @@ pub(super) fn write(
     done
 }
 
-/// Tells the lab what is in the file.
-pub(super) fn report(output: &Path, footer: &Footer) -> anyhow::Result<()> {
+/// Tells the lab what is in the file: in a file, or on stdout.
+pub(super) fn report(output: &Path, footer: &Footer, place: Option<&Path>) -> anyhow::Result<()> {
     let bytes = fs::metadata(output).map_or(0, |about| about.len());
     let mut value = serde_json::to_value(footer)?;
     value["bytes"] = bytes.into();
-    writeln!(std::io::stdout(), "{value}")?;
-    Ok(())
+    match place {
+        Some(place) => {
+            fs::write(place, format!("{value}\n")).with_context(|| format!("writing {}", place.display()))
+        }
+        None => Ok(writeln!(std::io::stdout(), "{value}")?),
+    }
 }
 
 fn zero(first: Option<Stamp>) -> Option<i64> {

@@ -1,7 +1,8 @@
 //! `trace record`: a program below strace, or one that runs already; its log is taken in while it is written.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -9,28 +10,52 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use plimsoll_trace::header::{Calibration, FORMAT, Header, Recorder};
 use plimsoll_trace::import::Importer;
 
 use super::fifo::Fifo;
 use super::strace::Strace;
-use super::{calibrate, import};
+use super::{attached, calibrate, import, preload};
 
 /// What was recorded is on disk after so long.
 const FLUSH: Duration = Duration::from_secs(2);
 
+/// By what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Source {
+    /// All calls, at some 35 us each
+    Strace,
+    /// Those that go through libc, at a fraction of a microsecond
+    Preload,
+}
+
 /// What is to be recorded.
 pub(super) struct Wanted {
+    pub(super) source: Source,
     pub(super) output: PathBuf,
+    /// Where to say what was recorded; stdout where it is not given.
+    pub(super) report: Option<PathBuf>,
     pub(super) pids: Vec<u32>,
     pub(super) seconds: Option<f64>,
     pub(super) calibrated: bool,
     pub(super) command: Vec<OsString>,
 }
 
+impl Wanted {
+    /// Program and arguments, as text.
+    pub(super) fn words(&self) -> Vec<String> {
+        let words = self.command.iter();
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
 pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     if wanted.command.is_empty() == wanted.pids.is_empty() {
         bail!("give either a program (behind --) or the process to attach to (-p)");
+    }
+    if wanted.source == Source::Preload {
+        return preload::run(wanted);
     }
     for pid in &wanted.pids {
         if !PathBuf::from(format!("/proc/{pid}")).exists() {
@@ -51,6 +76,10 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let mut ended = None;
     let footer = import::write(&wanted.output, |file| {
         let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
+        importer.look_up(read_link);
+        for pid in &wanted.pids {
+            attached::tell(importer.kernel(), *pid);
+        }
         let since = Instant::now();
         let mut recording = Recording::start(wanted, &strace)?;
         recording.follow(&mut importer, wanted, &signals)?;
@@ -68,12 +97,20 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         }
         Ok((file, footer))
     })?;
-    import::report(&wanted.output, &footer)?;
-    Ok(match ended {
-        Some(status) if status < 0 => ExitCode::from((128 - status).clamp(0, 255) as u8),
-        Some(status) => ExitCode::from(status.clamp(0, 255) as u8),
-        None => ExitCode::SUCCESS,
-    })
+    import::report(&wanted.output, &footer, wanted.report.as_deref())?;
+    Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// What a symbolic link holds now: strace is told to leave out what is in buffers.
+pub(super) fn read_link(path: &[u8]) -> Option<Vec<u8>> {
+    let target = std::fs::read_link(OsStr::from_bytes(path)).ok()?;
+    Some(target.into_os_string().into_vec())
+}
+
+/// That of the program; of one that a signal has ended, as a shell gives it.
+pub(super) fn exit_code(status: i32) -> ExitCode {
+    let code = if status < 0 { 128 - status } else { status };
+    ExitCode::from(code.clamp(0, 255) as u8)
 }
 
 fn failure(status: ExitStatus) -> String {
@@ -83,17 +120,13 @@ fn failure(status: ExitStatus) -> String {
 }
 
 /// The status of a program, or the number of the signal that ended it, negative.
-fn number(status: ExitStatus) -> i32 {
+pub(super) fn number(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
 fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) -> Header {
-    let words = |words: &[OsString]| {
-        words
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect::<Vec<_>>()
-    };
+    let options = strace.options(!wanted.pids.is_empty());
+    let options = options.iter().map(|word| word.to_string_lossy().into_owned());
     let facts = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
@@ -103,8 +136,8 @@ fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) ->
         format: FORMAT.into(),
         recorder: Recorder::Strace,
         recorder_version: strace.version.clone(),
-        options: words(&strace.options(!wanted.pids.is_empty())),
-        command: words(&wanted.command),
+        options: options.collect(),
+        command: wanted.words(),
         attached: !wanted.pids.is_empty(),
         host: vec![
             facts("hostname"),

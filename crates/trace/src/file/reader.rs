@@ -102,6 +102,11 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
+    /// What [`Self::next`] has given last, for who needs the tables beside it.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
     /// How the trace ended. None as long as that was not read, and where it never was written.
     pub fn footer(&self) -> Option<&Footer> {
         match &self.end {

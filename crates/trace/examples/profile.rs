@@ -1,0 +1,57 @@
+//! The profile of strace's logs, as JSON, and on stderr how fast it was made. `cargo run --release --example profile LOG...`
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
+use std::fs;
+use std::time::Instant;
+
+use plimsoll_trace::event::Event;
+use plimsoll_trace::follow::Follower;
+use plimsoll_trace::header::{FORMAT, Footer, Header, Recorder};
+use plimsoll_trace::profile::{Choice, Profiler};
+
+fn main() -> std::io::Result<()> {
+    for path in std::env::args().skip(1) {
+        let text = fs::read(&path)?;
+        let mut follower = Follower::new();
+        let mut events: Vec<Event> = Vec::new();
+        for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            follower.line(line, 1, &mut |_, seen| events.push(seen.event));
+        }
+        follower.end(&mut |_, seen| events.push(seen.event));
+        let header = Header {
+            format: FORMAT.to_owned(),
+            recorder: Recorder::Strace,
+            recorder_version: String::new(),
+            options: Vec::new(),
+            command: Vec::new(),
+            attached: false,
+            host: Vec::new(),
+            zero_unix_ns: follower.timeline().zero_unix_ns(),
+            resolution_ns: 1000,
+            has_durations: events.iter().any(|event| event.duration_ns.is_some()),
+            calibration: None,
+        };
+        let footer = Footer {
+            events: events.len() as u64,
+            lines: follower.lines(),
+            ..Footer::default()
+        };
+
+        let start = Instant::now();
+        let mut profiler = Profiler::new(&header, Choice::default());
+        for block in events.chunks(16_384) {
+            profiler.take(follower.kernel().names(), block);
+        }
+        let taken = start.elapsed();
+        let start = Instant::now();
+        let profile = profiler.finish(follower.kernel().names(), Some(&footer));
+        let rate = events.len() as f64 / taken.as_secs_f64();
+        eprintln!(
+            "{path}: {} events, {rate:.0}/s; finished after {:?}",
+            events.len(),
+            start.elapsed()
+        );
+        println!("{}", serde_json::to_string(&profile)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! One file, as its events come.
+
+use super::SMALL_REQUEST;
+use super::axis::Line;
+use super::counts::{Counts, Direction};
+use super::open::{Open, Seek};
+use super::ranges::Ranges;
+use super::time::Spent;
+use crate::event::{PathId, ThreadId};
+
+/// What past the cache of the kernel has to be aligned to, bytes: the sector of disks. Many want more, none less.
+const SECTOR: u64 = 512;
+
+/// What is known of a file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct File {
+    pub(super) counts: Counts,
+    read: Ranges,
+    written: Ranges,
+    mapped: Ranges,
+    /// Where the last request ended, whoever made it.
+    last_end: u64,
+    /// The greatest that was found by stat or reached by a request.
+    pub(super) size: Option<u64>,
+    pub(super) is_executable: bool,
+    /// First beginning and last end of its calls, ns.
+    pub(super) used: Option<(i64, i64)>,
+    openings: Openings,
+    /// Those that used it, in their order.
+    pub(super) threads: Vec<ThreadId>,
+    /// Names other than the first; one more than is shown tells that there are more.
+    pub(super) names: Vec<PathId>,
+    /// Calls, bytes read, bytes written.
+    pub(super) line: Line<3>,
+}
+
+/// For how long it was open.
+#[derive(Debug, Clone, Copy, Default)]
+struct Openings {
+    count: u64,
+    since_ns: i64,
+    open_ns: u64,
+}
+
+/// A read or a write that succeeded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) is_write: bool,
+    /// Where in the file.
+    pub(super) offset: Option<u64>,
+    /// Bytes asked for.
+    pub(super) asked: Option<u64>,
+    /// Bytes given.
+    pub(super) done: u64,
+    /// None where it is not known how long it took.
+    pub(super) spent: Option<Spent>,
+}
+
+impl File {
+    /// A thread used it.
+    pub(super) fn used(&mut self, thread: ThreadId, start_ns: i64, end_ns: i64) {
+        let (first, last) = self.used.unwrap_or((start_ns, end_ns));
+        self.used = Some((first.min(start_ns), last.max(end_ns)));
+        if self.threads.last() != Some(&thread)
+            && let Err(place) = self.threads.binary_search(&thread)
+        {
+            self.threads.insert(place, thread);
+        }
+    }
+
+    /// It has, or had, this name, too.
+    pub(super) fn named(&mut self, path: PathId, limit: usize) {
+        if self.names.len() < limit && !self.names.contains(&path) {
+            self.names.push(path);
+        }
+    }
+
+    /// It has at least this size, bytes.
+    pub(super) fn reaches(&mut self, size: u64) {
+        self.size = Some(self.size.map_or(size, |known| known.max(size)));
+    }
+
+    /// One more open file of it.
+    pub(super) fn opened(&mut self, at_ns: i64) {
+        if self.openings.count == 0 {
+            self.openings.since_ns = at_ns;
+        }
+        self.openings.count += 1;
+    }
+
+    /// One open file of it less.
+    pub(super) fn closed(&mut self, at_ns: i64) {
+        let openings = &mut self.openings;
+        openings.count = openings.count.saturating_sub(1);
+        if openings.count == 0 {
+            openings.open_ns = openings.open_until(at_ns);
+        }
+    }
+
+    /// How long it was open, if the trace ends at `end_ns`. ns.
+    pub(super) fn open_ns(&self, end_ns: i64) -> u64 {
+        match self.openings.count {
+            0 => self.openings.open_ns,
+            _ => self.openings.open_until(end_ns),
+        }
+    }
+
+    /// A range of it was mapped.
+    pub(super) fn mapped(&mut self, offset: u64, length: u64, to_execute: bool) {
+        self.counts.maps += 1;
+        self.mapped.add(offset, offset.saturating_add(length));
+        self.is_executable |= to_execute;
+    }
+
+    /// The offset of an open file of it was set to `to`.
+    pub(super) fn seek(&mut self, open: &mut Open, to: u64) {
+        self.counts.seeks += 1;
+        match open.seek(to) {
+            Seek::Moved => {}
+            Seek::AfterUseless => self.counts.useless_seeks += 1,
+            Seek::Still => {
+                self.counts.still_seeks += 1;
+                self.counts.useless_seeks += 1;
+            }
+        }
+    }
+
+    /// Data were read or written by an open file of it.
+    pub(super) fn request(&mut self, open: Option<&mut Open>, request: &Request) {
+        self.direction(request.is_write).add(request);
+        let Some(offset) = request.offset else {
+            self.counts.unknown_offsets += 1;
+            return;
+        };
+        let end = offset.saturating_add(request.done);
+        let side = self.direction(request.is_write);
+        side.placed_bytes = side.placed_bytes.saturating_add(request.done);
+        let ranges = if request.is_write {
+            &mut self.written
+        } else {
+            &mut self.read
+        };
+        ranges.add(offset, end);
+        self.reaches(end);
+
+        self.counts.placed += 1;
+        self.counts.consecutive += u64::from(offset == self.last_end);
+        self.last_end = end;
+        if let Some(open) = open {
+            self.judge(open, request, offset, end);
+        }
+    }
+
+    /// The numbers as they are now.
+    pub(super) fn totals(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        if let Some(read) = &mut counts.read {
+            read.unique = self.read.covered();
+        }
+        if let Some(write) = &mut counts.write {
+            write.unique = self.written.covered();
+        }
+        counts.mapped = self.mapped.covered();
+        counts.approximate = self.read.is_approximate() || self.written.is_approximate();
+        counts
+    }
+
+    fn direction(&mut self, is_write: bool) -> &mut Direction {
+        let side = if is_write {
+            &mut self.counts.write
+        } else {
+            &mut self.counts.read
+        };
+        side.get_or_insert_default()
+    }
+
+    /// Against the request before it by the same open file.
+    fn judge(&mut self, open: &mut Open, request: &Request, offset: u64, end: u64) {
+        let counts = &mut self.counts;
+        if let Some((last_start, last_end)) = open.last.replace((offset, end)) {
+            counts.judged += 1;
+            counts.sequential += u64::from(offset == last_end);
+            counts.descending += u64::from(offset < last_start);
+        }
+        if request.is_write {
+            let was_read = open.last_read.take();
+            let over = was_read.is_some_and(|(from, to)| from <= offset && offset < to);
+            counts.modify_writes += u64::from(over);
+        } else {
+            open.last_read = Some((offset, end));
+        }
+        if open.is_direct {
+            let asked = request.asked.unwrap_or(request.done);
+            counts.direct += 1;
+            counts.unaligned_direct += u64::from(!(offset | asked).is_multiple_of(SECTOR));
+        }
+    }
+}
+
+impl Openings {
+    fn open_until(&self, at_ns: i64) -> u64 {
+        let since = u64::try_from(at_ns.saturating_sub(self.since_ns)).unwrap_or(0);
+        self.open_ns.saturating_add(since)
+    }
+}
+
+impl Direction {
+    fn add(&mut self, request: &Request) {
+        let asked = request.asked.unwrap_or(request.done);
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(request.done);
+        self.short += u64::from(0 < request.done && request.done < asked);
+        self.empty += u64::from(request.done == 0 && request.asked != Some(0));
+        self.size.add(asked);
+        self.small += u64::from(asked < SMALL_REQUEST);
+        let Some(spent) = request.spent else {
+            return;
+        };
+        self.duration.add(spent.corrected);
+        if asked < SMALL_REQUEST {
+            self.small_ns = self.small_ns.saturating_add(spent.corrected);
+        }
+        if spent.corrected > 0 && request.done > 0 {
+            let speed = u128::from(request.done) * 1_000_000_000 / u128::from(spent.corrected);
+            self.speed.add(u64::try_from(speed).unwrap_or(u64::MAX));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Rules about the run as a whole.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::words::{bytes, grouped, percent, time};
+use super::{finding, ratio};
+use crate::profile::SMALL_REQUEST;
+use crate::profile::json::{Finding, Profile, Requests};
+
+/// All rules about the run.
+pub(super) const RULES: [fn(&Profile) -> Option<Finding>; 9] = [
+    mostly_tracing,
+    useless_seeks,
+    small_reads,
+    small_writes,
+    syncs,
+    mostly_metadata,
+    failed_lookups,
+    small_files,
+    submissions,
+];
+
+/// Fewer of anything are no matter for a run: at 10 us each they take ten milliseconds.
+const MANY: u64 = 1000;
+/// What takes less of the time in calls is not what a run waits for.
+const MUCH_TIME: f64 = 0.2;
+/// Calls about files that take less of the run leave nothing to gain.
+const FELT: f64 = 0.1;
+
+fn mostly_tracing(profile: &Profile) -> Option<Finding> {
+    let share = profile
+        .time
+        .tracing_share
+        .filter(|_| profile.time.interval_only)?;
+    let wall = &profile.time.wall;
+    let text = format!(
+        "Tracing was about {} of the run: without it, it takes {}",
+        percent(share),
+        time(wall, true)
+    );
+    let numbers = [("share", share), ("low_s", wall.low_s?), ("high_s", wall.high_s?)];
+    Some(finding("mostly-tracing", &numbers, text))
+}
+
+/// Half of the seeks; see the same rule about files.
+const USELESS: f64 = 0.5;
+
+fn useless_seeks(profile: &Profile) -> Option<Finding> {
+    let io = &profile.totals.io;
+    let share = ratio(io.useless_seeks, io.seeks);
+    if io.seeks < MANY || share < USELESS {
+        return None;
+    }
+    let text = format!("{} of {} seeks are useless", percent(share), grouped(io.seeks));
+    let numbers = [
+        ("share", share),
+        ("seeks", io.seeks as f64),
+        ("still", io.still_seeks as f64),
+    ];
+    Some(finding("useless-seeks", &numbers, text))
+}
+
+fn small_reads(profile: &Profile) -> Option<Finding> {
+    small(profile, "small-reads", "reads", profile.totals.io.read.as_ref()?)
+}
+
+fn small_writes(profile: &Profile) -> Option<Finding> {
+    small(
+        profile,
+        "small-writes",
+        "writes",
+        profile.totals.io.write.as_ref()?,
+    )
+}
+
+/// Most requests: a larger buffer would do with less.
+const MOSTLY_SMALL: f64 = 0.5;
+
+fn small(profile: &Profile, kind: &str, what: &str, requests: &Requests) -> Option<Finding> {
+    let share = ratio(requests.small, requests.size.count);
+    if requests.small < MANY || share < MOSTLY_SMALL {
+        return None;
+    }
+    let mut text = format!(
+        "{} of {what} ask for less than {}",
+        percent(share),
+        bytes(SMALL_REQUEST)
+    );
+    let mut numbers = vec![("share", share), ("requests", requests.small as f64)];
+    if let Some(of_time) = share_of_calls(profile, requests.small_s) {
+        if of_time < MUCH_TIME {
+            return None;
+        }
+        text = format!(
+            "{text} and take {} of the time in calls about files",
+            percent(of_time)
+        );
+        numbers.push(("share_of_time", of_time));
+    }
+    Some(finding(kind, &numbers, text))
+}
+
+/// Share of a time in that of all calls about files; 0 where those take less of the run than anybody feels. None where nothing is
+/// known of times.
+fn share_of_calls(profile: &Profile, seconds: Option<f64>) -> Option<f64> {
+    let io = &profile.totals.io;
+    let all = io.calls_s().filter(|&all| all > 0.0)?;
+    let is_felt = io.run_share.is_none_or(|share| share >= FELT);
+    Some(if is_felt { seconds? / all } else { 0.0 })
+}
+
+/// Fewer syncs are the end of a file or two.
+const SOME_SYNCS: u64 = 10;
+
+fn syncs(profile: &Profile) -> Option<Finding> {
+    let io = &profile.totals.io;
+    let share = share_of_calls(profile, io.sync_time.map(|time| time.best_s()))?;
+    if io.syncs < SOME_SYNCS || share < MUCH_TIME {
+        return None;
+    }
+    let took = time(io.sync_time.as_ref()?, profile.time.interval_only);
+    let text = format!(
+        "{} calls that wait for the disk (fsync and the like) take {} of the time in calls about files: {took}",
+        grouped(io.syncs),
+        percent(share)
+    );
+    Some(finding(
+        "syncs",
+        &[("share_of_time", share), ("syncs", io.syncs as f64)],
+        text,
+    ))
+}
+
+/// More than half of the time: what counts is how fast names are found, not how fast data come.
+const MOSTLY: f64 = 0.5;
+
+fn mostly_metadata(profile: &Profile) -> Option<Finding> {
+    let io = &profile.totals.io;
+    let calls: u64 = io.metadata.values().sum();
+    let share = share_of_calls(profile, io.metadata_time.map(|time| time.best_s()))?;
+    if calls < MANY || share < MOSTLY {
+        return None;
+    }
+    let took = time(io.metadata_time.as_ref()?, profile.time.interval_only);
+    let text = format!(
+        "{} calls that move no data (open, stat, close and the like) take {} of the time in calls about files: {took}",
+        grouped(calls),
+        percent(share)
+    );
+    Some(finding(
+        "mostly-metadata",
+        &[("share_of_time", share), ("calls", calls as f64)],
+        text,
+    ))
+}
+
+/// A fifth of the calls that move no data: a search path, mostly, of which the first directories never have anything.
+const IN_VAIN: f64 = 0.2;
+
+fn failed_lookups(profile: &Profile) -> Option<Finding> {
+    let mut all = 0;
+    let mut by_last_part: HashMap<&str, (u64, BTreeSet<&str>)> = HashMap::new();
+    for file in &profile.files {
+        let in_vain = file
+            .io
+            .failed
+            .iter()
+            .filter(|it| matches!(it.error.as_str(), "ENOENT" | "ENOTDIR"));
+        let count: u64 = in_vain.map(|it| it.count).sum();
+        if count > 0 {
+            let (directory, last) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+            let entry = by_last_part.entry(last).or_default();
+            entry.0 += count;
+            entry.1.insert(directory);
+            all += count;
+        }
+    }
+    let share = ratio(all, profile.totals.io.metadata.values().sum());
+    // The name breaks the tie, so that a trace has one text.
+    let (last, (most, directories)) = by_last_part
+        .into_iter()
+        .max_by_key(|(last, (count, _))| (*count, std::cmp::Reverse(*last)))?;
+    if all < MANY / 5 || share < IN_VAIN {
+        return None;
+    }
+    let place = match directories.len() {
+        1 => "in one directory".to_owned(),
+        many => format!("in {} directories", grouped(many as u64)),
+    };
+    let text = format!(
+        "{} look-ups found nothing, {} of the calls that move no data; most often {last}, {} times {place}",
+        grouped(all),
+        percent(share),
+        grouped(most)
+    );
+    let numbers = [
+        ("lookups", all as f64),
+        ("share", share),
+        ("most", most as f64),
+        ("directories", directories.len() as f64),
+    ];
+    Some(finding("failed-lookups", &numbers, text))
+}
+
+/// A file that one request of an ordinary reader takes in, bytes.
+const SMALL_FILE: u64 = 64 * 1024;
+
+fn small_files(profile: &Profile) -> Option<Finding> {
+    let read = profile
+        .files
+        .iter()
+        .filter(|file| file.io.reads > 0 && file.kind == "file");
+    let (mut files, mut small) = (0, 0);
+    for file in read {
+        files += file.incarnations;
+        let size = file.size.unwrap_or(file.io.unique_read_bytes);
+        small += if size < SMALL_FILE { file.incarnations } else { 0 };
+    }
+    if small < MANY || ratio(small, files) < MOSTLY {
+        return None;
+    }
+    let text = format!(
+        "{} of {} files that were read have less than {}",
+        grouped(small),
+        grouped(files),
+        bytes(SMALL_FILE)
+    );
+    Some(finding(
+        "small-files",
+        &[("small", small as f64), ("files", files as f64)],
+        text,
+    ))
+}
+
+fn submissions(profile: &Profile) -> Option<Finding> {
+    let spot = profile.blind_spots.iter().find(|spot| spot.kind == "io-uring")?;
+    Some(finding(
+        "io-uring",
+        &[("requests", spot.count as f64)],
+        spot.text.clone(),
+    ))
+}

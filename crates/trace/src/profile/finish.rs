@@ -1,0 +1,433 @@
+//! From what was counted to what is told.
+
+use std::collections::HashMap;
+
+use super::call::Calls;
+use super::counts::{Counts, Direction};
+use super::file::File;
+use super::json::{
+    BlindSpot, FORMAT, Failed, FileProfile, Io, Missing, Profile, Requests, RunTime, Source, Times, Totals,
+    Unparsed,
+};
+use super::process::{self, Tree};
+use super::shown::shown;
+use super::time::Spent;
+use super::{MISSING, OTHER_NAMES, Profiler, USERS, axis, bursts, findings};
+use crate::constants::error_name;
+use crate::event::PathId;
+use crate::header::{Footer, Recorder};
+use crate::names::{Kind, Names};
+
+/// Tracing was most of the run from here on: what is left is mostly the error of the correction.
+const MOST_OF_THE_RUN: f64 = 0.5;
+
+/// Errors of what is looked for in vain: there is no such name, or a part of it is no directory.
+const IN_VAIN: [u16; 2] = [2, 20];
+
+/// What all parts of a profile are told with.
+#[derive(Clone, Copy)]
+struct Telling<'a> {
+    names: &'a Names,
+    calls: &'a Calls,
+    has_durations: bool,
+    is_corrected: bool,
+    wall: Times,
+}
+
+/// The files that have borne a name.
+#[derive(Default)]
+struct Same {
+    kind: Option<Kind>,
+    incarnations: u64,
+    file: File,
+    totals: Counts,
+    open_ns: u64,
+}
+
+impl Profiler {
+    /// The profile of what was taken. `names` are all tables of the trace, `footer` is its end; none where it was cut off.
+    pub fn finish(mut self, names: &Names, footer: Option<&Footer>) -> Profile {
+        let has_durations = self.header.has_durations;
+        let is_corrected = self.header.calibration.is_some();
+        let tree = process::tree(&self.workers, names, has_durations, is_corrected);
+        let wall = self.wall.times(self.header.calibration.as_ref());
+        let mut same = self.by_path(names);
+        let calls = std::mem::take(&mut self.calls);
+        let telling = Telling {
+            names,
+            calls: &calls,
+            has_durations,
+            is_corrected,
+            wall,
+        };
+
+        let mut all = Counts::default();
+        for same in same.values() {
+            all.merge(&same.totals);
+        }
+        let io = telling.io(&all);
+        let mut files: Vec<_> = same
+            .iter_mut()
+            .map(|(&path, same)| telling.file(path, same, &tree, &self.axis))
+            .collect();
+        files.sort_by(|a, b| {
+            let time = |file: &FileProfile| file.io.calls_s().unwrap_or(0.0);
+            let bytes = |file: &FileProfile| file.io.read_bytes.saturating_add(file.io.write_bytes);
+            time(b)
+                .total_cmp(&time(a))
+                .then(bytes(b).cmp(&bytes(a)))
+                .then_with(|| a.path.cmp(&b.path))
+        });
+        let timeline = axis::timeline(&self.axis, &mut self.line);
+        let mut profile = Profile {
+            format: FORMAT.to_owned(),
+            source: self.source(footer),
+            chosen: self.chooser.choice.told(),
+            time: self.run_time(wall, &tree),
+            totals: Totals {
+                calls: tree.processes.iter().map(|process| process.work.calls).sum(),
+                failed_calls: tree
+                    .processes
+                    .iter()
+                    .map(|process| process.work.failed_calls)
+                    .sum(),
+                files: files.len() as u64,
+                processes: tree.processes.len() as u64,
+                threads: tree
+                    .processes
+                    .iter()
+                    .map(|process| process.threads.len() as u64)
+                    .sum(),
+                io,
+                elsewhere: self.elsewhere,
+            },
+            missing: missing(&same, names),
+            blind_spots: Vec::new(),
+            files,
+            calls: calls.told(has_durations, is_corrected),
+            bursts: bursts::bursts(&timeline),
+            timeline,
+            unparsed: unparsed(footer),
+            findings: Vec::new(),
+            processes: tree.processes,
+        };
+        profile.blind_spots = self.blind_spots(&profile);
+        profile.findings = findings::findings(&profile);
+        profile
+    }
+
+    /// Files that bore a name one after another, and what was asked of the name when there was none, belong together.
+    fn by_path(&mut self, names: &Names) -> HashMap<PathId, Same> {
+        let end_ns = self.wall.ends_ns().map_or(0, |ends| ends.1);
+        let mut same: HashMap<PathId, Same> = HashMap::new();
+        for (file, entry) in std::mem::take(&mut self.files).into_iter().zip(names.files()) {
+            if let Some(file) = file {
+                let same = same.entry(entry.path).or_default();
+                same.kind = Some(entry.kind);
+                same.incarnations += 1;
+                same.open_ns = same.open_ns.saturating_add(file.open_ns(end_ns));
+                same.add(*file, &self.axis);
+            }
+        }
+        for (place, file) in std::mem::take(&mut self.nameless).into_iter().enumerate() {
+            if let Some((file, path)) = file.zip(PathId::new(place)) {
+                same.entry(path).or_default().add(*file, &self.axis);
+            }
+        }
+        same
+    }
+
+    fn source(&self, footer: Option<&Footer>) -> Source {
+        let header = &self.header;
+        Source {
+            recorder: header.recorder,
+            recorder_version: header.recorder_version.clone(),
+            options: header.options.clone(),
+            command: header.command.clone(),
+            attached: header.attached,
+            host: header.host.clone(),
+            zero_unix_ns: header.zero_unix_ns,
+            resolution_s: header.resolution_ns as f64 * 1e-9,
+            has_durations: header.has_durations,
+            calibration: header.calibration,
+            status: footer.and_then(|footer| footer.status),
+            elapsed_s: footer
+                .and_then(|footer| footer.elapsed_ns)
+                .map(|ns| ns as f64 * 1e-9),
+        }
+    }
+
+    fn run_time(&self, wall: Times, tree: &Tree) -> RunTime {
+        let (start_ns, end_ns) = self.wall.ends_ns().unwrap_or_default();
+        let works = || tree.processes.iter().map(|process| &process.work);
+        let tracing_share = wall
+            .corrected_s
+            .filter(|_| wall.recorded_s > 0.0)
+            .map(|corrected| 1.0 - corrected / wall.recorded_s);
+        RunTime {
+            start_s: start_ns as f64 * 1e-9,
+            end_s: end_ns as f64 * 1e-9,
+            wall,
+            calls: works().filter_map(|work| work.calls_time).reduce(Times::and),
+            waiting: works().filter_map(|work| work.waiting_time).reduce(Times::and),
+            tracing_share,
+            interval_only: tracing_share.is_some_and(|share| share > MOST_OF_THE_RUN),
+        }
+    }
+
+    fn blind_spots(&self, profile: &Profile) -> Vec<BlindSpot> {
+        let spot = |kind: &str, count: u64, bytes: Option<u64>, text: String| BlindSpot {
+            kind: kind.to_owned(),
+            file: None,
+            count,
+            bytes,
+            text,
+        };
+        // That programs and libraries are mapped says nothing about data.
+        let mapped = profile
+            .files
+            .iter()
+            .filter(|file| file.io.maps > 0 && !file.executable);
+        let mut spots: Vec<_> = mapped
+            .map(|file| BlindSpot {
+                file: Some(file.path.clone()),
+                ..spot(
+                    "mapped",
+                    file.io.maps,
+                    Some(file.io.mapped_bytes),
+                    findings::mapped_text(file),
+                )
+            })
+            .collect();
+        spots.sort_by_key(|spot| std::cmp::Reverse(spot.bytes));
+        let silent = self.workers.iter().filter(|worker| worker.is_silent).count() as u64;
+        let unknown = profile.totals.io.unknown_offsets;
+        let others = [
+            (
+                "io-uring",
+                self.submissions,
+                "requests were submitted by io_uring or io_submit: what they did is not in the trace",
+            ),
+            (
+                "silent-program",
+                if self.header.recorder == Recorder::Preload {
+                    silent
+                } else {
+                    0
+                },
+                "programs were started and made no call that was seen: they may be statically linked",
+            ),
+            (
+                "unknown-offset",
+                unknown,
+                "reads and writes are at an unknown place: their files were open before the trace began",
+            ),
+        ];
+        let others = others.into_iter().filter(|other| other.1 > 0);
+        spots.extend(others.map(|(kind, count, text)| {
+            spot(kind, count, None, format!("{} {text}", findings::grouped(count)))
+        }));
+        spots
+    }
+}
+
+impl Same {
+    fn add(&mut self, mut file: File, axis: &axis::Axis) {
+        self.totals.merge(&file.totals());
+        if let Some((first, last)) = file.used {
+            let ends = self.file.used.unwrap_or((first, last));
+            self.file.used = Some((ends.0.min(first), ends.1.max(last)));
+        }
+        self.file.line.merge(axis, &file.line);
+        self.file.threads.append(&mut file.threads);
+        for name in file.names {
+            self.file.named(name, OTHER_NAMES);
+        }
+        self.file.size = self.file.size.max(file.size);
+        self.file.is_executable |= file.is_executable;
+    }
+}
+
+impl Telling<'_> {
+    fn times(&self, spent: &Spent) -> Option<Times> {
+        self.has_durations.then(|| spent.times(self.is_corrected))
+    }
+
+    fn io(&self, counts: &Counts) -> Io {
+        let none = Direction::default();
+        let (read, write) = (
+            counts.read.as_deref().unwrap_or(&none),
+            counts.write.as_deref().unwrap_or(&none),
+        );
+        let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
+        let [read_time, write_time, sync_time, metadata_time] = [
+            &counts.time.read,
+            &counts.time.write,
+            &counts.time.sync,
+            &counts.time.metadata,
+        ]
+        .map(|spent| self.times(spent));
+        let metadata = counts
+            .metadata
+            .iter()
+            .map(|&(kind, count)| (self.calls.name(kind).to_owned(), count));
+        let mut io = Io {
+            opens: counts.opens,
+            reads: read.count,
+            read_bytes: read.bytes,
+            unique_read_bytes: read.unique,
+            reread_bytes: read.placed_bytes.saturating_sub(read.unique),
+            short_reads: read.short,
+            end_reads: read.empty,
+            writes: write.count,
+            write_bytes: write.bytes,
+            unique_write_bytes: write.unique,
+            overwritten_bytes: write.placed_bytes.saturating_sub(write.unique),
+            approximate: counts.approximate,
+            seeks: counts.seeks,
+            useless_seeks: counts.useless_seeks,
+            still_seeks: counts.still_seeks,
+            sequential_share: share(counts.sequential, counts.judged),
+            consecutive_share: share(counts.consecutive, counts.placed),
+            descending_share: share(counts.descending, counts.judged),
+            unknown_offsets: counts.unknown_offsets,
+            modify_writes: counts.modify_writes,
+            direct: counts.direct,
+            unaligned_direct: counts.unaligned_direct,
+            syncs: counts.syncs,
+            read_s: read_time.map(|time| time.best_s()),
+            write_s: write_time.map(|time| time.best_s()),
+            read_time,
+            write_time,
+            sync_time,
+            metadata_time,
+            run_share: None,
+            read: self.requests(read),
+            write: self.requests(write),
+            metadata: metadata.collect(),
+            failed: self.failed(counts),
+            maps: counts.maps,
+            mapped_bytes: counts.mapped,
+        };
+        let run = self.wall.best_s();
+        io.run_share = io.calls_s().filter(|_| run > 0.0).map(|calls| calls / run);
+        io
+    }
+
+    fn requests(&self, side: &Direction) -> Option<Requests> {
+        Some(Requests {
+            size: side.size.spread(1.0)?,
+            duration_s: side.duration.spread(1e-9),
+            speed: side.speed.spread(1.0),
+            small: side.small,
+            small_s: self.has_durations.then_some(side.small_ns as f64 * 1e-9),
+        })
+    }
+
+    fn failed(&self, counts: &Counts) -> Vec<Failed> {
+        let mut failed: Vec<_> = counts
+            .failed
+            .iter()
+            .map(|&((kind, errno), count)| Failed {
+                call: self.calls.name(kind).to_owned(),
+                error: error_name(errno),
+                count,
+            })
+            .collect();
+        failed.sort_by(|a, b| {
+            b.count
+                .cmp(&a.count)
+                .then_with(|| (&a.call, &a.error).cmp(&(&b.call, &b.error)))
+        });
+        failed
+    }
+
+    fn file(&self, path: PathId, same: &mut Same, tree: &Tree, axis: &axis::Axis) -> FileProfile {
+        let (first_ns, last_ns) = same.file.used.unwrap_or_default();
+        let threads = &mut same.file.threads;
+        threads.sort_unstable();
+        threads.dedup();
+        let mut processes: Vec<usize> = threads
+            .iter()
+            .filter_map(|thread| *tree.of_thread.get(thread.index())?)
+            .collect();
+        processes.sort_unstable();
+        processes.dedup();
+        let process_count = processes.len() as u64;
+        processes.truncate(USERS);
+        let cells = same.file.line.cells(axis);
+        FileProfile {
+            path: shown(self.names.path(path)),
+            other_names: same
+                .file
+                .names
+                .iter()
+                .map(|&name| shown(self.names.path(name)))
+                .collect(),
+            kind: kind_name(same.kind).to_owned(),
+            incarnations: same.incarnations,
+            io: self.io(&same.totals),
+            size: same.file.size,
+            open_s: same.open_ns as f64 * 1e-9,
+            first_s: first_ns as f64 * 1e-9,
+            last_s: last_ns as f64 * 1e-9,
+            threads: same.file.threads.len() as u64,
+            process_count,
+            processes,
+            executable: same.file.is_executable,
+            timeline: cells
+                .iter()
+                .map(|&(place, [calls, read, written])| [u64::from(place), calls, read, written])
+                .collect(),
+        }
+    }
+}
+
+fn kind_name(kind: Option<Kind>) -> &'static str {
+    match kind {
+        Some(Kind::File) => "file",
+        Some(Kind::Directory) => "directory",
+        Some(Kind::Link) => "link",
+        Some(Kind::Device) => "device",
+        Some(Kind::Memory) => "memory",
+        Some(Kind::Pipe) => "pipe",
+        Some(Kind::Socket) => "socket",
+        Some(Kind::Other) => "other",
+        None => "name",
+    }
+}
+
+/// Names by how often nothing was found under them.
+fn missing(same: &HashMap<PathId, Same>, names: &Names) -> Vec<Missing> {
+    let in_vain = |same: &Same| {
+        let failed = same.totals.failed.iter();
+        let failed = failed.filter(|((_, errno), _)| IN_VAIN.contains(errno));
+        failed.map(|failure| failure.1).sum::<u64>()
+    };
+    let mut missing: Vec<_> = same
+        .iter()
+        .map(|(&path, same)| (in_vain(same), path))
+        .filter(|&(count, _)| count > 0)
+        .collect();
+    missing.sort_by_key(|&(count, path)| (std::cmp::Reverse(count), path));
+    missing.truncate(MISSING);
+    let told = missing.into_iter().map(|(count, path)| Missing {
+        path: shown(names.path(path)),
+        count,
+    });
+    told.collect()
+}
+
+fn unparsed(footer: Option<&Footer>) -> Unparsed {
+    let whole = footer.is_some();
+    let footer = footer.cloned().unwrap_or_default();
+    Unparsed {
+        whole,
+        lines: footer.lines,
+        odd_lines: footer.odd_lines,
+        examples: footer.examples,
+        unknown_calls: footer.unknown_calls,
+        halves: footer.halves,
+        endless: footer.endless,
+    }
+}

@@ -1,0 +1,134 @@
+//! How values are spread, in a few hundred bytes: moments and a histogram by powers of two.
+
+use super::json::{Bin, Spread};
+
+/// Of values that are whole numbers of their unit: bytes, ns, bytes per second.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    count: u64,
+    sum: u128,
+    squares: u128,
+    min: u64,
+    max: u64,
+    /// Place 0 has the zeros, place k values from 2^(k-1) to below 2^k; only as long as the greatest value needs.
+    bins: Vec<u64>,
+}
+
+impl Tally {
+    /// Adds one value.
+    pub(super) fn add(&mut self, value: u64) {
+        self.min = if self.count == 0 {
+            value
+        } else {
+            self.min.min(value)
+        };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum += u128::from(value);
+        // Saturates only where values come near to 2^64, which no time and no size does.
+        self.squares = self.squares.saturating_add(u128::from(value).pow(2));
+        let place = (u64::BITS - value.leading_zeros()) as usize;
+        if place >= self.bins.len() {
+            self.bins.resize(place + 1, 0);
+        }
+        self.bins[place] += 1;
+    }
+
+    /// Adds all values of another.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares = self.squares.saturating_add(other.squares);
+        if other.bins.len() > self.bins.len() {
+            self.bins.resize(other.bins.len(), 0);
+        }
+        for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
+            *mine += theirs;
+        }
+    }
+
+    /// In units of which one value's unit is `unit`: 1e-9 for ns told in seconds. None without values.
+    pub(super) fn spread(&self, unit: f64) -> Option<Spread> {
+        if self.count == 0 {
+            return None;
+        }
+        let bins = self.bins.iter().enumerate().filter(|&(_, &count)| count > 0);
+        Some(Spread {
+            count: self.count,
+            mean: self.mean() * unit,
+            sd: (self.count > 1).then(|| self.variance().sqrt() * unit),
+            min: self.min as f64 * unit,
+            max: self.max as f64 * unit,
+            histogram: bins.map(|(place, &count)| bin(place, count, unit)).collect(),
+        })
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum as f64 / self.count as f64
+    }
+
+    fn variance(&self) -> f64 {
+        // The sums are exact, their difference is not: equal values would come out a little apart.
+        if self.min == self.max {
+            return 0.0;
+        }
+        let around = self.squares as f64 - self.sum as f64 * self.mean();
+        around.max(0.0) / (self.count - 1) as f64
+    }
+}
+
+fn bin(place: usize, count: u64, unit: f64) -> Bin {
+    let end = 2f64.powi(i32::try_from(place).unwrap_or(i32::MAX));
+    Bin {
+        from: if place == 0 { 0.0 } else { end / 2.0 * unit },
+        to: end * unit,
+        count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_definition_and_parts_add_up() {
+        let values = [0u64, 1, 4096, 4096, 5000, 131_072, 1 << 40];
+        let (mut whole, mut one, mut two) = (Tally::default(), Tally::default(), Tally::default());
+        for (place, &value) in values.iter().enumerate() {
+            whole.add(value);
+            if place < 3 { one.add(value) } else { two.add(value) }
+        }
+        one.merge(&two);
+        one.merge(&Tally::default());
+        let spread = whole.spread(1.0).unwrap();
+        assert_eq!(one.spread(1.0).unwrap(), spread);
+
+        let mean = values.iter().map(|&v| v as f64).sum::<f64>() / 7.0;
+        let sd = (values.iter().map(|&v| (v as f64 - mean).powi(2)).sum::<f64>() / 6.0).sqrt();
+        assert!((spread.mean / mean - 1.0).abs() < 1e-12);
+        assert!((spread.sd.unwrap() / sd - 1.0).abs() < 1e-12);
+        assert_eq!((spread.count, spread.min, spread.max), (7, 0.0, 2f64.powi(40)));
+        let bins: Vec<_> = spread.histogram.iter().map(|b| (b.from, b.to, b.count)).collect();
+        assert_eq!(bins[..3], [(0.0, 1.0, 1), (1.0, 2.0, 1), (4096.0, 8192.0, 3)]);
+        assert_eq!(spread.histogram.iter().map(|bin| bin.count).sum::<u64>(), 7);
+    }
+
+    #[test]
+    fn equal_values_are_not_spread() {
+        let mut tally = Tally::default();
+        for _ in 0..3 {
+            tally.add(999_999_999_999);
+        }
+        assert_eq!(tally.spread(1e-9).unwrap().sd, Some(0.0));
+        assert_eq!(Tally::default().spread(1.0), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! Times without what tracing has added to them.
+
+use super::json::Times;
+use crate::event::Event;
+use crate::header::Calibration;
+
+/// What tracing adds to a time, ns: the smallest likely, the median, the greatest likely.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cost {
+    low: u64,
+    median: u64,
+    high: u64,
+}
+
+impl Cost {
+    /// Of the three numbers of a [`Calibration`]. What is no number, or below 0, costs nothing.
+    pub(super) fn of([median, low, high]: [f64; 3]) -> Self {
+        Self {
+            low: low as u64,
+            median: median as u64,
+            high: high as u64,
+        }
+    }
+
+    /// Nothing is known.
+    pub(super) const NONE: Self = Self {
+        low: 0,
+        median: 0,
+        high: 0,
+    };
+
+    /// A duration with the cost of one call taken off; never below 0.
+    pub(super) fn spent(&self, recorded_ns: u64) -> Spent {
+        Spent {
+            recorded: recorded_ns,
+            low: recorded_ns.saturating_sub(self.high),
+            corrected: recorded_ns.saturating_sub(self.median),
+            high: recorded_ns.saturating_sub(self.low),
+        }
+    }
+}
+
+/// A time, or a sum of times: as recorded, and with the greatest, the median and the smallest likely cost taken off. ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) recorded: u64,
+    pub(super) low: u64,
+    pub(super) corrected: u64,
+    pub(super) high: u64,
+}
+
+impl Spent {
+    /// Adds another.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.recorded = self.recorded.saturating_add(other.recorded);
+        self.low = self.low.saturating_add(other.low);
+        self.corrected = self.corrected.saturating_add(other.corrected);
+        self.high = self.high.saturating_add(other.high);
+    }
+
+    /// In seconds; without corrected values where there was nothing to correct them by.
+    pub(super) fn times(&self, is_corrected: bool) -> Times {
+        let seconds = |ns: u64| is_corrected.then_some(ns as f64 * 1e-9);
+        Times {
+            recorded_s: self.recorded as f64 * 1e-9,
+            low_s: seconds(self.low),
+            corrected_s: seconds(self.corrected),
+            high_s: seconds(self.high),
+        }
+    }
+}
+
+/// Within such a time, threads are taken to run beside each other, ns. It is short, for processes that wait for each other take
+/// turns in longer times: their costs add up. It is long enough for some hundred calls under strace.
+const BESIDE_NS: i64 = 10_000_000;
+
+/// How long a run took, and would have taken without tracing.
+///
+/// Tracing stops the thread that makes a call. Threads that run beside each other lose that time together, those that take turns
+/// one after the other. So the run is cut into pieces of [`BESIDE_NS`], by the ends of calls; in each the thread with most calls
+/// tells how many delayed the run, and the sum over the pieces, times the cost of a call, is what the run lost. A recorder that
+/// serves one thread after the other, as strace does, delays the run by all calls in the worst case: that, at the greatest likely
+/// cost, is the lower end of the interval.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wall {
+    first_ns: Option<i64>,
+    last_ns: i64,
+    piece: i64,
+    most_in_piece: u64,
+    /// Sum over the pieces before.
+    critical: u64,
+    all: u64,
+}
+
+/// What a thread has done in the piece of the run that goes on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InPiece {
+    piece: i64,
+    calls: u64,
+}
+
+impl Wall {
+    /// A call has ended. `thread` is kept by its thread.
+    pub(super) fn add(&mut self, event: &Event, thread: &mut InPiece) {
+        let end = event.end_ns();
+        let first = self.first_ns.get_or_insert(event.start_ns);
+        *first = event.start_ns.min(*first);
+        self.last_ns = if self.all == 0 { end } else { self.last_ns.max(end) };
+        self.all += 1;
+
+        // Calls are told when they have ended; one that is told late belongs to where the run is.
+        let piece = end.div_euclid(BESIDE_NS);
+        if piece > self.piece || self.all == 1 {
+            self.piece = piece;
+            self.critical += std::mem::take(&mut self.most_in_piece);
+        }
+        if thread.piece != self.piece || thread.calls == 0 {
+            *thread = InPiece {
+                piece: self.piece,
+                calls: 0,
+            };
+        }
+        thread.calls += 1;
+        self.most_in_piece = self.most_in_piece.max(thread.calls);
+    }
+
+    /// When the first call began, and when the last one ended, ns; none without calls.
+    pub(super) fn ends_ns(&self) -> Option<(i64, i64)> {
+        self.first_ns.map(|first| (first, self.last_ns))
+    }
+
+    /// From the first call's beginning to the last one's end.
+    pub(super) fn times(&self, calibration: Option<&Calibration>) -> Times {
+        let (first, last) = self.ends_ns().unwrap_or_default();
+        let recorded_s = last.saturating_sub(first) as f64 * 1e-9;
+        let critical = self.critical + self.most_in_piece;
+        let without =
+            |calls: u64, cost_ns: f64| (recorded_s - calls as f64 * cost_ns.max(0.0) * 1e-9).max(0.0);
+        let cost = calibration.map(|calibration| calibration.call_ns);
+        Times {
+            recorded_s,
+            low_s: cost.map(|[_, _, high]| without(self.all, high)),
+            corrected_s: cost.map(|[median, _, _]| without(critical, median)),
+            high_s: cost.map(|[_, low, _]| without(critical, low)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Outcome, ThreadId};
+    use crate::syscalls;
+
+    const CALIBRATION: Calibration = Calibration {
+        call_ns: [30_000.0, 20_000.0, 40_000.0],
+        duration_ns: [6_000.0, 5_000.0, 9_000.0],
+        calls: 1000,
+    };
+
+    /// `calls` are thread, start and end in us.
+    fn wall(calls: &[(usize, i64, i64)]) -> Times {
+        let (mut wall, mut threads) = (Wall::default(), vec![InPiece::default(); 8]);
+        for &(thread, start, end) in calls {
+            let id = ThreadId::new(thread).unwrap();
+            let call = syscalls::find(b"read").unwrap();
+            let mut event = Event::new(id, call, start * 1000, Outcome::Returned(1));
+            event.duration_ns = Some((end - start) as u64 * 1000);
+            wall.add(&event, &mut threads[thread]);
+        }
+        wall.times(Some(&CALIBRATION))
+    }
+
+    fn close(times: Times, [recorded, low, corrected, high]: [f64; 4]) {
+        let found = [
+            times.recorded_s,
+            times.low_s.unwrap(),
+            times.corrected_s.unwrap(),
+            times.high_s.unwrap(),
+        ];
+        for (found, wanted) in found.iter().zip([recorded, low, corrected, high]) {
+            assert!((found - wanted).abs() < 1e-9, "{times:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_never_takes_less_than_nothing() {
+        let spent = Cost::of(CALIBRATION.duration_ns).spent(7_000);
+        assert_eq!(
+            (spent.recorded, spent.low, spent.corrected, spent.high),
+            (7_000, 0, 1_000, 2_000)
+        );
+        assert_eq!(
+            Cost::of([f64::NAN, -1.0, 0.0]).spent(5).times(false).corrected_s,
+            None
+        );
+    }
+
+    #[test]
+    fn one_thread_loses_the_time_of_all_its_calls() {
+        let calls: Vec<_> = (0..100).map(|n| (0, n * 1000, n * 1000 + 10)).collect();
+        close(wall(&calls), [0.09901, 0.09501, 0.09601, 0.09701]);
+    }
+
+    /// Beside each other they lose it together, if strace lets them; taking turns, one after the other.
+    #[test]
+    fn threads_beside_each_other_and_in_turns() {
+        let beside: Vec<_> = (0..100)
+            .flat_map(|n| [(0, n * 1000, n * 1000 + 10), (1, n * 1000 + 1, n * 1000 + 9)])
+            .collect();
+        close(wall(&beside), [0.09901, 0.09101, 0.09601, 0.09701]);
+        let turns: Vec<_> = (0..200)
+            .map(|n| (n as usize / 20 % 2, n * 1000, n * 1000 + 10))
+            .collect();
+        close(wall(&turns), [0.19901, 0.19101, 0.19301, 0.19501]);
+    }
+}

@@ -1,0 +1,143 @@
+"""Two traces side by side: totals, calls by kind, and the files that differ. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from plimsoll.analyse.wording import UNKNOWN, count, quantity
+from plimsoll.report.tables import Table
+from plimsoll.report.terminal import Style, aligned
+from plimsoll.trace.profile import FileProfile, Profile, Times
+from plimsoll.trace.tables import summed, table
+from plimsoll.trace.terminal import tail
+from plimsoll.trace.words import duration, run_time, size
+
+MOST_CALLS: Final = 20
+MOST_FILES: Final = 20
+HEADS: Final = "|#A|#B|#B/A"
+
+Row = tuple[str, str, str, str]
+
+
+def comparison(a: Profile, b: Profile) -> list[Table]:
+    """Totals, calls and files; B over A where both are known."""
+    return [_totals(a, b), _calls(a, b), _files(a, b)]
+
+
+def _row(what: str, a: float, b: float, show: Callable[[float], str]) -> Row:
+    return (what, show(a), show(b), ratio(a, b))
+
+
+def _whole(value: float) -> str:
+    return count(int(value))
+
+
+def ratio(a: float | None, b: float | None) -> str:
+    """B over A in words; nothing where there is no A."""
+    if a is None or b is None or (not a and not b):
+        return UNKNOWN
+    return quantity(b / a, "number") if a else "only B"
+
+
+def _time(what: str, a: Times | None, b: Times | None, only: tuple[bool, bool]) -> Row:
+    """A ratio of two times that are known; none where one of them is but an interval."""
+    known = None if any(only) or a is None or b is None else ratio(a.best_s, b.best_s)
+    return (what, duration(a, only[0]), duration(b, only[1]), known or UNKNOWN)
+
+
+def _totals(a: Profile, b: Profile) -> Table:
+    only = a.time.interval_only, b.time.interval_only
+    ta, tb = a.totals, b.totals
+    rows: list[Row] = [
+        _time("run, without tracing where known", a.time.wall, b.time.wall, only),
+        _time("in calls", a.time.calls, b.time.calls, only),
+        _time("in reads", ta.read_time, tb.read_time, only),
+        _time("in writes", ta.write_time, tb.write_time, only),
+        _time("in syncs", ta.sync_time, tb.sync_time, only),
+        _time("in other calls about files", ta.metadata_time, tb.metadata_time, only),
+    ]
+    for what, show, name in (
+        ("calls", _whole, "calls"),
+        ("calls that failed", _whole, "failed_calls"),
+        ("files", _whole, "files"),
+        ("processes", _whole, "processes"),
+        ("opens", _whole, "opens"),
+        ("reads", _whole, "reads"),
+        ("bytes read", size, "read_bytes"),
+        ("distinct bytes read", size, "unique_read_bytes"),
+        ("writes", _whole, "writes"),
+        ("bytes written", size, "write_bytes"),
+        ("seeks", _whole, "seeks"),
+        ("useless seeks", _whole, "useless_seeks"),
+        ("syncs", _whole, "syncs"),
+    ):
+        rows.append(_row(what, getattr(ta, name), getattr(tb, name), show))
+    note = f"A: {run_time(a.time)}. B: {run_time(b.time)}."
+    return table("In all", HEADS, rows, note)
+
+
+def _calls(a: Profile, b: Profile) -> Table:
+    counts = [{each.name: each.count for each in profile.calls} for profile in (a, b)]
+    names = sorted({*counts[0], *counts[1]}, key=lambda name: -max(each.get(name, 0) for each in counts))
+    rows = [_row(name, counts[0].get(name, 0), counts[1].get(name, 0), _whole) for name in names[:MOST_CALLS]]
+    return table("Calls", f"call{HEADS}", rows, _more(len(names) - MOST_CALLS))
+
+
+def _files(a: Profile, b: Profile) -> Table:
+    """Files of which requests or bytes differ, the greatest differences first."""
+    sides = [{each.path: each for each in profile.files if each.kind != "name"} for profile in (a, b)]
+    found = []
+    for path in {**sides[0], **sides[1]}:
+        first, second = (side.get(path) for side in sides)
+        if _work(first) != _work(second):
+            found.append((-abs(_moved(first) - _moved(second)), path, first, second))
+    found.sort(key=lambda one: one[:2])
+    rows = [
+        (
+            *(count(sum(_work(each)[:3])) for each in (first, second)),
+            *(size(_moved(each)) for each in (first, second)),
+            ratio(_moved(first), _moved(second)),
+            *(duration(_spent(each), False) for each in (first, second)),
+            path,
+        )
+        for _, path, first, second in found[:MOST_FILES]
+    ]
+    heads = "#calls A|#calls B|#bytes A|#bytes B|#B/A|#time A|#time B|file"
+    return table("Files that differ", heads, rows, _more(len(found) - MOST_FILES) if found else "")
+
+
+def _work(each: FileProfile | None) -> tuple[int, int, int, int]:
+    return (0, 0, 0, 0) if each is None else (each.reads, each.writes, each.opens, _moved(each))
+
+
+def _moved(each: FileProfile | None) -> int:
+    return 0 if each is None else each.read_bytes + each.write_bytes
+
+
+def _spent(each: FileProfile | None) -> Times | None:
+    if each is None:
+        return None
+    times: Iterable[Times | None] = (each.read_time, each.write_time, each.sync_time, each.metadata_time)
+    return summed([time for time in times if time is not None])
+
+
+def _more(left: int) -> str:
+    return f"and {count(left)} more" if left > 0 else ""
+
+
+def comparison_lines(a: Profile, b: Profile, names: tuple[str, str], width: int, colour: bool) -> list[str]:
+    """The comparison for the terminal."""
+    style = Style(max(width, 60), colour)
+    lines = [
+        style.paint(line, "bold")
+        for line in (*style.wrapped(f"A: {names[0]}"), *style.wrapped(f"B: {names[1]}"))
+    ]
+    for each in comparison(a, b):
+        rows = each.rows
+        if each.columns[-1].name == "file":
+            rows = tuple((*row[:-1], tail(row[-1], max(24, style.width - 76))) for row in rows)
+        body = aligned(style, each.columns, rows) if rows else style.wrapped("no difference")
+        lines += ["", f"  {each.title}", *body]
+        lines += [style.paint(line, "dim") for line in style.wrapped(each.note)] if each.note else []
+    return lines

@@ -1,0 +1,145 @@
+"""The page of a trace: one HTML file that holds everything it needs and loads nothing.
+
+Names of files come from outside: texts are escaped by Jinja, the data by `for_script`, and the script writes text
+only. A content security policy names the one script by its hash and forbids everything else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from plimsoll import __version__
+from plimsoll.analyse.wording import count, plural
+from plimsoll.report.html import policy
+from plimsoll.report.page_data import for_script
+from plimsoll.trace import engine, tables, words
+from plimsoll.trace.page_data import page_data
+from plimsoll.trace.pictures import Pictures
+from plimsoll.trace.profile import Profile, Told
+
+SCRIPTS: Final = ("numbers.js", "surface.js", "list.js", "requests.js", "pattern.js", "charts.js", "page.js")
+MOST_PROCESSES: Final = 500
+HISTOGRAMS: Final = (
+    ("sizes", "Size of requests", "How many requests asked for how many bytes"),
+    ("durations", "Duration of requests", "How many requests took how long"),
+    ("speeds", "Speed of requests", "How many requests gave how many bytes a second"),
+)
+CONTENTS: Final = (
+    ("findings", "Findings"),
+    ("run", "The run"),
+    ("files", "Files"),
+    ("one-file", "One file"),
+    ("calls", "Calls"),
+    ("processes", "Processes"),
+    ("limits", "What this does not show"),
+    ("terms", "Words"),
+)
+TERMS: Final = (
+    ("File", "All that bore a name one after another, over all opens, threads and processes."),
+    (
+        "Request",
+        "A read or a write of a file, of any kind, that succeeded. Its bytes are those it gave, not those asked for.",
+    ),
+    (
+        "Distinct, again",
+        "Bytes of the file that were read (written) at least once; bytes that had been read (written) before.",
+    ),
+    (
+        "Useless seek",
+        "A seek that no read or write at the offset followed before the next seek or the close, or that did not "
+        "move the offset.",
+    ),
+    ("In order", "Share of requests that began where the last one of the same open file ended."),
+    (
+        "Time",
+        "In calls, over all threads: it may be more than the run took. Where the cost of tracing is known it is "
+        "taken off; where tracing was most of the run, a range stands in the place of a number.",
+    ),
+    (
+        "Binned",
+        "Where a file has too many requests to be drawn one by one, they are counted in cells of time and place.",
+    ),
+)
+
+
+def page_of(trace: Path, told: Told, wanted: engine.Wanted) -> str:
+    """The page of a trace file."""
+    return render(told, engine.pictures(trace, wanted), shlex.quote(str(trace)))
+
+
+def render(told: Told, pictures: Pictures, trace: str) -> str:
+    """The page as HTML. `trace`: the file, as one would type it."""
+    profile = told.profile
+    script = '"use strict";\n(function () {\n' + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+    return _template().render(
+        policy=policy(script),
+        version=__version__,
+        css=Markup(f"{_report_css()}\n{_asset('trace.css')}"),
+        name=words.name(profile),
+        command=words.command(profile.source),
+        facts=" · ".join(words.facts(profile)),
+        chosen=words.chosen(profile),
+        not_understood=words.not_understood(profile.unparsed),
+        findings=[each.text for each in profile.findings],
+        took=f"It took {words.run_time(profile.time)}.",
+        did=_did(profile),
+        contents=CONTENTS,
+        totals=tables.totals(profile),
+        bursts=tables.bursts(profile),
+        histograms=HISTOGRAMS,
+        calls=tables.calls(profile),
+        failures=tables.failures(profile),
+        missing=tables.missing(profile),
+        processes=tables.processes(profile, MOST_PROCESSES),
+        correction=words.correction(profile.source),
+        blind_spots=tables.blind_spots(profile),
+        unplaced=_unplaced(pictures),
+        examples=profile.unparsed.examples,
+        source=tables.source(profile),
+        terms=TERMS,
+        trace=trace,
+        data=Markup(for_script(page_data(told, pictures, trace))),
+        script=Markup(script),
+    )
+
+
+def _did(profile: Profile) -> str:
+    all_ = profile.totals
+    failed = f", {count(all_.failed_calls)} of which failed" if all_.failed_calls else ""
+    who = f"{plural(all_.processes, 'process', 'processes')} with {plural(all_.threads, 'thread')}"
+    return (
+        f"{who} made {plural(all_.calls, 'call')}{failed}, used {plural(all_.files, 'file')}, "
+        f"read {words.size(all_.read_bytes)} and wrote {words.size(all_.write_bytes)}."
+    )
+
+
+def _unplaced(pictures: Pictures) -> str:
+    unknown = pictures.unknown_offsets
+    if not unknown:
+        return ""
+    return f"Of {plural(unknown, 'request')} nobody knows where in the file: they are in no picture."
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("trace.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("plimsoll.trace").joinpath("page", name).read_text(encoding="utf-8")
+
+
+@cache
+def _report_css() -> str:
+    return files("plimsoll.report").joinpath("page", "report.css").read_text(encoding="utf-8")

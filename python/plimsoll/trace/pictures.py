@@ -1,0 +1,67 @@
+"""Requests for the pictures, as the engine gives them (crate `trace`, profile/points).
+
+One by one, or in bins where a file has many.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pydantic import ValidationError
+
+from plimsoll.errors import EngineError
+from plimsoll.trace.profile import Part, require_format
+
+NAME: Final = "plimsoll.pictures"
+MAJOR: Final = 1
+MOST_POINTS: Final = 100_000
+"""Requests that a page tells one by one, of all files together; a browser draws as many in the blink of an eye."""
+COLUMNS: Final = 400
+ROWS: Final = 200
+"""Bins of a picture with more."""
+
+Point = tuple[int, int | None, int, int | None, int, int, int, int]
+"""Start and duration (ns), offset, bytes asked for, 1 of a write, thread, bytes given, file."""
+Cell = tuple[int, int, int, int]
+"""Column, row, requests that begin there, bytes."""
+
+
+class Density(Part):
+    """All requests of a file in bins of time (ns) and place (bytes)."""
+
+    start_ns: int
+    column_ns: int
+    columns: int
+    start_byte: int
+    row_bytes: int
+    rows: int
+    reads: tuple[Cell, ...]
+    writes: tuple[Cell, ...]
+
+
+class Picture(Part):
+    """Requests of a file: `points`, or `density`."""
+
+    path: str
+    requests: int
+    points: tuple[Point, ...]
+    density: Density | None
+
+
+class Pictures(Part):
+    """Requests of all files that were asked for. `unknown_offsets`: those of which nobody knows where they were."""
+
+    requests: int
+    unknown_offsets: int
+    files: tuple[Picture, ...]
+
+
+def read(text: str | bytes) -> Pictures:
+    """The pictures that the engine has printed. Raises EngineError where it gave something else."""
+    try:
+        document = json.loads(text)
+        require_format(document, NAME, MAJOR)
+        return Pictures.model_validate(document)
+    except (ValueError, ValidationError) as error:
+        raise EngineError(f"the engine's pictures are not as this lab knows them: {error}") from error

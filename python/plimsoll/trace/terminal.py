@@ -1,0 +1,138 @@
+"""`plimsoll trace show` in the terminal: what ran, what is worth a look, then the numbers. Pure: prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from plimsoll.analyse.wording import count, listing, plural
+from plimsoll.report.tables import Table
+from plimsoll.report.terminal import Style, aligned
+from plimsoll.trace import tables, words
+from plimsoll.trace.profile import Profile
+
+MOST_FILES: Final = 15
+MOST_CALLS: Final = 12
+MOST_PROCESSES: Final = 10
+MOST_OTHERS: Final = 5
+"""Names looked for in vain, blind spots, lines that were not understood."""
+LEAST_NAME: Final = 24
+"""Columns that a file's name keeps at least."""
+
+
+def summary_lines(profile: Profile, width: int, colour: bool) -> list[str]:
+    """The summary of a trace, `width` columns wide."""
+    style = Style(max(width, 60), colour)
+    blocks = [
+        _head(style, profile),
+        _findings(style, profile),
+        _run(style, profile),
+        _table(style, tables.files(profile, MOST_FILES)),
+        _table(style, tables.calls(profile, MOST_CALLS), most=len(profile.calls) - MOST_CALLS),
+        _table(style, tables.processes(profile, MOST_PROCESSES)) if len(profile.processes) > 1 else [],
+        _table(style, tables.missing(profile, MOST_OTHERS)) if profile.missing else [],
+        _blind(style, profile),
+        _not_understood(style, profile),
+    ]
+    return [line for block in blocks if block for line in (*block, "")][:-1]
+
+
+def _head(style: Style, profile: Profile) -> list[str]:
+    lines = [style.paint(line, "bold") for line in style.wrapped(words.command(profile.source))[:3]]
+    lines += [style.paint(line, "dim") for line in style.wrapped(" · ".join(words.facts(profile)))]
+    said = words.chosen(profile)
+    return lines + ([style.paint(line, "warn") for line in style.wrapped(said)] if said else [])
+
+
+def _findings(style: Style, profile: Profile) -> list[str]:
+    lines = []
+    for each in profile.findings:
+        first, *rest = style.wrapped(each.text, "  ! ", "    ")
+        lines += [style.paint(first, "warn"), *rest]
+    return lines or style.wrapped("Nothing stands out.")
+
+
+def _run(style: Style, profile: Profile) -> list[str]:
+    time, all_, only = profile.time, profile.totals, profile.time.interval_only
+    lines = style.pair("took", words.run_time(time))
+    if time.calls is not None:
+        waiting = f", {words.duration(time.waiting, only)} of it waiting" if time.waiting else ""
+        lines += style.pair("in calls", f"{words.duration(time.calls, only)} over all threads{waiting}")
+    else:
+        lines += style.pair("in calls", words.correction(profile.source))
+    failed = f" ({count(all_.failed_calls)} failed)" if all_.failed_calls else ""
+    who = f"{plural(all_.processes, 'process', 'processes')} with {plural(all_.threads, 'thread')}"
+    lines += style.pair("calls", f"{count(all_.calls)}{failed} by {who}, {plural(all_.files, 'file')}")
+    for verb, done, requests, data, unique, spent in (
+        ("read", "again", all_.reads, all_.read_bytes, all_.unique_read_bytes, all_.read_time),
+        ("written", "over", all_.writes, all_.write_bytes, all_.unique_write_bytes, all_.write_time),
+    ):
+        again = all_.reread_bytes if verb == "read" else all_.overwritten_bytes
+        said = [f"{words.size(data)} in {plural(requests, 'request')}"]
+        if again:
+            said.append(f"{words.size(unique)} distinct, {words.size(again)} {done}")
+        if spent is not None:
+            said.append(f"{words.duration(spent, only)} in calls")
+        lines += style.pair(verb, "; ".join(said))
+    lines += style.pair("besides", _besides(profile))
+    return lines
+
+
+def _besides(profile: Profile) -> str:
+    all_ = profile.totals
+    useless = f" ({count(all_.useless_seeks)} useless)" if all_.useless_seeks else ""
+    said = [plural(all_.opens, "open"), f"{plural(all_.seeks, 'seek')}{useless}"]
+    if all_.syncs:
+        said.append(plural(all_.syncs, "sync"))
+    other = all_.elsewhere
+    if other.read_bytes or other.write_bytes:
+        said.append(
+            f"pipes and sockets: {words.size(other.read_bytes)} in, {words.size(other.write_bytes)} out"
+        )
+    return listing(said)
+
+
+def _table(style: Style, found: Table, most: int = 0) -> list[str]:
+    """A table whose last column, if it is of text, takes what is left of the width and is cut at its beginning."""
+    if not found.rows:
+        return []
+    rows = _fitted(style, found)
+    lines = [f"  {found.title}", *aligned(style, found.columns, rows)]
+    note = f"and {count(most)} more" if most > 0 else found.note if found.note.startswith("and ") else ""
+    return lines + ([style.paint(line, "dim") for line in style.wrapped(note)] if note else [])
+
+
+def _fitted(style: Style, found: Table) -> list[Sequence[str]]:
+    last = len(found.columns) - 1
+    if found.columns[last].numeric or last == 0:
+        return list(found.rows)
+    widths = [
+        max(len(style.text(cell)) for cell in (column.name, *(row[at] for row in found.rows)))
+        for at, column in enumerate(found.columns[:last])
+    ]
+    room = max(style.width - sum(widths) - 2 * last - 2, LEAST_NAME)
+    return [(*row[:last], tail(style.text(row[last]), room)) for row in found.rows]
+
+
+def tail(text: str, room: int) -> str:
+    """The end of a name, which tells more than its beginning."""
+    return text if len(text) <= room else f"..{text[2 - room :]}"
+
+
+def _blind(style: Style, profile: Profile) -> list[str]:
+    if not profile.blind_spots:
+        return []
+    lines = ["  What the trace cannot tell"]
+    for each in profile.blind_spots[:MOST_OTHERS]:
+        lines += style.wrapped(each.text, "  - ", "    ")
+    more = len(profile.blind_spots) - MOST_OTHERS
+    return lines + ([style.paint(f"  and {count(more)} more", "dim")] if more > 0 else [])
+
+
+def _not_understood(style: Style, profile: Profile) -> list[str]:
+    lines = []
+    for sentence in words.not_understood(profile.unparsed):
+        lines += [style.paint(line, "bad") for line in style.wrapped(sentence, "  ! ", "    ")]
+    for example in profile.unparsed.examples[:MOST_OTHERS]:
+        lines += style.wrapped(example, "    > ", "      ")[:2]
+    return lines

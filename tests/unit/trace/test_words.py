@@ -1,0 +1,175 @@
+"""Times are told as what they are, and nothing that was not understood is passed over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.trace.made import binned, document, file, picture, pictures, times, told
+
+from plimsoll.cli.trace import trace_beside
+from plimsoll.errors import EngineError
+from plimsoll.trace import words
+from plimsoll.trace.compare import comparison, comparison_lines
+from plimsoll.trace.figures import charts, key
+from plimsoll.trace.profile import RunTime, Times, Unparsed, read
+from plimsoll.trace.tables import tree
+from plimsoll.trace.terminal import summary_lines, tail
+
+
+def plain(text: str) -> str:
+    return text.replace("\u202f", " ")
+
+
+def run_time(**changed: Any) -> RunTime:
+    found = document()["time"] | changed
+    return RunTime.model_validate(found)
+
+
+def test_a_run_is_told_recorded_and_without_tracing() -> None:
+    said = plain(words.run_time(run_time()))
+    assert (
+        said
+        == "2.00 s as recorded; about 1.60 s without tracing (1.40 to 1.80 s; tracing was about 20 % of it)"
+    )
+
+
+def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> None:
+    mostly = run_time(interval_only=True, tracing_share=0.7)
+    said = plain(words.run_time(mostly))
+    assert "1.40 to 1.80 s without tracing" in said
+    assert "1.60" not in said
+    assert plain(words.duration(mostly.calls, True)) == "350 to 450 ms"
+    assert plain(words.duration(mostly.calls, False)) == "400 ms"
+
+
+def test_without_calibration_nothing_is_said_to_be_corrected() -> None:
+    bare = run_time(wall=times(2.0, corrected=False), tracing_share=None)
+    assert plain(words.run_time(bare)) == "2.00 s as recorded; what tracing added to it is not known"
+    found = told(source=document()["source"] | {"calibration": None}).profile
+    assert "nobody has measured what tracing cost" in words.correction(found.source)
+
+
+def test_a_range_keeps_both_units_where_they_differ() -> None:
+    assert plain(words.span(0.0005, 1.2)) == "500 µs to 1.20 s"
+    assert plain(words.span(0.5, 0.5)) == "500 ms"
+    assert words.duration(None, True) == "–"
+    unknown = Times(recorded_s=1.0, low_s=None, corrected_s=None, high_s=None)
+    assert plain(words.duration(unknown, True)) == "1.00 s"
+
+
+@pytest.mark.parametrize(
+    ("odd", "unknown", "lines", "fine"),
+    [(0, 0, 0, True), (1, 0, 100, True), (2, 0, 100, False), (1, 1, 100, False), (1, 0, 10, False)],
+)
+def test_one_line_of_a_hundred_may_be_odd(odd: int, unknown: int, lines: int, fine: bool) -> None:
+    assert words.understood(odd, unknown, lines) is fine
+
+
+def test_what_was_not_understood_is_said() -> None:
+    found = Unparsed(
+        whole=False, lines=1000, odd_lines=3, examples=("?",), unknown_calls=1, halves=2, endless=4
+    )
+    said = " ".join(map(plain, words.not_understood(found)))
+    for part in (
+        "no end",
+        "3 of 1 000 lines",
+        "1 call of unknown name",
+        "2 calls whose beginning",
+        "4 calls whose end",
+    ):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("log", "trace"),
+    [
+        ("job.log", "job.trace"),
+        ("job.log.gz", "job.trace"),
+        ("job.log.4711", "job.trace"),
+        ("job.log.4711.zst", "job.trace"),
+        ("job", "job.trace"),
+    ],
+)
+def test_the_trace_is_named_after_its_log(log: str, trace: str) -> None:
+    assert trace_beside(Path("some") / log) == Path("some") / trace
+
+
+def test_a_newer_profile_is_refused_and_an_older_lab_says_so() -> None:
+    with pytest.raises(EngineError, match="install both from one release"):
+        read(json.dumps(document(format="plimsoll.profile/2")))
+    with pytest.raises(EngineError, match="was expected"):
+        read(json.dumps(document(format="plimsoll.run/1")))
+    with pytest.raises(EngineError, match="no JSON"):
+        read("{")
+    without = document()
+    del without["totals"]
+    with pytest.raises(EngineError, match="totals"):
+        read(json.dumps(without))
+
+
+def test_the_terminal_says_findings_before_numbers_and_keeps_its_width() -> None:
+    long = [file(f"/a/very/long/way/to/some/file/{at:03d}/" + "x" * 90, reads=at) for at in range(40)]
+    lines = summary_lines(told(*long).profile, 100, False)
+    assert max(map(len, lines)) <= 100
+    text = "\n".join(lines)
+    assert text.index("seeks are useless") < text.index("took") < text.index("Files") < text.index("Calls")
+    assert "cp 'a file' b" in text
+    assert "and 25 more" in text
+    assert "2 kB of libc mapped" in text
+
+
+def test_names_cannot_move_the_cursor() -> None:
+    hostile = file("/tmp/\x1b[2J\u202ename", reads=1)
+    text = "\n".join(summary_lines(told(hostile).profile, 100, True))
+    assert "\x1b[2J" not in text
+    assert "\u202e" not in text
+
+
+def test_a_long_name_keeps_its_end() -> None:
+    assert tail("/a/b/c/name.root", 12) == "../name.root"
+    assert tail("short", 12) == "short"
+
+
+def test_every_process_is_in_the_tree_once_whatever_the_parents_say() -> None:
+    processes = told().profile.processes
+    strange = [
+        processes[0].model_copy(update={"pid": 1, "parent": 2}),
+        processes[0].model_copy(update={"pid": 2, "parent": 0}),
+        processes[0].model_copy(update={"pid": 3, "parent": 1}),
+        processes[0].model_copy(update={"pid": 4, "parent": 0}),
+    ]
+    assert [(depth, each.pid) for depth, each in tree(strange)] == [(0, 1), (1, 2), (2, 3), (1, 4)]
+
+
+def test_two_traces_side_by_side() -> None:
+    a = told(file("/same", reads=4), file("/only-a", reads=2), file("/more", reads=10)).profile
+    b = told(file("/same", reads=4), file("/more", reads=30), file("/only-b", writes=1)).profile
+    totals, calls, files = comparison(a, b)
+    assert ("reads", "40", "40", "1.00") in totals.rows
+    assert ("read", "40", "40", "1.00") in calls.rows
+    assert [row[-1] for row in files.rows] == ["/more", "/only-a", "/only-b"]
+    assert files.rows[0][4] == "3.00"
+    assert files.rows[2][4] == "only B"
+    lines = comparison_lines(a, b, ("a.trace", "b.trace"), 100, False)
+    assert max(map(len, lines)) <= 100
+
+
+def test_figures_of_names_are_told_apart_and_stay_in_their_directory() -> None:
+    names = ["/a/../../x", "/b/x", "/a/" + "é" * 300, ".."]
+    keys = [key(name) for name in names]
+    assert len(set(keys)) == len(names)
+    assert all("/" not in each and not each.startswith(".") and len(each) < 60 for each in keys)
+
+
+def test_figures_say_where_requests_are_binned() -> None:
+    profile = told(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
+    found = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
+    assert {"run", "files"} < set(found)
+    titles = [chart.to_dict()["title"] for name, chart in found.items() if name.startswith("pattern")]
+    assert [plain(each) for each in titles] == [
+        "/few: 12 requests",
+        "/many: binned, 10 000 000 requests in 40 × 40 cells",
+    ]
