@@ -146,11 +146,14 @@ impl<'a> Hands<'a> {
         match action.operation {
             Operation::Open => self.open(action),
             Operation::Close | Operation::Release if in_order => self.close(action),
-            Operation::Close | Operation::Release => Done::Nothing,
             Operation::Dup => self.dup(action),
             Operation::Memory => self.memory(action),
             Operation::Refuse => Done::Refused(Refusal::System),
-            Operation::Compute | Operation::Wait | Operation::Fork => Done::Nothing,
+            Operation::Close
+            | Operation::Release
+            | Operation::Compute
+            | Operation::Wait
+            | Operation::Fork => Done::Nothing,
             operation if operation <= Operation::Map => match self.common.get(of_descriptor(action)) {
                 Some(file) => self.on_data(action, file),
                 None if operation == Operation::Truncate && action.path.is_some() => self.on_name(action),

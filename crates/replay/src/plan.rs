@@ -109,7 +109,7 @@ impl Plan {
         for event in events {
             planner.take(&event)?;
         }
-        planner.finish()
+        Ok(planner.finish())
     }
 
     /// The most threads that live at one time, if none ends late.
@@ -170,6 +170,8 @@ struct Planner<'a> {
     pipes: HashSet<PathId>,
     /// Names that are known to be there.
     there: HashMap<PathId, bool>,
+    /// By file: bytes that it is known to have, from its beginning.
+    reach: HashMap<u32, u64>,
     /// Steps of all workers, in the order in which they came.
     steps: Vec<Step>,
     claims: Vec<Claim>,
@@ -195,6 +197,7 @@ impl<'a> Planner<'a> {
             masks: HashMap::new(),
             pipes: HashSet::new(),
             there: HashMap::new(),
+            reach: HashMap::new(),
             steps: Vec::new(),
             claims: Vec::new(),
         }
@@ -279,7 +282,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn finish(mut self) -> Result<Plan, PlanError> {
+    fn finish(mut self) -> Plan {
         for (thread, worker) in self.threads.iter().zip(&mut self.plan.workers) {
             if let Some(first) = worker.actions.first_mut() {
                 first.begins(thread.born, self.plan.zero_ns);
@@ -303,7 +306,7 @@ impl<'a> Planner<'a> {
         self.plan.names = self.places.into_names();
         self.plan.opens = self.opens.count();
         self.plan.before = self.opens.into_before();
-        Ok(self.plan)
+        self.plan
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Replayed {
     pub performed: u64,
     /// Calls of the trace on names that are ignored.
     pub ignored: u64,
-    /// Calls whose open file was not there, as what should have opened it had failed.
+    /// Calls whose open file was not there, as what should have opened it had failed: they are among the mismatches.
     pub lost: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -142,7 +142,7 @@ pub struct Mismatch {
     pub call: String,
     /// `ok`, or the name of an error.
     pub recorded: String,
-    /// `ok`, `fewer bytes`, `more bytes`, `elsewhere` (lseek), or the name of an error.
+    /// `ok`, `fewer bytes`, `more bytes`, `elsewhere` (lseek), `not open`, or the name of an error.
     pub got: String,
     /// How many.
     pub count: u64,
@@ -184,9 +184,8 @@ impl Replayed {
 
 /// What was recorded, beside what was achieved.
 pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> (f64, Interval, [Subtracted; 3]) {
-    let recorded_ns = plan.end_ns.saturating_sub(plan.zero_ns).max(0);
-    let recorded_s = seconds(recorded_ns.unsigned_abs());
-    let recorded_s = if plan.calls == 0 { 0.0 } else { recorded_s };
+    let span = plan.end_ns.saturating_sub(plan.zero_ns).max(0);
+    let recorded_s = seconds(if plan.calls == 0 { 0 } else { span.unsigned_abs() });
     let [middle_s, least, most] = Guess::ALL.map(|guess| seconds(plan.span_ns(cost, guess)));
     // What costs little leaves a long span.
     let untraced = Interval {

@@ -192,14 +192,14 @@ impl Hands<'_> {
             match action.operation {
                 Operation::Stat => {
                     let mut found = std::mem::MaybeUninit::uninit();
-                    libc::fstat(file, found.as_mut_ptr()) as i64
+                    i64::from(libc::fstat(file, found.as_mut_ptr()))
                 }
                 Operation::Statfs => {
                     let mut found = std::mem::MaybeUninit::uninit();
-                    libc::fstatfs(file, found.as_mut_ptr()) as i64
+                    i64::from(libc::fstatfs(file, found.as_mut_ptr()))
                 }
-                Operation::Chmod => libc::fchmod(file, action.mode & 0o777) as i64,
-                Operation::Touch => libc::futimens(file, std::ptr::null()) as i64,
+                Operation::Chmod => i64::from(libc::fchmod(file, action.mode & 0o777)),
+                Operation::Touch => i64::from(libc::futimens(file, std::ptr::null())),
                 Operation::Getxattr => {
                     libc::fgetxattr(file, key.as_ptr(), room.as_mut_ptr().cast(), size) as i64
                 }
@@ -207,11 +207,11 @@ impl Hands<'_> {
                 Operation::Setxattr => {
                     let size = size.min(self.common.content.size());
                     let flags = action.flags as c_int;
-                    libc::fsetxattr(file, key.as_ptr(), content.cast(), size, flags) as i64
+                    i64::from(libc::fsetxattr(file, key.as_ptr(), content.cast(), size, flags))
                 }
-                Operation::Removexattr => libc::fremovexattr(file, key.as_ptr()) as i64,
+                Operation::Removexattr => i64::from(libc::fremovexattr(file, key.as_ptr())),
                 Operation::SetFlags => {
-                    libc::fcntl(file, libc::F_SETFL, flags::of_status(action.flags)) as i64
+                    i64::from(libc::fcntl(file, libc::F_SETFL, flags::of_status(action.flags)))
                 }
                 _ => return Done::Nothing,
             }
@@ -227,16 +227,22 @@ fn plain(action: &Action, file: RawFd) -> Result<i64, Errno> {
     let result = unsafe {
         match action.operation {
             Operation::Seek => libc::lseek64(file, action.offset, action.flags as c_int),
-            Operation::Truncate => libc::ftruncate64(file, length) as i64,
-            Operation::Allocate => {
-                libc::fallocate64(file, action.flags as c_int, action.offset, length) as i64
-            }
-            Operation::Fsync => libc::fsync(file) as i64,
-            Operation::Fdatasync => libc::fdatasync(file) as i64,
-            Operation::Syncfs => libc::syncfs(file) as i64,
-            Operation::SyncRange => {
-                libc::sync_file_range(file, action.offset.max(0), length, action.flags) as i64
-            }
+            Operation::Truncate => i64::from(libc::ftruncate64(file, length)),
+            Operation::Allocate => i64::from(libc::fallocate64(
+                file,
+                action.flags as c_int,
+                action.offset,
+                length,
+            )),
+            Operation::Fsync => i64::from(libc::fsync(file)),
+            Operation::Fdatasync => i64::from(libc::fdatasync(file)),
+            Operation::Syncfs => i64::from(libc::syncfs(file)),
+            Operation::SyncRange => i64::from(libc::sync_file_range(
+                file,
+                action.offset.max(0),
+                length,
+                action.flags,
+            )),
             Operation::Advise => {
                 // It returns its error.
                 let advice = action.flags as c_int;

@@ -13,14 +13,15 @@ const AT_SYMLINK_FOLLOW: u32 = 0x400;
 
 impl Hands<'_> {
     pub(super) fn on_name(&mut self, action: &Action) -> Done {
-        let (root, common) = (self.common.root, self.common);
+        let common = self.common;
+        let root = common.root;
         let Some(name) = common.name(action.path) else {
             return Done::Nothing;
         };
         let follow = !action.has(mark::STAY);
-        let room = self.room.bytes_mut();
-        let size = usize::try_from(action.length).unwrap_or(MOST).min(room.len());
-        let room = &mut room[..size];
+        let bytes = self.room.bytes_mut();
+        let size = usize::try_from(action.length).unwrap_or(MOST).min(bytes.len());
+        let bytes = &mut bytes[..size];
         let attribute = action.path2.and_then(|text| common.plan.texts.get(&text));
         let key = attribute.map_or(c"", |text| text.as_c_str());
         match action.operation {
@@ -28,7 +29,7 @@ impl Hands<'_> {
             Operation::Enter => root.stat(name, true).and_then(expect_directory).into(),
             Operation::Statfs => root.statfs(name).into(),
             Operation::Access => root.access(name, action.mode as c_int, follow).into(),
-            Operation::Readlink => root.readlink(name, room).map(|size| size as i64).into(),
+            Operation::Readlink => root.readlink(name, bytes).map(|size| size as i64).into(),
             Operation::Mkdir => root.mkdir(name, action.mode).into(),
             Operation::Mkfifo => root.mkfifo(name, action.mode).into(),
             Operation::Unlink => root.unlink(name).into(),
@@ -40,13 +41,13 @@ impl Hands<'_> {
                 root.truncate(name, size).into()
             }
             Operation::Getxattr => root
-                .getxattr(name, key, room, follow)
+                .getxattr(name, key, bytes, follow)
                 .map(|size| size as i64)
                 .into(),
-            Operation::Listxattr => root.listxattr(name, room, follow).map(|size| size as i64).into(),
+            Operation::Listxattr => root.listxattr(name, bytes, follow).map(|size| size as i64).into(),
             Operation::Setxattr => {
                 let flags = action.flags as c_int;
-                root.setxattr(name, key, room, flags, follow).into()
+                root.setxattr(name, key, bytes, flags, follow).into()
             }
             Operation::Removexattr => root.removexattr(name, key, follow).into(),
             Operation::Symlink => self.symlink(action),

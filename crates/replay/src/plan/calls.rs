@@ -16,10 +16,43 @@ const S_IFIFO: u32 = 0o1_0000;
 const S_IFREG: u32 = 0o10_0000;
 const CLONE_VFORK: u64 = 0x4000;
 const MAP_ANONYMOUS: u64 = 0x20;
+const SEEK_SET: u32 = 0;
+const SEEK_CUR: u32 = 1;
 const EFAULT: u16 = 14;
+const EINVAL: u16 = 22;
 /// Commands of fcntl(2) about locks: `F_SETLK`, `F_SETLKW` and those of open files.
 const LOCKS: [u64; 4] = [6, 7, 0x25, 0x26];
+/// Calls that do not follow a link at the end of a name.
+const STAYING: [&str; 7] = [
+    "lstat",
+    "lstat64",
+    "oldlstat",
+    "lgetxattr",
+    "llistxattr",
+    "lsetxattr",
+    "lremovexattr",
+];
 const USUAL_MASK: u32 = 0o022;
+
+/// How a call finds its place in a file.
+struct Moving {
+    /// It is told where, and leaves the open file where it stands.
+    given: bool,
+    /// It may be told; a trace does not say whether it was, but the place.
+    either: bool,
+    writes: bool,
+}
+
+impl Moving {
+    /// One end of a transfer.
+    fn of_end(writes: bool) -> Self {
+        Self {
+            given: false,
+            either: true,
+            writes,
+        }
+    }
+}
 
 impl Planner<'_> {
     pub(super) fn fate(&mut self, event: &Event) -> Fate {
@@ -30,6 +63,10 @@ impl Planner<'_> {
         }
         if event.outcome == Outcome::Failed(EFAULT) {
             // Of a bad address, which we do not give.
+            return Fate::Fold;
+        }
+        if event.outcome == Outcome::Failed(EINVAL) && event.offset.is_none() && has_offset(effect) {
+            // Of a place in the file that is not known of calls that have failed.
             return Fate::Fold;
         }
         match effect {
@@ -43,8 +80,13 @@ impl Planner<'_> {
             Effect::Execute | Effect::Exit | Effect::Exited => act(event, Operation::Compute),
             Effect::Read | Effect::Write | Effect::Seek | Effect::List | Effect::Map => self.data(event),
             Effect::Transfer => self.transfer(event),
-            Effect::Truncate | Effect::Allocate | Effect::Sync | Effect::Advise => self.on_file(event),
-            Effect::Look | Effect::Change | Effect::Enter => self.on_file(event),
+            Effect::Truncate
+            | Effect::Allocate
+            | Effect::Sync
+            | Effect::Advise
+            | Effect::Look
+            | Effect::Change
+            | Effect::Enter => self.on_file(event),
             Effect::Make | Effect::Link | Effect::Symlink | Effect::Remove | Effect::Rename => {
                 self.on_name(event)
             }
@@ -244,34 +286,66 @@ impl Planner<'_> {
                 .map_or(0, |value| value.max(0).unsigned_abs());
         }
         if operation == Operation::Seek {
-            self.opens.get(open).position = event.outcome.value().unwrap_or(-1);
+            if event.offset.is_none() {
+                // It has failed, and nobody knows what it was asked for.
+                return Fate::Fold;
+            }
+            self.seek(open, event.outcome.value(), &mut action);
         } else if operation != Operation::List {
             let given = matches!(
                 operation,
                 Operation::Pread | Operation::Preadv | Operation::Pwrite | Operation::Pwritev
             );
             let either = matches!(operation, Operation::Preadv2 | Operation::Pwritev2);
-            let moves = self.moves(open, action.offset, event.outcome.value(), given, either);
+            if given {
+                // Not known of those that have failed; any will do.
+                action.offset = action.offset.max(0);
+            }
+            let how = Moving {
+                given,
+                either,
+                writes: !is_read,
+            };
+            let moves = self.moves(open, action.offset, event.outcome.value(), &how);
             action.marks |= moves;
         }
         Fate::Act(action)
     }
 
-    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. `given`: it never does. `either`: it may,
-    /// and does if the trace has it just there.
-    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, given: bool, either: bool) -> u8 {
+    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One that may have been told where is
+    /// taken for one that goes on if the trace has it just there; a wrong guess is mended at the next call.
+    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: &Moving) -> u8 {
+        let &Moving {
+            given,
+            either,
+            writes,
+        } = how;
         let state = self.opens.get(open);
         if given || either && offset >= 0 && offset != state.position {
             return 0;
         }
+        // Who appends goes to the end, wherever it stands.
+        let appends = writes && state.appends;
         let mut marks = mark::MOVES;
-        if offset >= 0 && !state.appends && offset != state.position && count.is_some() {
+        if offset >= 0 && !appends && offset != state.position && count.is_some() {
             marks |= mark::RESEEK;
         }
         if let Some(count) = count {
             state.position = if offset < 0 { -1 } else { offset + count };
         }
         marks
+    }
+
+    /// From where it stands: if that is not here where it was, to where it led.
+    fn seek(&mut self, open: OpenId, value: Option<i64>, action: &mut Action) {
+        let (Some(value), state) = (value, self.opens.get(open)) else {
+            return;
+        };
+        if action.flags == SEEK_CUR && value - action.offset != state.position {
+            action.flags = SEEK_SET;
+            action.offset = value;
+        }
+        state.position = value;
     }
 
     fn map(&self, event: &Event) -> Fate {
@@ -288,15 +362,19 @@ impl Planner<'_> {
         let have = |planner: &mut Self, open: Option<OpenId>, file| {
             open.map_or(Have::Foreign, |open| planner.have(open, file))
         };
+        if self.kind(event.file) == Kind::Directory {
+            // It gives nothing, and where it was asked for is not told.
+            return Fate::Fold;
+        }
         let from = have(self, event.open, event.file);
         let to = have(self, event.open2, event.file2);
         let count = event.outcome.value();
         let mut marks = 0;
         if let (Have::Real, Some(open)) = (from, event.open) {
-            marks |= self.moves(open, event.offset.unwrap_or(-1), count, false, true);
+            marks |= self.moves(open, event.offset.unwrap_or(-1), count, &Moving::of_end(false));
         }
         if let (Have::Real, Some(open)) = (to, event.open2) {
-            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, false, true);
+            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, &Moving::of_end(true));
             if of_target & mark::MOVES != 0 {
                 marks |= mark::MOVES2;
             }
@@ -364,7 +442,7 @@ impl Planner<'_> {
         ) {
             self.text(event.path2);
         }
-        if name.starts_with('l') || event.flags.is_some_and(|flags| flags & AT_SYMLINK_NOFOLLOW != 0) {
+        if STAYING.contains(&name) || event.flags.is_some_and(|flags| flags & AT_SYMLINK_NOFOLLOW != 0) {
             action.marks |= mark::STAY;
         }
         if event.flags.is_some_and(|flags| flags & AT_EMPTY_PATH != 0) && event.open.is_some() {
@@ -449,6 +527,13 @@ impl Planner<'_> {
         }
         USUAL_MASK
     }
+}
+
+fn has_offset(effect: Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Read | Effect::Write | Effect::Transfer | Effect::Seek | Effect::Allocate
+    )
 }
 
 fn of(event: &Event, operation: Operation) -> Action {

@@ -1,7 +1,7 @@
 //! What an action needs or changes, for the order.
 
 use plimsoll_trace::constants::{O_CREAT, O_EXCL, O_TMPFILE, O_TRUNC, SEEK_END};
-use plimsoll_trace::event::{Event, OpenId, PathId};
+use plimsoll_trace::event::{Event, OpenId, Outcome, PathId};
 use plimsoll_trace::syscalls::Effect;
 
 use super::Planner;
@@ -12,6 +12,9 @@ use crate::order::Claim;
 
 /// To the end of the file, wherever that is.
 const END: u64 = u64::MAX;
+const ENOTEMPTY: u16 = 39;
+/// What is known of a file is claimed as another file is: that of this number more.
+const ATTRIBUTES: u32 = 1 << 31;
 
 impl Planner<'_> {
     pub(super) fn claim(&mut self, event: &Event, action: &Action) {
@@ -27,6 +30,7 @@ impl Planner<'_> {
                 self.claim_names(event, action);
                 self.claim_opens(event, action);
                 self.claim_bytes(event, action);
+                self.claim_attributes(event, action);
             }
         }
     }
@@ -97,10 +101,13 @@ impl Planner<'_> {
                 self.there.insert(path, true);
             }
         }
+        self.claim_attributes(event, action);
         let open = event.open.filter(|_| done);
         self.claims.extend(open.map(|open| Claim::Makes(number(open))));
         if done && flags & O_TRUNC != 0 {
-            self.writes(event.file.map(|file| file.index() as u32), 0, END);
+            let file = event.file.map(|file| file.index() as u32);
+            self.writes(file, 0, END);
+            self.reach.extend(file.map(|file| (file, 0)));
         }
     }
 
@@ -115,10 +122,15 @@ impl Planner<'_> {
     }
 
     fn claim_names(&mut self, event: &Event, action: &Action) {
-        let done = event.outcome.value().is_some();
+        // That a directory was not empty depends on everything that has been made in it.
+        let was_full = event.outcome == Outcome::Failed(ENOTEMPTY);
+        let done = event.outcome.value().is_some() || was_full;
         let (changes, second) = match action.operation {
-            Operation::Mkdir | Operation::Mkfifo | Operation::Symlink => (done, false),
-            Operation::Unlink | Operation::Rmdir => (done, false),
+            Operation::Mkdir
+            | Operation::Mkfifo
+            | Operation::Symlink
+            | Operation::Unlink
+            | Operation::Rmdir => (done, false),
             Operation::Rename => (done, true),
             Operation::Link => (false, true),
             _ => (false, false),
@@ -131,6 +143,13 @@ impl Planner<'_> {
             action.operation,
             Operation::Unlink | Operation::Rmdir | Operation::Rename
         );
+        if was_full {
+            return;
+        }
+        if done && action.operation == Operation::Rename {
+            // What was beneath it, if it is a directory, is elsewhere.
+            self.there.clear();
+        }
         if let Some(path) = action.path.filter(|_| done && (gone || changes)) {
             self.there.insert(path, !gone);
         }
@@ -144,8 +163,11 @@ impl Planner<'_> {
             && let Some(open) = action.open
         {
             let open = number(open);
-            let moves =
-                action.has(mark::MOVES) || matches!(action.operation, Operation::Seek | Operation::List);
+            let in_turn = matches!(
+                action.operation,
+                Operation::Seek | Operation::List | Operation::Dup | Operation::Close
+            );
+            let moves = action.has(mark::MOVES) || in_turn;
             self.claims.push(if action.has(mark::LAST) {
                 Claim::Ends(open)
             } else if moves {
@@ -168,29 +190,78 @@ impl Planner<'_> {
 
     fn claim_bytes(&mut self, event: &Event, action: &Action) {
         let file = event.file.map(|file| file.index() as u32);
+        let file2 = event.file2.map(|file| file.index() as u32);
         let done = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
         let (from, to) = range(action.offset, action.length.max(done));
         match action.operation {
-            Operation::Read | Operation::Readv | Operation::Pread | Operation::Preadv => {
-                self.reads(file, from, to)
-            }
-            Operation::Preadv2 | Operation::SendOut | Operation::Map => self.reads(file, from, to),
-            Operation::Write | Operation::Writev | Operation::Pwrite | Operation::Pwritev => {
-                self.writes(file, from, to);
-            }
-            Operation::Pwritev2 | Operation::Allocate => self.writes(file, from, to),
-            Operation::TakeIn => {
-                let (from, to) = range(action.offset2, done);
-                self.writes(event.file2.map(|file| file.index() as u32), from, to);
-            }
             Operation::Sendfile | Operation::CopyRange => {
                 self.reads(file, from, to);
-                let (from, to) = range(action.offset2, action.length.max(done));
-                self.writes(event.file2.map(|file| file.index() as u32), from, to);
+                let (from, to) = range(action.offset2, done);
+                self.extends(file2, from, to);
             }
-            Operation::Truncate => self.writes(file, 0, END),
+            Operation::TakeIn => {
+                let (from, to) = range(action.offset2, done);
+                self.extends(file2, from, to);
+            }
+            Operation::Truncate => {
+                self.writes(file, 0, END);
+                if let Some(file) = file.filter(|_| event.outcome.value().is_some()) {
+                    self.reach.insert(file, action.length);
+                }
+            }
             Operation::Fsync | Operation::Fdatasync | Operation::SyncRange => self.reads(file, 0, END),
             Operation::Seek if u64::from(action.flags) >= SEEK_END => self.reads(file, 0, END),
+            Operation::Allocate => self.extends(file, from, to),
+            operation if operation.reads() => {
+                self.reads(file, from, to);
+                if let Some(file) = file.filter(|_| done > 0 && to < END) {
+                    let reach = self.reach.entry(file).or_default();
+                    *reach = from.saturating_add(done).max(*reach);
+                }
+            }
+            // Nothing was written, so nothing is longer.
+            operation if operation.writes() && done == 0 => {}
+            operation if operation.writes() => {
+                let appends = event.open.is_some_and(|open| self.opens.get(open).appends);
+                // What is appended goes behind the byte before it.
+                let from = if appends { from.saturating_sub(1) } else { from };
+                self.extends(file, from, to);
+            }
+            _ => {}
+        }
+    }
+
+    /// A write, which makes a file longer where it is behind its end: what lies between becomes bytes, too, and whoever reads there
+    /// gets them.
+    fn extends(&mut self, file: Option<u32>, from: u64, to: u64) {
+        let Some(number) = file else { return };
+        if to == END {
+            return self.writes(file, from, to);
+        }
+        let reach = self.reach.entry(number).or_default();
+        let from = from.min(*reach);
+        *reach = to.max(*reach);
+        self.writes(file, from, to);
+    }
+
+    fn claim_attributes(&mut self, event: &Event, action: &Action) {
+        let attributes = event.file.map(|file| file.index() as u32 | ATTRIBUTES);
+        match action.operation {
+            Operation::Chmod | Operation::Setxattr | Operation::Removexattr | Operation::Rmdir => {
+                self.writes(attributes, 0, 1);
+            }
+            Operation::Rename => {
+                // What had the name before is gone.
+                let replaced = event.file2.map(|file| file.index() as u32 | ATTRIBUTES);
+                self.writes(replaced, 0, 1);
+            }
+            Operation::List
+            | Operation::Getxattr
+            | Operation::Listxattr
+            | Operation::Access
+            | Operation::Open => {
+                self.reads(attributes, 0, 1);
+            }
             _ => {}
         }
     }

@@ -1,5 +1,7 @@
 //! How long a trace would have taken without tracing.
 
+use plimsoll_trace::event::PathId;
+
 use super::Plan;
 use crate::action::{Operation, mark};
 use crate::timing::{Cost, Guess};
@@ -69,7 +71,7 @@ impl Plan {
                 *next_edge += 1;
             }
             if action.operation == Operation::Fork {
-                let child = action.path2.map_or(usize::MAX, |child| child.index());
+                let child = action.path2.map_or(usize::MAX, PathId::index);
                 if let Some(begun) = begun.get_mut(child) {
                     begun.get_or_insert(now);
                 }

@@ -1,1 +1,222 @@
+use plimsoll_trace::event::{FileId, ThreadId};
+use plimsoll_trace::names::{FileEntry, Kind, ThreadEntry};
+use plimsoll_trace::syscalls;
 
+use super::*;
+use crate::action::mark;
+use crate::timing::{Cost, Guess};
+
+/// A trace that is written down call by call.
+#[derive(Default)]
+struct Script {
+    names: Names,
+    events: Vec<Event>,
+}
+
+fn open_id(number: usize) -> Option<OpenId> {
+    OpenId::new(number)
+}
+
+impl Script {
+    fn new(threads: u32) -> Self {
+        let mut script = Self::default();
+        for tid in 0..threads {
+            let parent = tid.checked_sub(1).and(ThreadId::new(0));
+            let entry = ThreadEntry {
+                tid,
+                pid: tid,
+                parent,
+            };
+            script.names.add_thread(entry).unwrap();
+        }
+        script
+    }
+
+    fn path(&mut self, text: &[u8]) -> Option<PathId> {
+        let known = self.names.paths().iter().position(|path| **path == *text);
+        known.and_then(PathId::new).or_else(|| self.names.add_path(text))
+    }
+
+    fn file(&mut self, path: &[u8], kind: Kind) -> Option<FileId> {
+        let path = self.path(path).unwrap();
+        self.names.add_file(FileEntry { kind, path })
+    }
+
+    /// A call from `start` to `end` us, which returned `value`.
+    fn call(&mut self, thread: usize, name: &str, start: i64, end: i64, value: i64) -> &mut Event {
+        let call = syscalls::find(name.as_bytes()).unwrap();
+        let outcome = Outcome::Returned(value);
+        let mut event = Event::new(ThreadId::new(thread).unwrap(), call, start * 1000, outcome);
+        event.duration_ns = Some((end - start).unsigned_abs() * 1000);
+        self.events.push(event);
+        self.events.last_mut().unwrap()
+    }
+
+    fn plan(&self) -> Plan {
+        let place = |path| {
+            let text = self.names.path(path);
+            (!text.starts_with(b"/proc")).then(|| text.to_vec())
+        };
+        Plan::new(
+            self.events.iter().copied(),
+            &self.names,
+            place,
+            Options::default(),
+        )
+        .unwrap()
+    }
+}
+
+fn told(worker: &Worker) -> Vec<&'static str> {
+    let operations = worker.actions.iter().map(|action| action.operation.name());
+    operations.collect()
+}
+
+#[test]
+fn what_nothing_is_done_for_is_time_of_the_next_action() {
+    let mut script = Script::new(1);
+    let (path, ignored) = (script.path(b"/a"), script.path(b"/proc/stat"));
+    script.call(0, "brk", 100, 110, 0);
+    script.call(0, "openat", 130, 150, 3).path = ignored;
+    script.call(0, "stat", 200, 210, 0).path = path;
+    script.call(0, "stat", 250, 260, 0).path = path;
+    let plan = script.plan();
+    let actions = &plan.workers[0].actions;
+    assert_eq!(told(&plan.workers[0]), ["stat", "stat"]);
+    let times = |action: &Action| (action.computing_ns, action.waiting_ns, action.folded);
+    assert_eq!(times(&actions[0]), (100_000, 0, 2));
+    assert_eq!(times(&actions[1]), (40_000, 0, 0));
+    assert_eq!((plan.ignored, plan.calls), (1, 4));
+    assert_eq!(plan.span_ns(&Cost::of(None), Guess::Middle), 160_000);
+}
+
+#[test]
+fn processor_time_tells_computing_from_waiting() {
+    let mut script = Script::new(1);
+    let path = script.path(b"/a");
+    script.call(0, "stat", 0, 10, 0).path = path;
+    let event = script.call(0, "stat", 110, 120, 0);
+    event.path = path;
+    event.cpu_ns = Some(30_000);
+    let plan = script.plan();
+    let action = plan.workers[0].actions[1];
+    assert_eq!((action.computing_ns, action.waiting_ns), (30_000, 70_000));
+}
+
+#[test]
+fn only_the_last_close_closes() {
+    let mut script = Script::new(1);
+    let (path, file) = (script.path(b"/a"), script.file(b"/a", Kind::File));
+    let mut call = |name, start, value, left| {
+        let event = script.call(0, name, start, start + 1, value);
+        event.open = open_id(0);
+        event.file = file;
+        event.length = left;
+        event.path = path.filter(|_| name == "openat");
+    };
+    call("openat", 0, 3, None);
+    call("dup", 10, 4, None);
+    // One of a child's, which has a table of its own.
+    call("close", 20, 0, Some(2));
+    call("close", 30, 0, Some(1));
+    call("close", 40, 0, Some(0));
+    let plan = script.plan();
+    assert_eq!(told(&plan.workers[0]), ["open", "dup", "close", "close"]);
+    let last: Vec<_> = plan.workers[0]
+        .actions
+        .iter()
+        .map(|action| action.has(mark::LAST))
+        .collect();
+    assert_eq!(last, [false, false, false, true]);
+}
+
+#[test]
+fn an_open_file_that_stands_elsewhere_is_moved_first() {
+    let mut script = Script::new(1);
+    let file = script.file(b"/a", Kind::File);
+    let mut read = |start, name, offset| {
+        let event = script.call(0, name, start, start + 1, 10);
+        (event.open, event.file) = (open_id(0), file);
+        (event.offset, event.length) = (Some(offset), Some(10));
+    };
+    // It was open before, and stood somewhere.
+    read(0, "read", 50);
+    read(10, "read", 60);
+    read(20, "pread64", 0);
+    read(30, "read", 70);
+    // A call is missing in the trace.
+    read(40, "read", 500);
+    let plan = script.plan();
+    let moved: Vec<_> = plan.workers[0]
+        .actions
+        .iter()
+        .map(|action| action.has(mark::RESEEK))
+        .collect();
+    assert_eq!(moved, [true, false, false, false, true]);
+    assert_eq!(plan.before.len(), 1);
+}
+
+#[test]
+fn a_child_begins_by_its_fork_and_is_waited_for() {
+    let mut script = Script::new(2);
+    let path = script.path(b"/a");
+    script.call(0, "vfork", 0, 900, 7).other = ThreadId::new(1);
+    script.call(1, "stat", 100, 110, 0).path = path;
+    script.call(1, "execve", 200, 800, 0).path = path;
+    script.call(0, "stat", 910, 920, 0).path = path;
+    script.call(0, "wait4", 1000, 2000, 7).other = ThreadId::new(1);
+    script.call(1, "+exited", 1900, 1900, 0);
+    let plan = script.plan();
+    let [parent, child] = &plan.workers[..] else {
+        panic!()
+    };
+    assert!(child.is_forked && !parent.is_forked);
+    assert_eq!(told(parent), ["fork", "stat", "waiting"]);
+    assert_eq!(told(child), ["stat", "computing", "computing"]);
+    assert_eq!(
+        child.actions[0].computing_ns, 100_000,
+        "from the start of the fork on"
+    );
+    let edges: Vec<_> = parent.edges.iter().map(|edge| (edge.at, edge.until)).collect();
+    assert_eq!(edges, [(1, 2), (2, 3)]);
+    assert!(parent.actions[2].has(mark::CAUSED), "the child was waited for");
+    assert_eq!(plan.most_at_once(), 2);
+    // 200 until it executes, 600 of that, 1100 until it exits; the parent waits.
+    assert_eq!(plan.span_ns(&Cost::of(None), Guess::Middle), 1_900_000);
+}
+
+#[test]
+fn pipes_are_no_files_but_order_their_ends() {
+    let mut script = Script::new(2);
+    let pipe = script.file(b"pipe:", Kind::Pipe);
+    let event = script.call(0, "pipe2", 0, 1, 0);
+    (event.open, event.open2, event.file) = (open_id(0), open_id(1), pipe);
+    script.call(0, "clone", 5, 6, 9).other = ThreadId::new(1);
+    let event = script.call(0, "read", 10, 100, 5);
+    (event.open, event.file, event.length) = (open_id(0), pipe, Some(100));
+    let event = script.call(1, "write", 50, 60, 5);
+    (event.open, event.file, event.length) = (open_id(1), pipe, Some(5));
+    let event = script.call(1, "splice", 70, 80, 3);
+    (event.open2, event.file2, event.length) = (open_id(1), pipe, Some(3));
+    let plan = script.plan();
+    assert_eq!(told(&plan.workers[0]), ["fork", "waiting"]);
+    assert_eq!(told(&plan.workers[1]), ["waiting", "waiting"]);
+    assert_eq!(plan.workers[0].edges.len(), 1);
+    assert!(plan.workers[0].actions[1].has(mark::CAUSED));
+}
+
+#[test]
+fn what_belongs_to_the_system_is_refused_and_the_mask_is_the_processs_own() {
+    let mut script = Script::new(1);
+    let path = script.path(b"/a");
+    script.call(0, "umask", 0, 1, 0o022).mode = Some(0o077);
+    let event = script.call(0, "mkdir", 2, 3, 0);
+    (event.path, event.mode) = (path, Some(0o777));
+    script.call(0, "chown", 4, 5, 0).path = path;
+    script.call(0, "mount", 6, 7, 0).path = path;
+    let event = script.call(0, "mknod", 8, 9, 0);
+    (event.path, event.mode) = (path, Some(0o06_0666));
+    let plan = script.plan();
+    assert_eq!(told(&plan.workers[0]), ["mkdir", "refused", "refused", "refused"]);
+    assert_eq!(plan.workers[0].actions[0].mode, 0o700);
+}

@@ -11,6 +11,7 @@ pub(crate) enum Said {
     Fewer,
     More,
     Elsewhere,
+    Lost,
     Failed(i32),
 }
 
@@ -28,12 +29,23 @@ impl Said {
             Self::Fewer => "fewer bytes".into(),
             Self::More => "more bytes".into(),
             Self::Elsewhere => "elsewhere".into(),
+            Self::Lost => "not open".into(),
             Self::Failed(errno) => format!("{:?}", Errno::from_raw(errno)),
         }
     }
 }
 
 impl Comparison {
+    /// Of a call that could not be made, as its open file is not there.
+    pub(crate) fn of_lost(action: &Action) -> Self {
+        let recorded = match action.recorded.said() {
+            Some(Err(errno)) => Said::Failed(errno),
+            _ => Said::Ok,
+        };
+        let got = Said::Lost;
+        Self { recorded, got }
+    }
+
     /// None where both are the same, or nobody knows what was recorded.
     pub(crate) fn of(action: &Action, got: Result<i64, Errno>) -> Option<Self> {
         let (recorded, got) = match (action.recorded.said()?, got) {

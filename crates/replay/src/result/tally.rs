@@ -27,7 +27,7 @@ struct Calls {
     total_ns: u64,
     recorded_ns: u64,
     untraced_ns: u64,
-    times: Option<Box<Histogram<u64>>>,
+    times: Option<Histogram<u64>>,
 }
 
 /// Of several that are alike: how many, and the first of them.
@@ -60,6 +60,13 @@ impl<T> Kept<T> {
     }
 }
 
+/// A result that was not the recorded one.
+struct Differing {
+    path: Option<PathId>,
+    recorded: i64,
+    got: i64,
+}
+
 /// An edge that was let go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unfinished {
@@ -74,8 +81,8 @@ pub(crate) struct Unfinished {
 pub(crate) struct Tally {
     /// By the number of the operation.
     calls: Vec<Calls>,
-    lateness: Option<Box<Histogram<u64>>>,
-    mismatches: BTreeMap<(Operation, Comparison), Kept<(Option<PathId>, i64, i64)>>,
+    lateness: Option<Histogram<u64>>,
+    mismatches: BTreeMap<(Operation, Comparison), Kept<Differing>>,
     refusals: BTreeMap<(Operation, Refusal), Kept<Option<PathId>>>,
     let_go: Kept<Unfinished>,
     pub(crate) lost: u64,
@@ -118,7 +125,10 @@ impl Tally {
                 let kept = self.refusals.entry((action.operation, why)).or_default();
                 kept.add(action.path);
             }
-            Done::Lost => self.lost += 1,
+            Done::Lost => {
+                self.lost += 1;
+                self.differs(action, Comparison::of_lost(action), Ok(-1));
+            }
             Done::Nothing => {}
         }
     }
@@ -127,7 +137,11 @@ impl Tally {
         let number = |result: Result<i64, i32>| result.unwrap_or_else(|errno| -i64::from(errno));
         let recorded = action.recorded.said().map_or(0, number);
         let kept = self.mismatches.entry((action.operation, found)).or_default();
-        kept.add((action.path, recorded, number(got)));
+        kept.add(Differing {
+            path: action.path,
+            recorded,
+            got: number(got),
+        });
     }
 
     pub(crate) fn late(&mut self, ns: i64) {
@@ -187,7 +201,7 @@ impl Tally {
     }
 
     pub(crate) fn lateness(&self) -> Quantiles {
-        quantiles(self.lateness.as_deref())
+        quantiles(self.lateness.as_ref())
     }
 
     pub(crate) fn waits(&self, plan: &Plan, names: &Names) -> Waits {
@@ -210,10 +224,10 @@ impl Tally {
             examples: kept
                 .examples
                 .iter()
-                .map(|&(path, recorded, got)| Example {
-                    path: shown(names, path).unwrap_or_default(),
-                    recorded,
-                    got,
+                .map(|one| Example {
+                    path: shown(names, one.path).unwrap_or_default(),
+                    recorded: one.recorded,
+                    got: one.got,
                 })
                 .collect(),
         });
@@ -267,22 +281,22 @@ impl Calls {
             total_s: seconds(self.total_ns),
             recorded_s: seconds(self.recorded_ns),
             untraced_s: seconds(self.untraced_ns),
-            times: quantiles(self.times.as_deref()),
+            times: quantiles(self.times.as_ref()),
         }
     }
 }
 
-fn histogram() -> Box<Histogram<u64>> {
+fn histogram() -> Histogram<u64> {
     let made = Histogram::new_with_bounds(1, LONGEST_NS, 3);
-    Box::new(made.expect("bounds are right: 1 < an hour, and three digits"))
+    made.expect("bounds are right: 1 < an hour, and three digits")
 }
 
-fn join(mine: &mut Option<Box<Histogram<u64>>>, theirs: Option<Box<Histogram<u64>>>) {
+fn join(mine: &mut Option<Histogram<u64>>, theirs: Option<Histogram<u64>>) {
     match (mine.as_mut(), theirs) {
         (_, None) => {}
         (None, theirs) => *mine = theirs,
         (Some(mine), Some(theirs)) => {
-            let added = mine.add(&*theirs);
+            let added = mine.add(&theirs);
             debug_assert!(added.is_ok(), "all have the same bounds");
         }
     }

@@ -72,14 +72,19 @@ impl Root {
 
     /// linkat(2).
     pub fn link(&self, from: &Name, to: &Name, follow: bool) -> Result<(), Denied> {
-        let new = self.place(to)?;
         if follow {
             let file = self.locate(from, true)?;
+            let new = self.place(to)?;
             let flags = LinkatFlags::AT_SYMLINK_FOLLOW;
             let here = nix::fcntl::AT_FDCWD;
             return Ok(linkat(here, by_number(&file).name(), new, to.last(), flags)?);
         }
         let old = self.place(from)?;
+        let new = match self.place(to) {
+            Ok(new) => new,
+            // The kernel would have missed the file before it had looked where the link is to be.
+            Err(why) => return Err(self.stat(from, false).err().unwrap_or(why)),
+        };
         Ok(linkat(old, from.last(), new, to.last(), LinkatFlags::empty())?)
     }
 

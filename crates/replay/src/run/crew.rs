@@ -92,8 +92,7 @@ impl<'a> Crew<'a> {
             .name(format!("replay-{at}"))
             .stack_size(STACK)
             .spawn_scoped(scope, move || {
-                let done = Work::new(self, at)
-                    .and_then(|work| work.all(scope).map_err(|why| scarce("memory", why.into())));
+                let done = Work::new(self, at).map(|work| work.all(scope));
                 self.active.fetch_sub(1, Ordering::AcqRel);
                 self.gates[at].end();
                 match done {

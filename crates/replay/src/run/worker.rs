@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::Duration;
 
-use nix::errno::Errno;
+use plimsoll_trace::event::PathId;
 
 use super::crew::Crew;
 use super::{RunError, scarce};
@@ -49,7 +49,7 @@ impl<'a, 'c> Work<'a, 'c> {
     }
 
     /// Does all actions, or those until it is stopped. The counts, and when it ended.
-    pub(super) fn all<'scope>(mut self, scope: &'scope Scope<'scope, 'a>) -> Result<(Tally, i64), Errno> {
+    pub(super) fn all<'scope>(mut self, scope: &'scope Scope<'scope, 'a>) -> (Tally, i64) {
         own_mask();
         pace::sharpen();
         self.tally.workers = 1;
@@ -65,7 +65,7 @@ impl<'a, 'c> Work<'a, 'c> {
             }
             crew.gates[self.at].reach(place as u32 + 1);
         }
-        Ok((self.tally, self.end))
+        (self.tally, self.end)
     }
 
     /// What comes before an action. False where it is to stop.
@@ -159,7 +159,7 @@ impl<'a, 'c> Work<'a, 'c> {
         let crew = self.crew;
         let start = pace::now();
         if action.operation == Operation::Fork {
-            let child = action.path2.map_or(usize::MAX, |child| child.index());
+            let child = action.path2.map_or(usize::MAX, PathId::index);
             crew.begin(child, scope);
         }
         if crew.settings.timing == Timing::Exact {

@@ -1,0 +1,154 @@
+//! What the replayer itself costs: time a call over the bare system call, and lateness of sleeps.
+//! `cargo run --release -p plimsoll-replay --example measure DIRECTORY`
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people")]
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use plimsoll_replay::action::{Action, Operation, Recorded, mark};
+use plimsoll_replay::plan::{Plan, Worker};
+use plimsoll_replay::result::Replayed;
+use plimsoll_replay::root::{Name, Root};
+use plimsoll_replay::run::{Settings, run};
+use plimsoll_replay::timing::Timing;
+use plimsoll_trace::event::{OpenId, PathId};
+use plimsoll_trace::header::{FORMAT, Header, Recorder};
+use plimsoll_trace::names::Names;
+
+const CALLS: usize = 1_000_000;
+
+fn replay(root: &Path, actions: Vec<Action>, timing: Timing) -> Replayed {
+    let worker = Worker {
+        actions,
+        longest_read: 4096,
+        longest_write: 4096,
+        ..Worker::default()
+    };
+    let plan = Plan {
+        workers: vec![worker],
+        names: vec![Name::new(b"measured/file")],
+        opens: 1,
+        before: vec![(OpenId::new(0).unwrap(), PathId::new(0).unwrap())],
+        ..Plan::default()
+    };
+    let header = Header {
+        format: FORMAT.to_owned(),
+        recorder: Recorder::Strace,
+        recorder_version: String::new(),
+        options: Vec::new(),
+        command: Vec::new(),
+        attached: false,
+        host: Vec::new(),
+        zero_unix_ns: None,
+        resolution_ns: 1000,
+        has_durations: true,
+        calibration: None,
+    };
+    let settings = Settings {
+        timing,
+        allow_root: true,
+        ..Settings::default()
+    };
+    let root = Root::open(root).unwrap();
+    run(
+        &plan,
+        &root,
+        &Names::default(),
+        &header,
+        &settings,
+        &AtomicBool::new(false),
+    )
+    .unwrap()
+}
+
+fn action(operation: Operation, recorded: i64) -> Action {
+    Action {
+        open: OpenId::new(0),
+        length: recorded.unsigned_abs(),
+        offset: 0,
+        ..Action::new(operation, Recorded::returned(recorded))
+    }
+}
+
+/// The same calls without a replayer, ns each.
+fn bare(count: usize, mut call: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..count {
+        call();
+    }
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+fn compare(what: &str, root: &Path, one: Action, count: usize, call: impl FnMut()) {
+    let found = replay(root, vec![one; count], Timing::Afap);
+    assert!(found.mismatches.is_empty() && found.lost == 0, "{found:#?}");
+    let (ours, bare) = (found.wall_s * 1e9 / count as f64, bare(count, call));
+    println!(
+        "{what:14} {ours:8.0} ns a call, bare {bare:8.0} ns: {:+8.0} ns",
+        ours - bare
+    );
+}
+
+fn main() {
+    let root = std::env::args()
+        .nth(1)
+        .expect("a directory that may be written to");
+    let root = Path::new(&root);
+    fs::create_dir_all(root.join("measured")).unwrap();
+    let path = root.join("measured/file");
+    let text = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    fs::write(&path, vec![7; 4096]).unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let number = file.as_raw_fd();
+    let mut data = [0_u8; 4096];
+    for round in 1..=3 {
+        println!("round {round}");
+        compare("pread 512", root, action(Operation::Pread, 512), CALLS, || {
+            // SAFETY: there is room for as many bytes. So below.
+            unsafe { libc::pread(number, data.as_mut_ptr().cast(), 512, 0) };
+        });
+        compare("pwrite 512", root, action(Operation::Pwrite, 512), CALLS, || {
+            // SAFETY: as above.
+            unsafe { libc::pwrite(number, data.as_ptr().cast(), 512, 0) };
+        });
+        compare("lseek", root, action(Operation::Seek, 0), CALLS, || {
+            // SAFETY: numbers only.
+            unsafe { libc::lseek(number, 0, 0) };
+        });
+        let named = |operation, recorded| Action {
+            path: PathId::new(0),
+            open: None,
+            ..action(operation, recorded)
+        };
+        compare("stat", root, named(Operation::Stat, 0), CALLS / 10, || {
+            let mut found = std::mem::MaybeUninit::uninit();
+            // SAFETY: the name ends in a zero, and there is room for what is found.
+            unsafe { libc::stat(text.as_ptr(), found.as_mut_ptr()) };
+        });
+        let open = Action {
+            open: OpenId::new(0),
+            ..named(Operation::Open, 3)
+        };
+        compare("open and close", root, open, CALLS / 10, || {
+            // SAFETY: the name ends in a zero.
+            unsafe { libc::close(libc::open(text.as_ptr(), 0)) };
+        });
+        for (what, timing) in [("exact", Timing::Exact), ("diff", Timing::Diff { scale: 1.0 })] {
+            let late = (0..2000).map(|at| Action {
+                start_ns: at * 1_000_000,
+                waiting_ns: 1_000_000,
+                marks: mark::STAY,
+                ..named(Operation::Stat, 0)
+            });
+            let found = replay(root, late.collect(), timing).lateness;
+            println!(
+                "lateness {what:5} p50 {:.2} us, p99 {:.2} us, max {:.1} us of {}",
+                found.p50_us, found.p99_us, found.max_us, found.count
+            );
+        }
+    }
+    fs::remove_dir_all(root.join("measured")).unwrap();
+}
