@@ -134,7 +134,8 @@ def record(args: argparse.Namespace) -> int:
     )
     if made is None:
         return status or int(ExitCode.ERROR)
-    return status or _said(args.output, made)
+    verdict = _said(args.output, made)
+    return status or verdict
 
 
 def import_(args: argparse.Namespace) -> int:

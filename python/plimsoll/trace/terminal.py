@@ -29,7 +29,9 @@ def summary_lines(profile: Profile, width: int, colour: bool) -> list[str]:
         _run(style, profile),
         _table(style, tables.files(profile, MOST_FILES)),
         _table(style, tables.calls(profile, MOST_CALLS), most=len(profile.calls) - MOST_CALLS),
-        _table(style, tables.processes(profile, MOST_PROCESSES)) if len(profile.processes) > 1 else [],
+        _table(style, tables.processes(profile, MOST_PROCESSES, brief=True))
+        if len(profile.processes) > 1
+        else [],
         _table(style, tables.missing(profile, MOST_OTHERS)) if profile.missing else [],
         _blind(style, profile),
         _not_understood(style, profile),
