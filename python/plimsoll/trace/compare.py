@@ -10,7 +10,7 @@ from plimsoll.report.tables import Table
 from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace.profile import FileProfile, Profile, Times
 from plimsoll.trace.tables import summed, table
-from plimsoll.trace.terminal import tail
+from plimsoll.trace.terminal import fitted
 from plimsoll.trace.words import duration, run_time, size
 
 MOST_CALLS: Final = 20
@@ -134,9 +134,7 @@ def comparison_lines(a: Profile, b: Profile, names: tuple[str, str], width: int,
         for line in (*style.wrapped(f"A: {names[0]}"), *style.wrapped(f"B: {names[1]}"))
     ]
     for each in comparison(a, b):
-        rows = each.rows
-        if each.columns[-1].name == "file":
-            rows = tuple((*row[:-1], tail(row[-1], max(24, style.width - 76))) for row in rows)
+        rows = fitted(style, each)
         body = aligned(style, each.columns, rows) if rows else style.wrapped("no difference")
         lines += ["", f"  {each.title}", *body]
         lines += [style.paint(line, "dim") for line in style.wrapped(each.note)] if each.note else []

@@ -180,7 +180,7 @@ def bursts(profile: Profile) -> Table:
 
 
 def processes(profile: Profile, most: int, *, brief: bool = False) -> Table:
-    """The process tree, parents before children, deeper ones further in. `brief`: programs without their directories."""
+    """The process tree, parents before children, deeper ones further in. `brief`: programs without directories."""
     rows = [
         (
             str(each.pid),
