@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/engine/plimsoll-engine
+# The recorder that is loaded before libc: the engine carries it (crates/engine/build.rs).
+export PLIMSOLL_PRELOAD_LIBRARY := $(CURDIR)/target/preload/release/libplimsoll_preload.so
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 .PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine wheel bench clean
@@ -15,7 +17,7 @@ test: setup system check-python check-rust test-rust test-python
 test-long: setup system
 	$(BIN)/pytest -m long tests
 
-test-rust:
+test-rust: engine
 	cargo test --release --workspace --locked
 
 # Three at a time, as tests with real services mostly wait; those of a file share services and stay together.
@@ -54,6 +56,7 @@ engine: $(ENGINE)
 
 $(ENGINE): $(RUST)
 	@command -v cargo >/dev/null || { echo "Plimsoll's engine is built with Rust: install it with rustup (https://rustup.rs) and try again"; exit 1; }
+	scripts/preload-library
 	cargo rustc --release --locked -p plimsoll-engine --bin plimsoll-engine -- -C target-feature=+crt-static
 	mkdir -p $(@D)
 	cp target/release/plimsoll-engine $@.new && mv $@.new $@

@@ -24,6 +24,8 @@ CRATES = (
     "controller",
     "wan",
     "trace",
+    "replay",
+    "preload",
     "engine",
 )
 """A crate depends only on crates before it in this list (ARCHITECTURE.md)."""

@@ -3,6 +3,7 @@
 
 mod bench;
 mod guard;
+mod replay;
 mod serve;
 mod signals;
 mod testbed;
@@ -85,6 +86,8 @@ enum Verb {
     /// Record and read what applications do to their files
     #[command(subcommand)]
     Trace(trace::Trace),
+    /// Do to a file system what a trace tells; what came of it is one JSON object on stdout
+    Replay(replay::Replay),
     /// Measure the engine itself
     #[command(hide = true, subcommand)]
     Bench(bench::Bench),
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
             command,
         } => guard::run(&command, input, Duration::from_millis(grace_ms)),
         Verb::Trace(trace) => trace::run(trace),
+        Verb::Replay(replay) => replay::run(&replay),
         other => carry_out(other).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -181,7 +185,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         }
         Verb::Testbed(verb) => testbed::carry_out(verb),
         Verb::Bench(bench) => bench::carry_out(&bench),
-        Verb::Guard { .. } | Verb::Trace(_) => unreachable!("it has an exit status of its own, see main"),
+        Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => unreachable!("it has an exit status of its own, see main"),
         Verb::Version => say(&serde_json::json!({ "version": VERSION })),
     }
 }

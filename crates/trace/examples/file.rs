@@ -79,7 +79,7 @@ impl Maker {
 
     /// About this many, more often less than more: exponential.
     fn about(&mut self, mean: f64) -> i64 {
-        let uniform = (self.random.next_u32() as f64 + 1.0) / (f64::from(u32::MAX) + 2.0);
+        let uniform = (f64::from(self.random.next_u32()) + 1.0) / 4_294_967_297.0;
         (-uniform.ln() * mean) as i64
     }
 

@@ -43,12 +43,13 @@ fn main() -> std::io::Result<()> {
             profiler.take(follower.kernel().names(), block);
         }
         let taken = start.elapsed();
+        let start = Instant::now();
         let profile = profiler.finish(follower.kernel().names(), Some(&footer));
         let rate = events.len() as f64 / taken.as_secs_f64();
         eprintln!(
             "{path}: {} events, {rate:.0}/s; finished after {:?}",
             events.len(),
-            start.elapsed() - taken
+            start.elapsed()
         );
         println!("{}", serde_json::to_string(&profile)?);
     }

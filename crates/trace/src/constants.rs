@@ -1,7 +1,8 @@
 //! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the replayer have numbers.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::HashMap;
 
 use crate::text::value;
 
@@ -97,7 +98,7 @@ pub fn error(name: &[u8]) -> Option<u16> {
 /// Names of errors by their numbers; the first one in the table where an error has two.
 static ERRORS: LazyLock<HashMap<u16, &'static str>> = LazyLock::new(|| {
     let lines = TEXT.lines().filter(|line| line.starts_with('E'));
-    let mut errors = HashMap::new();
+    let mut errors = HashMap::default();
     for (name, number) in lines
         .flat_map(str::split_ascii_whitespace)
         .filter_map(|pair| pair.split_once('='))

@@ -88,7 +88,8 @@ pub struct Event {
     pub file2: Option<FileId>,
     /// Its first name.
     pub path: Option<PathId>,
-    /// Its second one: of link and rename; the target of symlink as it was written; the name of an extended attribute.
+    /// Its second one: of link and rename; the target of symlink as it was written; that which
+    /// readlink has found, where the source tells it; the name of an extended attribute.
     pub path2: Option<PathId>,
     /// Where in the file data begin, given or as the open file stood. Of lseek: what was asked. Of mmap: where the range begins.
     pub offset: Option<i64>,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::constants;
-use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
+use crate::event::{Event, Outcome, ThreadId};
 use crate::kernel::{Begun, Birth, Done, Kernel, Request};
 use crate::syscalls::{self, Effect, Syscall};
+use crate::telling;
 use crate::text::line::Ended;
 use crate::text::{Call, Calls, Said, line};
 use crate::timeline::Timeline;
@@ -233,8 +234,7 @@ impl Follower {
         status: Outcome,
         hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
     ) {
-        if let (Some(thread), Some(known)) = (thread, syscalls::find(syscalls::EXITED)) {
-            let event = Event::new(thread, known, at_ns, status);
+        if let Some(event) = thread.and_then(|thread| telling::exited(thread, at_ns, status)) {
             tell(&mut self.kernel, event, None, hear);
         }
     }
@@ -289,18 +289,7 @@ fn tell(
     hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
 ) {
     hear(kernel, &Seen { event, call });
-    for (open, file) in kernel.take_released() {
-        if let Some(event) = released(&event, open, file) {
-            hear(kernel, &Seen { event, call: None });
-        }
+    for event in telling::released(kernel, &event) {
+        hear(kernel, &Seen { event, call: None });
     }
-}
-
-fn released(cause: &Event, open: OpenId, file: FileId) -> Option<Event> {
-    let known = syscalls::find(syscalls::RELEASED)?;
-    Some(Event {
-        open: Some(open),
-        file: Some(file),
-        ..Event::new(cause.thread, known, cause.end_ns(), Outcome::Returned(0))
-    })
 }

@@ -1,7 +1,8 @@
 //! The system calls, as data: `syscalls.txt`.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use foldhash::HashMap;
 
 const TEXT: &str = include_str!("syscalls.txt");
 

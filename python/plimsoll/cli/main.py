@@ -33,6 +33,7 @@ VERBS = {
     "init": "write a commented experiment file to start from",
     "schema": "print the JSON Schema of the experiment file",
     "trace": "record, show and compare what an application does to its files",
+    "replay": "do to a file system what a trace tells",
     "doctor": "look for limits of this host that would spoil a measurement",
 }
 SPELLINGS = {"analyze": "analyse"}

@@ -10,8 +10,10 @@ use plimsoll_trace::follow::{Follower, Seen};
 use plimsoll_trace::header::Calibration;
 use plimsoll_trace::import::each_line;
 use plimsoll_trace::kernel::Kernel;
+use plimsoll_trace::preload::Log;
 
 use super::fifo::Fifo;
+use super::preload::{self, Place};
 use super::strace::Strace;
 
 const ROUNDS: usize = 20;
@@ -108,6 +110,58 @@ pub(super) fn strace(strace: &Strace) -> anyhow::Result<Calibration> {
         duration_ns: spread(&durations).map(|ns| (ns - bare).max(0.0)),
         calls: (ROUNDS * CALLS) as u64,
     })
+}
+
+/// Calls of a run of `dd`, and runs with and without the recorder.
+const DD_CALLS: usize = 40_000;
+const DD_RUNS: usize = 5;
+
+/// Measures what the preload recorder costs: `dd`, as the engine itself is linked statically and cannot be recorded so.
+pub(super) fn preloaded(place: &Place) -> anyhow::Result<Calibration> {
+    let timed = |command: &mut Command| -> anyhow::Result<f64> {
+        let since = Instant::now();
+        let status = command.status().context("starting dd")?;
+        ensure!(status.success(), "dd ended with {status}");
+        Ok(since.elapsed().as_nanos() as f64 / DD_CALLS as f64)
+    };
+    let (mut bare, mut recorded, mut durations) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..DD_RUNS {
+        bare.push(timed(&mut preload::dd(DD_CALLS))?);
+        place.clear()?;
+        recorded.push(timed(place.arm(&mut preload::dd(DD_CALLS)))?);
+        durations.push(mean_duration(place)?);
+    }
+    [&mut bare, &mut recorded, &mut durations]
+        .into_iter()
+        .for_each(|all| all.sort_by(f64::total_cmp));
+    let own = spread(&bare)[0];
+    place.clear()?;
+    Ok(Calibration {
+        call_ns: spread(&recorded).map(|ns| (ns - own).max(0.0)),
+        // The start of dd is in its own time, so that this is rather too little than too much.
+        duration_ns: spread(&durations).map(|ns| (ns - own).max(0.0)),
+        calls: (DD_CALLS * DD_RUNS) as u64,
+    })
+}
+
+/// How long the recorder says that a read or write took, ns: the mean.
+fn mean_duration(place: &Place) -> anyhow::Result<f64> {
+    let logs = place.read()?;
+    let (mut sum, mut count) = (0_u64, 0_u64);
+    for log in logs.iter().filter_map(|log| Log::parse(log.bytes()).ok()) {
+        for record in log
+            .records
+            .filter(|record| matches!(record.call.name, "read" | "write"))
+        {
+            sum += record.duration_ns.unwrap_or(0);
+            count += 1;
+        }
+    }
+    ensure!(
+        count as usize >= DD_CALLS / 2,
+        "the recorder has {count} calls of dd only"
+    );
+    Ok(sum as f64 / count as f64)
 }
 
 /// How long strace says that the reads took, ns: means of as many as a round has.

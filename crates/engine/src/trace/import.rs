@@ -55,20 +55,20 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file under a temporary name and renames it into place.
-pub(super) fn write(
+/// Writes a file under a temporary name and renames it into place. `work` gives the file back, and what is to be told of it.
+pub(super) fn write<T>(
     output: &Path,
-    work: impl FnOnce(File) -> anyhow::Result<(File, Footer)>,
-) -> anyhow::Result<Footer> {
+    work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
+) -> anyhow::Result<T> {
     let mut part = output.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
     let file = File::create(&part).with_context(|| format!("creating {}", part.display()))?;
     let done = work(file)
-        .and_then(|(file, footer)| {
+        .and_then(|(file, told)| {
             file.sync_all()?;
             fs::rename(&part, output)?;
-            Ok(footer)
+            Ok(told)
         })
         .with_context(|| format!("writing {}", output.display()));
     if done.is_err() {

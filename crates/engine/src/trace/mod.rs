@@ -1,8 +1,12 @@
 //! `trace`: recording and reading what applications do to their files.
 
+mod attached;
 mod calibrate;
+mod export;
 mod fifo;
 mod import;
+mod mapped;
+mod preload;
 mod profile;
 mod record;
 mod strace;
@@ -32,6 +36,9 @@ pub(crate) enum Trace {
         /// The trace file
         #[arg(short, long)]
         output: PathBuf,
+        /// By what is recorded
+        #[arg(long, value_enum, default_value_t = record::Source::Strace)]
+        source: record::Source,
         /// Attach to this process and all its threads instead of running a program
         #[arg(short, long = "pid")]
         pid: Vec<u32>,
@@ -52,6 +59,20 @@ pub(crate) enum Trace {
     Profile(profile::Chosen),
     /// Print single reads and writes for a picture, or their density where they are too many, as JSON
     Points(profile::Picture),
+    /// Write a trace in another program's format
+    Export {
+        /// The trace file
+        trace: PathBuf,
+        /// fio: a log that fio replays. dxt: text as darshan-dxt-parser prints it. csv, parquet: all fields of all events
+        #[arg(long)]
+        to: export::Format,
+        /// Where it is written
+        #[arg(short, long)]
+        output: PathBuf,
+        /// fio only: the directory that all names are rewritten to be beneath
+        #[arg(long)]
+        root: Option<PathBuf>,
+    },
     /// Make calls whose cost is known; prints how long they took. For the calibration
     #[command(hide = true)]
     Spin {
@@ -72,12 +93,14 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         } => import::run(&output, directory.as_deref(), &logs),
         Trace::Record {
             output,
+            source,
             pid,
             seconds,
             uncalibrated,
             report,
             command,
         } => record::run(&record::Wanted {
+            source,
             output,
             report,
             pids: pid,
@@ -87,6 +110,12 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         }),
         Trace::Profile(chosen) => profile::profile(chosen),
         Trace::Points(picture) => profile::points(picture),
+        Trace::Export {
+            trace,
+            to,
+            output,
+            root,
+        } => export::run(&trace, to, &output, root.as_deref()),
         Trace::Spin { rounds, calls } => calibrate::spin(rounds, calls),
     }
 }

@@ -9,18 +9,29 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use plimsoll_trace::header::{Calibration, FORMAT, Header, Recorder};
 use plimsoll_trace::import::Importer;
 
 use super::fifo::Fifo;
 use super::strace::Strace;
-use super::{calibrate, import};
+use super::{attached, calibrate, import, preload};
 
 /// What was recorded is on disk after so long.
 const FLUSH: Duration = Duration::from_secs(2);
 
+/// By what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Source {
+    /// All calls, at some 35 us each
+    Strace,
+    /// Those that go through libc, at a fraction of a microsecond
+    Preload,
+}
+
 /// What is to be recorded.
 pub(super) struct Wanted {
+    pub(super) source: Source,
     pub(super) output: PathBuf,
     /// Where to say what was recorded; stdout where it is not given.
     pub(super) report: Option<PathBuf>,
@@ -30,9 +41,20 @@ pub(super) struct Wanted {
     pub(super) command: Vec<OsString>,
 }
 
+impl Wanted {
+    /// Program and arguments, as text.
+    pub(super) fn words(&self) -> Vec<String> {
+        let words = self.command.iter();
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
 pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     if wanted.command.is_empty() == wanted.pids.is_empty() {
         bail!("give either a program (behind --) or the process to attach to (-p)");
+    }
+    if wanted.source == Source::Preload {
+        return preload::run(wanted);
     }
     for pid in &wanted.pids {
         if !PathBuf::from(format!("/proc/{pid}")).exists() {
@@ -53,6 +75,9 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let mut ended = None;
     let footer = import::write(&wanted.output, |file| {
         let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
+        for pid in &wanted.pids {
+            attached::tell(importer.kernel(), *pid);
+        }
         let since = Instant::now();
         let mut recording = Recording::start(wanted, &strace)?;
         recording.follow(&mut importer, wanted, &signals)?;
@@ -71,11 +96,13 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         Ok((file, footer))
     })?;
     import::report(&wanted.output, &footer, wanted.report.as_deref())?;
-    Ok(match ended {
-        Some(status) if status < 0 => ExitCode::from((128 - status).clamp(0, 255) as u8),
-        Some(status) => ExitCode::from(status.clamp(0, 255) as u8),
-        None => ExitCode::SUCCESS,
-    })
+    Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// That of the program; of one that a signal has ended, as a shell gives it.
+pub(super) fn exit_code(status: i32) -> ExitCode {
+    let code = if status < 0 { 128 - status } else { status };
+    ExitCode::from(code.clamp(0, 255) as u8)
 }
 
 fn failure(status: ExitStatus) -> String {
@@ -85,17 +112,13 @@ fn failure(status: ExitStatus) -> String {
 }
 
 /// The status of a program, or the number of the signal that ended it, negative.
-fn number(status: ExitStatus) -> i32 {
+pub(super) fn number(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
 fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) -> Header {
-    let words = |words: &[OsString]| {
-        words
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect::<Vec<_>>()
-    };
+    let options = strace.options(!wanted.pids.is_empty());
+    let options = options.iter().map(|word| word.to_string_lossy().into_owned());
     let facts = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
@@ -105,8 +128,8 @@ fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) ->
         format: FORMAT.into(),
         recorder: Recorder::Strace,
         recorder_version: strace.version.clone(),
-        options: words(&strace.options(!wanted.pids.is_empty())),
-        command: words(&wanted.command),
+        options: options.collect(),
+        command: wanted.words(),
         attached: !wanted.pids.is_empty(),
         host: vec![
             facts("hostname"),

@@ -6,6 +6,7 @@
 
 mod control;
 mod door;
+mod export;
 mod harness;
 mod hosts;
 mod leaving;

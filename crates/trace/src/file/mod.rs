@@ -4,8 +4,8 @@
 //! plimsoll.trace/1\n   frame of the header   (frame of names)* frame of events ...   frame of the footer
 //! ```
 //!
-//! One file per step: [`walk`] is the order of an event's fields and what each is expected to be, the same for writing and
-//! reading; [`block`] has the columns that this leads to; [`tables`] what the ids in them stand for; [`frame`] puts
+//! One file per step: `walk` is the order of an event's fields and what each is expected to be, the same for writing and
+//! reading; `block` has the columns that this leads to; `tables` what the ids in them stand for; `frame` puts
 //! either on disk, with checksums. [`Writer`] and [`Reader`] hold them together.
 
 mod block;

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use super::block::{Decoder, Head};
+use super::block::Decoder;
 use super::bytes::Bytes;
-use super::frame::{self, Found};
+use super::frame::{self, Found, Source};
 use super::{FileError, tables};
 use crate::event::Event;
 use crate::header::{FORMAT, Footer, Header};
@@ -15,14 +15,12 @@ const BEGIN: &str = "plimsoll.trace/";
 
 /// Reads a trace file, from front to back. It holds a block and the tables; `input` needs no buffer.
 pub struct Reader<R: Read> {
-    input: R,
+    source: Source<R>,
     header: Header,
     tables: tables::Reader,
     decoder: Decoder,
     events: Vec<Event>,
     body: Vec<u8>,
-    /// Bytes that were read and are right.
-    at: u64,
     /// Events that were read, with those that were left out.
     read: u64,
     unknown: u64,
@@ -40,7 +38,8 @@ impl<R: Read> Reader<R> {
     pub fn new(mut input: R) -> Result<Self, FileError> {
         let mut body = Vec::new();
         let begin = first_line(&mut input, &mut body)?;
-        let header = match frame::read(&mut input, begin, &mut body)? {
+        let mut source = Source::new(input, begin);
+        let header = match source.read(&mut body)? {
             Found::Frame(frame::kind::HEADER) => {
                 serde_json::from_slice(&body).map_err(|_| FileError::Damaged {
                     at: begin,
@@ -56,12 +55,11 @@ impl<R: Read> Reader<R> {
             Found::Cut => return Err(FileError::NoHeader),
         };
         Ok(Self {
-            input,
+            source,
             header,
             tables: tables::Reader::new()?,
             decoder: Decoder::new()?,
             events: Vec::new(),
-            at: begin + (frame::HEAD + body.len()) as u64,
             body,
             read: 0,
             unknown: 0,
@@ -89,7 +87,7 @@ impl<R: Read> Reader<R> {
     #[allow(clippy::should_implement_trait, reason = "it lends, and may fail")]
     pub fn next(&mut self) -> Result<Option<&[Event]>, FileError> {
         while self.end.is_none() {
-            let at = self.at;
+            let at = self.source.at;
             let found = self.step().map_err(|error| {
                 self.end = Some(End::Damaged);
                 match error {
@@ -120,7 +118,7 @@ impl<R: Read> Reader<R> {
     /// In a file without its end, because its writer was killed or it was cut, how many of its bytes are whole. Their events were all
     /// given. None while there is more, and in a whole file.
     pub fn cut_at(&self) -> Option<u64> {
-        matches!(self.end, Some(End::Cut)).then_some(self.at)
+        matches!(self.end, Some(End::Cut)).then_some(self.source.at)
     }
 
     /// Events that were left out so far, as this build does not know their calls.
@@ -130,7 +128,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads a frame. True where it has brought events.
     fn step(&mut self) -> Result<bool, Fault> {
-        let found = match frame::read(&mut self.input, self.at, &mut self.body)? {
+        let found = match self.source.read(&mut self.body)? {
             Found::Cut => {
                 self.end = Some(End::Cut);
                 return Ok(false);
@@ -147,20 +145,17 @@ impl<R: Read> Reader<R> {
             Found::Frame(frame::kind::HEADER) => return Err(Fault::Wrong("a second header")),
             Found::Frame(_) => false,
         };
-        self.at += (frame::HEAD + self.body.len()) as u64;
         Ok(found)
     }
 
     fn read_events(&mut self) -> Result<bool, Fault> {
-        let mut body = Bytes(&self.body);
-        let head = Head::read(&mut body)?;
-        if head.first != self.read || head.sizes != self.tables.sizes() {
-            return Err(Fault::Wrong("frames are missing before it"));
+        let body = Bytes(&self.body);
+        let (unknown, needed) = self.decoder.read(body, &self.tables.calls, &mut self.events)?;
+        if tables::hold(&self.tables.names, needed).is_err() {
+            return Err(Fault::Wrong("an event names what no table has"));
         }
-        self.decoder
-            .read(head, body, &self.tables.calls, &mut self.events)?;
-        self.read += head.events as u64;
-        self.unknown += (head.events - self.events.len()) as u64;
+        self.unknown += unknown as u64;
+        self.read += (unknown + self.events.len()) as u64;
         Ok(!self.events.is_empty())
     }
 
@@ -170,8 +165,7 @@ impl<R: Read> Reader<R> {
         if footer.events != self.read {
             return Err(Fault::Wrong("the footer counts other events than there are"));
         }
-        let mut rest = Vec::new();
-        if frame::fill(&mut self.input, 1, &mut rest)? {
+        if !self.source.is_at_end()? {
             return Err(Fault::Wrong("bytes follow the end"));
         }
         self.end = Some(End::Whole(footer));

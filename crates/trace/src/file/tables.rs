@@ -10,8 +10,9 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::block::{Mixer, compress};
 use super::bytes::{Bytes, put};
+use super::frame::{self, Frames};
 use super::walk::{Next, Rule, Wrong};
-use super::{FileError, LONGEST_NAME, frame};
+use super::{FileError, LONGEST_NAME};
 use crate::event::{FileId, PathId, ThreadId};
 use crate::names::{FileEntry, Kind, Names, ThreadEntry};
 use crate::syscalls::{self, Syscall};
@@ -32,34 +33,19 @@ const FULL: usize = 1 << 18;
 const MOST_PACKED: usize = 64;
 const LEVEL: i32 = 6;
 
-/// Entries of each table: names, files, threads, calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sizes(pub [u64; 4]);
-
-impl Sizes {
-    fn of(names: &Names, calls: usize) -> Self {
-        Self(
-            [
-                names.paths().len(),
-                names.files().len(),
-                names.threads().len(),
-                calls,
-            ]
-            .map(|length| length as u64),
-        )
-    }
-
-    /// Whether events that need so much find it.
-    pub fn hold(self, next: Next) -> Result<(), FileError> {
-        let [paths, files, threads, _] = self.0;
-        for (next, entries) in [(next.path, paths), (next.file, files), (next.thread, threads)] {
-            if next > entries {
-                let id = next - 1;
-                return Err(FileError::Stray { id, entries });
-            }
+/// Whether events that name so much find it in the tables.
+pub(super) fn hold(names: &Names, next: Next) -> Result<(), FileError> {
+    for (next, entries) in [
+        (next.path, names.paths().len()),
+        (next.file, names.files().len()),
+        (next.thread, names.threads().len()),
+    ] {
+        if next > entries as u64 {
+            let (id, entries) = (next - 1, entries as u64);
+            return Err(FileError::Stray { id, entries });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What of the tables is in the file already.
@@ -105,24 +91,18 @@ impl Writer {
         self.known.len()
     }
 
-    /// With [`Self::calls`], what the file has once [`Self::write`] is done.
-    pub fn sizes(&self, names: &Names) -> Sizes {
-        Sizes::of(names, self.known.len())
-    }
-
     /// Writes what was added or changed since the last time. `body` is for the frames.
     pub fn write(
         &mut self,
         names: &mut Names,
-        out: &mut impl Write,
+        out: &mut Frames<impl Write>,
         body: &mut Vec<u8>,
     ) -> Result<(), FileError> {
         // Tables only grow: shorter ones are others.
-        let now = self.sizes(names);
-        for (written, entries) in [self.paths, self.files, self.threads].into_iter().zip(now.0) {
-            if written as u64 > entries {
-                let id = written as u64 - 1;
-                return Err(FileError::Stray { id, entries });
+        let now = [names.paths().len(), names.files().len(), names.threads().len()];
+        for (written, entries) in [self.paths, self.files, self.threads].into_iter().zip(now) {
+            if let Some(last) = written.checked_sub(1) {
+                stray(last, entries)?;
             }
         }
         let (changed_files, changed_threads) = names.take_changed();
@@ -137,14 +117,14 @@ impl Writer {
         }
         for file in &names.files()[self.files..] {
             self.entries.push(entry::FILE);
-            self.file(file, names)?;
+            self.file(*file, names)?;
             self.send(FULL, out, body)?;
         }
         let files = self.files;
         for id in changed_files.into_iter().filter(|id| id.index() < files) {
             self.entries.push(entry::FILE_CHANGED);
             put(&mut self.entries, id.index() as u64);
-            self.file(&names.files()[id.index()], names)?;
+            self.file(names.files()[id.index()], names)?;
             self.send(FULL, out, body)?;
         }
         self.put_threads(names, changed_threads.into_iter(), out, body)?;
@@ -154,7 +134,8 @@ impl Writer {
             self.entries.extend_from_slice(call.name.as_bytes());
         }
         self.send(1, out, body)?;
-        [self.paths, self.files, self.threads, self.calls] = now.0.map(|size| size as usize);
+        [self.paths, self.files, self.threads] = now;
+        self.calls = self.known.len();
         Ok(())
     }
 
@@ -162,7 +143,7 @@ impl Writer {
         &mut self,
         names: &Names,
         changed: impl Iterator<Item = ThreadId>,
-        out: &mut impl Write,
+        out: &mut Frames<impl Write>,
         body: &mut Vec<u8>,
     ) -> Result<(), FileError> {
         let mut later: Vec<ThreadId> = changed.filter(|id| id.index() < self.threads).collect();
@@ -189,7 +170,7 @@ impl Writer {
         Ok(())
     }
 
-    fn file(&mut self, file: &FileEntry, names: &Names) -> Result<(), FileError> {
+    fn file(&mut self, file: FileEntry, names: &Names) -> Result<(), FileError> {
         stray(file.path.index(), names.paths().len())?;
         self.entries.push(kind_number(file.kind));
         put(&mut self.entries, file.path.index() as u64);
@@ -204,7 +185,12 @@ impl Writer {
     }
 
     /// Writes the entries as a frame if they are so many bytes.
-    fn send(&mut self, least: usize, out: &mut impl Write, body: &mut Vec<u8>) -> Result<(), FileError> {
+    fn send(
+        &mut self,
+        least: usize,
+        out: &mut Frames<impl Write>,
+        body: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
         if self.entries.len() < least {
             return Ok(());
         }
@@ -218,7 +204,7 @@ impl Writer {
             body.extend_from_slice(&self.entries);
         }
         self.entries.clear();
-        frame::write(out, body, frame::kind::NAMES)
+        out.write(frame::kind::NAMES, body)
     }
 }
 
@@ -279,10 +265,6 @@ impl Reader {
             raw: Vec::new(),
             decompressor: Decompressor::new()?,
         })
-    }
-
-    pub fn sizes(&self) -> Sizes {
-        Sizes::of(&self.names, self.calls.len())
     }
 
     /// Takes in what follows the head of a frame of names.

@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use super::block::Encoder;
+use super::frame::{self, Frames};
 use super::walk::Rule;
-use super::{BLOCK, FileError, frame, tables};
+use super::{BLOCK, FileError, tables};
 use crate::event::Event;
 use crate::header::{FORMAT, Footer, Header};
 use crate::names::Names;
@@ -13,7 +14,7 @@ use crate::names::Names;
 ///
 /// Dropped without [`Self::finish`], it leaves a file without its end, and without the events that no block was made of yet.
 pub struct Writer<W: Write> {
-    out: W,
+    out: Frames<W>,
     resolution: u64,
     tables: tables::Writer,
     encoder: Encoder,
@@ -31,12 +32,14 @@ impl<W: Write> Writer<W> {
             format: FORMAT.to_owned(),
             ..header.clone()
         };
-        out.write_all(FORMAT.as_bytes())?;
-        out.write_all(b"\n")?;
         let mut frame = Vec::new();
         frame::begin(&mut frame);
         serde_json::to_writer(&mut frame, &header)?;
-        frame::write(&mut out, &mut frame, frame::kind::HEADER)?;
+        // A number that is none is written as null, which is no number when it is read.
+        serde_json::from_slice::<Header>(&frame[frame::HEAD..])?;
+        out.write_all(format!("{FORMAT}\n").as_bytes())?;
+        let mut out = Frames::new(out);
+        out.write(frame::kind::HEADER, &mut frame)?;
         Ok(Self {
             out,
             resolution: header.resolution_ns,
@@ -61,7 +64,7 @@ impl<W: Write> Writer<W> {
     /// Writes the block that is begun, however small, and flushes: what was given so far survives a kill. Small blocks cost more bytes.
     pub fn flush(&mut self, names: &mut Names) -> Result<(), FileError> {
         self.send(names)?;
-        self.out.flush()?;
+        self.out.out.flush()?;
         Ok(())
     }
 
@@ -74,24 +77,22 @@ impl<W: Write> Writer<W> {
         };
         frame::begin(&mut self.frame);
         serde_json::to_writer(&mut self.frame, &footer)?;
-        frame::write(&mut self.out, &mut self.frame, frame::kind::FOOTER)?;
-        self.out.flush()?;
-        Ok(self.out)
+        self.out.write(frame::kind::FOOTER, &mut self.frame)?;
+        self.out.out.flush()?;
+        Ok(self.out.out)
     }
 
     fn send(&mut self, names: &mut Names) -> Result<(), FileError> {
         let (unit, needed) = self
             .encoder
             .take(&self.block, self.tables.calls(), self.resolution);
-        let sizes = self.tables.sizes(names);
-        sizes.hold(needed)?;
+        tables::hold(names, needed)?;
         self.tables.write(names, &mut self.out, &mut self.frame)?;
         let events = self.block.len();
         if events > 0 {
             frame::begin(&mut self.frame);
-            self.encoder
-                .put(events, self.written, unit, sizes, &mut self.frame)?;
-            frame::write(&mut self.out, &mut self.frame, frame::kind::EVENTS)?;
+            self.encoder.put(events, unit, &mut self.frame)?;
+            self.out.write(frame::kind::EVENTS, &mut self.frame)?;
         }
         self.written += events as u64;
         self.block.clear();

@@ -34,6 +34,36 @@ impl Kernel {
         Some(open)
     }
 
+    /// A descriptor is known to have been open before the trace began: by its name as `/proc/PID/fd` has it, where its open file
+    /// stood, and its flags. One that is known already stays as it is.
+    pub fn was_open(
+        &mut self,
+        pid: u32,
+        number: i32,
+        name: &[u8],
+        offset: Option<i64>,
+        flags: u64,
+        marked: bool,
+    ) {
+        if self.table(pid).get(number).is_some() {
+            return;
+        }
+        let (kind, path) = spoken::read(name);
+        let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
+        let path = self.places.name(path);
+        let file = if matches!(kind, Kind::File | Kind::Device) {
+            self.places.met(path, kind)
+        } else {
+            self.places.nameless(path, kind)
+        };
+        let open = OpenFile {
+            offset,
+            appends: flags & O_APPEND != 0,
+            ..OpenFile::new(file)
+        };
+        self.put_new(pid, number, open, marked);
+    }
+
     /// Gives an open file that has no name yet the one that strace has put behind its descriptor.
     pub(super) fn adopt(&mut self, open: OpenId, found: &Descriptor<'_>) {
         let Some(said) = found.name else { return };

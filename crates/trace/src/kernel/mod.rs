@@ -17,7 +17,7 @@ mod tables;
 mod threads;
 mod tree;
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 pub use opens::OpenFile;
 pub use request::{Done, Part, Request};

@@ -1,6 +1,6 @@
 //! Open files: what several descriptors may stand for.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::event::{FileId, OpenId};
 

@@ -1,7 +1,7 @@
 //! Names and the files that have them: a file that is renamed is the same one, a name that is taken away and given to another
 //! file is not.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use crate::event::{FileId, PathId};
 use crate::names::{FileEntry, Kind, Names};
@@ -13,6 +13,8 @@ pub(super) struct Places {
     known: HashMap<Box<[u8]>, PathId>,
     /// The file that has a name now, by the name's place.
     here: Vec<Option<FileId>>,
+    /// Names with `..` and what they are without, as if no symbolic link were in them.
+    plain: HashMap<PathId, PathId>,
     /// By the file's place.
     files: Vec<State>,
     /// Names that others begin with: those of directories.
@@ -56,6 +58,11 @@ impl Places {
                 break;
             }
         }
+        if memchr::memmem::find(path, b"..").is_some() {
+            let plain = without_dots(path);
+            let plain = self.name(&plain);
+            self.plain.insert(id, plain);
+        }
         id
     }
 
@@ -84,26 +91,12 @@ impl Places {
         id
     }
 
-    /// The name without `..`, as if no symbolic link were in it: by which files are told apart.
-    fn plain(&mut self, path: PathId) -> PathId {
-        let bytes = self.names.path(path);
-        if memchr::memmem::find(bytes, b"..").is_none() {
+    /// The name by which files are told apart.
+    fn plain(&self, path: PathId) -> PathId {
+        if self.plain.is_empty() {
             return path;
         }
-        let mut parts: Vec<&[u8]> = Vec::new();
-        for part in bytes.split(|&byte| byte == b'/') {
-            let back = part == b".."
-                && parts
-                    .last()
-                    .is_some_and(|last| !last.is_empty() && *last != b"..");
-            if back {
-                parts.pop();
-            } else if part != b".." || parts.len() != 1 || !parts[0].is_empty() {
-                parts.push(part);
-            }
-        }
-        let plain = parts.join(&b'/');
-        self.name(if plain.is_empty() { b"/" } else { &plain })
+        self.plain.get(&path).copied().unwrap_or(path)
     }
 
     /// What has this name now, as far as it is known.
@@ -250,6 +243,85 @@ impl Places {
     }
 }
 
+/// A name without `..`. What is above the root is the root.
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&byte| byte == b'/') {
+        match parts.last() {
+            Some(&[]) if part == b".." => {}
+            Some(&last) if part == b".." && last != b".." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    match parts.join(&b'/') {
+        root if root.is_empty() && path.first() == Some(&b'/') => b"/".to_vec(),
+        here if here.is_empty() => b".".to_vec(),
+        plain => plain,
+    }
+}
+
 fn is_device(path: &[u8]) -> bool {
     path.starts_with(b"/dev/") && !path.starts_with(b"/dev/shm/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_joined_and_told_apart() {
+        let mut places = Places::default();
+        let base = places.join(None, b"/home//you/./");
+        let mut joined = |path: &str| {
+            let id = places.join(Some(base), path.as_bytes());
+            let plain = places.plain(id);
+            let words = |id| String::from_utf8_lossy(places.names().path(id)).into_owned();
+            (words(id), words(plain))
+        };
+        for (path, whole, plain) in [
+            ("x", "/home/you/x", "/home/you/x"),
+            ("./x//y/.", "/home/you/x/y", "/home/you/x/y"),
+            ("../x", "/home/you/../x", "/home/x"),
+            ("../../../x", "/home/you/../../../x", "/x"),
+            ("..a/b..", "/home/you/..a/b..", "/home/you/..a/b.."),
+            ("/", "/", "/"),
+            ("/..", "/..", "/"),
+            ("/a/..", "/a/..", "/"),
+        ] {
+            assert_eq!(joined(path), (whole.to_owned(), plain.to_owned()), "{path}");
+        }
+        let nowhere = places.join(None, b"../a");
+        assert_eq!(places.names().path(places.plain(nowhere)), b"../a");
+        let here = places.join(None, b".");
+        assert_eq!(places.names().path(here), b".");
+    }
+
+    #[test]
+    fn what_lies_in_a_directory_goes_with_it() {
+        let mut places = Places::default();
+        let name = |places: &mut Places, path: &str| places.join(None, path.as_bytes());
+        let (old, new) = (name(&mut places, "/a/b"), name(&mut places, "/c"));
+        let inner = name(&mut places, "/a/b/d/e");
+        let beside = name(&mut places, "/a/bc");
+        let (file, other) = (places.met(inner, Kind::File), places.met(beside, Kind::File));
+        let (directory, replaced) = places.rename(old, new);
+        assert_eq!(replaced, None);
+        assert_eq!(places.name_of(directory), new);
+        let moved = name(&mut places, "/c/d/e");
+        assert_eq!(
+            (places.at(moved), places.at(inner), places.at(beside)),
+            (Some(file), None, Some(other))
+        );
+        assert_eq!(places.name_of(file), moved);
+        let (first, second) = places.exchange(new, beside);
+        assert_eq!((first, second), (directory, other));
+        assert_eq!(
+            (places.at(new), places.at(beside)),
+            (Some(other), Some(directory))
+        );
+        let there = name(&mut places, "/a/bc/d/e");
+        assert_eq!(places.at(there), Some(file));
+    }
 }

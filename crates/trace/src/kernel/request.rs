@@ -22,6 +22,13 @@ pub enum Part<'a> {
     Bytes(&'a [u8]),
     /// Two descriptors that it has filled in.
     Pair([i32; 2]),
+    /// What it has found of a file.
+    Status {
+        /// Bytes.
+        size: i64,
+        /// Type and permissions.
+        mode: u32,
+    },
 }
 
 /// A call of which it is known what it does.
@@ -95,7 +102,7 @@ impl<'a> Request<'a> {
         match self.part(kind)? {
             Part::Number(number) => Some(number),
             Part::Written(text) => value::number(text).or_else(|| Some(constants::bits(text)?.cast_signed())),
-            Part::Bytes(_) | Part::Pair(_) => None,
+            Part::Bytes(_) | Part::Pair(_) | Part::Status { .. } => None,
         }
     }
 
@@ -122,6 +129,15 @@ impl<'a> Request<'a> {
     /// The text that is no path.
     pub fn text(&self) -> Option<Cow<'a, [u8]>> {
         as_text(self.part(Argument::Text)?)
+    }
+
+    /// What the call has put into its buffer, where the source tells all of it.
+    pub fn data(&self) -> Option<Cow<'a, [u8]>> {
+        match self.part(Argument::Data)? {
+            Part::Written(text) => value::text(text).filter(|text| !text.cut).map(|text| text.bytes),
+            Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+            _ => None,
+        }
     }
 
     /// Flags, whence or command, as the number that the kernel is given on x86-64.
@@ -171,8 +187,10 @@ impl<'a> Request<'a> {
 
     /// Size and mode that stat or one like it has found.
     pub fn status(&self) -> (Option<i64>, Option<u32>) {
-        let Some(Part::Written(text)) = self.part(Argument::Status) else {
-            return (None, None);
+        let text = match self.part(Argument::Status) {
+            Some(Part::Written(text)) => text,
+            Some(Part::Status { size, mode }) => return (Some(size), Some(mode)),
+            _ => return (None, None),
         };
         let either = |names: [&[u8]; 2]| names.into_iter().find_map(|name| value::field(text, name));
         let size = either([b"st_size", b"stx_size"]).and_then(value::number);
@@ -252,7 +270,7 @@ fn as_descriptor(part: Part<'_>) -> Option<Descriptor<'_>> {
             name: None,
             deleted: false,
         }),
-        Part::Bytes(_) | Part::Pair(_) => None,
+        Part::Bytes(_) | Part::Pair(_) | Part::Status { .. } => None,
     }
 }
 
@@ -260,7 +278,7 @@ fn as_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
     match part {
         Part::Written(text) => value::text(text).map(|text| text.bytes),
         Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
-        Part::Number(_) | Part::Pair(_) => None,
+        Part::Number(_) | Part::Pair(_) | Part::Status { .. } => None,
     }
 }
 
@@ -270,7 +288,7 @@ fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
         Part::Number(number) => Some(number.cast_unsigned()),
         Part::Written(text) if text.first() == Some(&b'{') => constants::bits(value::field(text, field)?),
         Part::Written(text) => constants::bits(text.strip_prefix(b"flags=").unwrap_or(text)),
-        Part::Bytes(_) | Part::Pair(_) => None,
+        Part::Bytes(_) | Part::Pair(_) | Part::Status { .. } => None,
     }
 }
 

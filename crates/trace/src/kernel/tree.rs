@@ -151,6 +151,12 @@ impl Kernel {
             }
             return;
         }
+        if asked.known.name.starts_with("readlink") {
+            event.path2 = asked
+                .data()
+                .filter(|target| i64::try_from(target.len()).is_ok_and(|length| length == value))
+                .map(|target| self.places.name(&target));
+        }
         let (size, mode) = asked.status();
         if asked.part(Argument::Status).is_some() {
             event.length = size.and_then(|size| u64::try_from(size).ok());

@@ -1,6 +1,6 @@
 //! Calls as a whole: where another thread spoke in between, strace writes the beginning and the end of a call on two lines.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::text::line::{Ended, Line, Stamp, What};
 

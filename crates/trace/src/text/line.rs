@@ -191,7 +191,7 @@ fn seconds(token: &[u8]) -> Option<i64> {
     let mut ns = 0;
     for place in 0..9 {
         let digit = fraction.get(place).copied().unwrap_or(b'0');
-        ns = ns * 10 + i64::from(digit.is_ascii_digit().then_some(digit - b'0')?);
+        ns = ns * 10 + i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
     }
     whole.checked_mul(1_000_000_000)?.checked_add(ns)
 }

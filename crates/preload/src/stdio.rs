@@ -1,0 +1,325 @@
+//! stdio: functions that may read or write more than a buffer.
+//!
+//! Their system calls are made inside libc. What was written is what was added to the buffer and is not there any more; what was read
+//! is told by the kernel's position before and after, so that only files are seen, not pipes. Bytes and offsets are exact, but several
+//! reads (or writes) within one function are one record, and a read that found the end of the file is none. Where the buffer shows
+//! beforehand that the kernel will not be asked, nothing is looked at. Wide characters are not seen.
+
+use core::ffi::{c_char, c_int, c_long, c_void};
+
+use crate::calls::Call;
+use crate::kernel;
+use crate::record::{self, Ended};
+use crate::stream::{self, Stream, Way};
+use crate::wrap::{Word, next};
+
+type File = *mut Stream;
+type Name = *const c_char;
+type List = *mut c_void;
+
+/// `way: names (arguments) -> type, stream, whether the buffer is enough;`
+macro_rules! streams {
+    ($($way:ident: $($name:ident)+ ($($argument:tt)*) -> $returns:ty, $stream:ident, $direct:expr;)*) => {
+        $(streams! { @ $way [$($name)+] ($($argument)*) $returns, $stream, $direct })*
+    };
+    (@ $way:ident [$($name:ident)+] $arguments:tt $returns:ty, $stream:ident, $direct:expr) => {
+        $(streams! { @@ $way $name $arguments $returns, $stream, $direct })+
+    };
+    (@@ $way:ident $name:ident ($($argument:ident: $kind:ty),*) $returns:ty, $stream:ident, $direct:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
+            // SAFETY: given on as it is.
+            unsafe {
+                let next = next!($name: fn($($kind),*) -> $returns);
+                if $direct {
+                    return next($($argument),*);
+                }
+                let before = stream::before($stream);
+                let returned = next($($argument),*);
+                stream::after(before, $stream, Way::$way);
+                returned
+            }
+        }
+    };
+}
+
+streams! {
+    Read: fread fread_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
+    Read: __fread_chk __fread_unlocked_chk (data: List, room: usize, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
+    Read: fgets fgets_unlocked (data: List, length: c_int, file: File) -> List, file, has_line(file, b'\n');
+    Read: __fgets_chk __fgets_unlocked_chk (data: List, room: usize, length: c_int, file: File) -> List, file, has_line(file, b'\n');
+    Read: getline (line: List, room: List, file: File) -> isize, file, has_line(file, b'\n');
+    Read: getdelim __getdelim (line: List, room: List, end: c_int, file: File) -> isize, file, has_line(file, end as u8);
+    Read: fgetc getc _IO_getc fgetc_unlocked getc_unlocked __uflow __underflow (file: File) -> c_int, file, has(file, 1, 1);
+    Read: vfscanf __isoc99_vfscanf __isoc23_vfscanf (file: File, format: Name, list: List) -> c_int, file, false;
+
+    Seek: fseek fseeko fseeko64 (file: File, offset: c_long, whence: c_int) -> c_int, file, false;
+    Seek: fsetpos fsetpos64 (file: File, place: List) -> c_int, file, false;
+    Seek: rewind (file: File) -> (), file, false;
+}
+
+/// `names (arguments) -> type, stream, whether the buffer is enough, how many bytes were added;`
+macro_rules! writes {
+    ($($($name:ident)+ ($($argument:tt)*) -> $returns:ty, $stream:ident, $direct:expr, $added:expr;)*) => {
+        $(writes! { @ [$($name)+] ($($argument)*) $returns, $stream, $direct, $added })*
+    };
+    (@ [$($name:ident)+] $arguments:tt $returns:ty, $stream:ident, $direct:expr, $added:expr) => {
+        $(writes! { @@ $name $arguments $returns, $stream, $direct, $added })+
+    };
+    (@@ $name:ident ($($argument:ident: $kind:ty),*) $returns:ty, $stream:ident, $direct:expr, $added:expr) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
+            // SAFETY: given on as it is.
+            unsafe {
+                let next = next!($name: fn($($kind),*) -> $returns);
+                let stream = $stream;
+                if $direct {
+                    return next($($argument),*);
+                }
+                let before = stream::before_write(stream);
+                let returned = next($($argument),*);
+                // A function that has failed has added what nobody knows.
+                if let Ok(added) = usize::try_from($added(returned)) {
+                    stream::after_write(before, stream, added as i64);
+                }
+                returned
+            }
+        }
+    };
+}
+
+writes! {
+    fwrite fwrite_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, fits(file, size, count), |whole: usize| (whole * size) as isize;
+    fputs fputs_unlocked (text: Name, file: File) -> c_int, file, fits(file, libc::strlen(text), 1), |done: c_int| if done < 0 { -1 } else { libc::strlen(text) as isize };
+    fputc putc _IO_putc fputc_unlocked putc_unlocked (one: c_int, file: File) -> c_int, file, fits(file, 1, 1), one_byte;
+    __overflow (file: File, one: c_int) -> c_int, file, fits(file, 1, 1), one_byte;
+    vfprintf (file: File, format: Name, list: List) -> c_int, file, false, itself;
+    __vfprintf_chk (file: File, check: c_int, format: Name, list: List) -> c_int, file, false, itself;
+    puts (text: Name) -> c_int, stdout, false, |done: c_int| if done < 0 { -1 } else { libc::strlen(text) as isize + 1 };
+    putchar putchar_unlocked (one: c_int) -> c_int, stdout, fits(stdout, 1, 1), one_byte;
+    vprintf (format: Name, list: List) -> c_int, stdout, false, itself;
+    __vprintf_chk (check: c_int, format: Name, list: List) -> c_int, stdout, false, itself;
+}
+
+fn itself(added: c_int) -> isize {
+    added as isize
+}
+
+fn one_byte(done: c_int) -> isize {
+    if done < 0 { -1 } else { 1 }
+}
+
+unsafe extern "C" {
+    static stdin: File;
+    static stdout: File;
+    static stderr: File;
+}
+
+/// Functions of any number of arguments: these become a list, for the function that takes one.
+#[cfg(target_arch = "x86_64")]
+macro_rules! variadic {
+    ($($name:ident: $fixed:literal $register:literal $listed:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() -> c_int {
+            // Six integers, eight vectors, and struct va_list: where the next one of each lies, those on the stack, and these.
+            core::arch::naked_asm!(
+                "sub rsp, 216",
+                "mov [rsp], rdi", "mov [rsp + 8], rsi", "mov [rsp + 16], rdx",
+                "mov [rsp + 24], rcx", "mov [rsp + 32], r8", "mov [rsp + 40], r9",
+                "test al, al",
+                "je 2f",
+                "movaps [rsp + 48], xmm0", "movaps [rsp + 64], xmm1", "movaps [rsp + 80], xmm2", "movaps [rsp + 96], xmm3",
+                "movaps [rsp + 112], xmm4", "movaps [rsp + 128], xmm5", "movaps [rsp + 144], xmm6", "movaps [rsp + 160], xmm7",
+                "2:",
+                "mov dword ptr [rsp + 176], 8 * {fixed}",
+                "mov dword ptr [rsp + 180], 48",
+                "lea rax, [rsp + 224]",
+                "mov [rsp + 184], rax",
+                "mov [rsp + 192], rsp",
+                concat!("lea ", $register, ", [rsp + 176]"),
+                "call {listed}",
+                "add rsp, 216",
+                "ret",
+                fixed = const $fixed,
+                listed = sym $listed,
+            )
+        }
+    )*};
+}
+
+/// See above.
+#[cfg(target_arch = "aarch64")]
+macro_rules! variadic {
+    ($($name:ident: $fixed:literal $register:literal $listed:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() -> c_int {
+            // Eight vectors, eight integers, and struct va_list: those on the stack, the ends of both, and how far before them.
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, -256]!",
+                "stp q0, q1, [sp, 16]", "stp q2, q3, [sp, 48]", "stp q4, q5, [sp, 80]", "stp q6, q7, [sp, 112]",
+                "stp x0, x1, [sp, 144]", "stp x2, x3, [sp, 160]", "stp x4, x5, [sp, 176]", "stp x6, x7, [sp, 192]",
+                "add x9, sp, 256", "str x9, [sp, 208]",
+                "add x9, sp, 208", "str x9, [sp, 216]",
+                "add x9, sp, 144", "str x9, [sp, 224]",
+                "mov w9, -8 * (8 - {fixed})", "str w9, [sp, 232]",
+                "mov w9, -128", "str w9, [sp, 236]",
+                "add x{fixed}, sp, 208",
+                "bl {listed}",
+                "ldp x29, x30, [sp], 256",
+                "ret",
+                fixed = const $fixed,
+                listed = sym $listed,
+            )
+        }
+    )*};
+}
+
+variadic! {
+    printf: 1 "rsi" vprintf;
+    __printf_chk: 2 "rdx" __vprintf_chk;
+    fprintf: 2 "rdx" vfprintf;
+    __fprintf_chk: 3 "rcx" __vfprintf_chk;
+    fscanf: 2 "rdx" vfscanf;
+    __isoc99_fscanf: 2 "rdx" __isoc99_vfscanf;
+    __isoc23_fscanf: 2 "rdx" __isoc23_vfscanf;
+}
+
+unsafe fn has(file: File, size: usize, count: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe { size.saturating_mul(count) <= (*file).available().len() }
+}
+
+unsafe fn has_line(file: File, end: u8) -> bool {
+    // SAFETY: the caller's.
+    unsafe { (*file).available().contains(&end) }
+}
+
+unsafe fn fits(file: File, size: usize, count: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe { size.saturating_mul(count) <= (*file).room() }
+}
+
+macro_rules! open {
+    ($($name:ident $again:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: Name, mode: Name) -> File {
+            // SAFETY: given on as it is.
+            unsafe {
+                let begun = record::begin();
+                let file = next!($name: fn(Name, Name) -> File)(path, mode);
+                opened(begun, path, mode, file);
+                file
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $again(path: Name, mode: Name, file: File) -> File {
+            // SAFETY: given on as it is. libc opens the other file with a number of its own and moves it to that of the first one.
+            unsafe {
+                let next = next!($again: fn(Name, Name, File) -> File);
+                if path.is_null() || file.is_null() {
+                    return next(path, mode, file);
+                }
+                let fd = (*file).descriptor();
+                stream::flushed(file);
+                record::end(record::begin(), Call::Close, &[fd.word()], Ended { inferred: true, ..Ended::with(0) });
+                stream::forget(fd);
+                let begun = record::begin();
+                let again = next(path, mode, file);
+                opened(begun, path, mode, again);
+                again
+            }
+        }
+    )*};
+}
+
+open! {
+    fopen freopen;
+    fopen64 freopen64;
+}
+
+unsafe fn opened(begun: Option<record::Begun>, path: Name, mode: Name, file: File) {
+    // SAFETY: the caller's: the names are those of fopen.
+    unsafe {
+        let (flags, appends) = stream::flags(mode);
+        let words = [libc::AT_FDCWD.word(), path.word(), flags.word(), 0o666];
+        let Some(opened) = file.as_ref() else {
+            record::end(begun, Call::Openat, &words, Ended::told(-1));
+            return;
+        };
+        let fd = opened.descriptor();
+        record::end(begun, Call::Openat, &words, Ended::with(fd.word()));
+        stream::remember(file);
+        if appends && let Some(position) = kernel::position(fd) {
+            let words = [fd.word(), 0, libc::SEEK_END.word()];
+            let ended = Ended {
+                inferred: true,
+                ..Ended::with(position)
+            };
+            record::end(record::begin(), Call::Lseek, &words, ended);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdopen(fd: c_int, mode: Name) -> File {
+    // SAFETY: given on as it is.
+    unsafe {
+        let file = next!(fdopen: fn(c_int, Name) -> File)(fd, mode);
+        stream::remember(file);
+        file
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fclose(file: File) -> c_int {
+    // SAFETY: given on as it is. Nobody can look at the stream afterwards.
+    unsafe {
+        stream::flushed(file);
+        let fd = file.as_ref().map_or(-1, Stream::descriptor);
+        stream::forget(fd);
+        let begun = record::begin();
+        let failed = next!(fclose: fn(File) -> c_int)(file);
+        if fd >= 0 {
+            record::end(begun, Call::Close, &[fd.word()], Ended::told(failed.word()));
+        }
+        failed
+    }
+}
+
+macro_rules! flush {
+    ($($name:ident)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(file: File) -> c_int {
+            // SAFETY: given on as it is.
+            unsafe {
+                if file.is_null() {
+                    stream::all_flushed();
+                }
+                let before = stream::before_write(file);
+                let failed = next!($name: fn(File) -> c_int)(file);
+                stream::after_write(before, file, 0);
+                failed
+            }
+        }
+    )+};
+}
+
+flush! { fflush fflush_unlocked }
+
+/// The streams that every program has.
+pub fn begin() {
+    // SAFETY: libc's own, set before any constructor of another library.
+    unsafe {
+        for file in [stdin, stdout, stderr] {
+            stream::remember(file);
+        }
+    }
+}
+
+/// The program ends, and libc is about to write what is left.
+pub fn end() {
+    stream::all_flushed();
+}

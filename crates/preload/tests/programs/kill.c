@@ -1,0 +1,18 @@
+// Reads and then ends as it is told: k(ill), a(bort), e(xit at once).
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int count, char **arguments) {
+    char data[512];
+    int file = open(arguments[1], O_RDONLY);
+    for (int turn = 0; turn < 10000; turn++)
+        if (pread(file, data, sizeof data, turn % 500 * 512) != sizeof data)
+            return 1;
+    switch (*arguments[2]) {
+    case 'k': raise(SIGKILL);
+    case 'a': abort();
+    default: _exit(7);
+    }
+}

@@ -1,0 +1,199 @@
+//! Calls that have failed: what must not be there, what must, and what must be refused.
+
+use nix::libc;
+use plimsoll_trace::event::Event;
+use plimsoll_trace::syscalls::Effect;
+
+use super::{ACCESS, CREATE, DIRECTORY, NAMELESS, NO_FOLLOW, Walk, follows, open_flags};
+use crate::check::disk::{Disk, Kind};
+use crate::check::tree::Spot;
+
+const EXCHANGE: u64 = 2;
+
+impl<'a, D: Disk> Walk<'a, D> {
+    pub(super) fn failed(&mut self, event: &Event, error: i32) {
+        let effect = event.call.effect;
+        let two = matches!(effect, Effect::Link | Effect::Rename);
+        let makes = matches!(effect, Effect::Make | Effect::Symlink);
+        if let Some(opened) = self.known(event) {
+            match (effect, error) {
+                (Effect::Read, libc::EISDIR) => self.is(opened.inode, Kind::Directory),
+                (Effect::List, libc::ENOTDIR) => self.is(opened.inode, Kind::File),
+                _ => {}
+            }
+        }
+        let by_name = matches!(
+            effect,
+            Effect::Open | Effect::Truncate | Effect::Look | Effect::Remove | Effect::Change | Effect::Enter
+        );
+        if !two && !makes && !by_name {
+            return;
+        }
+        let Some(path) = self.path(event.path) else {
+            return;
+        };
+        let second = if two { self.path(event.path2) } else { None };
+        let last = if two { second } else { Some(path) };
+        // The first name is looked for before the second one is found to be in the way.
+        if two
+            && matches!(
+                error,
+                libc::EEXIST | libc::ENOTEMPTY | libc::EISDIR | libc::EINVAL
+            )
+        {
+            self.evidence.require(path, false, Kind::Unknown);
+        }
+        match error {
+            libc::ENOENT => self.is_absent(event, path, second),
+            libc::EEXIST => {
+                if let Some(path) = last {
+                    self.evidence.require(path, false, Kind::Unknown);
+                }
+            }
+            libc::ENOTEMPTY => {
+                if let Some(path) = last
+                    && let Some((_, id)) = self.evidence.require(path, false, Kind::Directory)
+                {
+                    self.evidence.was_not_empty(id);
+                }
+            }
+            libc::EISDIR => {
+                if let Some(path) = last {
+                    self.evidence
+                        .require(path, effect != Effect::Remove, Kind::Directory);
+                }
+            }
+            libc::ENOTDIR => self.is_no_directory(event, path, second),
+            libc::ELOOP if effect == Effect::Open && open_flags(event) & NO_FOLLOW != 0 => {
+                // Links on the way may go in circles, too.
+                let spot = self.evidence.tree.resolve(path, false);
+                if matches!(spot, Spot::Found(..) | Spot::Absent { last: true, .. }) {
+                    self.evidence.require(path, false, Kind::Link);
+                }
+            }
+            // Directories have no second name; nor have files that are protected (proc(5): protected_hardlinks).
+            libc::EPERM if effect == Effect::Link => {
+                let known = self.evidence.require(path, follows(event), Kind::Unknown);
+                if let Some((at, id)) = known
+                    && self.evidence.inode(id).kind == Kind::Unknown
+                {
+                    self.evidence.conform(&at, id, Kind::Directory);
+                }
+            }
+            libc::EINVAL if event.call.name.starts_with("readlink") => {
+                if let Some((at, id)) = self.evidence.require(path, false, Kind::Unknown)
+                    && self.evidence.inode(id).kind == Kind::Link
+                {
+                    self.evidence.conform(&at, id, Kind::File);
+                }
+            }
+            libc::ENODATA | libc::ERANGE | libc::ETXTBSY | libc::ENXIO => {
+                self.evidence.require(path, follows(event), Kind::Unknown);
+            }
+            libc::EACCES => self.is_refused(event, path),
+            _ => {}
+        }
+    }
+
+    fn is_absent(&mut self, event: &Event, path: &[u8], second: Option<&[u8]>) {
+        let effect = event.call.effect;
+        let creates = effect == Effect::Open && open_flags(event) & CREATE != 0;
+        if creates || matches!(effect, Effect::Make | Effect::Symlink) {
+            return self.evidence.deny_directory(path, follows(event));
+        }
+        // Which of two names was meant is not told: the second one's directory, if the simulation has none.
+        let exchanges =
+            event.call.name == "renameat2" && event.flags.is_some_and(|flags| flags & EXCHANGE != 0);
+        let needed = if exchanges { second } else { second.and_then(above) };
+        if let Some(above) = needed
+            && !matches!(self.evidence.tree.resolve(above, true), Spot::Found(..))
+        {
+            return;
+        }
+        self.evidence.deny(path, follows(event));
+    }
+
+    /// A component of a name is no directory. Which one, is told only by what is there: where nothing is, what other calls tell is
+    /// waited for.
+    fn is_no_directory(&mut self, event: &Event, path: &'a [u8], second: Option<&'a [u8]>) {
+        let effect = event.call.effect;
+        let spots = [Some(path), second].map(|path| {
+            let path = path?;
+            let spot = self.evidence.tree.resolve(path, follows(event));
+            Some((path, spot))
+        });
+        let is_told = |spot: &Option<(&[u8], Spot)>| {
+            matches!(spot, Some((_, Spot::NotDirectory(..) | Spot::Leaves(_))))
+        };
+        if spots.iter().any(is_told) {
+            return;
+        }
+        let wants_directory = effect == Effect::Enter
+            || effect == Effect::Remove
+            || effect == Effect::Open && open_flags(event) & (DIRECTORY | NAMELESS) != 0;
+        let is_absent = |spot: &Option<(&[u8], Spot)>| match spot {
+            Some((_, Spot::Absent { last, .. })) => !last || wants_directory,
+            _ => false,
+        };
+        if spots.iter().any(is_absent) {
+            let names: Vec<&[u8]> = [Some(path), second].into_iter().flatten().collect();
+            return self.evidence.has_a_file(&names, wants_directory);
+        }
+        if effect == Effect::Rename {
+            if let Some(to) = second {
+                self.evidence.require(path, false, Kind::Directory);
+                self.is_something_else(to, false);
+            }
+        } else if wants_directory {
+            self.is_something_else(path, follows(event));
+        } else if let Some(above) = above(path) {
+            self.evidence.require(above, true, Kind::File);
+        }
+    }
+
+    /// There is something under a name, and it is no directory.
+    fn is_something_else(&mut self, path: &[u8], follow: bool) {
+        if let Some((at, id)) = self.evidence.require(path, follow, Kind::Unknown)
+            && matches!(self.evidence.inode(id).kind, Kind::Directory | Kind::Unknown)
+        {
+            self.evidence.conform(&at, id, Kind::File);
+        }
+    }
+
+    fn is_refused(&mut self, event: &Event, path: &[u8]) {
+        let bits = match event.call.effect {
+            Effect::Open => match open_flags(event) & ACCESS {
+                0 => 4,
+                1 => 2,
+                _ => 6,
+            },
+            Effect::Truncate => 2,
+            Effect::Look if event.call.name.contains("access") => event.mode.unwrap_or(0) & 7,
+            Effect::Make | Effect::Symlink | Effect::Link | Effect::Rename | Effect::Remove => {
+                return self.directory_refuses(path, 2);
+            }
+            Effect::Look | Effect::Change | Effect::Enter => return self.directory_refuses(path, 1),
+            _ => return,
+        };
+        let creates = event.call.effect == Effect::Open && open_flags(event) & CREATE != 0;
+        if creates && !matches!(self.evidence.tree.resolve(path, true), Spot::Found(..)) {
+            return self.directory_refuses(path, 2);
+        }
+        if let Some((_, id)) = self.evidence.require(path, follows(event), Kind::Unknown) {
+            self.evidence.is_allowed(id, bits, false);
+        }
+    }
+
+    fn directory_refuses(&mut self, path: &[u8], bits: u32) {
+        let required = above(path).and_then(|above| self.evidence.require(above, true, Kind::Directory));
+        if let Some((_, id)) = required {
+            self.evidence.is_allowed(id, bits, false);
+        }
+    }
+}
+
+/// The directory that a name stands in; none for one that stands in the root.
+fn above(path: &[u8]) -> Option<&[u8]> {
+    let end = path.iter().rposition(|&byte| byte == b'/')?;
+    Some(&path[..end])
+}

@@ -1,0 +1,182 @@
+//! Calls that make, move and take away names.
+
+use plimsoll_trace::event::Event;
+use plimsoll_trace::syscalls::Effect;
+
+use super::{AT_FOLLOW, Walk};
+use crate::check::disk::{Disk, Kind};
+use crate::check::report::What;
+use crate::check::tree::{Place, Spot};
+use crate::names::Mapped;
+
+const AT_REMOVE_DIRECTORY: u64 = 0x200;
+// Of renameat2(2).
+const NO_REPLACE: u64 = 1;
+const EXCHANGE: u64 = 2;
+
+impl<D: Disk> Walk<'_, D> {
+    pub(super) fn makes(&mut self, event: &Event) {
+        let Some(path) = self.path(event.path) else {
+            return;
+        };
+        let kind = match event.call.effect {
+            Effect::Symlink => Kind::Link,
+            _ if event.call.name.starts_with("mkdir") => Kind::Directory,
+            _ => match Kind::of(event.mode.unwrap_or(0)) {
+                Kind::Unknown => Kind::File,
+                kind => kind,
+            },
+        };
+        let Some((at, _)) = self.evidence.vacate(path, false) else {
+            return;
+        };
+        self.evidence.is_allowed(at.dir, 2, true);
+        let id = self.evidence.create(&at, kind, None);
+        if let (Kind::Link, Some(link), Some(target)) = (kind, event.path, event.path2) {
+            let target = self.table.target(link, self.names.path(target));
+            // One that would leave the root is not made: what is behind it, nobody can say.
+            let inode = self.evidence.inode(id);
+            inode.quiet = target.is_none();
+            inode.target = target.map(Into::into);
+        }
+        self.changes_shared(&at);
+    }
+
+    pub(super) fn links(&mut self, event: &Event) {
+        let (from, to) = (self.path(event.path), self.path(event.path2));
+        let follow = event.flags.is_some_and(|flags| flags & AT_FOLLOW != 0);
+        let id = match from {
+            Some(from) => {
+                let found = self.evidence.require(from, follow, Kind::Unknown);
+                found.map(|(at, id)| {
+                    // Directories have no second name.
+                    if matches!(self.evidence.inode(id).kind, Kind::Directory | Kind::Unknown) {
+                        self.evidence.conform(&at, id, Kind::File);
+                    }
+                    id
+                })
+            }
+            None => self.open_file(event.open, event.file).map(|opened| opened.inode),
+        };
+        self.stays_in_its_copy(event);
+        let Some((at, _)) = to.and_then(|to| self.evidence.vacate(to, false)) else {
+            return;
+        };
+        self.evidence.is_allowed(at.dir, 2, true);
+        match id {
+            Some(id) => self.evidence.place(&at, id),
+            None => self.comes_from_outside(&at),
+        }
+        self.changes_shared(&at);
+    }
+
+    pub(super) fn removes(&mut self, event: &Event) {
+        let Some(path) = self.path(event.path) else {
+            return;
+        };
+        let flags = event.flags.unwrap_or(0);
+        let is_directory = event.call.name == "rmdir" || flags & AT_REMOVE_DIRECTORY != 0;
+        let kind = if is_directory {
+            Kind::Directory
+        } else {
+            Kind::Unknown
+        };
+        let Some((at, id)) = self.evidence.require(path, false, kind) else {
+            return;
+        };
+        if is_directory {
+            self.evidence.was_empty(&at, id);
+        } else if self.evidence.inode(id).kind == Kind::Directory {
+            self.evidence.conform(&at, id, Kind::File);
+        }
+        self.evidence.is_allowed(at.dir, 2, true);
+        self.evidence.remove(&at);
+        self.changes_shared(&at);
+    }
+
+    pub(super) fn renames(&mut self, event: &Event) {
+        let flags = if event.call.name == "renameat2" {
+            event.flags.unwrap_or(0)
+        } else {
+            0
+        };
+        self.stays_in_its_copy(event);
+        let from = self.path(event.path).map(|path| {
+            let found = self.evidence.require(path, false, Kind::Unknown);
+            if let Some((at, _)) = &found {
+                self.evidence.is_allowed(at.dir, 2, true);
+                self.changes_shared(at);
+            }
+            found
+        });
+        let to = self.path(event.path2);
+        match (from, to) {
+            (Some(Some((at, id))), Some(to)) if flags & EXCHANGE != 0 => {
+                let Some((to, other)) = self.evidence.require(to, false, Kind::Unknown) else {
+                    return;
+                };
+                self.evidence.place(&to, id);
+                self.evidence.place(&at, other);
+            }
+            (Some(Some((at, id))), Some(to)) => {
+                if let Some(to) = self.replaces(to, id, flags) {
+                    self.evidence.is_allowed(to.dir, 2, true);
+                    self.evidence.remove(&at);
+                    self.evidence.place(&to, id);
+                    self.changes_shared(&to);
+                }
+            }
+            (Some(Some((at, _))), None) => self.evidence.remove(&at),
+            (None, Some(to)) => {
+                if let Some(to) = self.replaces(to, usize::MAX, flags) {
+                    self.comes_from_outside(&to);
+                    self.changes_shared(&to);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a name is moved to; what is there gives way if it can. None where both are the same file: nothing happens then.
+    pub(super) fn replaces(&mut self, to: &[u8], id: usize, flags: u64) -> Option<Place> {
+        if flags & NO_REPLACE == 0
+            && let Spot::Found(at, old) = self.evidence.tree.resolve(to, false)
+        {
+            if old == id {
+                return None;
+            }
+            let kind = self.evidence.tree.inodes.get(id).map(|inode| inode.kind);
+            let old_kind = self.evidence.inode(old).kind;
+            match (kind, old_kind) {
+                (Some(Kind::Directory), _) => self.evidence.conform(&at, old, Kind::Directory),
+                (Some(Kind::Unknown), Kind::Directory) => self.is(id, Kind::Directory),
+                (Some(_), Kind::Directory) => self.evidence.conform(&at, old, Kind::File),
+                _ => {}
+            }
+            if self.evidence.inode(old).kind == Kind::Directory {
+                self.evidence.was_empty(&at, old);
+            }
+            return Some(at);
+        }
+        self.evidence.vacate(to, false).map(|(at, _)| at)
+    }
+
+    /// A file that nothing is known of gets a name.
+    pub(super) fn comes_from_outside(&mut self, at: &Place) {
+        let id = self.evidence.create(at, Kind::Unknown, None);
+        self.evidence.inode(id).quiet = true;
+    }
+
+    pub(super) fn stays_in_its_copy(&mut self, event: &Event) {
+        let (Some(from), Some(to)) = (event.path, event.path2) else {
+            return;
+        };
+        if let (Mapped::Inside(_, from), Mapped::Inside(path, to)) =
+            (self.table.get(from), self.table.get(to))
+            && from != to
+            && *to == self.options.copy
+        {
+            self.evidence.found_at(path.clone(), What::AcrossCopies);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A trace to be replayed: read, its names placed beneath a root, the root checked and prepared, the plan carried out.
+
+use std::fs::File;
+use std::path::Path;
+
+use plimsoll_trace::event::Event;
+use plimsoll_trace::file::{FileError, Reader};
+use plimsoll_trace::header::Header;
+use plimsoll_trace::names::Names;
+
+use crate::check::{self, Beneath, CheckError, Report};
+use crate::names::{Copy, Links, Rules, Table};
+use crate::plan::{Options, Plan, PlanError};
+
+/// A trace in memory: about 110 bytes a call, and its names.
+pub struct Trace {
+    /// What it says of itself.
+    pub header: Header,
+    /// Its tables.
+    pub names: Names,
+    /// All that has happened.
+    pub events: Vec<Event>,
+    /// Its symbolic links.
+    pub links: Links,
+    /// The file has no end: it was cut, or its recorder was killed. What is there is whole.
+    pub is_cut: bool,
+}
+
+impl Trace {
+    /// Reads a trace file.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let mut reader = Reader::new(File::open(path)?)?;
+        let mut events = Vec::new();
+        while let Some(block) = reader.next()? {
+            events.extend_from_slice(block);
+        }
+        let header = reader.header().clone();
+        let is_cut = reader.footer().is_none();
+        let names = reader.into_names();
+        let links = Links::of(&events, &names);
+        Ok(Self {
+            header,
+            names,
+            events,
+            links,
+            is_cut,
+        })
+    }
+
+    /// Places its names beneath a root.
+    pub fn place(&self, rules: &Rules) -> Table {
+        Table::new(rules, &self.names, &self.links)
+    }
+
+    /// What the root lacks.
+    ///
+    /// # Errors
+    /// [`CheckError`]: something beneath it cannot be looked at.
+    pub fn check(&self, table: &Table, root: &Beneath, options: check::Options) -> Result<Report, CheckError> {
+        check::check(&self.events, &self.names, table, &self.links, root, options)
+    }
+
+    /// What each worker does. `private` and `shared` are the directories beneath the root for files of either kind; empty for the
+    /// root itself.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn plan(&self, table: &Table, private: &[u8], shared: &[u8], options: Options) -> Result<Plan, PlanError> {
+        let place = |id| {
+            let within = |copy, directory: &[u8]| Some(beneath(directory, table.path(id, copy)?));
+            within(Copy::Private, private).or_else(|| within(Copy::Shared, shared))
+        };
+        Plan::new(self.events.iter().copied(), &self.names, place, options)
+    }
+}
+
+fn beneath(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    if directory.is_empty() {
+        return path.to_vec();
+    }
+    [directory, b"/", path].concat()
+}

@@ -1,0 +1,116 @@
+//! Which names of a trace were symbolic links.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_trace::event::{Event, PathId};
+use plimsoll_trace::names::Names;
+use plimsoll_trace::syscalls::{Argument, Effect};
+
+/// Type bits of a mode, and those of a link: inode(7).
+const TYPE: u32 = 0o170_000;
+const LINK: u32 = 0o120_000;
+
+/// A symbolic link that was there when the trace began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub path: PathId,
+    /// What it holds, where the trace tells: `path2` of readlink.
+    pub target: Option<PathId>,
+    /// How long that is, bytes; 0 where nothing tells.
+    pub length: u64,
+}
+
+/// All symbolic links that a trace tells of, at any time. Gathered in a walk of its own, before names are mapped: a name may be
+/// used long before a call shows that it is a link.
+#[derive(Debug, Clone, Default)]
+pub struct Links {
+    at_start: HashMap<PathId, Link>,
+    /// Names that the trace itself has made, or has given to others: a link there, or beneath, need not have been one at the beginning.
+    moved: HashSet<Box<[u8]>>,
+    linked: HashSet<PathId>,
+    paths: HashSet<Box<[u8]>>,
+}
+
+impl Links {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of these events.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a Event>, names: &Names) -> Self {
+        let mut links = Self::new();
+        for event in events {
+            links.note(event, names);
+        }
+        links
+    }
+
+    /// Takes in the next event.
+    pub fn note(&mut self, event: &Event, names: &Names) {
+        let (Some(value), Some(path)) = (event.outcome.value(), event.path) else {
+            return;
+        };
+        match event.call.effect {
+            Effect::Symlink => {
+                self.is_moved(path, names);
+                self.is_linked(path, names);
+            }
+            Effect::Make | Effect::Remove => self.is_moved(path, names),
+            Effect::Link | Effect::Rename => {
+                if event.call.effect == Effect::Rename {
+                    self.is_moved(path, names);
+                }
+                if let Some(to) = event.path2 {
+                    self.is_moved(to, names);
+                    if self.linked.contains(&path) {
+                        self.is_linked(to, names);
+                    }
+                }
+            }
+            Effect::Look if event.call.name.starts_with("readlink") => {
+                let length = u64::try_from(value).unwrap_or(0);
+                self.found(path, event.path2, length, names);
+            }
+            Effect::Look
+                if event.call.arguments.contains(&Argument::Status)
+                    && event.mode.is_some_and(|mode| mode & TYPE == LINK) =>
+            {
+                self.found(path, None, event.length.unwrap_or(0), names);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this recorded name was a link at some time.
+    pub fn has(&self, path: &[u8]) -> bool {
+        self.paths.contains(path)
+    }
+
+    /// Those that were there when the trace began, in no order.
+    pub fn at_start(&self) -> impl Iterator<Item = &Link> {
+        self.at_start.values()
+    }
+
+    fn found(&mut self, path: PathId, target: Option<PathId>, length: u64, names: &Names) {
+        self.is_linked(path, names);
+        let name = names.path(path);
+        let ends = (0..=name.len()).filter(|&end| end == name.len() || name[end] == b'/');
+        if ends.into_iter().any(|end| self.moved.contains(&name[..end])) {
+            return;
+        }
+        let link = self.at_start.entry(path).or_insert(Link { path, target, length });
+        link.target = link.target.or(target);
+        link.length = link.length.max(length);
+    }
+
+    fn is_moved(&mut self, path: PathId, names: &Names) {
+        self.moved.insert(names.path(path).into());
+    }
+
+    fn is_linked(&mut self, path: PathId, names: &Names) {
+        self.linked.insert(path);
+        self.paths.insert(names.path(path).into());
+    }
+}

@@ -1,0 +1,300 @@
+//! Calls on descriptors: data, sizes, durability.
+
+use std::os::fd::RawFd;
+
+use libc::{c_int, c_long, c_uint, off64_t};
+use nix::errno::Errno;
+
+use super::room::MOST;
+use super::{Done, Hands, flags};
+use crate::action::{Action, Operation, mark};
+use crate::root::{Refusal, expect_of_user};
+
+/// Pages of a map are read one by one, as they would be touched.
+const PAGE: u64 = 4096;
+
+impl Hands<'_> {
+    pub(super) fn on_data(&mut self, action: &Action, file: RawFd) -> Done {
+        if action.has(mark::RESEEK) {
+            // SAFETY: this call takes numbers only.
+            unsafe { libc::lseek64(file, action.offset, libc::SEEK_SET) };
+        }
+        Done::Said(match action.operation {
+            Operation::Read => self.read(action, |room, size, _| {
+                // SAFETY: there is room for `size` bytes. So in all that follow.
+                unsafe { libc::read(file, room.cast(), size) as i64 }
+            }),
+            Operation::Readv => self.read(action, |room, size, _| {
+                let part = vector(room, size);
+                // SAFETY: as above; `part` lives as long as the call.
+                unsafe { libc::readv(file, &raw const part, 1) as i64 }
+            }),
+            Operation::SendOut if action.has(mark::MOVES) => self.read(action, |room, size, _| {
+                // SAFETY: as above.
+                unsafe { libc::read(file, room.cast(), size) as i64 }
+            }),
+            Operation::Pread | Operation::SendOut => self.read(action, |room, size, at| {
+                // SAFETY: as above.
+                unsafe { libc::pread64(file, room.cast(), size, at) as i64 }
+            }),
+            Operation::Preadv => self.read(action, |room, size, at| {
+                let part = vector(room, size);
+                // SAFETY: as above.
+                unsafe { libc::preadv64(file, &raw const part, 1, at) as i64 }
+            }),
+            Operation::Preadv2 => self.read(action, |room, size, at| {
+                vectored2(
+                    libc::SYS_preadv2,
+                    file,
+                    vector(room, size),
+                    place(action, at),
+                    action.flags,
+                )
+            }),
+            Operation::Write
+            | Operation::Writev
+            | Operation::Pwrite
+            | Operation::Pwritev
+            | Operation::Pwritev2
+            | Operation::TakeIn => self.write_any(action, file),
+            Operation::Sendfile | Operation::CopyRange => return self.transfer(action, file),
+            Operation::List => self.list(action, file),
+            Operation::Map => self.map(action, file),
+            _ => plain(action, file),
+        })
+    }
+
+    fn write_any(&self, action: &Action, file: RawFd) -> Result<i64, Errno> {
+        match action.operation {
+            Operation::Writev => self.write(action.length, |data, size, _| {
+                let part = vector(data.cast_mut(), size);
+                // SAFETY: there are `size` bytes of data, which the kernel reads. So in all that follow.
+                unsafe { libc::writev(file, &raw const part, 1) as i64 }
+            }),
+            Operation::Pwrite => self.write(action.length, |data, size, done| {
+                // SAFETY: as above.
+                unsafe { libc::pwrite64(file, data.cast(), size, action.offset + done) as i64 }
+            }),
+            Operation::Pwritev => self.write(action.length, |data, size, done| {
+                let part = vector(data.cast_mut(), size);
+                // SAFETY: as above.
+                unsafe { libc::pwritev64(file, &raw const part, 1, action.offset + done) as i64 }
+            }),
+            Operation::Pwritev2 => self.write(action.length, |data, size, done| {
+                let part = vector(data.cast_mut(), size);
+                let at = place(action, action.offset + done);
+                vectored2(libc::SYS_pwritev2, file, part, at, action.flags)
+            }),
+            Operation::TakeIn if !action.has(mark::MOVES2) => {
+                self.write(action.length, |data, size, done| {
+                    // SAFETY: as above.
+                    unsafe { libc::pwrite64(file, data.cast(), size, action.offset2 + done) as i64 }
+                })
+            }
+            _ => self.write(action.length, |data, size, _| {
+                // SAFETY: as above.
+                unsafe { libc::write(file, data.cast(), size) as i64 }
+            }),
+        }
+    }
+
+    /// In pieces as large as the room; `call` gets where to read to, how much, and from where.
+    fn read(
+        &mut self,
+        action: &Action,
+        mut call: impl FnMut(*mut u8, usize, off64_t) -> i64,
+    ) -> Result<i64, Errno> {
+        let room = self.room.bytes_mut();
+        let (start, size) = (room.as_mut_ptr(), room.len());
+        in_pieces(action.length, size, |size, done| {
+            call(start, size, action.offset + done)
+        })
+    }
+
+    fn write(
+        &self,
+        length: u64,
+        mut call: impl FnMut(*const u8, usize, off64_t) -> i64,
+    ) -> Result<i64, Errno> {
+        let content = &self.common.content;
+        in_pieces(length, content.size(), |size, done| {
+            call(content.start(), size, done)
+        })
+    }
+
+    fn transfer(&mut self, action: &Action, from: RawFd) -> Done {
+        let Some(to) = self.common.get(action.open2) else {
+            return Done::Lost;
+        };
+        let (mut from_at, mut to_at) = (action.offset, action.offset2);
+        let from_place = pointer(&mut from_at, action.has(mark::MOVES));
+        let to_place = pointer(&mut to_at, action.has(mark::MOVES2));
+        let size = usize::try_from(action.length).unwrap_or(usize::MAX);
+        let moved = if action.operation == Operation::Sendfile {
+            // SAFETY: the place is null or a number that lives as long as the call.
+            unsafe { libc::sendfile64(to, from, from_place, size) as i64 }
+        } else {
+            let flags: c_uint = 0;
+            // SAFETY: as above, for both places.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_copy_file_range,
+                    from,
+                    from_place,
+                    to,
+                    to_place,
+                    size,
+                    flags,
+                ) as i64
+            }
+        };
+        Done::Said(Errno::result(moved))
+    }
+
+    fn list(&mut self, action: &Action, file: RawFd) -> Result<i64, Errno> {
+        let room = self.room.bytes_mut();
+        let size = usize::try_from(action.length).unwrap_or(MOST).min(room.len());
+        // SAFETY: there is room for `size` bytes.
+        let got = unsafe { libc::syscall(libc::SYS_getdents64, file, room.as_mut_ptr(), size) };
+        Errno::result(got as i64)
+    }
+
+    fn map(&mut self, action: &Action, file: RawFd) -> Result<i64, Errno> {
+        let room = self.room.bytes_mut().as_mut_ptr();
+        let from = action.offset.max(0).unsigned_abs();
+        let mut total = 0;
+        for at in (from..from.saturating_add(action.length)).step_by(PAGE as usize) {
+            // SAFETY: the room is a page at least.
+            let got = unsafe { libc::pread64(file, room.cast(), PAGE as usize, at as off64_t) as i64 };
+            if Errno::result(got)? == 0 {
+                break;
+            }
+            total += got;
+        }
+        Ok(total)
+    }
+
+    /// Calls on descriptors that could be ones on names.
+    pub(super) fn on_open(&mut self, action: &Action, file: RawFd) -> Done {
+        let room = self.room.bytes_mut();
+        let size = usize::try_from(action.length).unwrap_or(MOST).min(room.len());
+        let attribute = action.path2.and_then(|text| self.common.plan.texts.get(&text));
+        let key = attribute.map_or(c"", |text| text.as_c_str());
+        if matches!(action.operation, Operation::Setxattr | Operation::Removexattr)
+            && expect_of_user(key).is_err()
+        {
+            return Done::Refused(Refusal::Attribute);
+        }
+        let content = self.common.content.start();
+        // SAFETY: structures are filled in by the kernel and have room; names end in a zero; there is room for `size` bytes, and
+        // content of as many as are given.
+        let result = unsafe {
+            match action.operation {
+                Operation::Stat => {
+                    let mut found = std::mem::MaybeUninit::uninit();
+                    libc::fstat(file, found.as_mut_ptr()) as i64
+                }
+                Operation::Statfs => {
+                    let mut found = std::mem::MaybeUninit::uninit();
+                    libc::fstatfs(file, found.as_mut_ptr()) as i64
+                }
+                Operation::Chmod => libc::fchmod(file, action.mode & 0o777) as i64,
+                Operation::Touch => libc::futimens(file, std::ptr::null()) as i64,
+                Operation::Getxattr => {
+                    libc::fgetxattr(file, key.as_ptr(), room.as_mut_ptr().cast(), size) as i64
+                }
+                Operation::Listxattr => libc::flistxattr(file, room.as_mut_ptr().cast(), size) as i64,
+                Operation::Setxattr => {
+                    let size = size.min(self.common.content.size());
+                    let flags = action.flags as c_int;
+                    libc::fsetxattr(file, key.as_ptr(), content.cast(), size, flags) as i64
+                }
+                Operation::Removexattr => libc::fremovexattr(file, key.as_ptr()) as i64,
+                Operation::SetFlags => {
+                    libc::fcntl(file, libc::F_SETFL, flags::of_status(action.flags)) as i64
+                }
+                _ => return Done::Nothing,
+            }
+        };
+        Done::Said(Errno::result(result))
+    }
+}
+
+/// Calls that take numbers only.
+fn plain(action: &Action, file: RawFd) -> Result<i64, Errno> {
+    let length = i64::try_from(action.length).unwrap_or(i64::MAX);
+    // SAFETY: none of them takes an address.
+    let result = unsafe {
+        match action.operation {
+            Operation::Seek => libc::lseek64(file, action.offset, action.flags as c_int),
+            Operation::Truncate => libc::ftruncate64(file, length) as i64,
+            Operation::Allocate => {
+                libc::fallocate64(file, action.flags as c_int, action.offset, length) as i64
+            }
+            Operation::Fsync => libc::fsync(file) as i64,
+            Operation::Fdatasync => libc::fdatasync(file) as i64,
+            Operation::Syncfs => libc::syncfs(file) as i64,
+            Operation::SyncRange => {
+                libc::sync_file_range(file, action.offset.max(0), length, action.flags) as i64
+            }
+            Operation::Advise => {
+                // It returns its error.
+                let advice = action.flags as c_int;
+                let errno = libc::posix_fadvise64(file, action.offset.max(0), length, advice);
+                return if errno == 0 {
+                    Ok(0)
+                } else {
+                    Err(Errno::from_raw(errno))
+                };
+            }
+            Operation::Readahead => {
+                libc::readahead(file, action.offset.max(0), action.length as usize) as i64
+            }
+            _ => 0,
+        }
+    };
+    Errno::result(result)
+}
+
+/// Moves `length` bytes by calls of at most `most`. Ends where one moves less than it was asked for.
+fn in_pieces(length: u64, most: usize, mut call: impl FnMut(usize, i64) -> i64) -> Result<i64, Errno> {
+    let mut done = 0_u64;
+    loop {
+        let size = usize::try_from(length - done).unwrap_or(most).min(most);
+        let moved = call(size, done as i64);
+        if moved < 0 {
+            // What was moved before counts, as it does in one call.
+            return if done > 0 {
+                Ok(done as i64)
+            } else {
+                Err(Errno::last())
+            };
+        }
+        done += moved.unsigned_abs();
+        if done >= length || moved.unsigned_abs() < size as u64 {
+            return Ok(done as i64);
+        }
+    }
+}
+
+fn vector(start: *mut u8, size: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: start.cast(),
+        iov_len: size,
+    }
+}
+
+/// Where preadv2 and pwritev2 begin: -1 goes on where the file stands.
+fn place(action: &Action, at: off64_t) -> off64_t {
+    if action.has(mark::MOVES) { -1 } else { at }
+}
+
+fn vectored2(call: c_long, file: RawFd, part: libc::iovec, at: off64_t, flags: u32) -> i64 {
+    // The kernel takes the offset in two halves, and on 64 bits the first one is all of it.
+    // SAFETY: `part` lives as long as the call and says how much there is.
+    unsafe { libc::syscall(call, file, &raw const part, 1_usize, at, at >> 32, flags as c_int) as i64 }
+}
+
+fn pointer(at: &mut off64_t, moves: bool) -> *mut off64_t {
+    if moves { std::ptr::null_mut() } else { at }
+}

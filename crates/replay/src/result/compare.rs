@@ -1,0 +1,95 @@
+//! Whether a result is that of the trace.
+
+use nix::errno::Errno;
+
+use crate::action::{Action, Operation};
+
+/// How one result differs from the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Said {
+    Ok,
+    Fewer,
+    More,
+    Elsewhere,
+    Failed(i32),
+}
+
+/// What was recorded, and what was got instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Comparison {
+    pub(crate) recorded: Said,
+    pub(crate) got: Said,
+}
+
+impl Said {
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Ok => "ok".into(),
+            Self::Fewer => "fewer bytes".into(),
+            Self::More => "more bytes".into(),
+            Self::Elsewhere => "elsewhere".into(),
+            Self::Failed(errno) => format!("{:?}", Errno::from_raw(errno)),
+        }
+    }
+}
+
+impl Comparison {
+    /// None where both are the same, or nobody knows what was recorded.
+    pub(crate) fn of(action: &Action, got: Result<i64, Errno>) -> Option<Self> {
+        let (recorded, got) = match (action.recorded.said()?, got) {
+            (Ok(recorded), Ok(got)) => (Said::Ok, values(action.operation, recorded, got)),
+            (Ok(_), Err(why)) => (Said::Ok, Said::Failed(why as i32)),
+            (Err(errno), Ok(_)) => (Said::Failed(errno), Said::Ok),
+            (Err(errno), Err(why)) => (Said::Failed(errno), Said::Failed(why as i32)),
+        };
+        (recorded != got).then_some(Self { recorded, got })
+    }
+}
+
+/// Descriptors have other numbers here, file systems list directories by their own measure, links may be written otherwise.
+fn values(operation: Operation, recorded: i64, got: i64) -> Said {
+    use std::cmp::Ordering;
+    if operation == Operation::Seek {
+        return if recorded == got {
+            Said::Ok
+        } else {
+            Said::Elsewhere
+        };
+    }
+    if !operation.moves_data() && operation != Operation::Getxattr || operation == Operation::Map {
+        return Said::Ok;
+    }
+    match got.cmp(&recorded) {
+        Ordering::Less => Said::Fewer,
+        Ordering::Equal => Said::Ok,
+        Ordering::Greater => Said::More,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Recorded;
+
+    #[test]
+    fn results_are_compared_as_far_as_they_mean_something_here() {
+        let told = |operation, recorded, got| {
+            let action = Action::new(operation, recorded);
+            let found = Comparison::of(&action, got)?;
+            Some(format!("{}, {}", found.recorded.text(), found.got.text()))
+        };
+        let (some, none) = (Recorded::returned(10), Recorded::failed(2));
+        assert_eq!(told(Operation::Read, some, Ok(10)), None);
+        assert_eq!(told(Operation::Read, some, Ok(9)).unwrap(), "ok, fewer bytes");
+        assert_eq!(told(Operation::Write, some, Ok(11)).unwrap(), "ok, more bytes");
+        assert_eq!(told(Operation::Seek, some, Ok(11)).unwrap(), "ok, elsewhere");
+        assert_eq!(told(Operation::Open, some, Ok(3)), None);
+        assert_eq!(told(Operation::Open, none, Ok(3)).unwrap(), "ENOENT, ok");
+        assert_eq!(told(Operation::Open, none, Err(Errno::ENOENT)), None);
+        assert_eq!(
+            told(Operation::Open, some, Err(Errno::EACCES)).unwrap(),
+            "ok, EACCES"
+        );
+        assert_eq!(told(Operation::Read, Recorded::unknown(), Ok(9)), None);
+    }
+}

@@ -1,0 +1,303 @@
+//! The counts of one worker, and of all.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use plimsoll_trace::event::PathId;
+use plimsoll_trace::names::Names;
+
+use super::{CallTimes, Comparison, Example, LetGo, Mismatch, Quantiles, Refused, Waits, seconds, shown};
+use crate::action::{Action, Operation};
+use crate::perform::Done;
+use crate::plan::Plan;
+use crate::root::Refusal;
+use crate::timing::{Cost, Guess};
+
+/// Examples that are kept of each kind.
+const EXAMPLES: usize = 3;
+/// Longest time that a histogram holds, ns: an hour; longer ones count as this.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Of one kind of call.
+#[derive(Default)]
+struct Calls {
+    count: u64,
+    failed: u64,
+    bytes: u64,
+    total_ns: u64,
+    recorded_ns: u64,
+    untraced_ns: u64,
+    times: Option<Box<Histogram<u64>>>,
+}
+
+/// Of several that are alike: how many, and the first of them.
+struct Kept<T> {
+    count: u64,
+    examples: Vec<T>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            examples: Vec::new(),
+        }
+    }
+}
+
+impl<T> Kept<T> {
+    fn add(&mut self, example: T) {
+        self.count += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(example);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        let free = EXAMPLES - self.examples.len();
+        self.examples.extend(other.examples.into_iter().take(free));
+    }
+}
+
+/// An edge that was let go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unfinished {
+    pub(crate) worker: u32,
+    pub(crate) at: u32,
+    pub(crate) awaited: u32,
+    pub(crate) until: u32,
+}
+
+/// The counts of a worker.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// By the number of the operation.
+    calls: Vec<Calls>,
+    lateness: Option<Box<Histogram<u64>>>,
+    mismatches: BTreeMap<(Operation, Comparison), Kept<(Option<PathId>, i64, i64)>>,
+    refusals: BTreeMap<(Operation, Refusal), Kept<Option<PathId>>>,
+    let_go: Kept<Unfinished>,
+    pub(crate) lost: u64,
+    pub(crate) waited: u64,
+    pub(crate) waited_ns: u64,
+    pub(crate) workers: u64,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            calls: Operation::ALL.iter().map(|_| Calls::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// An action is done, and took so long.
+    pub(crate) fn add(&mut self, action: &Action, done: Done, took_ns: u64, cost: &Cost) {
+        match done {
+            Done::Said(got) => {
+                let calls = &mut self.calls[action.operation as usize];
+                calls.count += 1;
+                calls.total_ns += took_ns;
+                calls.recorded_ns += action.duration_ns;
+                calls.untraced_ns += cost.duration(action, Guess::Middle);
+                calls
+                    .times
+                    .get_or_insert_with(histogram)
+                    .saturating_record(took_ns);
+                match got {
+                    Ok(moved) if action.operation.moves_data() => calls.bytes += moved.unsigned_abs(),
+                    Ok(_) => {}
+                    Err(_) => calls.failed += 1,
+                }
+                if let Some(found) = Comparison::of(action, got) {
+                    self.differs(action, found, got.map_err(|why| why as i32));
+                }
+            }
+            Done::Refused(why) => {
+                let kept = self.refusals.entry((action.operation, why)).or_default();
+                kept.add(action.path);
+            }
+            Done::Lost => self.lost += 1,
+            Done::Nothing => {}
+        }
+    }
+
+    fn differs(&mut self, action: &Action, found: Comparison, got: Result<i64, i32>) {
+        let number = |result: Result<i64, i32>| result.unwrap_or_else(|errno| -i64::from(errno));
+        let recorded = action.recorded.said().map_or(0, number);
+        let kept = self.mismatches.entry((action.operation, found)).or_default();
+        kept.add((action.path, recorded, number(got)));
+    }
+
+    pub(crate) fn late(&mut self, ns: i64) {
+        let ns = ns.max(0).unsigned_abs();
+        self.lateness.get_or_insert_with(histogram).saturating_record(ns);
+    }
+
+    pub(crate) fn lets_go(&mut self, edge: Unfinished) {
+        self.let_go.add(edge);
+    }
+
+    /// Those of another worker are counted in.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (mine, theirs) in self.calls.iter_mut().zip(other.calls) {
+            mine.count += theirs.count;
+            mine.failed += theirs.failed;
+            mine.bytes += theirs.bytes;
+            mine.total_ns += theirs.total_ns;
+            mine.recorded_ns += theirs.recorded_ns;
+            mine.untraced_ns += theirs.untraced_ns;
+            join(&mut mine.times, theirs.times);
+        }
+        join(&mut self.lateness, other.lateness);
+        for (kind, kept) in other.mismatches {
+            self.mismatches.entry(kind).or_default().merge(kept);
+        }
+        for (kind, kept) in other.refusals {
+            self.refusals.entry(kind).or_default().merge(kept);
+        }
+        self.let_go.merge(other.let_go);
+        self.lost += other.lost;
+        self.waited += other.waited;
+        self.waited_ns += other.waited_ns;
+        self.workers += other.workers;
+    }
+
+    pub(crate) fn performed(&self) -> u64 {
+        self.calls.iter().map(|calls| calls.count).sum()
+    }
+
+    /// Bytes that were read and written. What the kernel copies is both.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let sum = |counts: fn(Operation) -> bool| {
+            let kinds = Operation::ALL.iter().zip(&self.calls);
+            let some = kinds.filter(|(operation, _)| counts(**operation));
+            some.map(|(_, calls)| calls.bytes).sum()
+        };
+        (sum(Operation::reads), sum(Operation::writes))
+    }
+
+    pub(crate) fn by_call(&self) -> BTreeMap<String, CallTimes> {
+        let kinds = Operation::ALL.iter().zip(&self.calls);
+        kinds
+            .filter(|(_, calls)| calls.count > 0)
+            .map(|(operation, calls)| (operation.name().to_owned(), calls.told()))
+            .collect()
+    }
+
+    pub(crate) fn lateness(&self) -> Quantiles {
+        quantiles(self.lateness.as_deref())
+    }
+
+    pub(crate) fn waits(&self, plan: &Plan, names: &Names) -> Waits {
+        let examples = self.let_go.examples.iter();
+        Waits {
+            edges: plan.workers.iter().map(|worker| worker.edges.len() as u64).sum(),
+            waited: self.waited,
+            total_s: seconds(self.waited_ns),
+            let_go: self.let_go.count,
+            examples: examples.map(|edge| edge.told(plan, names)).collect(),
+        }
+    }
+
+    pub(crate) fn mismatches(&self, names: &Names) -> Vec<Mismatch> {
+        let told = self.mismatches.iter().map(|((operation, found), kept)| Mismatch {
+            call: operation.name().to_owned(),
+            recorded: found.recorded.text(),
+            got: found.got.text(),
+            count: kept.count,
+            examples: kept
+                .examples
+                .iter()
+                .map(|&(path, recorded, got)| Example {
+                    path: shown(names, path).unwrap_or_default(),
+                    recorded,
+                    got,
+                })
+                .collect(),
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|one| std::cmp::Reverse(one.count));
+        told
+    }
+
+    pub(crate) fn refusals(&self, names: &Names) -> Vec<Refused> {
+        let told = self.refusals.iter().map(|((operation, why), kept)| Refused {
+            call: operation.name().to_owned(),
+            why: why.to_string(),
+            count: kept.count,
+            examples: kept
+                .examples
+                .iter()
+                .filter_map(|path| shown(names, *path))
+                .collect(),
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|one| std::cmp::Reverse(one.count));
+        told
+    }
+}
+
+impl Unfinished {
+    fn told(&self, plan: &Plan, names: &Names) -> LetGo {
+        let tid = |worker: u32| {
+            let entry = names.threads().get(worker as usize);
+            entry.map_or(0, |entry| entry.tid)
+        };
+        let action = |worker: u32, at: u32| plan.workers.get(worker as usize)?.actions.get(at as usize);
+        let call = |action: Option<&Action>| action.map_or("", |action| action.operation.name()).to_owned();
+        let waiting = action(self.worker, self.at);
+        LetGo {
+            thread: tid(self.worker),
+            call: call(waiting),
+            path: shown(names, waiting.and_then(|action| action.path)),
+            awaited_thread: tid(self.awaited),
+            awaited_call: call(action(self.awaited, self.until.saturating_sub(1))),
+        }
+    }
+}
+
+impl Calls {
+    fn told(&self) -> CallTimes {
+        CallTimes {
+            count: self.count,
+            failed: self.failed,
+            bytes: self.bytes,
+            total_s: seconds(self.total_ns),
+            recorded_s: seconds(self.recorded_ns),
+            untraced_s: seconds(self.untraced_ns),
+            times: quantiles(self.times.as_deref()),
+        }
+    }
+}
+
+fn histogram() -> Box<Histogram<u64>> {
+    let made = Histogram::new_with_bounds(1, LONGEST_NS, 3);
+    Box::new(made.expect("bounds are right: 1 < an hour, and three digits"))
+}
+
+fn join(mine: &mut Option<Box<Histogram<u64>>>, theirs: Option<Box<Histogram<u64>>>) {
+    match (mine.as_mut(), theirs) {
+        (_, None) => {}
+        (None, theirs) => *mine = theirs,
+        (Some(mine), Some(theirs)) => {
+            let added = mine.add(&*theirs);
+            debug_assert!(added.is_ok(), "all have the same bounds");
+        }
+    }
+}
+
+fn quantiles(histogram: Option<&Histogram<u64>>) -> Quantiles {
+    let Some(found) = histogram else {
+        return Quantiles::default();
+    };
+    let at = |quantile| found.value_at_quantile(quantile) as f64 / 1e3;
+    Quantiles {
+        count: found.len(),
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p99_us: at(0.99),
+        max_us: found.max() as f64 / 1e3,
+    }
+}

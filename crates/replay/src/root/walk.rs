@@ -1,0 +1,143 @@
+//! Resolving a name without openat2(2): one component after the other, no link followed but by ourselves.
+//!
+//! Directories on the way are held open, so that `..` is the one that we came from, wherever it has been moved to meanwhile.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use libc::{c_int, c_uint};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+
+use super::{Denied, RETRIES, Refusal, is_ordinary};
+
+/// As many links as Linux follows in one name.
+const MOST_LINKS: usize = 40;
+
+struct Walk<'a> {
+    root: BorrowedFd<'a>,
+    /// The directories that we are in, the innermost last.
+    within: Vec<OwnedFd>,
+    /// What is still to be walked, the next component last.
+    ahead: Vec<CString>,
+    links: usize,
+}
+
+/// Opens `path` beneath `root`; see open(2) for flags and mode.
+pub(super) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: c_int, mode: c_uint) -> Result<OwnedFd, Denied> {
+    let mut walk = Walk {
+        root,
+        within: Vec::new(),
+        ahead: Vec::new(),
+        links: 0,
+    };
+    walk.put_ahead(path)?;
+    let mut tries = 0;
+    while let Some(part) = walk.ahead.pop() {
+        let is_last = walk.ahead.is_empty();
+        if matches!(part.as_bytes(), b"." | b"..") {
+            if part.as_bytes() == b".." && walk.within.pop().is_none() {
+                return Err(Refusal::Leaves.into());
+            }
+            if is_last {
+                return Ok(open(walk.here(), c".", flags, mode)?);
+            }
+        } else if !is_last {
+            walk.step(&part)?;
+        } else if let Some(file) = walk.finish(&part, flags, mode)? {
+            return Ok(file);
+        } else if walk.ahead.is_empty() {
+            // Somebody has replaced it between two looks.
+            tries += 1;
+            if tries > RETRIES {
+                return Err(Errno::EAGAIN.into());
+            }
+            walk.ahead.push(part);
+        }
+    }
+    Err(Errno::ENOENT.into())
+}
+
+impl Walk<'_> {
+    fn here(&self) -> BorrowedFd<'_> {
+        self.within.last().map_or(self.root, AsFd::as_fd)
+    }
+
+    fn put_ahead(&mut self, path: &[u8]) -> Result<(), Denied> {
+        if path.first() == Some(&b'/') {
+            return Err(Refusal::Leaves.into());
+        }
+        let parts = path.split(|&byte| byte == b'/').rev();
+        for part in parts.filter(|part| !part.is_empty()) {
+            self.ahead.push(CString::new(part).map_err(|_| Errno::EINVAL)?);
+        }
+        Ok(())
+    }
+
+    /// Into a directory, or to where a link leads.
+    fn step(&mut self, part: &CString) -> Result<(), Denied> {
+        let found = look(self.here(), part)?;
+        match kind(&found)? {
+            SFlag::S_IFDIR => {
+                self.within.push(found);
+                Ok(())
+            }
+            SFlag::S_IFLNK => self.follow(&found),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    /// The last component: the file, or None where there is more to walk.
+    fn finish(&mut self, part: &CString, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, Denied> {
+        let makes_new = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
+        let stays = flags & libc::O_NOFOLLOW != 0 || makes_new;
+        match look(self.here(), part) {
+            Ok(found) => {
+                let kind = kind(&found)?;
+                if kind == SFlag::S_IFLNK && !stays {
+                    self.follow(&found)?;
+                    return Ok(None);
+                }
+                if flags & libc::O_PATH == 0 && kind != SFlag::S_IFLNK && !is_ordinary(kind.bits()) {
+                    return Err(Refusal::Special.into());
+                }
+            }
+            Err(Errno::ENOENT) if flags & libc::O_CREAT != 0 => {}
+            Err(why) => return Err(why.into()),
+        }
+        match open(self.here(), part, flags | libc::O_NOFOLLOW, mode) {
+            Err(Errno::ELOOP) if !stays => Ok(None),
+            // The kernel gives the link itself to who asks for a place only.
+            Ok(file) if !stays && kind(&file)? == SFlag::S_IFLNK => Ok(None),
+            other => Ok(Some(other?)),
+        }
+    }
+
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), Denied> {
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return Err(Errno::ELOOP.into());
+        }
+        let target = nix::fcntl::readlinkat(link, c"")?;
+        self.put_ahead(std::os::unix::ffi::OsStrExt::as_bytes(target.as_os_str()))
+    }
+}
+
+fn look(directory: BorrowedFd<'_>, part: &CString) -> Result<OwnedFd, Errno> {
+    open(directory, part, libc::O_PATH | libc::O_NOFOLLOW, 0)
+}
+
+fn kind(file: &OwnedFd) -> Result<SFlag, Errno> {
+    Ok(SFlag::from_bits_truncate(fstat(file)?.st_mode) & SFlag::S_IFMT)
+}
+
+fn open(
+    directory: BorrowedFd<'_>,
+    part: &std::ffi::CStr,
+    flags: c_int,
+    mode: c_uint,
+) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::from_bits_retain(flags | libc::O_CLOEXEC);
+    openat(directory, part, flags, Mode::from_bits_truncate(mode))
+}

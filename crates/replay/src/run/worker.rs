@@ -1,0 +1,207 @@
+//! One worker: thinks, waits, calls, one action after the other.
+
+use std::sync::atomic::Ordering;
+use std::thread::Scope;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use super::crew::Crew;
+use super::{RunError, scarce};
+use crate::action::{Action, Operation, mark};
+use crate::order::Edge;
+use crate::perform::{Done, Hands};
+use crate::plan::Worker;
+use crate::result::{Tally, Unfinished};
+use crate::timing::pace::{self, Burner};
+use crate::timing::{Guess, Timing, scaled};
+
+/// How often one that waits looks whether anybody can go on, and whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a worker has.
+pub(super) struct Work<'a, 'c> {
+    crew: &'a Crew<'c>,
+    at: usize,
+    plan: &'a Worker,
+    hands: Hands<'a>,
+    burner: Burner,
+    tally: Tally,
+    next_edge: usize,
+    /// End of the last action, on the clock of `pace`.
+    end: i64,
+}
+
+impl<'a, 'c> Work<'a, 'c> {
+    pub(super) fn new(crew: &'a Crew<'c>, at: usize) -> Result<Self, RunError> {
+        let plan = &crew.common.plan.workers[at];
+        let hands = Hands::new(crew.common, plan.longest_read);
+        Ok(Self {
+            crew,
+            at,
+            plan,
+            hands: hands.map_err(|why| scarce("memory", why.into()))?,
+            burner: Burner::default(),
+            tally: Tally::new(),
+            next_edge: 0,
+            end: pace::now().max(crew.origin),
+        })
+    }
+
+    /// Does all actions, or those until it is stopped. The counts, and when it ended.
+    pub(super) fn all<'scope>(mut self, scope: &'scope Scope<'scope, 'a>) -> Result<(Tally, i64), Errno> {
+        own_mask();
+        pace::sharpen();
+        self.tally.workers = 1;
+        let (crew, plan) = (self.crew, self.plan);
+        pace::sleep_until(crew.origin, || crew.is_over());
+        for (place, action) in plan.actions.iter().enumerate() {
+            if crew.is_over() || !self.think(action) {
+                break;
+            }
+            let Some(in_order) = self.wait(place) else { break };
+            if !self.act(action, in_order, scope) {
+                break;
+            }
+            crew.gates[self.at].reach(place as u32 + 1);
+        }
+        Ok((self.tally, self.end))
+    }
+
+    /// What comes before an action. False where it is to stop.
+    fn think(&mut self, action: &Action) -> bool {
+        let crew = self.crew;
+        let stop = || crew.is_over();
+        match crew.settings.timing {
+            Timing::Afap => true,
+            Timing::Exact => {
+                let since = action.start_ns.saturating_sub(crew.common.plan.zero_ns);
+                pace::sleep_until(crew.origin.saturating_add(since), stop)
+            }
+            Timing::Diff { scale } => {
+                let think = crew.cost.think(action, Guess::Middle);
+                let spent = pace::now() - self.end;
+                let computing = scaled(think.computing_ns, scale);
+                self.burner.burn(computing, spent, stop) && self.sleep(think.waiting_ns)
+            }
+        }
+    }
+
+    fn sleep(&mut self, ns: u64) -> bool {
+        if ns == 0 {
+            return true;
+        }
+        let crew = self.crew;
+        let until = pace::now().saturating_add_unsigned(ns);
+        let slept = pace::sleep_until(until, || crew.is_over());
+        self.tally.late(pace::now() - until);
+        slept
+    }
+
+    /// Waits for everybody that the action is to be after. Whether it was in order at the end; None where it is to stop.
+    fn wait(&mut self, place: usize) -> Option<bool> {
+        let mut in_order = true;
+        while let Some(edge) = self.plan.edges.get(self.next_edge) {
+            if edge.at as usize != place {
+                break;
+            }
+            self.next_edge += 1;
+            let gate = &self.crew.gates[edge.worker as usize];
+            if !gate.is_at(edge.until) && !gate.look(edge.until) {
+                in_order &= self.wait_long(*edge)?;
+            }
+        }
+        Some(in_order)
+    }
+
+    fn wait_long(&mut self, edge: Edge) -> Option<bool> {
+        let crew = self.crew;
+        let gate = &crew.gates[edge.worker as usize];
+        let begun = pace::now();
+        let mut hopeless_since = begun;
+        crew.active.fetch_sub(1, Ordering::AcqRel);
+        let found = loop {
+            gate.sleep(edge.until, LOOK);
+            // Whether it had ended is asked first: it may reach its last action in between.
+            let has_ended = gate.has_ended();
+            if gate.is_at(edge.until) {
+                break Some(true);
+            }
+            if crew.is_over() {
+                break None;
+            }
+            let now = pace::now();
+            if crew.active.load(Ordering::Acquire) > 0 {
+                hopeless_since = now;
+            }
+            let patience = crew.settings.patience.as_nanos() as i64;
+            if has_ended || now - hopeless_since >= patience {
+                self.tally.lets_go(Unfinished {
+                    worker: self.at as u32,
+                    at: edge.at,
+                    awaited: edge.worker,
+                    until: edge.until,
+                });
+                break Some(false);
+            }
+        };
+        crew.active.fetch_add(1, Ordering::AcqRel);
+        let now = pace::now();
+        self.tally.waited += 1;
+        self.tally.waited_ns += (now - begun).unsigned_abs();
+        // What passed meanwhile was not our thinking.
+        self.end = now;
+        found
+    }
+
+    /// Does it. False where it is to stop.
+    fn act<'scope>(&mut self, action: &Action, in_order: bool, scope: &'scope Scope<'scope, 'a>) -> bool {
+        let crew = self.crew;
+        let start = pace::now();
+        if action.operation == Operation::Fork {
+            let child = action.path2.map_or(usize::MAX, |child| child.index());
+            crew.begin(child, scope);
+        }
+        if crew.settings.timing == Timing::Exact {
+            let since = action.start_ns.saturating_sub(crew.common.plan.zero_ns);
+            self.tally.late(start - crew.origin.saturating_add(since));
+        }
+        let done = self.hands.perform(action, in_order);
+        self.end = if done == Done::Nothing { start } else { pace::now() };
+        self.tally
+            .add(action, done, (self.end - start).max(0).unsigned_abs(), crew.cost);
+        done != Done::Nothing || self.pass_time(action)
+    }
+
+    /// The time of a call that is not made.
+    fn pass_time(&mut self, action: &Action) -> bool {
+        let Timing::Diff { scale } = self.crew.settings.timing else {
+            return true;
+        };
+        if action.has(mark::CAUSED) {
+            return true;
+        }
+        let crew = self.crew;
+        let duration = crew.cost.duration(action, Guess::Middle);
+        let went_on = if action.operation == Operation::Wait {
+            self.sleep(duration)
+        } else {
+            let spent = pace::now() - self.end;
+            self.burner
+                .burn(scaled(duration, scale), spent, || crew.is_over())
+        };
+        self.end = pace::now();
+        went_on
+    }
+}
+
+/// Modes of new files are those of the plan, where the mask of the traced process is in them: this thread shall have none, and
+/// nobody else lose theirs. Where it cannot be, as in some containers, files get fewer permissions.
+fn own_mask() {
+    // SAFETY: both calls take numbers only. A mask of its own is made before it is changed.
+    unsafe {
+        if libc::unshare(libc::CLONE_FS) == 0 {
+            libc::umask(0);
+        }
+    }
+}

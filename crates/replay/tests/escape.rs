@@ -1,0 +1,338 @@
+//! Attempts to get out of the sandbox, by the kernel's resolution and by our own walk.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::Scratch;
+use nix::errno::Errno;
+use plimsoll_replay::root::{Denied, Name, Refusal, Root};
+
+const LEAVES: Denied = Denied::Refused(Refusal::Leaves);
+const MAKE: i32 = libc::O_CREAT | libc::O_RDWR | libc::O_TRUNC;
+
+/// A root with a secret beside it.
+struct House {
+    _scratch: Scratch,
+    inside: PathBuf,
+    outside: PathBuf,
+}
+
+impl House {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let (inside, outside) = (scratch.path().join("inside"), scratch.path().join("outside"));
+        for directory in [&inside, &outside] {
+            fs::create_dir(directory).unwrap();
+        }
+        fs::write(outside.join("secret"), b"secret").unwrap();
+        fs::set_permissions(outside.join("secret"), fs::Permissions::from_mode(0o640)).unwrap();
+        Self {
+            _scratch: scratch,
+            inside,
+            outside,
+        }
+    }
+
+    fn roots(&self) -> [Root; 2] {
+        [
+            Root::open(&self.inside).unwrap(),
+            Root::open_walking(&self.inside).unwrap(),
+        ]
+    }
+
+    /// Nothing outside has changed.
+    fn is_untouched(&self) {
+        let found = listing(&self.outside);
+        assert_eq!(found, ["secret"]);
+        let secret = self.outside.join("secret");
+        assert_eq!(fs::read(&secret).unwrap(), b"secret");
+        let found = fs::metadata(&secret).unwrap();
+        assert_eq!((found.mode() & 0o7777, found.nlink()), (0o640, 1));
+        let beside = listing(self.inside.parent().unwrap());
+        assert_eq!(beside, ["inside", "outside"]);
+    }
+}
+
+fn listing(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+/// Every call that takes a name, on this name and then a link of its own; what each of them said.
+fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), Denied>> {
+    let mut value = [0; 64];
+    vec![
+        root.open_file(at, libc::O_RDONLY, 0).map(drop),
+        root.open_file(at, MAKE, 0o666).map(drop),
+        root.open_file(at, libc::O_PATH, 0).map(drop),
+        root.truncate(at, 0),
+        root.chmod(at, 0o777, true),
+        root.touch(at, true),
+        root.stat(at, true).map(drop),
+        root.statfs(at),
+        root.access(at, libc::R_OK, true),
+        root.link(at, spare, true),
+        root.setxattr(at, c"user.a", b"b", 0, true),
+        root.removexattr(at, c"user.a", true),
+        root.getxattr(at, c"user.a", &mut value, true).map(drop),
+        root.listxattr(at, &mut value, true).map(drop),
+    ]
+}
+
+#[test]
+fn dots_do_not_lead_out() {
+    let house = House::new();
+    fs::create_dir(house.inside.join("d")).unwrap();
+    for root in house.roots() {
+        let spare = name("spare");
+        for text in [
+            "../outside/secret",
+            "d/../../outside/secret",
+            "d/../../../../../etc/passwd",
+        ] {
+            let at = name(text);
+            for said in try_all(&root, &at, &spare) {
+                assert_eq!(said, Err(LEAVES), "{text} {:?}", root.resolve());
+            }
+            for said in [
+                root.unlink(&at),
+                root.rmdir(&at),
+                root.mkdir(&at, 0o777),
+                root.mkfifo(&at, 0o666),
+                root.rename(&at, &spare, 0),
+                root.rename(&name("d"), &at, 0),
+                root.link(&at, &spare, false),
+                root.symlink(c"d", &at),
+                root.symlink_beneath(&name("d"), &at),
+                root.readlink(&at, &mut [0; 9]).map(drop),
+                root.stat(&at, false).map(drop),
+            ] {
+                assert_eq!(said, Err(LEAVES), "{text} {:?}", root.resolve());
+            }
+        }
+        // Inside, dots are what they always are.
+        assert!(root.stat(&name("d/../d"), true).is_ok());
+        for at in ["..", ".", "d/.."] {
+            assert!(root.unlink(&name(at)).is_err() && root.rename(&name(at), &spare, 0).is_err());
+        }
+    }
+    house.is_untouched();
+}
+
+#[test]
+fn links_do_not_lead_out() {
+    let house = House::new();
+    let secret = house.outside.join("secret");
+    fs::create_dir(house.inside.join("d")).unwrap();
+    symlink(&secret, house.inside.join("absolute")).unwrap();
+    symlink("../outside/secret", house.inside.join("relative")).unwrap();
+    symlink("../../outside", house.inside.join("d/up")).unwrap();
+    symlink("d/up", house.inside.join("twice")).unwrap();
+    symlink("/proc/self/root", house.inside.join("magic")).unwrap();
+    symlink("../outside/new", house.inside.join("dangling")).unwrap();
+    for root in house.roots() {
+        let spare = name("spare");
+        for text in [
+            "absolute",
+            "relative",
+            "d/up/secret",
+            "twice/secret",
+            "magic/etc/passwd",
+            "dangling",
+        ] {
+            for said in try_all(&root, &name(text), &spare) {
+                assert_eq!(said, Err(LEAVES), "{text} {:?}", root.resolve());
+            }
+        }
+        for said in [
+            root.unlink(&name("d/up/secret")),
+            root.rename(&name("twice/secret"), &spare, 0),
+            root.rename(&name("d"), &name("twice/d"), 0),
+            root.mkdir(&name("twice/new"), 0o777),
+            root.link(&name("twice/secret"), &spare, false),
+            root.symlink(c"x", &name("twice/new")),
+        ] {
+            assert_eq!(said, Err(LEAVES), "{:?}", root.resolve());
+        }
+    }
+    house.is_untouched();
+}
+
+#[test]
+fn links_inside_are_followed() {
+    let house = House::new();
+    fs::create_dir_all(house.inside.join("a/b")).unwrap();
+    fs::write(house.inside.join("a/file"), b"1234").unwrap();
+    symlink("..", house.inside.join("a/b/up")).unwrap();
+    symlink("a/b", house.inside.join("short")).unwrap();
+    symlink("round", house.inside.join("round")).unwrap();
+    for root in house.roots() {
+        let size = |text| root.stat(&name(text), true).map(|found| found.st_size);
+        assert_eq!(size("short/up/file"), Ok(4));
+        assert_eq!(size("round"), Err(Errno::ELOOP.into()));
+        assert_eq!(size("a/file/x"), Err(Errno::ENOTDIR.into()));
+        assert_eq!(size("a/none"), Err(Errno::ENOENT.into()));
+        root.open_file(&name("short/made"), MAKE, 0o4666).unwrap();
+        let made = house.inside.join("a/b/made");
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o7000, 0);
+        let is_there = root.open_file(&name("short/made"), MAKE | libc::O_EXCL, 0o666);
+        assert_eq!(is_there.map(drop), Err(Errno::EEXIST.into()));
+        root.unlink(&name("short/made")).unwrap();
+        assert!(!made.exists());
+    }
+}
+
+#[test]
+fn links_that_are_made_stay_beneath() {
+    let house = House::new();
+    fs::create_dir_all(house.inside.join("a/b")).unwrap();
+    fs::write(house.inside.join("file"), b"12").unwrap();
+    // Where the link really stands counts, not how its name is written.
+    symlink("..", house.inside.join("a/up")).unwrap();
+    for root in house.roots() {
+        root.symlink_beneath(&name("file"), &name("a/b/link")).unwrap();
+        let target = fs::read_link(house.inside.join("a/b/link")).unwrap();
+        assert_eq!(target, Path::new("../../file"));
+        assert_eq!(root.stat(&name("a/b/link"), true).unwrap().st_size, 2);
+        for (target, at) in [
+            (c"../x", "out"),
+            (c"/etc", "out"),
+            (c"../x", "a/up/out"),
+            (c"../../../x", "a/b/out"),
+        ] {
+            assert_eq!(root.symlink(target, &name(at)), Err(LEAVES), "{at}");
+        }
+        root.symlink(c"../file", &name("a/good")).unwrap();
+        for at in ["a/b/link", "a/good"] {
+            root.unlink(&name(at)).unwrap();
+        }
+    }
+    house.is_untouched();
+}
+
+#[test]
+fn nothing_special_is_opened_or_made() {
+    let house = House::new();
+    for root in house.roots() {
+        let pipe = name("pipe");
+        root.mkfifo(&pipe, 0o666).unwrap();
+        for flags in [libc::O_RDONLY, libc::O_WRONLY, MAKE] {
+            let said = root.open_file(&pipe, flags, 0o666).map(drop);
+            assert_eq!(said, Err(Refusal::Special.into()), "{:?}", root.resolve());
+        }
+        assert!(root.open_file(&pipe, libc::O_PATH, 0).is_ok());
+        root.unlink(&pipe).unwrap();
+        root.mkdir(&name("d"), 0o7777).unwrap();
+        assert_eq!(fs::metadata(house.inside.join("d")).unwrap().mode() & 0o7000, 0);
+        root.chmod(&name("d"), 0o7700, true).unwrap();
+        assert_eq!(
+            fs::metadata(house.inside.join("d")).unwrap().mode() & 0o7777,
+            0o700
+        );
+        let whiteout = root.rename(&name("d"), &name("e"), libc::RENAME_WHITEOUT);
+        assert_eq!(whiteout, Err(Refusal::Device.into()));
+        let foreign = root.setxattr(&name("d"), c"trusted.a", b"b", 0, true);
+        assert_eq!(foreign, Err(Refusal::Attribute.into()));
+        root.rmdir(&name("d")).unwrap();
+    }
+}
+
+/// One thread swaps a directory and a link that leads out, as fast as it can; others make, write and delete through them.
+#[test]
+fn no_race_leads_out() {
+    let house = House::new();
+    fs::create_dir_all(house.inside.join("real/deep")).unwrap();
+    symlink("../outside", house.inside.join("trap")).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let root = Root::open(&house.inside).unwrap();
+        let stop = &stop;
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                root.rename(&name("real"), &name("trap"), libc::RENAME_EXCHANGE)
+                    .unwrap();
+            }
+        });
+        let workers: Vec<_> = house
+            .roots()
+            .into_iter()
+            .map(|root| {
+                scope.spawn(move || {
+                    let (mut made, mut left, mut round) = (0, 0, 0_u32);
+                    // Long enough to have met both states, however the threads are scheduled.
+                    while round < 20_000 || ((made == 0 || left == 0) && round < 5_000_000) {
+                        round += 1;
+                        let at = name(&format!("real/f{}", round % 7));
+                        match root.open_file(&at, MAKE, 0o666) {
+                            Ok(_) => made += 1,
+                            Err(LEAVES) => left += 1,
+                            Err(_) => {}
+                        }
+                        for secret in [name("real/secret"), name("real/deep/../secret")] {
+                            let _ = root.chmod(&secret, 0o777, true);
+                            let _ = root.truncate(&secret, 0);
+                            let _ = root.unlink(&secret);
+                        }
+                        let _ = root.unlink(&at);
+                    }
+                    (made, left)
+                })
+            })
+            .collect();
+        let seen: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+        stop.store(true, Ordering::Relaxed);
+        for (made, left) in seen {
+            assert!(
+                made > 0 && left > 0,
+                "the race was not one: {made} in, {left} out"
+            );
+        }
+    });
+    house.is_untouched();
+}
+
+/// A directory in use that is moved about inside: `..` from within it never ends up outside.
+#[test]
+fn directories_in_use_may_be_moved() {
+    let house = House::new();
+    fs::create_dir_all(house.inside.join("a/b/c")).unwrap();
+    fs::create_dir(house.inside.join("other")).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let root = Root::open(&house.inside).unwrap();
+        let stop = &stop;
+        scope.spawn(move || {
+            let (deep, shallow) = (name("a/b/c"), name("c"));
+            while !stop.load(Ordering::Relaxed) {
+                root.rename(&deep, &shallow, 0).unwrap();
+                root.rename(&shallow, &deep, 0).unwrap();
+            }
+        });
+        for root in house.roots() {
+            // Three up from the deep place is the root, from the shallow one outside of it.
+            let at = name("a/b/c/../../../../outside/secret");
+            let near = name("c/../../outside/secret");
+            for _ in 0..20_000 {
+                for at in [&at, &near] {
+                    assert!(root.open_file(at, libc::O_RDWR, 0).is_err());
+                    assert!(root.unlink(at).is_err());
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    house.is_untouched();
+}

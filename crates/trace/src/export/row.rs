@@ -1,0 +1,135 @@
+//! An event as a row of a table: the columns of CSV and Parquet.
+
+use crate::event::{Event, FileId, Outcome, PathId, ThreadId};
+use crate::names::{Kind, Names};
+
+/// Columns behind that of the event's number, in their order. A change of them is another version of both formats.
+pub(super) const COLUMNS: [&str; 28] = [
+    "thread",
+    "tid",
+    "pid",
+    "call",
+    "start_ns",
+    "duration_ns",
+    "cpu_ns",
+    "outcome",
+    "value",
+    "errno",
+    "open",
+    "open2",
+    "file",
+    "file_kind",
+    "file_name",
+    "file2",
+    "file2_kind",
+    "file2_name",
+    "path",
+    "path2",
+    "offset",
+    "offset2",
+    "length",
+    "flags",
+    "mode",
+    "other",
+    "other_tid",
+    "other_pid",
+];
+
+/// A file of a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct File {
+    pub id: FileId,
+    pub kind: Kind,
+    pub name: PathId,
+}
+
+/// A thread of a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Thread {
+    pub id: ThreadId,
+    pub tid: u32,
+    pub pid: u32,
+}
+
+/// What an event's ids stand for. None where it has none, and where the tables are those of another trace.
+pub(super) struct Row<'a> {
+    pub event: &'a Event,
+    pub thread: Option<Thread>,
+    pub other: Option<Thread>,
+    pub file: Option<File>,
+    pub file2: Option<File>,
+    pub value: Option<i64>,
+    pub errno: Option<u16>,
+}
+
+impl<'a> Row<'a> {
+    pub fn new(event: &'a Event, names: &Names) -> Self {
+        let thread = |id: ThreadId| {
+            let entry = names.threads().get(id.index())?;
+            Some(Thread {
+                id,
+                tid: entry.tid,
+                pid: entry.pid,
+            })
+        };
+        let file = |id: FileId| {
+            let entry = names.files().get(id.index())?;
+            Some(File {
+                id,
+                kind: entry.kind,
+                name: entry.path,
+            })
+        };
+        Self {
+            event,
+            thread: thread(event.thread),
+            other: event.other.and_then(thread),
+            file: event.file.and_then(file),
+            file2: event.file2.and_then(file),
+            value: event.outcome.value(),
+            errno: match event.outcome {
+                Outcome::Failed(errno) => Some(errno),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Words for [`Outcome`].
+pub(super) const OUTCOMES: [&str; 4] = ["returned", "failed", "restarted", "unknown"];
+
+/// The place of its word in [`OUTCOMES`].
+pub(super) fn outcome(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Returned(_) => 0,
+        Outcome::Failed(_) => 1,
+        Outcome::Restarted => 2,
+        Outcome::Unknown => 3,
+    }
+}
+
+/// Words for [`Kind`].
+pub(super) const KINDS: [&str; 8] = [
+    "file",
+    "directory",
+    "link",
+    "device",
+    "pipe",
+    "socket",
+    "memory",
+    "other",
+];
+
+/// The place of its word in [`KINDS`].
+pub(super) fn kind(kind: Kind) -> u8 {
+    match kind {
+        Kind::File => 0,
+        Kind::Directory => 1,
+        Kind::Link => 2,
+        Kind::Device => 3,
+        Kind::Pipe => 4,
+        Kind::Socket => 5,
+        Kind::Memory => 6,
+        Kind::Other => 7,
+    }
+}

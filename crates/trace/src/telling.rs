@@ -1,0 +1,31 @@
+//! Events that are no calls: what goes with others without a word of its own.
+
+use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
+use crate::kernel::Kernel;
+use crate::syscalls;
+
+/// Events of open files that the last event has closed without a close.
+pub(crate) fn released(kernel: &mut Kernel, cause: &Event) -> impl Iterator<Item = Event> + use<> {
+    let cause = *cause;
+    let gone = kernel.take_released().into_iter();
+    gone.filter_map(move |(open, file)| of_released(&cause, open, file))
+}
+
+fn of_released(cause: &Event, open: OpenId, file: FileId) -> Option<Event> {
+    let known = syscalls::find(syscalls::RELEASED)?;
+    Some(Event {
+        open: Some(open),
+        file: Some(file),
+        ..Event::new(cause.thread, known, cause.end_ns(), Outcome::Returned(0))
+    })
+}
+
+/// A thread is gone.
+pub(crate) fn exited(thread: ThreadId, at_ns: i64, status: Outcome) -> Option<Event> {
+    Some(Event::new(
+        thread,
+        syscalls::find(syscalls::EXITED)?,
+        at_ns,
+        status,
+    ))
+}

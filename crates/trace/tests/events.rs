@@ -1,0 +1,277 @@
+//! What a log says of files: names, offsets, sizes, as they follow call by call. Logs are small, their answers known.
+
+use plimsoll_trace::event::{Event, Outcome};
+use plimsoll_trace::follow::{Follower, Seen};
+use plimsoll_trace::kernel::Kernel;
+
+/// Events in words: `call name[ -> name2][ @offset][ +length][ =result]`, with the file's first name in brackets where it is another.
+fn told(log: &str) -> Vec<String> {
+    let mut follower = Follower::new();
+    follower.kernel().is_in(7, b"/w");
+    let mut told = Vec::new();
+    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| told.push(words(kernel, &seen.event));
+    for line in log.lines() {
+        follower.line(line.trim_start().as_bytes(), 7, &mut hear);
+    }
+    follower.end(&mut hear);
+    assert_eq!((follower.trouble().odd_lines, follower.trouble().halves), (0, 0));
+    told
+}
+
+fn words(kernel: &Kernel, event: &Event) -> String {
+    let names = kernel.names();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut words = event.call.name.to_owned();
+    let own = event.path.map(|path| text(names.path(path)));
+    let file = event
+        .file
+        .map(|file| text(names.path(names.files()[file.index()].path)));
+    let second = event.path2.map(|path| text(names.path(path)));
+    if let Some(own) = &own {
+        words += &format!(" {own}");
+    }
+    if let Some(file) = file.filter(|file| Some(file) != own.as_ref()) {
+        words += &format!(" [{file}]");
+    }
+    if let Some(second) = second {
+        words += &format!(" -> {second}");
+    }
+    if let Some(offset) = event.offset {
+        words += &format!(" @{offset}");
+    }
+    if let Some(offset) = event.offset2 {
+        words += &format!(" to @{offset}");
+    }
+    if let Some(length) = event.length {
+        words += &format!(" +{length}");
+    }
+    words += &match event.outcome {
+        Outcome::Returned(value) => format!(" ={value}"),
+        Outcome::Failed(error) => format!(" !{error}"),
+        Outcome::Restarted => " again".into(),
+        Outcome::Unknown => " ?".into(),
+    };
+    words
+}
+
+#[test]
+fn offsets_move_with_the_open_file() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDWR) = 3
+        read(3, ""..., 100) = 100
+        dup(3) = 4
+        read(4, ""..., 100) = 50
+        pread64(3, ""..., 10, 7) = 10
+        preadv2(3, [{iov_base=""..., iov_len=10}, {iov_base="", iov_len=20}], 2, -1, 0) = 30
+        lseek(3, -20, SEEK_END) = 980
+        read(3, "", 100) = 20
+        read(3, "", 100) = 0
+        read(3, 0x7ffe, 100) = -1 EFAULT (Bad address)
+        write(3, ""..., 5) = 5
+        close(4) = 0
+        close(3) = 0
+        openat(AT_FDCWD, "a", O_WRONLY|O_APPEND) = 3
+        write(3, ""..., 5) = 5
+        pwrite64(3, ""..., 5, 0) = 5
+        openat(AT_FDCWD, "a", O_WRONLY|O_TRUNC) = 4
+        write(4, ""..., 3) = 3
+        write(3, ""..., 5) = 5"#;
+    assert_eq!(
+        told(log),
+        [
+            "openat /w/a =3",
+            "read [/w/a] @0 +100 =100",
+            "dup [/w/a] =4",
+            "read [/w/a] @100 +100 =50",
+            "pread64 [/w/a] @7 +10 =10",
+            "preadv2 [/w/a] @150 +30 =30",
+            "lseek [/w/a] @-20 =980",
+            "read [/w/a] @980 +100 =20",
+            "read [/w/a] @1000 +100 =0",
+            "read [/w/a] +100 !14",
+            "write [/w/a] @1000 +5 =5",
+            "close [/w/a] +1 =0",
+            "close [/w/a] +0 =0",
+            "openat /w/a =3",
+            "write [/w/a] @1005 +5 =5",
+            // Linux appends whatever offset pwrite is given (pwrite(2), "BUGS").
+            "pwrite64 [/w/a] @1010 +5 =5",
+            "openat /w/a =4",
+            "write [/w/a] @0 +3 =3",
+            "write [/w/a] @3 +5 =5",
+        ]
+    );
+}
+
+#[test]
+fn data_go_from_file_to_file() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDONLY) = 3
+        openat(AT_FDCWD, "b", O_RDWR|O_CREAT|O_TRUNC, 0644) = 4
+        sendfile(4, 3, NULL, 100) = 100
+        sendfile(4, 3, [500] => [600], 100) = 100
+        copy_file_range(3, NULL, 4, NULL, 1000, 0) = 300
+        copy_file_range(3, [5] => [8], 4, [0] => [3], 3, 0) = 3
+        pipe2([5, 6], O_CLOEXEC) = 0
+        splice(3, NULL, 6, NULL, 64, 0) = 64
+        read(5, ""..., 64) = 64
+        sendfile(4, 3, NULL, 100) = 0"#;
+    assert_eq!(
+        told(log),
+        [
+            "openat /w/a =3",
+            "openat /w/b =4",
+            "sendfile [/w/a] @0 to @0 +100 =100",
+            "sendfile [/w/a] @500 to @100 +100 =100",
+            "copy_file_range [/w/a] @100 to @200 +1000 =300",
+            "copy_file_range [/w/a] @5 to @0 +3 =3",
+            "pipe2 [pipe2:] =0",
+            "splice [/w/a] @400 +64 =64",
+            "read [pipe2:] +64 =64",
+            "sendfile [/w/a] @464 to @500 +100 =0",
+        ]
+    );
+}
+
+#[test]
+fn names_begin_where_the_process_or_the_descriptor_is() {
+    let log = r#"openat(AT_FDCWD, "./d//e", O_RDONLY|O_DIRECTORY) = 3
+        openat(3, "../f", O_RDONLY) = 4
+        newfstatat(3, "", {st_mode=S_IFDIR|0755, st_size=4096, ...}, AT_EMPTY_PATH) = 0
+        newfstatat(AT_FDCWD, "g", {st_mode=S_IFREG|0644, st_size=17, ...}, 0) = 0
+        chdir("d") = 0
+        access("h", R_OK) = -1 ENOENT (No such file or directory)
+        fchdir(3) = 0
+        mkdir("i", 0777) = 0
+        getcwd("/w/d/e", 4096) = 7
+        symlink("../../target", "l") = 0
+        readlink("l", ""..., 64) = 12
+        readlink("l", "../../target", 64) = 12
+        setxattr("g", "user.a", ""..., 5, 0) = 0
+        statx(AT_FDCWD, "/abs/../j", AT_STATX_SYNC_AS_STAT, STATX_ALL, {stx_mask=STATX_ALL, stx_mode=S_IFREG|0600, stx_size=9, ...}) = 0"#;
+    assert_eq!(
+        told(log),
+        [
+            "openat /w/d/e =3",
+            "openat /w/d/e/../f =4",
+            "newfstatat [/w/d/e] +4096 =0",
+            "newfstatat /w/g +17 =0",
+            "chdir /w/d =0",
+            "access /w/d/h !2",
+            "fchdir [/w/d/e] =0",
+            "mkdir /w/d/e/i =0",
+            "getcwd =7",
+            "symlink /w/d/e/l -> ../../target =0",
+            "readlink /w/d/e/l +64 =12",
+            "readlink /w/d/e/l -> ../../target +64 =12",
+            "setxattr /w/d/e/g -> user.a +5 =0",
+            "statx /abs/../j +9 =0",
+        ]
+    );
+}
+
+#[test]
+fn a_file_is_the_same_by_another_name_and_a_name_may_be_another_file() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_CREAT, 0600) = 3
+        rename("a", "b") = 0
+        openat(AT_FDCWD, "b", O_RDONLY) = 4
+        openat(AT_FDCWD, "a", O_RDWR|O_CREAT|O_EXCL, 0600) = 5
+        link("b", "c") = 0
+        unlink("b") = 0
+        newfstatat(AT_FDCWD, "c", {st_mode=S_IFREG|0600, st_size=0, ...}, 0) = 0
+        write(3, ""..., 5) = 5
+        unlink("c") = 0
+        openat(AT_FDCWD, "c", O_WRONLY|O_CREAT, 0600) = 6
+        renameat2(AT_FDCWD, "a", AT_FDCWD, "c", RENAME_EXCHANGE) = 0
+        openat(AT_FDCWD, ".", O_RDWR|O_TMPFILE, 0600) = 7
+        write(7, ""..., 5) = 5"#;
+    let words = told(log);
+    assert_eq!(
+        words[1..],
+        [
+            "rename /w/a -> /w/b =0",
+            "openat /w/b [/w/a] =4",
+            "openat /w/a =5",
+            "link /w/b [/w/a] -> /w/c =0",
+            "unlink /w/b [/w/a] =0",
+            "newfstatat /w/c [/w/a] +0 =0",
+            "write [/w/a] @0 +5 =5",
+            "unlink /w/c [/w/a] =0",
+            "openat /w/c =6",
+            "renameat2 /w/a -> /w/c =0",
+            "openat /w =7",
+            "write [/w] @0 +5 =5",
+        ]
+    );
+}
+
+#[test]
+fn what_goes_without_a_close_is_told() {
+    let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY|O_CLOEXEC) = 3
+        7 openat(AT_FDCWD, "b", O_RDONLY) = 4
+        7 dup2(4, 3) = 3
+        7 clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD) = 8
+        7 close(4) = 0
+        8 execve("/bin/x", ["x"], 0x7ffe /* 2 vars */) = 0
+        8 openat(AT_FDCWD, "c", O_RDONLY) = 5
+        8 exit_group(3) = ?
+        8 +++ exited with 3 +++
+        7 wait4(-1, [{WIFEXITED(s) && WEXITSTATUS(s) == 3}], 0, NULL) = 8
+        7 close_range(3, 4294967295, 0) = 0
+        7 +++ killed by SIGKILL +++"#;
+    assert_eq!(
+        told(log),
+        [
+            "openat /w/a =3",
+            "openat /w/b =4",
+            "dup2 [/w/b] =3",
+            "+released [/w/a] =0",
+            "clone =8",
+            "close [/w/b] +3 =0",
+            "execve /bin/x =0",
+            "openat /w/c =5",
+            "exit_group ?",
+            "+released [/w/c] =0",
+            "+exited =3",
+            "wait4 =8",
+            "close_range =0",
+            "+released [/w/b] =0",
+            "+exited ?",
+        ]
+    );
+}
+
+#[test]
+fn flags_are_numbers_and_locks_have_ranges() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0640) = 3
+        fcntl(3, F_SETLKW, {l_type=F_WRLCK, l_whence=SEEK_SET, l_start=100, l_len=8}) = 0
+        fallocate(3, FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 4096, 8192) = 0
+        mmap(NULL, 8192, PROT_READ|PROT_WRITE, MAP_SHARED, 3, 0x1000) = 0x7f0000000000
+        fadvise64(3, 0, 0, POSIX_FADV_SEQUENTIAL) = 0
+        openat2(AT_FDCWD, "b", {flags=O_RDONLY|O_NOFOLLOW, mode=0, resolve=RESOLVE_BENEATH}, 24) = 4
+        ftruncate(3, 77) = 0
+        lseek(3, 0, SEEK_END) = 77"#;
+    let mut follower = Follower::new();
+    let mut found = Vec::new();
+    for line in log.lines() {
+        follower.line(
+            line.trim_start().as_bytes(),
+            7,
+            &mut |_: &mut Kernel, seen: &Seen<'_>| {
+                let event = seen.event;
+                found.push((event.flags, event.mode, event.offset, event.length));
+            },
+        );
+    }
+    assert_eq!(
+        found,
+        [
+            (Some(0x8_00c2), Some(0o640), None, None),
+            (Some(7), Some(1), Some(100), Some(8)),
+            (Some(3), None, Some(4096), Some(8192)),
+            (Some(1), Some(3), Some(4096), Some(8192)),
+            (Some(2), None, Some(0), Some(0)),
+            (Some(0x2_0000), Some(0), None, None),
+            (None, None, None, Some(77)),
+            (Some(2), None, Some(0), None),
+        ]
+    );
+}

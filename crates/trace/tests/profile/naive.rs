@@ -1,0 +1,258 @@
+//! Random programs against definitions, computed with a look at all events for each number.
+
+use plimsoll_trace::event::{Event, FileId};
+use plimsoll_trace::names::Kind;
+use plimsoll_trace::profile::json::FileProfile;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use crate::scene::{Handle, Scene, file, is};
+
+const FILES: usize = 3;
+/// Bytes of a file, so that a bitmap is small and ranges meet.
+const SIZE: u64 = 300;
+
+/// A program that does anything with a few files.
+fn random(random: &mut Pcg64Mcg) -> Scene {
+    let mut below = |n: u64| random.next_u64() % n;
+    let mut scene = Scene::new();
+    scene.thread(101, 100, Some(0));
+    let files: Vec<FileId> = (0..FILES)
+        .map(|n| scene.file(&format!("/f{n}"), Kind::File))
+        .collect();
+    let mut open: Vec<Handle> = Vec::new();
+    for _ in 0..below(200) {
+        scene.duration = Some(below(20_000));
+        let which = below(10);
+        if open.is_empty() || which == 0 {
+            open.push(scene.open(files[below(FILES as u64) as usize]));
+            continue;
+        }
+        let place = below(open.len() as u64) as usize;
+        let handle = &mut open[place];
+        handle.thread = below(2) as usize;
+        let asked = below(30);
+        match which {
+            1 | 2 => scene.seek(handle, below(4) * 50),
+            3 => scene.data_at(handle, "pread64", below(SIZE), asked, asked.min(below(40))),
+            4 => scene.data_at(handle, "pwrite64", below(SIZE), asked, asked),
+            5 | 6 => scene.data(handle, "read", asked, asked.min(below(40))),
+            7 => scene.data(handle, "write", asked, asked),
+            8 => {
+                let to = handle.offset;
+                scene.seek(handle, to);
+            }
+            _ => {
+                scene.close(handle);
+                open.remove(place);
+            }
+        }
+    }
+    scene
+}
+
+fn is_data(event: &Event) -> bool {
+    ["read", "write", "pread64", "pwrite64"].contains(&event.call.name)
+}
+
+fn moves(event: &Event) -> bool {
+    ["read", "write"].contains(&event.call.name)
+}
+
+fn value(event: &Event) -> u64 {
+    event.outcome.value().unwrap() as u64
+}
+
+fn ends(event: &Event) -> u64 {
+    event.offset.unwrap() as u64 + value(event)
+}
+
+/// Whether the seek at `place` is still, by all that happened to its open file before.
+fn is_still(events: &[Event], place: usize) -> bool {
+    let seek = &events[place];
+    let mut offset = 0;
+    for event in events[..place].iter().filter(|event| event.open == seek.open) {
+        if event.call.name == "lseek" {
+            offset = value(event);
+        } else if moves(event) {
+            offset = ends(event);
+        }
+    }
+    offset == value(seek)
+}
+
+/// By the definition: no read or write at the offset before the next seek that moves it, or the close.
+fn is_useless(events: &[Event], place: usize) -> bool {
+    for (later, event) in events.iter().enumerate().skip(place + 1) {
+        if event.open != events[place].open {
+            continue;
+        }
+        if moves(event) {
+            return false;
+        }
+        if event.call.name == "close" || event.call.name == "lseek" && !is_still(events, later) {
+            return true;
+        }
+    }
+    false
+}
+
+fn covered<'a>(events: impl Iterator<Item = &'a Event>) -> u64 {
+    let mut bitmap = vec![false; 4000];
+    for event in events {
+        bitmap[event.offset.unwrap() as usize..ends(event) as usize].fill(true);
+    }
+    bitmap.iter().filter(|&&byte| byte).count() as u64
+}
+
+fn check(events: &[Event], of: FileId, found: &FileProfile) {
+    let own = || events.iter().filter(|event| event.file == Some(of));
+    let reads = || own().filter(|event| event.call.name.contains("read"));
+    let writes = || own().filter(|event| event.call.name.contains("write"));
+    let io = &found.io;
+    let bytes = |list: &mut dyn Iterator<Item = &Event>| list.map(value).sum::<u64>();
+    assert_eq!(
+        io.opens,
+        own().filter(|event| event.call.name == "openat").count() as u64
+    );
+    assert_eq!(
+        (io.reads, io.writes),
+        (reads().count() as u64, writes().count() as u64)
+    );
+    assert_eq!(
+        (io.read_bytes, io.write_bytes),
+        (bytes(&mut reads()), bytes(&mut writes()))
+    );
+    assert_eq!(
+        (io.unique_read_bytes, io.unique_write_bytes),
+        (covered(reads()), covered(writes()))
+    );
+    assert_eq!(io.reread_bytes, io.read_bytes - io.unique_read_bytes);
+    assert_eq!(io.overwritten_bytes, io.write_bytes - io.unique_write_bytes);
+    let is_short = |event: &&Event| 0 < value(event) && value(event) < event.length.unwrap();
+    assert_eq!(io.short_reads, reads().filter(is_short).count() as u64);
+    let at_end = |event: &&Event| value(event) == 0 && event.length != Some(0);
+    assert_eq!(io.end_reads, reads().filter(at_end).count() as u64);
+    check_seeks(events, of, found);
+    check_order(events, of, found);
+    check_open(events, of, found);
+
+    let time = |list: &mut dyn Iterator<Item = &Event>| {
+        list.filter_map(|event| event.duration_ns).sum::<u64>() as f64
+    };
+    is(io.read_time.unwrap().recorded_s, time(&mut reads()) * 1e-9);
+    is(io.write_time.unwrap().recorded_s, time(&mut writes()) * 1e-9);
+    let others = &mut own().filter(|event| !is_data(event));
+    is(io.metadata_time.unwrap().recorded_s, time(others) * 1e-9);
+    let threads: std::collections::BTreeSet<_> = own().map(|event| event.thread).collect();
+    assert_eq!(found.threads, threads.len() as u64);
+    assert_eq!(
+        found.timeline.iter().map(|row| row[1]).sum::<u64>(),
+        own().count() as u64
+    );
+    assert_eq!(
+        found.timeline.iter().map(|row| row[2]).sum::<u64>(),
+        io.read_bytes
+    );
+}
+
+fn check_seeks(events: &[Event], of: FileId, found: &FileProfile) {
+    let seeks: Vec<usize> = (0..events.len())
+        .filter(|&place| events[place].file == Some(of) && events[place].call.name == "lseek")
+        .collect();
+    let still = seeks.iter().filter(|&&place| is_still(events, place)).count() as u64;
+    let moved = seeks.iter().filter(|&&place| !is_still(events, place));
+    let useless = moved.filter(|&&place| is_useless(events, place)).count() as u64;
+    let io = &found.io;
+    assert_eq!(
+        (io.seeks, io.still_seeks, io.useless_seeks),
+        (seeks.len() as u64, still, still + useless)
+    );
+}
+
+fn check_order(events: &[Event], of: FileId, found: &FileProfile) {
+    let data: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.file == Some(of) && is_data(event))
+        .collect();
+    let (mut sequential, mut descending, mut consecutive, mut modified) = (0, 0, 0, 0);
+    for (place, event) in data.iter().enumerate() {
+        let offset = event.offset.unwrap() as u64;
+        let before = data[..place].iter().rev().find(|one| one.open == event.open);
+        sequential += u64::from(before.map_or(0, |before| ends(before)) == offset);
+        descending += u64::from(before.is_some_and(|before| before.offset.unwrap() as u64 > offset));
+        consecutive += u64::from(place.checked_sub(1).map_or(0, |last| ends(data[last])) == offset);
+        // The last read since the last write.
+        let read = before.filter(|before| before.call.name.contains("read"));
+        modified += u64::from(
+            event.call.name.contains("write")
+                && read.is_some_and(|read| (read.offset.unwrap() as u64..ends(read)).contains(&offset)),
+        );
+    }
+    let share = |count: u64| (!data.is_empty()).then(|| count as f64 / data.len() as f64);
+    let io = &found.io;
+    assert_eq!(io.sequential_share, share(sequential));
+    assert_eq!(io.descending_share, share(descending));
+    assert_eq!(io.consecutive_share, share(consecutive));
+    assert_eq!(io.modify_writes, modified);
+}
+
+/// Open at any time between two neighbouring changes of the number of open files.
+fn check_open(events: &[Event], of: FileId, found: &FileProfile) {
+    let end = events.iter().map(Event::end_ns).max().unwrap();
+    let mut spans = Vec::new();
+    for (place, event) in events.iter().enumerate() {
+        if event.file == Some(of) && event.call.name == "openat" {
+            let close = events[place..]
+                .iter()
+                .find(|it| it.open == event.open && it.call.name == "close");
+            spans.push((event.end_ns(), close.map_or(end, Event::end_ns)));
+        }
+    }
+    let mut edges: Vec<i64> = spans.iter().flat_map(|span| [span.0, span.1]).collect();
+    edges.sort_unstable();
+    let is_open = |from: i64| spans.iter().any(|span| span.0 <= from && from < span.1);
+    let open: i64 = edges
+        .windows(2)
+        .filter(|pair| is_open(pair[0]))
+        .map(|pair| pair[1] - pair[0])
+        .sum();
+    is(found.open_s, open as f64 * 1e-9);
+}
+
+#[test]
+fn numbers_are_those_of_their_definitions() {
+    let mut source = Pcg64Mcg::seed_from_u64(11);
+    let mut seeks = 0;
+    for _ in 0..400 {
+        let scene = random(&mut source);
+        let profile = scene.profile();
+        for (place, entry) in scene.names.files().iter().enumerate() {
+            let of = FileId::new(place).unwrap();
+            if scene.events.iter().any(|event| event.file == Some(of)) {
+                let path = String::from_utf8(scene.names.path(entry.path).to_vec()).unwrap();
+                check(&scene.events, of, file(&profile, &path));
+            }
+        }
+        let total = &profile.totals;
+        assert_eq!(total.calls, scene.events.len() as u64);
+        assert_eq!(
+            total.io.read_bytes,
+            profile.files.iter().map(|file| file.io.read_bytes).sum::<u64>()
+        );
+        assert_eq!(
+            total.io.read_bytes,
+            profile.timeline.read_bytes.iter().sum::<u64>()
+        );
+        assert_eq!(
+            total.io.read_bytes,
+            profile
+                .processes
+                .iter()
+                .map(|process| process.work.read_bytes)
+                .sum::<u64>()
+        );
+        seeks += total.io.useless_seeks;
+    }
+    assert!(seeks > 1000, "the programs are too tame");
+}
