@@ -237,6 +237,13 @@ def test_two_traces_are_compared(lab: Lab, reader: Path) -> None:
     assert "data.bin" in text.partition("Files that differ")[2]
 
 
+def test_a_trace_is_exported(lab: Lab, reader: Path) -> None:
+    done = lab.run("trace", "export", reader, "--to", "csv")
+    assert (done.code, done.out) == (0, f"{reader.with_suffix('.csv')}\n")
+    assert "data.bin" in reader.with_suffix(".csv").read_text(encoding="utf-8")
+    assert lab.run("trace", "export", "none.trace", "--to", "fio", "-o", "x").code == 1
+
+
 def test_what_is_no_trace_is_refused_in_words(lab: Lab) -> None:
     lab.file("nothing\n", "text")
     for words, said in (

@@ -86,6 +86,7 @@ def _calls(a: Profile, b: Profile) -> Table:
 
 def _files(a: Profile, b: Profile) -> Table:
     """Files of which requests or bytes differ, the greatest differences first."""
+    only = a.time.interval_only, b.time.interval_only
     sides = [{each.path: each for each in profile.files if each.kind != "name"} for profile in (a, b)]
     found = []
     for path in {**sides[0], **sides[1]}:
@@ -98,7 +99,7 @@ def _files(a: Profile, b: Profile) -> Table:
             *(count(sum(_work(each)[:3])) for each in (first, second)),
             *(size(_moved(each)) for each in (first, second)),
             ratio(_moved(first), _moved(second)),
-            *(duration(_spent(each), False) for each in (first, second)),
+            *(duration(_spent(each), one) for each, one in zip((first, second), only, strict=True)),
             path,
         )
         for _, path, first, second in found[:MOST_FILES]

@@ -121,14 +121,17 @@ def pictures(
 
 
 def export(trace: Path, kind: str, output: Path) -> None:
-    """Writes the trace in a form of others. What that cannot hold is said on stderr."""
+    """Writes the trace in a form of others. The engine says on stderr what that cannot hold.
+
+    Raises EngineError where it failed, or where the trace was cut and the export has only what is whole.
+    """
     done = subprocess.run(
         [find_engine(), "trace", "export", "--to", kind, "--output", str(output), "--", str(trace)],
         check=False,
         stdout=subprocess.DEVNULL,
     )
     if done.returncode != 0:
-        raise EngineError(f"{trace} was not exported as {kind} (see above)")
+        raise EngineError(f"{trace} could not be exported as {kind} as a whole (see above)")
 
 
 def _answer(*words: str) -> bytes:

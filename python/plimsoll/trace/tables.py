@@ -13,6 +13,8 @@ from plimsoll.trace.words import chosen, duration, facts, seconds, share, size
 MOST_FAILURES = 200
 """Ways to fail, and blind spots, that a table has."""
 
+MOSTLY_TRACING = "Tracing was most of this run: durations and speeds of single calls say little here."
+
 
 def table(title: str, heads: str, rows: Iterable[Sequence[str]], note: str = "") -> Table:
     """Heads are separated by |; those that begin with # are of numbers."""
@@ -133,6 +135,8 @@ def calls(profile: Profile, most: int | None = None) -> Table:
         for each in profile.calls[:most]
     ]
     note = "Mean to longest: estimates without the median cost of tracing." if _corrected(profile) else ""
+    if profile.time.interval_only:
+        note = MOSTLY_TRACING
     return table("Calls", "call|what it does|#calls|#failed|#data|#time|#mean|#p50|#p99|#longest", rows, note)
 
 
