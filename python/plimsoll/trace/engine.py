@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.errors import EngineError
+from plimsoll.errors import BadInput, EngineError, ExitCode
 from plimsoll.trace.pictures import COLUMNS, MOST_POINTS, ROWS, Pictures
 from plimsoll.trace.pictures import read as read_pictures
 from plimsoll.trace.profile import Part, Told, read
@@ -135,12 +135,15 @@ def export(trace: Path, kind: str, output: Path) -> None:
 
 
 def _answer(*words: str) -> bytes:
-    """What the engine prints; raises EngineError with its own words where it fails."""
+    """What the engine prints; raises BadInput where it does not take an option, EngineError where it fails."""
     done = subprocess.run([find_engine(), "trace", *words], check=False, capture_output=True)
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().removeprefix("plimsoll-engine: ")
-        raise EngineError(said or f"the engine ended with {done.returncode} at trace {words[0]}")
-    return done.stdout
+    if done.returncode == 0:
+        return done.stdout
+    said = done.stderr.decode(errors="replace").partition("\n\nFor more information")[0].strip()
+    if done.returncode == ExitCode.BAD_INPUT:
+        raise BadInput(said.removeprefix("error: "))
+    said = said.removeprefix("plimsoll-engine: ")
+    raise EngineError(said or f"the engine ended with {done.returncode} at trace {words[0]}")
 
 
 def _made(text: bytes) -> Made:
