@@ -61,7 +61,8 @@ def run_time(time: RunTime) -> str:
         between = span(wall.low_s, wall.high_s)
         return f"{recorded}; {between} without tracing ({traced}: too much for one number)"
     ends = span(wall.low_s, wall.high_s)
-    return f"{recorded}; about {seconds(wall.corrected_s)} without tracing ({ends}; {traced})"
+    about = seconds(wall.corrected_s)
+    return f"{recorded}; about {about} without tracing ({traced if ends == about else f'{ends}; {traced}'})"
 
 
 def correction(source: Source) -> str:
