@@ -179,3 +179,17 @@ def test_figures_say_where_requests_are_binned() -> None:
         "/few: 12 requests",
         "/many: binned, 10 000 000 requests in 40 × 40 cells",
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["/usr/bin/python3", "-I", "/home/analysis.py", "x"], "python3 analysis.py"),
+        (["git", "clone", "-q", "a"], "git clone"),
+        (["true"], "true"),
+        ([], "cp"),
+    ],
+)
+def test_what_ran_is_named_in_two_words(command: list[str], name: str) -> None:
+    source = document()["source"] | {"command": command}
+    assert words.name(told(source=source).profile) == name
