@@ -185,7 +185,9 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         }
         Verb::Testbed(verb) => testbed::carry_out(verb),
         Verb::Bench(bench) => bench::carry_out(&bench),
-        Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => unreachable!("it has an exit status of its own, see main"),
+        Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => {
+            unreachable!("it has an exit status of its own, see main")
+        }
         Verb::Version => say(&serde_json::json!({ "version": VERSION })),
     }
 }

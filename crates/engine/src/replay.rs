@@ -91,7 +91,10 @@ pub(crate) struct Replay {
 
 pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
     if !(0.0..=100.0).contains(&replay.compressible) {
-        bail!("--compressible {}: a share between 0 and 100 is expected", replay.compressible);
+        bail!(
+            "--compressible {}: a share between 0 and 100 is expected",
+            replay.compressible
+        );
     }
     if !(replay.scale >= 0.0 && replay.scale.is_finite()) {
         bail!("--scale {}: a number from 0 on is expected", replay.scale);
@@ -99,7 +102,8 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
     let trace = Trace::read(&replay.trace).with_context(|| format!("reading {}", replay.trace.display()))?;
     let rules = rules(replay)?;
     let table = trace.place(&rules);
-    let root = || Beneath::open(&replay.root).with_context(|| format!("opening the root {}", replay.root.display()));
+    let root =
+        || Beneath::open(&replay.root).with_context(|| format!("opening the root {}", replay.root.display()));
     let mut said = Map::new();
     said.insert("is_cut".into(), trace.is_cut.into());
     said.insert("ignored".into(), json!(table.ignored()));
@@ -133,11 +137,7 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn replayed(
-    replay: &Replay,
-    trace: &Trace,
-    table: &plimsoll_replay::names::Table,
-) -> anyhow::Result<Value> {
+fn replayed(replay: &Replay, trace: &Trace, table: &plimsoll_replay::names::Table) -> anyhow::Result<Value> {
     let order = match replay.order {
         Order::Resource => plan::Ordering::Resource,
         Order::Trace => plan::Ordering::Trace,
@@ -158,7 +158,8 @@ fn replayed(
         allow_root: replay.allow_root,
         ..Settings::default()
     };
-    let root = Root::open(&replay.root).with_context(|| format!("opening the root {}", replay.root.display()))?;
+    let root =
+        Root::open(&replay.root).with_context(|| format!("opening the root {}", replay.root.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = stop.clone();
     let signals = crate::signals::listen().context("cannot listen to signals")?;
@@ -204,7 +205,8 @@ fn report_json(report: &check::Report) -> anyhow::Result<Value> {
 
 fn rules(replay: &Replay) -> anyhow::Result<Rules> {
     let mut rules = Rules::new();
-    let text = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
+    let text =
+        |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
     if let Some(path) = &replay.map {
         rules
             .read_map(&text(path)?)

@@ -9,6 +9,8 @@ use plimsoll_trace::follow::Follower;
 use plimsoll_trace::header::{FORMAT, Footer, Header, Recorder};
 use plimsoll_trace::profile::{Choice, Profiler};
 
+const ROUNDS: usize = 7;
+
 fn main() -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
         let text = fs::read(&path)?;
@@ -37,12 +39,18 @@ fn main() -> std::io::Result<()> {
             ..Footer::default()
         };
 
-        let start = Instant::now();
-        let mut profiler = Profiler::new(&header, Choice::default());
-        for block in events.chunks(16_384) {
-            profiler.take(follower.kernel().names(), block);
-        }
-        let taken = start.elapsed();
+        // The machine may have something else to do: the best of some rounds tells what the profile costs.
+        let rounds = (0..ROUNDS).map(|_| {
+            let start = Instant::now();
+            let mut profiler = Profiler::new(&header, Choice::default());
+            for block in events.chunks(16_384) {
+                profiler.take(follower.kernel().names(), block);
+            }
+            (start.elapsed(), profiler)
+        });
+        let Some((taken, profiler)) = rounds.min_by_key(|round| round.0) else {
+            continue;
+        };
         let start = Instant::now();
         let profile = profiler.finish(follower.kernel().names(), Some(&footer));
         let rate = events.len() as f64 / taken.as_secs_f64();

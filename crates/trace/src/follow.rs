@@ -91,8 +91,19 @@ impl Follower {
     /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. What has happened is given to
     /// `hear`, that of each thread in its order.
     pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+        self.told(text, line::parse(text), pid, hear);
+    }
+
+    /// The same for a line that was told apart already: `line` is what [`line::parse`] gives for `text`.
+    pub fn told(
+        &mut self,
+        text: &[u8],
+        line: Option<line::Line<'_>>,
+        pid: u32,
+        hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+    ) {
         self.lines += 1;
-        let Some(line) = line::parse(text) else {
+        let Some(line) = line else {
             self.is_odd(text);
             return;
         };

@@ -2,13 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use crate::event::Event;
 use crate::file::{FileError, Writer};
 use crate::follow::{Follower, Seen};
 use crate::header::{Footer, Header};
 use crate::kernel::Kernel;
+use crate::text::spans::Told;
 use crate::text::{Stamp, line};
 
 /// Bytes at the beginning of a log that tell with which options it was made.
@@ -70,12 +72,16 @@ pub struct Log {
     /// The thread, where its lines do not tell: the end of the name of a file that `-ff` made.
     pub pid: u32,
     /// Its text.
-    pub text: Box<dyn BufRead>,
+    pub text: Box<dyn BufRead + Send>,
 }
+
+/// Reads what a symbolic link holds on the host where the log was made; None where there is none.
+pub type ReadLink = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// Takes lines in and writes a trace file.
 pub struct Importer<W: Write> {
     follower: Follower,
+    read_link: Option<ReadLink>,
     writer: Writer<W>,
     events: u64,
     failed: Option<FileError>,
@@ -89,6 +95,7 @@ impl<W: Write> Importer<W> {
     pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
         Ok(Self {
             follower: Follower::new(),
+            read_link: None,
             writer: Writer::new(out, header)?,
             events: 0,
             failed: None,
@@ -100,20 +107,35 @@ impl<W: Write> Importer<W> {
         self.follower.kernel()
     }
 
+    /// Where the log is taken in while it is written, on the same host: what readlink(2) has found, and the log does not tell, is looked
+    /// up.
+    pub fn look_up(&mut self, read_link: ReadLink) {
+        self.read_link = Some(read_link);
+    }
+
     /// Takes in a line, without its end.
     ///
     /// # Errors
     /// [`FileError`]: the file cannot be written any more.
     pub fn line(&mut self, text: &[u8], pid: u32) -> Result<(), FileError> {
+        self.told(text, line::parse(text), pid)
+    }
+
+    fn told(&mut self, text: &[u8], line: Option<line::Line<'_>>, pid: u32) -> Result<(), FileError> {
         let Self {
             follower,
             writer,
             events,
             failed,
+            read_link,
         } = self;
-        follower.line(text, pid, &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
+        follower.told(text, line, pid, &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
             *events += 1;
-            write(writer, failed, kernel, &seen.event);
+            let mut event = seen.event;
+            if let Some(read_link) = read_link {
+                kernel.complete_link(&mut event, *read_link);
+            }
+            write(writer, failed, kernel, &event);
         });
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -131,13 +153,29 @@ impl<W: Write> Importer<W> {
     /// # Errors
     /// [`FileError`]; what was read until then is in the file.
     pub fn logs(&mut self, logs: Vec<Log>) -> Result<(), FileError> {
-        if let [only] = logs.as_slice() {
-            let pid = only.pid;
-            return logs
-                .into_iter()
-                .try_for_each(|log| each_line(log.text, |text| self.line(text, pid)));
+        if logs.len() == 1 {
+            return logs.into_iter().try_for_each(|log| self.alone(log));
         }
         self.together(logs)
+    }
+
+    /// One log: one thread reads and tells its lines apart, this one follows them.
+    fn alone(&mut self, log: Log) -> Result<(), FileError> {
+        let pid = log.pid;
+        let (full, coming) = mpsc::sync_channel(PIECES);
+        let (empty, used) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || pieces(log.text, &full, &used));
+            for piece in coming {
+                let piece: Piece = piece?;
+                for told in &piece.lines {
+                    self.told(told.text(&piece.text), told.line(&piece.text), pid)?;
+                }
+                // The other one may have ended: then nobody needs it.
+                let _ = empty.send(piece);
+            }
+            Ok(())
+        })
     }
 
     /// Several logs: always the line that was written first.
@@ -171,6 +209,7 @@ impl<W: Write> Importer<W> {
             writer,
             events,
             failed,
+            ..
         } = &mut self;
         follower.end(&mut |kernel: &mut Kernel, seen: &Seen<'_>| {
             *events += 1;
@@ -207,41 +246,87 @@ fn write<W: Write>(
     }
 }
 
-/// Gives each line of a log, without its end.
-///
-/// # Errors
-/// Those of reading and of `take`.
-pub fn each_line(
-    mut text: impl BufRead,
-    mut take: impl FnMut(&[u8]) -> Result<(), FileError>,
-) -> Result<(), FileError> {
+/// Pieces of a log that may be on their way.
+const PIECES: usize = 4;
+/// Bytes that are read for one.
+const PIECE: usize = 1 << 20;
+
+/// Whole lines of a log, told apart.
+#[derive(Debug, Default)]
+struct Piece {
+    text: Vec<u8>,
+    lines: Vec<Told>,
+}
+
+/// Gives a log in pieces until it ends, or nobody takes them.
+fn pieces(
+    mut text: Box<dyn BufRead + Send>,
+    full: &SyncSender<std::io::Result<Piece>>,
+    used: &Receiver<Piece>,
+) {
     let mut cut = Vec::new();
     loop {
-        let buffer = text.fill_buf()?;
-        if buffer.is_empty() {
-            return if cut.is_empty() { Ok(()) } else { take(&cut) };
-        }
-        let used = buffer.len();
-        let mut rest = buffer;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            if cut.is_empty() {
-                take(&rest[..end])?;
-            } else {
-                cut.extend_from_slice(&rest[..end]);
-                take(&cut)?;
-                cut.clear();
+        let mut piece = used.try_recv().unwrap_or_default();
+        let read = fill(&mut text, &mut piece, &mut cut);
+        let is_over = piece.text.is_empty();
+        let given = match read {
+            Ok(()) if is_over => return,
+            Ok(()) => full.send(Ok(piece)).is_ok(),
+            Err(error) => {
+                let _ = full.send(Err(error));
+                return;
             }
-            rest = &rest[end + 1..];
+        };
+        if !given {
+            return;
         }
-        // A line without an end would take all memory; strace writes none.
-        if cut.len() < LONGEST_LINE {
-            cut.extend_from_slice(rest);
-        }
-        text.consume(used);
     }
 }
 
-/// Of a longer line only the beginning is kept, which is odd then.
+/// Reads whole lines; `cut` is the beginning of the line that the last piece ended in.
+fn fill(text: &mut impl BufRead, piece: &mut Piece, cut: &mut Vec<u8>) -> std::io::Result<()> {
+    piece.text.clear();
+    piece.lines.clear();
+    piece.text.append(cut);
+    loop {
+        let read = text.by_ref().take(PIECE as u64).read_to_end(&mut piece.text)?;
+        let end = memchr::memrchr(b'\n', &piece.text);
+        match end {
+            Some(end) => {
+                cut.extend_from_slice(&piece.text[end + 1..]);
+                piece.text.truncate(end + 1);
+                break;
+            }
+            None if read == 0 => break,
+            // A line without an end would take all memory; strace writes none so long. The rest of it is odd.
+            None if piece.text.len() >= LONGEST_LINE => break,
+            None => {}
+        }
+    }
+    let whole = piece.text.strip_suffix(b"\n").unwrap_or(&piece.text);
+    if piece.text.is_empty() {
+        return Ok(());
+    }
+    for text in whole.split(|&byte| byte == b'\n') {
+        let line = line::parse(text);
+        piece.lines.push(Told::new(text, line.as_ref(), &piece.text));
+    }
+    Ok(())
+}
+
+/// Gives each line of a text, without its end.
+///
+/// # Errors
+/// Those of `take`.
+pub fn each_line(text: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), FileError>) -> Result<(), FileError> {
+    let whole = text.strip_suffix(b"\n").unwrap_or(text);
+    if text.is_empty() {
+        return Ok(());
+    }
+    whole.split(|&byte| byte == b'\n').try_for_each(&mut take)
+}
+
+/// A longer line is taken for several.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// A log, and the line of it that is next.
@@ -297,16 +382,27 @@ mod tests {
 
     #[test]
     fn lines_come_whole_however_they_are_read() {
-        let text = b"one\ntwo\n\nlast";
+        let text = b"one\ntwo\n\n7 close(3) = 0\nlast";
         for size in 1..=text.len() {
-            let mut lines = Vec::new();
             let reader = std::io::BufReader::with_capacity(size, text.as_slice());
-            each_line(reader, |line| {
-                lines.push(line.to_vec());
-                Ok(())
-            })
-            .unwrap();
-            assert_eq!(lines, [b"one".as_slice(), b"two", b"", b"last"]);
+            let (full, coming) = mpsc::sync_channel(PIECES);
+            let (_empty, used) = mpsc::channel();
+            pieces(Box::new(reader), &full, &used);
+            drop(full);
+            let mut lines = Vec::new();
+            for piece in coming {
+                let piece = piece.unwrap();
+                lines.extend(piece.lines.iter().map(|told| told.text(&piece.text).to_vec()));
+            }
+            assert_eq!(
+                lines,
+                [b"one".as_slice(), b"two", b"", b"7 close(3) = 0", b"last"]
+            );
         }
+        let (full, coming) = mpsc::sync_channel(PIECES);
+        let (_empty, used) = mpsc::channel();
+        pieces(Box::new(std::io::empty()), &full, &used);
+        drop(full);
+        assert_eq!(coming.iter().count(), 0);
     }
 }

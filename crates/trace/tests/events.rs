@@ -21,37 +21,35 @@ fn told(log: &str) -> Vec<String> {
 fn words(kernel: &Kernel, event: &Event) -> String {
     let names = kernel.names();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut words = event.call.name.to_owned();
+    let mut words = vec![event.call.name.to_owned()];
     let own = event.path.map(|path| text(names.path(path)));
     let file = event
         .file
         .map(|file| text(names.path(names.files()[file.index()].path)));
     let second = event.path2.map(|path| text(names.path(path)));
-    if let Some(own) = &own {
-        words += &format!(" {own}");
-    }
+    words.extend(own.clone());
     if let Some(file) = file.filter(|file| Some(file) != own.as_ref()) {
-        words += &format!(" [{file}]");
+        words.push(format!("[{file}]"));
     }
     if let Some(second) = second {
-        words += &format!(" -> {second}");
+        words.push(format!("-> {second}"));
     }
     if let Some(offset) = event.offset {
-        words += &format!(" @{offset}");
+        words.push(format!("@{offset}"));
     }
     if let Some(offset) = event.offset2 {
-        words += &format!(" to @{offset}");
+        words.push(format!("to @{offset}"));
     }
     if let Some(length) = event.length {
-        words += &format!(" +{length}");
+        words.push(format!("+{length}"));
     }
-    words += &match event.outcome {
-        Outcome::Returned(value) => format!(" ={value}"),
-        Outcome::Failed(error) => format!(" !{error}"),
-        Outcome::Restarted => " again".into(),
-        Outcome::Unknown => " ?".into(),
-    };
-    words
+    words.push(match event.outcome {
+        Outcome::Returned(value) => format!("={value}"),
+        Outcome::Failed(error) => format!("!{error}"),
+        Outcome::Restarted => "again".into(),
+        Outcome::Unknown => "?".into(),
+    });
+    words.join(" ")
 }
 
 #[test]

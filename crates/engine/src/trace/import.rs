@@ -124,7 +124,7 @@ fn open(path: &Path) -> anyhow::Result<(Log, Manner)> {
         bail!("{} is a directory: give the logs in it", path.display());
     }
     let mut raw = BufReader::with_capacity(PIECE, file);
-    let text: Box<dyn Read> = match raw.fill_buf().with_context(reading)? {
+    let text: Box<dyn Read + Send> = match raw.fill_buf().with_context(reading)? {
         [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::with_buffer(raw).with_context(reading)?),
         _ => Box::new(raw),

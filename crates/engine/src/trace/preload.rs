@@ -15,7 +15,7 @@ use plimsoll_trace::kernel::Kernel;
 use plimsoll_trace::preload::{Head, Log, follow};
 
 use super::mapped::Mapped;
-use super::record::{Wanted, exit_code, number};
+use super::record::{Wanted, exit_code, number, read_link};
 use super::{calibrate, import};
 
 /// The library; empty where the engine was built without (see build.rs).
@@ -156,8 +156,10 @@ fn convert(
     let mut failed: Option<FileError> = None;
     let (mut kernel, lost) = follow(logs, zero_ns, &mut |kernel: &mut Kernel, event: &Event| {
         events += 1;
+        let mut event = *event;
+        kernel.complete_link(&mut event, read_link);
         if failed.is_none() {
-            failed = writer.write(kernel.names_mut(), event).err();
+            failed = writer.write(kernel.names_mut(), &event).err();
         }
     });
     if let Some(error) = failed {

@@ -1,7 +1,8 @@
 //! `trace record`: a program below strace, or one that runs already; its log is taken in while it is written.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -75,6 +76,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let mut ended = None;
     let footer = import::write(&wanted.output, |file| {
         let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
+        importer.look_up(read_link);
         for pid in &wanted.pids {
             attached::tell(importer.kernel(), *pid);
         }
@@ -97,6 +99,12 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     })?;
     import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// What a symbolic link holds now: strace is told to leave out what is in buffers.
+pub(super) fn read_link(path: &[u8]) -> Option<Vec<u8>> {
+    let target = std::fs::read_link(OsStr::from_bytes(path)).ok()?;
+    Some(target.into_os_string().into_vec())
 }
 
 /// That of the program; of one that a signal has ended, as a shell gives it.

@@ -70,7 +70,7 @@ fn every_format_is_written_and_says_what_it_left_out() {
     );
 
     let (fio, told, _) = export(&trace, "fio", &["--root", "copy"]);
-    let expected = "fio version 3 iolog\n1 copy/data/in add\n1 copy/data/in open\n101 copy/data/in read 0 4096\n\
+    let expected = "fio version 3 iolog\n101 copy/data/in add\n101 copy/data/in open\n101 copy/data/in read 0 4096\n\
                     201 copy/data/in read 4096 100\n401 copy/data/in close\n";
     assert_eq!(String::from_utf8(fio).unwrap(), expected);
     assert_eq!(told["left_out"]["failed"], 1);

@@ -6,7 +6,7 @@ use std::io::Write;
 use super::escape::escape;
 use super::row::{COLUMNS, File, KINDS, OUTCOMES, Row, Thread, kind, outcome};
 use super::{Export, ExportError, Tally};
-use crate::event::{Event, PathId};
+use crate::event::{Event, OpenId, PathId};
 use crate::names::Names;
 
 /// Version of the format, and the header of the first column, which has the number of the event from 0.
@@ -87,8 +87,8 @@ impl<W: Write> Export for Csv<'_, W> {
         self.put(Some(OUTCOMES[usize::from(outcome(event.outcome))]));
         self.put(row.value);
         self.put(row.errno);
-        self.put(event.open.map(|open| open.index()));
-        self.put(event.open2.map(|open| open.index()));
+        self.put(event.open.map(OpenId::index));
+        self.put(event.open2.map(OpenId::index));
         self.file(row.file);
         self.file(row.file2);
         self.name(event.path);
@@ -118,7 +118,7 @@ mod tests {
 
     use super::super::sample;
     use super::*;
-    use crate::event::{FileId, OpenId, Outcome, ThreadId};
+    use crate::event::{FileId, Outcome, ThreadId};
     use crate::syscalls;
 
     fn parsed<T: FromStr>(row: &HashMap<&str, Option<String>>, column: &str) -> Option<T> {

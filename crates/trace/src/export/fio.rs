@@ -1,12 +1,12 @@
 //! A log that fio replays (`read_iolog`), version 3: fio's HOWTO, "Trace file format v3".
 //!
-//! What fio makes of a log was found out with fio 3.33 and is followed here: a file is added and opened before its first
+//! What fio makes of a log was found out with fio 3.33 and is followed here: a file is added and opened with its first
 //! access, and not again while it is open (fio aborts); a read that brings nothing is left out and lengths are those that
 //! were moved (a read at the end of a file ends the job, "full resid"); times begin at 1, since fio takes 0 for none, and
 //! never go back. They are microseconds. Trims are left out: fio makes them on devices only.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use super::access::{accesses, is_regular, reason};
@@ -27,6 +27,8 @@ const MOST: u64 = u32::MAX as u64;
 const NAME: &str = "name";
 /// Not known by which open file.
 const NO_OPEN: &str = "no_open_file";
+/// An open, or a close, of an open file that nothing was read from or written to.
+const IDLE: &str = "no_access";
 /// Written with a later start than the recorded one, as threads take turns.
 const LATER: &str = "start_moved_later";
 
@@ -37,7 +39,10 @@ pub struct Fio<'a, W: Write> {
     root: Option<Vec<u8>>,
     /// Names that fio knows, and how many open files they have. fio opens each once.
     files: HashMap<PathId, u32>,
-    /// Open files that are counted there, with their names.
+    /// Open files that nobody has read from or written to. fio is not told of them: many are directories, of which only their
+    /// reader would know, and it ends the job where it cannot open one.
+    idle: HashSet<OpenId>,
+    /// Open files that are counted in `files`, with their names.
     opens: HashMap<OpenId, PathId>,
     /// The last start, us.
     last_us: u64,
@@ -59,6 +64,7 @@ impl<'a, W: Write> Fio<'a, W> {
             names,
             root: root.map(<[u8]>::to_vec),
             files: HashMap::new(),
+            idle: HashSet::new(),
             opens: HashMap::new(),
             last_us: 1,
             tally: Tally::default(),
@@ -104,6 +110,7 @@ impl<'a, W: Write> Fio<'a, W> {
             return Ok(());
         }
         self.opens.insert(open, path);
+        self.tally.written += u64::from(self.idle.remove(&open));
         let is_new = !self.files.contains_key(&path);
         let count = self.files.entry(path).or_default();
         *count += 1;
@@ -129,24 +136,15 @@ impl<'a, W: Write> Fio<'a, W> {
         Ok(())
     }
 
-    fn opens(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
+    fn opens(&mut self, event: &Event) {
         let Outcome::Returned(_) = event.outcome else {
-            self.leave_out(event.outcome);
-            return Ok(());
+            return self.leave_out(event.outcome);
         };
-        let (Some(open), Some(file)) = (
-            event.open,
-            event.file.filter(|&file| is_regular(self.names, file)),
-        ) else {
-            self.tally.leave_out(reason::NO_FILE);
-            return Ok(());
-        };
-        match self.path(file) {
-            Some(path) => {
-                self.tally.written += 1;
-                self.opened(at_us, open, path)
+        match (event.open, event.file) {
+            (Some(open), Some(file)) if is_regular(self.names, file) => {
+                self.idle.insert(open);
             }
-            None => Ok(()),
+            _ => self.tally.leave_out(reason::NO_FILE),
         }
     }
 
@@ -154,16 +152,20 @@ impl<'a, W: Write> Fio<'a, W> {
     fn closes(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
         // A close tells how many descriptors are left.
         let is_last = event.call.effect == Effect::Released || event.length == Some(0);
-        match event.open.filter(|open| is_last && self.opens.contains_key(open)) {
-            Some(open) => {
-                self.tally.written += 1;
-                self.closed(at_us, open)
-            }
-            None => {
-                self.tally.leave_out(reason::OTHER);
-                Ok(())
-            }
+        let Some(open) = event.open.filter(|_| is_last) else {
+            self.tally.leave_out(reason::OTHER);
+            return Ok(());
+        };
+        if self.idle.remove(&open) {
+            self.tally.leave_out(IDLE);
+            self.tally.leave_out(IDLE);
+        } else if self.opens.contains_key(&open) {
+            self.tally.written += 1;
+            self.closed(at_us, open)?;
+        } else {
+            self.tally.leave_out(reason::OTHER);
         }
+        Ok(())
     }
 
     fn syncs(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
@@ -237,14 +239,20 @@ impl<W: Write> Export for Fio<'_, W> {
         self.tally.events += 1;
         let at_us = 1 + u64::try_from(event.start_ns).unwrap_or(0) / 1000;
         match event.call.effect {
-            Effect::Open => self.opens(at_us, event),
+            Effect::Open => {
+                self.opens(event);
+                Ok(())
+            }
             Effect::Close | Effect::Released => self.closes(at_us, event),
             Effect::Sync => self.syncs(at_us, event),
             _ => self.data(at_us, event),
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<Tally, ExportError> {
+    fn finish(mut self: Box<Self>) -> Result<Tally, ExportError> {
+        for _ in 0..self.idle.len() {
+            self.tally.leave_out(IDLE);
+        }
         Ok(self.tally)
     }
 }
@@ -313,8 +321,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "6 /data/in.root add",
-                "6 /data/in.root open",
+                "31 /data/in.root add",
+                "31 /data/in.root open",
                 "31 /data/in.root read 0 1000",
                 "41 /data/in.root write 8 3",
                 "51 /data/in.root sync 0 0",
@@ -328,12 +336,13 @@ mod tests {
 
     /// fio aborts where a file is opened that is open, or accessed where it is not.
     #[test]
-    fn a_file_is_open_once_from_its_first_to_its_last_open_file() {
+    fn a_file_is_open_once_as_long_as_an_open_file_of_it_is_used() {
         let read = |open, start| at(0, 9, of(open, 0, event(0, "read", start, Outcome::Returned(9))));
         let released = of(8, 0, event(0, "+released", 30, Outcome::Returned(0)));
         let events = [
             read(7, 10),
             of(8, 0, event(0, "openat", 11, Outcome::Returned(4))),
+            read(8, 12),
             close(7, 0, 12, 1),
             read(7, 13),
             close(7, 0, 14, 0),
@@ -344,11 +353,17 @@ mod tests {
         ];
         let (lines, tally) = log(&events, None);
         let words: Vec<&str> = lines.iter().map(|line| line.split(' ').nth(2).unwrap()).collect();
-        assert_eq!(
-            words,
-            ["add", "open", "read", "read", "read", "close", "open", "read"]
-        );
+        let expected = "add open read read read read close open read";
+        assert_eq!(words.join(" "), expected);
         assert_eq!(tally.left_out["other_call"], 2);
+    }
+
+    #[test]
+    fn a_file_that_nobody_reads_or_writes_is_not_opened() {
+        let open = |open| of(open, 0, event(0, "openat", 5, Outcome::Returned(3)));
+        let (lines, tally) = log(&[open(0), open(1), close(0, 0, 6, 0)], None);
+        assert!(lines.is_empty(), "{lines:?}");
+        assert_eq!((tally.written, tally.left_out), (0, [(IDLE, 3)].into()));
     }
 
     #[test]

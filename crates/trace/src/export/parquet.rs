@@ -194,7 +194,8 @@ fn columns(rows: &[Row<'_>], first: u64, texts: &Texts) -> Result<Vec<ArrayRef>,
         Some(outcome(row.event.outcome))
     })?);
     columns.push(int64(rows, |row| row.value));
-    columns.push(Arc::new(UInt16Array::from_iter(rows.iter().map(|row| row.errno))));
+    let errors: UInt16Array = rows.iter().map(|row| row.errno).collect();
+    columns.push(Arc::new(errors));
     columns.push(uint32(rows, |row| Some(row.event.open?.index() as u32)));
     columns.push(uint32(rows, |row| Some(row.event.open2?.index() as u32)));
     columns.extend(files(rows, texts, |row| row.file)?);

@@ -78,7 +78,9 @@ impl<S: Read + Write + Seek> Sorter<S> {
         let mut bytes = Vec::with_capacity(PIECE * SIZE);
         for piece in self.rows.chunks(PIECE) {
             bytes.clear();
-            piece.iter().for_each(|row| row.put(&mut bytes));
+            for row in piece {
+                row.put(&mut bytes);
+            }
             self.scratch.write_all(&bytes)?;
         }
         self.runs.push(self.rows.len() as u64);

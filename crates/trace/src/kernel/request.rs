@@ -243,9 +243,8 @@ impl<'a> Request<'a> {
         ];
         let mark = match self.known.name {
             "memfd_create" | "fanotify_init" | "fsopen" | "fsmount" | "fspick" | "perf_event_open" => {
-                let text = match self.part(Argument::Flags) {
-                    Some(Part::Written(text)) => text,
-                    _ => return self.flags().is_some_and(|flags| flags & 1 != 0),
+                let Some(Part::Written(text)) = self.part(Argument::Flags) else {
+                    return self.flags().is_some_and(|flags| flags & 1 != 0);
                 };
                 return text
                     .split(|&byte| byte == b'|')

@@ -74,6 +74,18 @@ impl Kernel {
         self.enters(pid, directory);
     }
 
+    /// What readlink(2) has found, where its source does not tell: `read_link` looks it up. What is there by now counts only where it is
+    /// as long.
+    pub fn complete_link(&mut self, event: &mut Event, read_link: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+        let is_readlink = event.call.name.starts_with("readlink") && event.path2.is_none();
+        let (Some(path), Some(length), true) = (event.path, event.outcome.value(), is_readlink) else {
+            return;
+        };
+        let found = read_link(self.places.names().path(path));
+        let found = found.filter(|found| i64::try_from(found.len()).is_ok_and(|found| found == length));
+        event.path2 = found.map(|target| self.places.name(&target));
+    }
+
     /// Calls about names that have succeeded.
     pub(super) fn tree(&mut self, asked: &Request<'_>, value: i64, event: &mut Event) {
         match asked.effect() {
@@ -97,7 +109,7 @@ impl Kernel {
                     self.places.link(file, path);
                 }
             }
-            Effect::Remove => event.file = event.path.and_then(|path| self.taken_away(path)),
+            Effect::Remove => event.file = event.path.map(|path| self.taken_away(path)),
             Effect::Rename => self.rename(event),
             Effect::Enter => self.enter(asked, event),
             Effect::Change if event.open.is_none() => {
@@ -113,10 +125,10 @@ impl Kernel {
         self.places.met(path, kind)
     }
 
-    fn taken_away(&mut self, path: PathId) -> Option<FileId> {
+    fn taken_away(&mut self, path: PathId) -> FileId {
         let file = self.places.met(path, Kind::File);
         self.places.remove(path);
-        Some(file)
+        file
     }
 
     fn rename(&mut self, event: &mut Event) {
@@ -170,6 +182,8 @@ impl Kernel {
         };
         if let Some(path) = event.path {
             event.file = Some(self.places.met(path, kind));
+        } else if kind == Kind::Directory {
+            self.is(event.file, kind);
         }
         let is_regular = mode.is_some_and(|mode| mode & S_IFMT == S_IFREG);
         if let (Some(file), Some(size), true) = (event.file, size, is_regular) {

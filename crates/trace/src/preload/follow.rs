@@ -21,12 +21,12 @@ pub struct Lost {
     pub cut: u64,
 }
 
-/// Follows the logs of a program, from the first record to the last. Events are given to `hear`, with times since `zero_ns`
+/// Follows the logs of a program, from the first record to the last. Events are given to `told`, with times since `zero_ns`
 /// (`CLOCK_MONOTONIC`), by which they are in order of their ends.
 pub fn follow(
     logs: Vec<Log<'_>>,
     zero_ns: u64,
-    hear: &mut impl FnMut(&mut Kernel, &Event),
+    told: &mut impl FnMut(&mut Kernel, &Event),
 ) -> (Kernel, Lost) {
     let heads: Vec<Head<'_>> = logs.iter().map(|log| log.head.clone()).collect();
     let mut following = Following {
@@ -38,10 +38,10 @@ pub fn follow(
         records: 0,
     };
     let mut merge = Merge::new(logs);
-    while let Some(moment) = merge.next() {
-        following.take(&moment, &heads[moment.log], hear);
+    for moment in merge.by_ref() {
+        following.take(&moment, &heads[moment.log], told);
     }
-    following.end(&heads, hear);
+    following.end(&heads, told);
     let records = merge.records();
     let lost = records.iter().map(super::Records::lost).sum();
     let lost = Lost {
@@ -65,10 +65,10 @@ struct Following<'a> {
 }
 
 impl<'a> Following<'a> {
-    fn take(&mut self, moment: &Moment<'a>, head: &Head<'a>, hear: &mut impl FnMut(&mut Kernel, &Event)) {
+    fn take(&mut self, moment: &Moment<'a>, head: &Head<'a>, told: &mut impl FnMut(&mut Kernel, &Event)) {
         self.now_ns = moment.time_ns;
         match moment.when {
-            When::Log => self.log(head, hear),
+            When::Log => self.log(head, told),
             When::Begin(record) => {
                 self.records += 1;
                 let tid = self.thread(&record, head);
@@ -78,21 +78,21 @@ impl<'a> Following<'a> {
                 } else if record.call.effect == Effect::Execute {
                     self.executing.insert(tid, record);
                 } else {
-                    self.tell(tid, &record, begun, record.outcome, hear);
+                    self.tell(tid, &record, begun, record.outcome, told);
                 }
             }
             When::End(record) => {
                 let tid = self.thread(&record, head);
                 let begun = self.begun.remove(&tid).unwrap_or_default();
-                self.tell(tid, &record, begun, record.outcome, hear);
+                self.tell(tid, &record, begun, record.outcome, told);
             }
         }
     }
 
     /// A thread has begun, or a program.
-    fn log(&mut self, head: &Head<'a>, hear: &mut impl FnMut(&mut Kernel, &Event)) {
+    fn log(&mut self, head: &Head<'a>, told: &mut impl FnMut(&mut Kernel, &Event)) {
         if let Some(record) = self.executing.remove(&head.tid) {
-            self.tell(head.tid, &record, Begun::default(), Outcome::Returned(0), hear);
+            self.tell(head.tid, &record, Begun::default(), Outcome::Returned(0), told);
         }
         self.is_there(head);
         if let Some(image) = &head.image {
@@ -144,7 +144,7 @@ impl<'a> Following<'a> {
         record: &Record<'_>,
         begun: Begun,
         outcome: Outcome,
-        hear: &mut impl FnMut(&mut Kernel, &Event),
+        told: &mut impl FnMut(&mut Kernel, &Event),
     ) {
         let done = Done {
             outcome,
@@ -154,9 +154,9 @@ impl<'a> Following<'a> {
         };
         let start_ns = self.since_zero(record.start_ns);
         let event = self.kernel.ends(&asked(tid, record), &done, begun, start_ns);
-        hear(&mut self.kernel, &event);
+        told(&mut self.kernel, &event);
         for event in telling::released(&mut self.kernel, &event) {
-            hear(&mut self.kernel, &event);
+            told(&mut self.kernel, &event);
         }
     }
 
@@ -165,18 +165,18 @@ impl<'a> Following<'a> {
     }
 
     /// No log tells of the end of its thread: all that are left end with the last record.
-    fn end(&mut self, heads: &[Head<'_>], hear: &mut impl FnMut(&mut Kernel, &Event)) {
+    fn end(&mut self, heads: &[Head<'_>], told: &mut impl FnMut(&mut Kernel, &Event)) {
         for head in heads {
             if let Some(record) = self.executing.remove(&head.tid) {
-                self.tell(head.tid, &record, Begun::default(), Outcome::Unknown, hear);
+                self.tell(head.tid, &record, Begun::default(), Outcome::Unknown, told);
             }
             let thread = self.kernel.is_gone(head.tid);
             let at_ns = self.since_zero(self.now_ns);
             let exited = thread.and_then(|thread| telling::exited(thread, at_ns, Outcome::Unknown));
             if let Some(event) = exited {
-                hear(&mut self.kernel, &event);
+                told(&mut self.kernel, &event);
                 for event in telling::released(&mut self.kernel, &event) {
-                    hear(&mut self.kernel, &event);
+                    told(&mut self.kernel, &event);
                 }
             }
         }

@@ -28,12 +28,12 @@ impl Axis {
 
     /// Where the axis begins, seconds.
     pub(super) fn start_s(&self) -> f64 {
-        self.start_ns.unwrap_or(0) as f64 * 1e-9
+        self.start_ns.unwrap_or(0) as f64 / 1e9
     }
 
     /// Width of a bin, seconds.
     pub(super) fn bin_s(&self) -> f64 {
-        FINEST_NS as f64 * 1e-9 * 2f64.powi(self.doublings as i32)
+        FINEST_NS as f64 / 1e9 * 2f64.powi(self.doublings as i32)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Calls by their names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
 use super::counts::{Kind, count_of};
 use super::json::CallKind;
+use super::quick::Map;
 use super::time::Spent;
 use crate::constants;
 use crate::event::{Event, Outcome};
@@ -33,7 +34,7 @@ pub(super) struct Named {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// By address: the table of calls has each once.
-    places: HashMap<usize, Kind>,
+    places: Map<usize, Kind>,
     list: Vec<Named>,
 }
 
@@ -123,7 +124,7 @@ impl Named {
             .iter()
             .map(|&(errno, count)| (constants::error_name(errno), count));
         let durations = (!self.durations.is_empty()).then_some(&self.durations);
-        let quantile = |share: f64| durations.map(|it| it.value_at_quantile(share) as f64 * 1e-9);
+        let quantile = |share: f64| durations.map(|it| it.value_at_quantile(share) as f64 / 1e9);
         CallKind {
             name: self.call.name.to_owned(),
             effect: effect_name(self.call.effect),
@@ -131,10 +132,10 @@ impl Named {
             errors: errors.collect::<BTreeMap<_, _>>(),
             bytes: self.bytes,
             time: has_durations.then(|| self.time.times(is_corrected)),
-            mean_s: durations.map(|it| self.time.corrected as f64 * 1e-9 / it.len() as f64),
+            mean_s: durations.map(|it| self.time.corrected as f64 / 1e9 / it.len() as f64),
             p50_s: quantile(0.5),
             p99_s: quantile(0.99),
-            max_s: durations.map(|it| it.max() as f64 * 1e-9),
+            max_s: durations.map(|it| it.max() as f64 / 1e9),
         }
     }
 }

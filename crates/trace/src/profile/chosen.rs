@@ -21,7 +21,7 @@ pub struct Choice {
 impl Choice {
     /// As a profile tells it.
     pub(super) fn told(&self) -> Chosen {
-        let seconds = |ns: i64| ns as f64 * 1e-9;
+        let seconds = |ns: i64| ns as f64 / 1e9;
         Chosen {
             file: self.file.as_ref().map(|file| file.as_str().to_owned()),
             from_s: self.from_ns.map(seconds),

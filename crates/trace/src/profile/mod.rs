@@ -19,9 +19,11 @@ mod of_files;
 mod open;
 pub mod points;
 mod process;
+mod quick;
 mod ranges;
 pub mod shown;
 mod tally;
+mod telling;
 mod time;
 
 pub use chosen::Choice;

@@ -1,7 +1,6 @@
 //! Open files: what the use of a seek and the order of requests are judged by.
 
-use std::collections::HashMap;
-
+use super::quick::Map;
 use crate::event::OpenId;
 
 /// One open file.
@@ -57,7 +56,7 @@ impl Open {
 
 /// All open files that are in use.
 #[derive(Debug, Default)]
-pub(super) struct Opens(HashMap<OpenId, Open>);
+pub(super) struct Opens(Map<OpenId, Open>);
 
 impl Opens {
     /// This open file. One that is not known was open before the trace, or before what was asked for of it: the second value says so.

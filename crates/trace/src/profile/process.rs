@@ -60,7 +60,7 @@ impl Sums {
             write_bytes: self.write_bytes,
             calls_time: has_durations.then(|| self.time.times(is_corrected)),
             waiting_time: has_durations.then(|| self.waiting.times(is_corrected)),
-            cpu_s: self.cpu_ns.map(|ns| ns as f64 * 1e-9),
+            cpu_s: self.cpu_ns.map(|ns| ns as f64 / 1e9),
         }
     }
 }
@@ -115,16 +115,16 @@ pub(super) fn tree(workers: &[Worker], names: &Names, has_durations: bool, is_co
         tree.of_thread[id] = Some(place);
         sums[place].add(&worker.sums);
         let process = &mut tree.processes[place];
-        process.start_s = process.start_s.min(start as f64 * 1e-9);
-        process.end_s = process.end_s.max(end as f64 * 1e-9);
+        process.start_s = process.start_s.min(start as f64 / 1e9);
+        process.end_s = process.end_s.max(end as f64 / 1e9);
         process.executes += worker.executes;
         let program = worker.program.map(|path| shown(names.path(path)));
         process.program = program.or_else(|| process.program.take());
         process.threads.push(Thread {
             id,
             tid: entry.tid,
-            start_s: start as f64 * 1e-9,
-            end_s: end as f64 * 1e-9,
+            start_s: start as f64 / 1e9,
+            end_s: end as f64 / 1e9,
             work: worker.sums.told(has_durations, is_corrected),
         });
     }
@@ -141,8 +141,8 @@ fn process(pid: u32, parent: Option<usize>, start_ns: i64, end_ns: i64) -> Proce
         parent,
         program: None,
         executes: 0,
-        start_s: start_ns as f64 * 1e-9,
-        end_s: end_ns as f64 * 1e-9,
+        start_s: start_ns as f64 / 1e9,
+        end_s: end_ns as f64 / 1e9,
         work: Work::default(),
         threads: Vec::new(),
     }

@@ -56,19 +56,19 @@ impl Tally {
         }
     }
 
-    /// In units of which one value's unit is `unit`: 1e-9 for ns told in seconds. None without values.
-    pub(super) fn spread(&self, unit: f64) -> Option<Spread> {
+    /// In a unit that has `parts` of the values' own: 1e9 for ns told in seconds. None without values.
+    pub(super) fn spread(&self, parts: f64) -> Option<Spread> {
         if self.count == 0 {
             return None;
         }
         let bins = self.bins.iter().enumerate().filter(|&(_, &count)| count > 0);
         Some(Spread {
             count: self.count,
-            mean: self.mean() * unit,
-            sd: (self.count > 1).then(|| self.variance().sqrt() * unit),
-            min: self.min as f64 * unit,
-            max: self.max as f64 * unit,
-            histogram: bins.map(|(place, &count)| bin(place, count, unit)).collect(),
+            mean: self.mean() / parts,
+            sd: (self.count > 1).then(|| self.variance().sqrt() / parts),
+            min: self.min as f64 / parts,
+            max: self.max as f64 / parts,
+            histogram: bins.map(|(place, &count)| bin(place, count, parts)).collect(),
         })
     }
 
@@ -86,11 +86,11 @@ impl Tally {
     }
 }
 
-fn bin(place: usize, count: u64, unit: f64) -> Bin {
+fn bin(place: usize, count: u64, parts: f64) -> Bin {
     let end = 2f64.powi(i32::try_from(place).unwrap_or(i32::MAX));
     Bin {
-        from: if place == 0 { 0.0 } else { end / 2.0 * unit },
-        to: end * unit,
+        from: if place == 0 { 0.0 } else { end / 2.0 / parts },
+        to: end / parts,
         count,
     }
 }
@@ -128,7 +128,7 @@ mod tests {
         for _ in 0..3 {
             tally.add(999_999_999_999);
         }
-        assert_eq!(tally.spread(1e-9).unwrap().sd, Some(0.0));
+        assert_eq!(tally.spread(1e9).unwrap().sd, Some(0.0));
         assert_eq!(Tally::default().spread(1.0), None);
     }
 }

@@ -60,9 +60,9 @@ impl Spent {
 
     /// In seconds; without corrected values where there was nothing to correct them by.
     pub(super) fn times(&self, is_corrected: bool) -> Times {
-        let seconds = |ns: u64| is_corrected.then_some(ns as f64 * 1e-9);
+        let seconds = |ns: u64| is_corrected.then_some(ns as f64 / 1e9);
         Times {
-            recorded_s: self.recorded as f64 * 1e-9,
+            recorded_s: self.recorded as f64 / 1e9,
             low_s: seconds(self.low),
             corrected_s: seconds(self.corrected),
             high_s: seconds(self.high),
@@ -132,7 +132,7 @@ impl Wall {
     /// From the first call's beginning to the last one's end.
     pub(super) fn times(&self, calibration: Option<&Calibration>) -> Times {
         let (first, last) = self.ends_ns().unwrap_or_default();
-        let recorded_s = last.saturating_sub(first) as f64 * 1e-9;
+        let recorded_s = last.saturating_sub(first) as f64 / 1e9;
         let critical = self.critical + self.most_in_piece;
         let without =
             |calls: u64, cost_ns: f64| (recorded_s - calls as f64 * cost_ns.max(0.0) * 1e-9).max(0.0);

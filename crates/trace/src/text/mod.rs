@@ -6,6 +6,7 @@
 pub mod calls;
 pub mod line;
 pub mod scan;
+pub mod spans;
 pub mod value;
 
 pub use calls::{Call, Calls, Said};

@@ -88,7 +88,7 @@ pub fn held(log: &[u8]) -> Held {
     let lines = || log.split(|&byte| byte == b'\n');
     for line in lines() {
         follower.line(line, 1, &mut |_: &mut Kernel, seen: &Seen<'_>| {
-            all.extend(told(seen))
+            all.extend(told(seen));
         });
     }
     follower.end(&mut |_: &mut Kernel, seen: &Seen<'_>| all.extend(told(seen)));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what a scene does not have fails its test")]
 #![allow(clippy::float_cmp, reason = "nothing times anything is exactly nothing")]
 
+mod any;
 mod by_hand;
 mod choice;
 mod findings;
