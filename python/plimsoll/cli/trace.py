@@ -134,7 +134,8 @@ def record(args: argparse.Namespace) -> int:
     )
     if made is None:
         return status or int(ExitCode.ERROR)
-    return status or _said(args.output, made)
+    verdict = _said(args.output, made)
+    return status or verdict
 
 
 def import_(args: argparse.Namespace) -> int:
@@ -181,6 +182,8 @@ def _verdict(odd_lines: int, unknown_calls: int, lines: int) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """The summary, unless something else is asked for."""
+    if args.start is not None and args.end is not None and args.start >= args.end:
+        raise BadInput("--from must be before --to: nothing would be left")
     wanted = Wanted(args.file, _seconds(args.start), _seconds(args.end))
     told = engine.profile(args.trace, wanted)
     if args.json:

@@ -10,7 +10,7 @@ from plimsoll.report.tables import Table
 from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace.profile import FileProfile, Profile, Times
 from plimsoll.trace.tables import summed, table
-from plimsoll.trace.terminal import tail
+from plimsoll.trace.terminal import fitted
 from plimsoll.trace.words import duration, run_time, size
 
 MOST_CALLS: Final = 20
@@ -86,6 +86,7 @@ def _calls(a: Profile, b: Profile) -> Table:
 
 def _files(a: Profile, b: Profile) -> Table:
     """Files of which requests or bytes differ, the greatest differences first."""
+    only = a.time.interval_only, b.time.interval_only
     sides = [{each.path: each for each in profile.files if each.kind != "name"} for profile in (a, b)]
     found = []
     for path in {**sides[0], **sides[1]}:
@@ -98,7 +99,7 @@ def _files(a: Profile, b: Profile) -> Table:
             *(count(sum(_work(each)[:3])) for each in (first, second)),
             *(size(_moved(each)) for each in (first, second)),
             ratio(_moved(first), _moved(second)),
-            *(duration(_spent(each), False) for each in (first, second)),
+            *(duration(_spent(each), one) for each, one in zip((first, second), only, strict=True)),
             path,
         )
         for _, path, first, second in found[:MOST_FILES]
@@ -134,9 +135,7 @@ def comparison_lines(a: Profile, b: Profile, names: tuple[str, str], width: int,
         for line in (*style.wrapped(f"A: {names[0]}"), *style.wrapped(f"B: {names[1]}"))
     ]
     for each in comparison(a, b):
-        rows = each.rows
-        if each.columns[-1].name == "file":
-            rows = tuple((*row[:-1], tail(row[-1], max(24, style.width - 76))) for row in rows)
+        rows = fitted(style, each)
         body = aligned(style, each.columns, rows) if rows else style.wrapped("no difference")
         lines += ["", f"  {each.title}", *body]
         lines += [style.paint(line, "dim") for line in style.wrapped(each.note)] if each.note else []

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.errors import EngineError
+from plimsoll.errors import BadInput, EngineError, ExitCode
 from plimsoll.trace.pictures import COLUMNS, MOST_POINTS, ROWS, Pictures
 from plimsoll.trace.pictures import read as read_pictures
 from plimsoll.trace.profile import Part, Told, read
@@ -121,23 +121,29 @@ def pictures(
 
 
 def export(trace: Path, kind: str, output: Path) -> None:
-    """Writes the trace in a form of others. What that cannot hold is said on stderr."""
+    """Writes the trace in a form of others. The engine says on stderr what that cannot hold.
+
+    Raises EngineError where it failed, or where the trace was cut and the export has only what is whole.
+    """
     done = subprocess.run(
         [find_engine(), "trace", "export", "--to", kind, "--output", str(output), "--", str(trace)],
         check=False,
         stdout=subprocess.DEVNULL,
     )
     if done.returncode != 0:
-        raise EngineError(f"{trace} was not exported as {kind} (see above)")
+        raise EngineError(f"{trace} could not be exported as {kind} as a whole (see above)")
 
 
 def _answer(*words: str) -> bytes:
-    """What the engine prints; raises EngineError with its own words where it fails."""
+    """What the engine prints; raises BadInput where it does not take an option, EngineError where it fails."""
     done = subprocess.run([find_engine(), "trace", *words], check=False, capture_output=True)
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().removeprefix("plimsoll-engine: ")
-        raise EngineError(said or f"the engine ended with {done.returncode} at trace {words[0]}")
-    return done.stdout
+    if done.returncode == 0:
+        return done.stdout
+    said = done.stderr.decode(errors="replace").partition("\n\nFor more information")[0].strip()
+    if done.returncode == ExitCode.BAD_INPUT:
+        raise BadInput(said.removeprefix("error: "))
+    said = said.removeprefix("plimsoll-engine: ")
+    raise EngineError(said or f"the engine ended with {done.returncode} at trace {words[0]}")
 
 
 def _made(text: bytes) -> Made:

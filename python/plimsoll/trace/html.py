@@ -31,6 +31,7 @@ HISTOGRAMS: Final = (
     ("durations", "Duration of requests", "How many requests took how long"),
     ("speeds", "Speed of requests", "How many requests gave how many bytes a second"),
 )
+DURATIONS: Final = "The cost of tracing is taken off durations where it is known."
 CONTENTS: Final = (
     ("findings", "Findings"),
     ("run", "The run"),
@@ -94,6 +95,7 @@ def render(told: Told, pictures: Pictures, trace: str) -> str:
         totals=tables.totals(profile),
         bursts=tables.bursts(profile),
         histograms=HISTOGRAMS,
+        durations=tables.MOSTLY_TRACING if profile.time.interval_only else DURATIONS,
         calls=tables.calls(profile),
         failures=tables.failures(profile),
         missing=tables.missing(profile),

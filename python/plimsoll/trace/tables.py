@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
 
 from plimsoll.analyse.wording import UNKNOWN, count, quantity
 from plimsoll.report.tables import Column, Table
@@ -11,6 +12,8 @@ from plimsoll.trace.words import chosen, duration, facts, seconds, share, size
 
 MOST_FAILURES = 200
 """Ways to fail, and blind spots, that a table has."""
+
+MOSTLY_TRACING = "Tracing was most of this run: durations and speeds of single calls say little here."
 
 
 def table(title: str, heads: str, rows: Iterable[Sequence[str]], note: str = "") -> Table:
@@ -132,6 +135,8 @@ def calls(profile: Profile, most: int | None = None) -> Table:
         for each in profile.calls[:most]
     ]
     note = "Mean to longest: estimates without the median cost of tracing." if _corrected(profile) else ""
+    if profile.time.interval_only:
+        note = MOSTLY_TRACING
     return table("Calls", "call|what it does|#calls|#failed|#data|#time|#mean|#p50|#p99|#longest", rows, note)
 
 
@@ -178,11 +183,10 @@ def bursts(profile: Profile) -> Table:
     return table("Bursts", "of|#from|#to|#amount|#share of the run|#times the mean rate", rows)
 
 
-def processes(profile: Profile, most: int) -> Table:
-    """The process tree, parents before children, deeper ones further in."""
+def processes(profile: Profile, most: int, *, brief: bool = False) -> Table:
+    """The process tree, parents before children, deeper ones further in. `brief`: programs without directories."""
     rows = [
         (
-            f"{'  ' * depth}{each.program or UNKNOWN}",
             str(each.pid),
             count(len(each.threads)),
             seconds(each.start_s),
@@ -192,12 +196,18 @@ def processes(profile: Profile, most: int) -> Table:
             size(each.write_bytes),
             duration(each.calls_time, profile.time.interval_only),
             duration(each.waiting_time, profile.time.interval_only),
+            f"{'  ' * depth}{_program(each, brief)}",
         )
         for depth, each in tree(profile.processes)[:most]
     ]
     more = len(profile.processes) - len(rows)
-    heads = "program|#process|#threads|#start|#lived|#calls|#read|#written|#in calls|#of it waiting"
+    heads = "#process|#threads|#start|#lived|#calls|#read|#written|#in calls|#waiting|program"
     return table("Processes", heads, rows, f"and {count(more)} more" if more > 0 else "")
+
+
+def _program(each: Process, brief: bool) -> str:
+    name = each.program or UNKNOWN
+    return PurePosixPath(name).name if brief else name
 
 
 def tree(processes: Sequence[Process]) -> list[tuple[int, Process]]:

@@ -16,7 +16,7 @@ MOST_CALLS: Final = 12
 MOST_PROCESSES: Final = 10
 MOST_OTHERS: Final = 5
 """Names looked for in vain, blind spots, lines that were not understood."""
-LEAST_NAME: Final = 24
+LEAST_NAME: Final = 12
 """Columns that a file's name keeps at least."""
 
 
@@ -29,7 +29,9 @@ def summary_lines(profile: Profile, width: int, colour: bool) -> list[str]:
         _run(style, profile),
         _table(style, tables.files(profile, MOST_FILES)),
         _table(style, tables.calls(profile, MOST_CALLS), most=len(profile.calls) - MOST_CALLS),
-        _table(style, tables.processes(profile, MOST_PROCESSES)) if len(profile.processes) > 1 else [],
+        _table(style, tables.processes(profile, MOST_PROCESSES, brief=True))
+        if len(profile.processes) > 1
+        else [],
         _table(style, tables.missing(profile, MOST_OTHERS)) if profile.missing else [],
         _blind(style, profile),
         _not_understood(style, profile),
@@ -93,16 +95,16 @@ def _besides(profile: Profile) -> str:
 
 
 def _table(style: Style, found: Table, most: int = 0) -> list[str]:
-    """A table whose last column, if it is of text, takes what is left of the width and is cut at its beginning."""
     if not found.rows:
         return []
-    rows = _fitted(style, found)
+    rows = fitted(style, found)
     lines = [f"  {found.title}", *aligned(style, found.columns, rows)]
     note = f"and {count(most)} more" if most > 0 else found.note if found.note.startswith("and ") else ""
     return lines + ([style.paint(line, "dim") for line in style.wrapped(note)] if note else [])
 
 
-def _fitted(style: Style, found: Table) -> list[Sequence[str]]:
+def fitted(style: Style, found: Table) -> list[Sequence[str]]:
+    """Its rows, of which the last cells are cut at their beginning to what the others leave of the width."""
     last = len(found.columns) - 1
     if found.columns[last].numeric or last == 0:
         return list(found.rows)

@@ -61,7 +61,8 @@ def run_time(time: RunTime) -> str:
         between = span(wall.low_s, wall.high_s)
         return f"{recorded}; {between} without tracing ({traced}: too much for one number)"
     ends = span(wall.low_s, wall.high_s)
-    return f"{recorded}; about {seconds(wall.corrected_s)} without tracing ({ends}; {traced})"
+    about = seconds(wall.corrected_s)
+    return f"{recorded}; about {about} without tracing ({traced if ends == about else f'{ends}; {traced}'})"
 
 
 def correction(source: Source) -> str:
@@ -92,10 +93,11 @@ def command(source: Source) -> str:
 
 
 def name(profile: Profile) -> str:
-    """What ran, in a word or two."""
+    """What ran, in a word or two: the program and the first argument that is no option, which says more of most."""
     words = profile.source.command
     if words:
-        return " ".join([PurePosixPath(words[0]).name, *words[1:2]])[:60]
+        said = [words[0], *[word for word in words[1:] if not word.startswith("-")][:1]]
+        return " ".join(PurePosixPath(word).name for word in said)[:60]
     first = profile.processes[0].program if profile.processes else None
     return PurePosixPath(first).name[:60] if first else "a traced program"
 

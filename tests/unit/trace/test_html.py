@@ -100,3 +100,12 @@ def test_ten_thousand_files_stay_small() -> None:
     page = render(told(*files), pictures(), "job.trace")
     assert len(data_of(page)["files"]) == 10_000
     assert len(page) < 5_000_000
+
+
+def test_where_tracing_was_most_of_the_run_the_page_says_so() -> None:
+    mostly = document()["time"] | {"interval_only": True, "tracing_share": 0.7}
+    page = render(told(time=mostly), pictures(), "job.trace")
+    assert data_of(page)["interval_only"] is True
+    assert page.count("Tracing was most of this run") == 2
+    assert "too much for one number" in page
+    assert "The cost of tracing is taken off durations" not in page

@@ -36,6 +36,12 @@ def test_a_run_is_told_recorded_and_without_tracing() -> None:
     )
 
 
+def test_a_range_that_is_none_is_not_told() -> None:
+    wall = {"recorded_s": 0.382, "low_s": 0.3812, "corrected_s": 0.3814, "high_s": 0.3814}
+    said = plain(words.run_time(run_time(wall=wall, tracing_share=0.0014)))
+    assert said == "382 ms as recorded; about 381 ms without tracing (tracing was about 0.14 % of it)"
+
+
 def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> None:
     mostly = run_time(interval_only=True, tracing_share=0.7)
     said = plain(words.run_time(mostly))
@@ -173,3 +179,17 @@ def test_figures_say_where_requests_are_binned() -> None:
         "/few: 12 requests",
         "/many: binned, 10 000 000 requests in 40 × 40 cells",
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["/usr/bin/python3", "-I", "/home/analysis.py", "x"], "python3 analysis.py"),
+        (["git", "clone", "-q", "a"], "git clone"),
+        (["true"], "true"),
+        ([], "cp"),
+    ],
+)
+def test_what_ran_is_named_in_two_words(command: list[str], name: str) -> None:
+    source = document()["source"] | {"command": command}
+    assert words.name(told(source=source).profile) == name

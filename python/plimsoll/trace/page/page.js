@@ -122,7 +122,7 @@ function direction(file, way) {
 
 const HISTOGRAMS = [
   { id: "sizes", title: "bytes asked for", of: (side) => side.size, show: words.binary, unit: 1 },
-  { id: "durations", title: "duration, without the cost of tracing where it is known", of: (side) => side.duration_s, show: words.seconds, unit: 1e-9 },
+  { id: "durations", title: "duration", of: (side) => side.duration_s, show: words.seconds, unit: 1e-9 },
   { id: "speeds", title: "bytes a second", of: (side) => side.speed, show: words.speed, unit: 1 },
 ];
 
@@ -147,7 +147,7 @@ function patternChanged() {
   const note = get("pattern-note");
   if (found.density) {
     note.textContent = `Binned: ${words.count(whole.requests)} requests in ${words.count(found.density.columns)} × ${words.count(found.density.rows)} cells, `
-      + "the stronger the more requests began there. Single requests of this window: ";
+      + "the stronger the more requests began there. Zoom in; this shows the window that you see, request by request: ";
     note.append(Object.assign(document.createElement("code"), { textContent: exactCommand(looked, pattern.view) }));
   } else if (found.rows) note.textContent = `Exact: ${words.count(inView.length)} of ${words.count(whole.requests)} requests are in the window.`;
   else note.textContent = looked.reads || looked.writes ? "Nobody knows where in the file its requests were." : "No data were read or written here.";

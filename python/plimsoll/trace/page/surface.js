@@ -117,7 +117,10 @@ function short(value) {
 function axes(surface, box, x, y, colours) {
   const right = (value) => box.x + (value - x.low) / (x.high - x.low || 1) * box.width;
   const up = (value) => box.y + box.height - (value - y.low) / (y.high - y.low || 1) * box.height;
+  const labelled = [];
   for (const value of y.values || steps(y.low, y.high, 5)) {
+    if (labelled.some((other) => Math.abs(other - up(value)) < 12)) continue;
+    labelled.push(up(value));
     surface.lines([box.x, up(value), box.x + box.width, up(value)], colours.line, 1, 0.7);
     surface.text(box.x - 6, up(value) + 4, y.show(value), colours.muted, { anchor: "end" });
   }
