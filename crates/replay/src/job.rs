@@ -59,7 +59,12 @@ impl Trace {
     ///
     /// # Errors
     /// [`CheckError`]: something beneath it cannot be looked at.
-    pub fn check(&self, table: &Table, root: &Beneath, options: check::Options) -> Result<Report, CheckError> {
+    pub fn check(
+        &self,
+        table: &Table,
+        root: &Beneath,
+        options: check::Options,
+    ) -> Result<Report, CheckError> {
         check::check(&self.events, &self.names, table, &self.links, root, options)
     }
 
@@ -68,7 +73,13 @@ impl Trace {
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn plan(&self, table: &Table, private: &[u8], shared: &[u8], options: Options) -> Result<Plan, PlanError> {
+    pub fn plan(
+        &self,
+        table: &Table,
+        private: &[u8],
+        shared: &[u8],
+        options: Options,
+    ) -> Result<Plan, PlanError> {
         let place = |id| {
             let within = |copy, directory: &[u8]| Some(beneath(directory, table.path(id, copy)?));
             within(Copy::Private, private).or_else(|| within(Copy::Shared, shared))

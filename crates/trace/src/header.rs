@@ -64,6 +64,7 @@ pub struct Calibration {
 impl Calibration {
     /// Of two measurements, before and after a recording: the middle of their medians, and a range that holds both, as the host may have
     /// been busier at one time than at the other.
+    #[must_use]
     pub fn and(self, other: Self) -> Self {
         let both = |[middle, low, high]: [f64; 3], [other, lower, higher]: [f64; 3]| {
             [f64::midpoint(middle, other), low.min(lower), high.max(higher)]

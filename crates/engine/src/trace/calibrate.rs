@@ -28,15 +28,15 @@ pub(super) fn spin(rounds: usize, calls: usize) -> anyhow::Result<ExitCode> {
     // The program itself: a file that is there, and cached.
     let file = std::fs::File::open("/proc/self/exe").context("opening /proc/self/exe")?;
     let mut bytes = [0; BYTES];
-    let mut told = String::new();
+    let mut told = Vec::new();
     for _ in 0..rounds {
         let since = Instant::now();
         for _ in 0..calls {
             file.read_at(&mut bytes, 0)?;
         }
-        told.push_str(&format!("{} ", since.elapsed().as_nanos()));
+        told.push(since.elapsed().as_nanos().to_string());
     }
-    writeln!(std::io::stdout(), "{told}")?;
+    writeln!(std::io::stdout(), "{}", told.join(" "))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -58,7 +58,9 @@ fn read_rounds(text: &[u8]) -> anyhow::Result<Vec<f64>> {
     let rounds: Result<Vec<f64>, _> = text.split_ascii_whitespace().map(str::parse).collect();
     let mut rounds = rounds?;
     ensure!(rounds.len() == ROUNDS, "the calibration ended before its time");
-    rounds.iter_mut().for_each(|ns| *ns /= CALLS as f64);
+    for ns in &mut rounds {
+        *ns /= CALLS as f64;
+    }
     rounds.sort_by(f64::total_cmp);
     Ok(rounds)
 }
@@ -131,9 +133,9 @@ pub(super) fn preloaded(place: &Place) -> anyhow::Result<Calibration> {
         recorded.push(timed(place.arm(&mut preload::dd(DD_CALLS)))?);
         durations.push(mean_duration(place)?);
     }
-    [&mut bare, &mut recorded, &mut durations]
-        .into_iter()
-        .for_each(|all| all.sort_by(f64::total_cmp));
+    for all in [&mut bare, &mut recorded, &mut durations] {
+        all.sort_by(f64::total_cmp);
+    }
     let own = spread(&bare)[0];
     place.clear()?;
     Ok(Calibration {
