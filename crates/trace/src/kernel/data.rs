@@ -43,11 +43,9 @@ impl Kernel {
         let Some(end) = end else { return };
         if writes {
             self.places.reaches(file, end);
-        } else if count == 0
-            && event.length.is_some_and(|length| length > 0)
-            && self.places.size(file).is_none()
-        {
-            self.places.set_size(file, end);
+        } else if count == 0 && end == 0 && event.length.is_some_and(|length| length > 0) {
+            // Elsewhere than at its beginning, a read of nothing may also have begun behind the end.
+            self.places.set_size(file, 0);
         }
     }
 

@@ -134,13 +134,14 @@ impl Kernel {
         match done.outcome {
             Outcome::Returned(value) => self.succeeds(asked, done, value, &mut event),
             Outcome::Failed(ENOENT) => {
-                // Whatever was thought to be there is not; the second name is the one to be made.
-                if let Some(path) = event.path {
+                // Whatever was thought to be there is not; where there are two names, it may have been either.
+                event.offset = asked.number(Argument::Offset);
+                if let (Some(path), None) = (event.path, event.path2) {
                     self.places.remove(path);
                 }
                 event.file = event.open.and(event.file);
             }
-            Outcome::Failed(_) | Outcome::Restarted => {}
+            Outcome::Failed(_) | Outcome::Restarted => event.offset = asked.number(Argument::Offset),
             Outcome::Unknown => {
                 if asked.effect() == Effect::Exit {
                     self.is_gone(asked.pid);

@@ -119,6 +119,14 @@ impl Kernel {
         }
     }
 
+    /// What has this name is of this kind. Of a name that leads to an open file, `lstat` tells the link; the file stays what it is.
+    fn seen(&mut self, path: PathId, kind: Kind) -> FileId {
+        match self.places.at(path) {
+            Some(file) if kind == Kind::Link => file,
+            _ => self.places.met(path, kind),
+        }
+    }
+
     /// Nothing had this name before.
     fn anew(&mut self, path: PathId, kind: Kind) -> FileId {
         self.places.remove(path);
@@ -181,7 +189,7 @@ impl Kernel {
             _ => Kind::File,
         };
         if let Some(path) = event.path {
-            event.file = Some(self.places.met(path, kind));
+            event.file = Some(self.seen(path, kind));
         } else if kind == Kind::Directory {
             self.is(event.file, kind);
         }
