@@ -43,6 +43,9 @@ struct Moving {
     writes: bool,
 }
 
+/// Bytes that readdir of glibc asks for.
+const LISTED: u64 = 32 * 1024;
+
 impl Moving {
     /// One end of a transfer.
     fn of_end(writes: bool) -> Self {
@@ -280,10 +283,10 @@ impl Planner<'_> {
         };
         let mut action = of(event, operation);
         if event.length.is_none() {
-            action.length = event
-                .outcome
-                .value()
-                .map_or(0, |value| value.max(0).unsigned_abs());
+            let returned = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
+            // The preload recorder does not see how much room readdir gives.
+            let least = if operation == Operation::List { LISTED } else { 0 };
+            action.length = returned.max(least);
         }
         if operation == Operation::Seek {
             if event.offset.is_none() {
