@@ -1,0 +1,231 @@
+"""Traces of file I/O: what taking them in costs, what recording costs, how long a replay takes beside the program.
+
+`python bench/traces.py [--only NAME ...] [--quick]`, with NAME import, record, replay or jobs. It needs strace, and
+2 GB in TMPDIR. All compared things take turns within one run. The tables go into README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import parts
+from traces_programs import PROGRAMS
+
+from plimsoll.deploy.binary import find_engine
+
+ROUNDS: Final = 7
+LOG_BYTES: Final = 300_000_000
+JOBS: Final = (1, 2, 4, 8, 12)
+
+
+def timed(command: Sequence[object], cpus: str | None = None, **options: Any) -> float:
+    """Seconds that a command takes; it must succeed."""
+    words = [str(word) for word in command]
+    if cpus is not None:
+        words = ["taskset", "-c", cpus, *words]
+    since = time.perf_counter()
+    done = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+    took = time.perf_counter() - since
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr.decode(errors='replace')[-500:]}")
+    return took
+
+
+def in_turn(rounds: int, things: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Each of them once a round."""
+    took: dict[str, list[float]] = {name: [] for name in things}
+    for _ in range(rounds):
+        for name, work in things.items():
+            took[name].append(work())
+    return took
+
+
+def of(values: Sequence[float], unit: float = 1.0, digits: int = 2) -> str:
+    """Median and range."""
+    scaled = sorted(value * unit for value in values)
+    return f"{statistics.median(scaled):.{digits}f} ({scaled[0]:.{digits}f} to {scaled[-1]:.{digits}f})"
+
+
+def engine(*words: object) -> list[str]:
+    """A command of the engine."""
+    return [str(find_engine()), *map(str, words)]
+
+
+def import_(place: Path, quick: bool) -> None:
+    """Text of strace into a trace file, on one core and on two; the file back again."""
+    log = place / "log"
+    tar = "for i in $(seq 40); do tar -C / -cf - usr/include/linux | gzip -1 >x.$i & done"
+    script = f"{tar}; wait; grep -rq nothing /usr/include"
+    options = ["-f", "-ttt", "-T", "-y", "-q", "-s", "0", "-a", "1", "-e", "trace=file,desc,process"]
+    subprocess.run(["strace", *options, "-o", log, "sh", "-c", script], check=True, cwd=place)
+    piece, wanted = log.read_bytes(), LOG_BYTES // (10 if quick else 1)
+    with log.open("wb") as out:
+        for _ in range(max(1, wanted // len(piece))):
+            out.write(piece)
+    size = log.stat().st_size
+    trace = place / "log.trace"
+    took = in_turn(
+        3 if quick else ROUNDS,
+        {
+            "wc -l": lambda: timed(["wc", "-l", log]),
+            "import, one core": lambda: timed(engine("trace", "import", "-o", trace, log), "0"),
+            "import, two cores": lambda: timed(engine("trace", "import", "-o", trace, log)),
+            "profile of the file": lambda: timed(engine("trace", "profile", trace)),
+        },
+    )
+    lines = piece.count(b"\n") * max(1, wanted // len(piece))
+    print(
+        f"{size / 1e6:.0f} MB of text, {lines:,} lines; trace file {trace.stat().st_size / lines:.2f} B a line\n"
+    )
+    print("| | s, median (min to max) | MB/s of text |\n|---|---|---|")
+    for name, values in took.items():
+        print(f"| {name} | {of(values)} | {size / 1e6 / statistics.median(values):.0f} |")
+
+
+def record(place: Path, quick: bool) -> None:
+    """`dd` with small blocks, by itself and recorded."""
+    calls = 20_000 if quick else 200_000
+    dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=512", f"count={calls}"]
+    recorded = engine("trace", "record", "--uncalibrated", "-o", place / "dd.trace")
+    took = in_turn(
+        3 if quick else ROUNDS,
+        {
+            "untraced": lambda: timed(dd),
+            "preload": lambda: timed([*recorded, "--source", "preload", "--", *dd]),
+            "strace": lambda: timed([*recorded, "--", *dd]),
+        },
+    )
+    bare = statistics.median(took["untraced"])
+    print(f"{2 * calls:,} calls\n\n| | s | times untraced | us a call more |\n|---|---|---|---|")
+    for name, values in took.items():
+        middle = statistics.median(values)
+        more = (middle - bare) / (2 * calls) * 1e6
+        print(f"| {name} | {of(values)} | {middle / bare:.1f} | {more:.2f} |")
+
+
+def replay(place: Path, quick: bool) -> None:
+    """Programs by themselves, and their replays in `diff` from either recorder."""
+    print(
+        "| program | untraced, s | replay from preload / untraced | replay from strace | what strace's trace says |"
+    )
+    print("|---|---|---|---|---|")
+    names = list(PROGRAMS)[:3] if quick else list(PROGRAMS)
+    for name in names:
+        program = place / f"{name}.py"
+        program.write_text(PROGRAMS[name])
+        root = place / f"root-{name}"
+        root.mkdir()
+        timed([sys.executable, program], cwd=place)  # its data are there from now on
+        things: dict[str, Callable[[], float]] = {
+            "untraced": lambda p=program: timed([sys.executable, p], cwd=place)
+        }
+        for source in ("preload", "strace"):
+            trace = place / f"{name}.{source}"
+            options = ("--source", source, "-o", trace)
+            timed(engine("trace", "record", *options, "--", sys.executable, program), cwd=place)
+            things[source] = lambda t=trace, r=root: replayed(t, r)["wall_s"]
+        took = in_turn(3 if quick else ROUNDS, things)
+        bare = statistics.median(took["untraced"])
+        said = replayed(place / f"{name}.strace", root)["untraced_s"]
+        inside = "contains" if said["low_s"] <= bare <= said["high_s"] else "does not contain"
+        ratios = [of([value / bare for value in took[source]]) for source in ("preload", "strace")]
+        print(
+            f"| {name} | {of(took['untraced'])} | {ratios[0]} | {ratios[1]} | "
+            f"{said['low_s']:.2f} to {said['high_s']:.2f} s: {inside} it |",
+            flush=True,
+        )
+
+
+def replayed(trace: Path, root: Path) -> dict[str, Any]:
+    """What the engine says of a replay of a root that is made ready before."""
+    import json
+
+    words = ("--root", root, "--allow-root", "--prepare", "--run", "--compressible", "0", trace)
+    done = subprocess.run(engine("replay", *words), check=True, capture_output=True)
+    answer: dict[str, Any] = json.loads(done.stdout)["replayed"]
+    return answer
+
+
+def jobs(place: Path, quick: bool) -> None:
+    """Concurrent jobs on two cores: the program itself beside its replay."""
+    program = place / "mixed.py"
+    program.write_text(PROGRAMS["mixed"])
+    trace = place / "mixed.trace"
+    timed([sys.executable, program], cwd=place)
+    timed(
+        engine("trace", "record", "--source", "preload", "-o", trace, "--", sys.executable, program),
+        cwd=place,
+    )
+    print("| jobs | the program, s | its replay, s | ratio |\n|---|---|---|---|")
+    for number in JOBS[:2] if quick else JOBS:
+        roots = []
+        for one in range(number):
+            root = place / f"jobs-{number}-{one}"
+            root.mkdir()
+            subprocess.run(
+                engine("replay", "--root", root, "--prepare", trace), check=True, capture_output=True
+            )
+            roots.append(root)
+        took = in_turn(
+            1 if quick else 3,
+            {
+                "real": lambda n=number: together([[sys.executable, program]] * n, place),
+                "replay": lambda r=tuple(roots): together(
+                    [engine("replay", "--root", root, "--allow-root", trace) for root in r], place
+                ),
+            },
+        )
+        ratio = statistics.median(took["replay"]) / statistics.median(took["real"])
+        print(f"| {number} | {of(took['real'])} | {of(took['replay'])} | {ratio:.3f} |", flush=True)
+
+
+def together(commands: Sequence[Sequence[object]], place: Path) -> float:
+    """Seconds until all of them have ended."""
+    since = time.perf_counter()
+    running = []
+    for number, command in enumerate(commands):
+        own = place / f"job-{number}"
+        own.mkdir(exist_ok=True)
+        words = [str(word) for word in command]
+        running.append(subprocess.Popen(words, cwd=own, stdout=subprocess.DEVNULL))
+    codes = [process.wait() for process in running]
+    if any(codes):
+        raise SystemExit(f"jobs ended with {codes}")
+    return time.perf_counter() - since
+
+
+BENCHES: Final[dict[str, Callable[[Path, bool], None]]] = {
+    "import": import_,
+    "record": record,
+    "replay": replay,
+    "jobs": jobs,
+}
+
+
+def main() -> None:
+    """All, or those that are named."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", choices=list(BENCHES))
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    print(f"{parts.machine()}\n", flush=True)
+    for name in args.only or BENCHES:
+        print(f"\n### {name}\n", flush=True)
+        with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as place:
+            os.sync()
+            BENCHES[name](Path(place), args.quick)
+
+
+if __name__ == "__main__":
+    main()
