@@ -63,7 +63,7 @@ pub struct Subtracted {
 pub struct Think {
     /// Processor time to burn.
     pub computing_ns: u64,
-    /// Time to sleep after that.
+    /// Time to sleep after that, as far as it has not passed while computing waited for a processor.
     pub waiting_ns: u64,
 }
 

@@ -80,19 +80,25 @@ impl<'a, 'c> Work<'a, 'c> {
             }
             Timing::Diff { scale } => {
                 let think = crew.cost.think(action, Guess::Middle);
-                let spent = pace::now() - self.end;
+                let begun = self.end;
+                let spent = pace::now() - begun;
                 let computing = scaled(think.computing_ns, scale);
-                self.burner.burn(computing, spent, stop) && self.sleep(think.waiting_ns)
+                // The recorded wait was for a processor, too. Where computing waits for one here, that is not waited for again.
+                let until = begun.saturating_add_unsigned(computing.saturating_add(think.waiting_ns));
+                self.burner.burn(computing, spent, stop) && (think.waiting_ns == 0 || self.sleep_until(until))
             }
         }
     }
 
     fn sleep(&mut self, ns: u64) -> bool {
-        if ns == 0 {
+        ns == 0 || self.sleep_until(pace::now().saturating_add_unsigned(ns))
+    }
+
+    fn sleep_until(&mut self, until: i64) -> bool {
+        let crew = self.crew;
+        if pace::now() >= until {
             return true;
         }
-        let crew = self.crew;
-        let until = pace::now().saturating_add_unsigned(ns);
         let slept = pace::sleep_until(until, || crew.is_over());
         self.tally.late(pace::now() - until);
         slept
