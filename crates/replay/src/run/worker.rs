@@ -96,10 +96,7 @@ impl<'a, 'c> Work<'a, 'c> {
 
     fn sleep_until(&mut self, until: i64) -> bool {
         let crew = self.crew;
-        if pace::now() >= until {
-            return true;
-        }
-        let slept = pace::sleep_until(until, || crew.is_over());
+        let slept = pace::now() >= until || pace::sleep_until(until, || crew.is_over());
         self.tally.late(pace::now() - until);
         slept
     }
