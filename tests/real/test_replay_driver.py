@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -65,13 +64,15 @@ def tree(directory: Path) -> dict[str, Any]:
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))
         if path.is_symlink():
-            found[name] = os.readlink(path)
+            found[name] = str(path.readlink())
         else:
             found[name] = path.stat().st_size if path.is_file() else None
     return found
 
 
-def carried_out(lab: Lab, testers: int, root: str, more: str = "") -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def carried_out(
+    lab: Lab, testers: int, root: str, more: str = ""
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The one run of the analysis, and its transactions."""
     text = EXPERIMENT.format(root=root, testers=testers, more=more)
     done = lab.run("run", lab.file(text), "--json")
@@ -105,9 +106,10 @@ def test_jobs_that_share_their_input(lab: Lab, recorded: Path) -> None:
     assert tree(lab.directory / "jobs" / "shared")["job/in/large"] == 100_000
     for tester in "01":
         own = {name: what for name, what in tree(recorded).items() if name != "in/large"}
-        assert tree(lab.directory / "jobs" / tester / "job").items() >= {
-            name: what for name, what in own.items() if name.startswith("out")
-        }.items()
+        assert (
+            tree(lab.directory / "jobs" / tester / "job").items()
+            >= {name: what for name, what in own.items() if name.startswith("out")}.items()
+        )
         assert not (lab.directory / "jobs" / tester / "job" / "in" / "large").exists()
 
 
