@@ -166,8 +166,9 @@ def test_export_gives_csv_and_hlog(lab: Lab) -> None:
     assert count == summary["counters"]["succeeded"]
 
 
-EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if path.stem != "access-methods"]
-"""The study of access methods needs servers: see test_services.py."""
+ELSEWHERE = {"access-methods", "filesystems"}
+"""Studies that need servers, and mounts: see test_services.py and test_examples_of_traces.py."""
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if path.stem not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

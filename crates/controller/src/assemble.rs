@@ -17,6 +17,8 @@ const GREETING: Duration = Duration::from_secs(10);
 const FAR_GREETING: Duration = Duration::from_secs(40);
 /// Reading certificates and looking up names may take long; longer than this is a fault.
 const PREPARING: Duration = Duration::from_secs(120);
+/// Testers that replay make their files before the load.
+const MAKING_FILES: Duration = Duration::from_secs(3600);
 /// Name of the agent where a run names none.
 const LOCAL: &str = "local";
 
@@ -249,7 +251,9 @@ pub(crate) fn prepare(
             Err(why) => return Err(why),
         }
     }
-    let prepared = wait_for(session, &names, PREPARING, |_, _, said| match said {
+    let replays = spec.workloads.iter().any(|workload| workload.driver == "replay");
+    let patience = if replays { MAKING_FILES } else { PREPARING };
+    let prepared = wait_for(session, &names, patience, |_, _, said| match said {
         None => Ok(false),
         Some(ToController::Prepared) => Ok(true),
         Some(ToController::Failed { error }) => Err(error),

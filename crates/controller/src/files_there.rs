@@ -9,7 +9,7 @@ use plimsoll_model::RunSpec;
 use serde_json::Value;
 
 /// Keys of drivers' settings and requests whose text is the name of a file, or which hold words of which some are.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "ca_file",
     "cert",
     "key",
@@ -18,6 +18,7 @@ const KEYS: [&str; 8] = [
     "files",
     "command",
     "env",
+    "trace",
 ];
 
 /// The run with the names that its files have on a host. `files`: name in the document, and there.

@@ -121,7 +121,7 @@ pub enum DriveError {
 pub struct DriverInfo {
     /// Name in experiment files.
     pub name: &'static str,
-    /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`.
+    /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`, `replay`.
     pub blocking: bool,
     /// One line of help.
     pub help: &'static str,

@@ -73,8 +73,20 @@ impl Limit<'_> {
 
 /// A prepared blocking driver, with its type forgotten.
 pub trait Squad: Send + Sync {
-    /// Works as one tester on the current thread until its part of the run has ended.
-    fn work(&self, crew: &Arc<Crew>, seat: Seat);
+    /// Makes one tester on the current thread, which is the one that it will work on.
+    ///
+    /// # Errors
+    /// What it lacks, for people.
+    fn tester(&self, crew: &Arc<Crew>, seat: Seat) -> Result<Box<dyn Work>, String>;
+
+    /// See [`BlockingDriver::tidy`].
+    fn tidy(&self) -> Vec<String>;
+}
+
+/// A tester that is ready for the run.
+pub trait Work {
+    /// Works on the current thread until its part of the run has ended.
+    fn work(self: Box<Self>);
 }
 
 /// A prepared blocking driver.
@@ -86,24 +98,19 @@ pub struct BlockingSquad<D> {
 }
 
 impl<D: BlockingDriver> Squad for BlockingSquad<D> {
-    fn work(&self, crew: &Arc<Crew>, seat: Seat) {
-        let mut worker = Worker {
+    fn tester(&self, crew: &Arc<Crew>, seat: Seat) -> Result<Box<dyn Work>, String> {
+        Ok(Box::new(Worker {
             conduct: Conduct::new(&seat, Arc::clone(&self.used)),
             attempt: Attempt::new(Arc::clone(&crew.clock), crew.codes.clone()),
-            tester: self.driver.tester(seat.tester()),
+            tester: self.driver.tester(seat.tester())?,
             timeout_ns: i64::try_from(seat.population.timeout_ns).unwrap_or(i64::MAX),
             crew: Arc::clone(crew),
             seat,
-        };
-        let Some(t0) = crew.control.wait_for_go() else {
-            return;
-        };
-        crew.begin(t0);
-        if worker.seat.slot {
-            worker.serve();
-        } else {
-            worker.take_turns();
-        }
+        }))
+    }
+
+    fn tidy(&self) -> Vec<String> {
+        self.driver.tidy()
     }
 }
 
@@ -171,12 +178,14 @@ impl Crew {
         }))
     }
 
-    /// Starts the thread of one tester. `prelude` runs first on it.
-    pub fn hire(
+    /// Starts the thread of one tester. `prelude` runs first on it; `ready` hears when the tester can begin, or why it cannot.
+    pub fn hire<E>(
         self: &Arc<Self>,
         seat: Seat,
         squad: Arc<dyn Squad>,
-        prelude: impl FnOnce() + Send + 'static,
+        prelude: impl FnOnce() -> Result<(), E> + Send + 'static,
+        lacks: impl FnOnce(String) -> E + Send + 'static,
+        ready: impl FnOnce(Result<(), E>) + Send + 'static,
     ) -> std::io::Result<Thread> {
         let crew = Arc::clone(self);
         self.alive.fetch_add(1, Ordering::SeqCst);
@@ -184,8 +193,17 @@ impl Crew {
             .name(format!("tester-{}", seat.tester()))
             .stack_size(STACK)
             .spawn(move || {
-                prelude();
-                let worked = std::panic::catch_unwind(AssertUnwindSafe(|| squad.work(&crew, seat)));
+                let work = || {
+                    let made = prelude().and_then(|()| squad.tester(&crew, seat).map_err(lacks));
+                    match made {
+                        Ok(tester) => {
+                            ready(Ok(()));
+                            tester.work();
+                        }
+                        Err(why) => ready(Err(why)),
+                    }
+                };
+                let worked = std::panic::catch_unwind(AssertUnwindSafe(work));
                 if worked.is_err() {
                     let text =
                         "a tester has failed: this is a fault of Plimsoll, please report it".to_owned();
@@ -205,11 +223,14 @@ impl Crew {
         }
     }
 
-    /// Leads the crew to the end of the run, on the current thread.
-    pub fn lead(&self, threads: &[Thread]) {
+    /// Leads the crew to the end of the run, on the current thread, and has the squads tidy up after it.
+    pub fn lead(&self, threads: &[Thread], squads: &[Arc<dyn Squad>]) {
         *locked(&self.leader) = Some(std::thread::current());
         let Some(t0) = self.control.wait_for_go() else {
-            locked(&self.books).close(self.clock.raw_ns());
+            let now = self.clock.raw_ns();
+            self.wait_for_the_last(now.saturating_add(GRACE_NS));
+            self.tidy(squads, now);
+            locked(&self.books).close(now);
             return;
         };
         self.begin(t0);
@@ -245,7 +266,29 @@ impl Crew {
                 .unwrap_or(tick);
             std::thread::park_timeout(Duration::from_nanos((next - now) as u64));
         }
-        self.close();
+        let ended = self.clock.raw_ns();
+        self.tidy(squads, ended);
+        self.close(ended);
+    }
+
+    /// Waits until all testers have left, or it is `until` (raw, ns).
+    fn wait_for_the_last(&self, until: i64) {
+        while self.alive.load(Ordering::SeqCst) > 0 {
+            let left = until - self.clock.raw_ns();
+            if left <= 0 {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_nanos(left as u64));
+        }
+    }
+
+    /// Where a tester has not come back, what it works on stays: it may still use it.
+    fn tidy(&self, squads: &[Arc<dyn Squad>], now: i64) {
+        if self.alive.load(Ordering::SeqCst) == 0 {
+            for text in squads.iter().flat_map(|squad| squad.tidy()) {
+                locked(&self.books).driver_note(now, text);
+            }
+        }
     }
 
     /// The run begins at `t0`: whoever comes first tells the books.
@@ -266,9 +309,8 @@ impl Crew {
         threads.iter().for_each(Thread::unpark);
     }
 
-    /// Enters those who did not come back, and what was not started.
-    fn close(&self) {
-        let now = self.clock.raw_ns();
+    /// Enters those who did not come back, and what was not started, at `now` (raw, ns).
+    fn close(&self, now: i64) {
         let mut stuck = 0;
         for progress in &self.progress {
             if let Some((header, start)) = locked(progress).take() {
@@ -341,6 +383,20 @@ struct Worker<T> {
     attempt: Attempt,
     tester: T,
     timeout_ns: i64,
+}
+
+impl<T: BlockingTester> Work for Worker<T> {
+    fn work(mut self: Box<Self>) {
+        let Some(t0) = self.crew.control.wait_for_go() else {
+            return;
+        };
+        self.crew.begin(t0);
+        if self.seat.slot {
+            self.serve();
+        } else {
+            self.take_turns();
+        }
+    }
 }
 
 impl<T: BlockingTester> Worker<T> {
@@ -433,7 +489,6 @@ impl<T: BlockingTester> Worker<T> {
         self.tester.operate(&request, &mut self.attempt, &limit);
         locked(&self.crew.progress[self.seat.member]).take()?;
         let (end, outcome) = (self.attempt.end, self.attempt.outcome);
-        let free = self.attempt.free_at();
         let mut books = locked(&self.crew.books);
         if let Some(text) = self.attempt.note.take() {
             books.driver_note(end.max(start), text);
@@ -445,7 +500,10 @@ impl<T: BlockingTester> Worker<T> {
         }
         books.ended(&header, &self.attempt);
         match self.conduct.judge(outcome) {
-            Verdict::Go(pause_ns) => Some((free, pause_ns)),
+            Verdict::Go(pause_ns) => {
+                drop(books);
+                Some((self.renewed()?, pause_ns))
+            }
             Verdict::TakeOut(failures) => {
                 books.gone(self.seat.member);
                 books.note(end, "tester-stopped", self.conduct.taken_out(failures));
@@ -456,5 +514,20 @@ impl<T: BlockingTester> Worker<T> {
                 None
             }
         }
+    }
+
+    /// Ready for another transaction. When it is free (raw, ns); none if it cannot go on, or need not.
+    fn renewed(&mut self) -> Option<i64> {
+        if self.crew.is_over() {
+            return None;
+        }
+        if let Err(why) = self.tester.renew(&mut self.attempt) {
+            let mut books = locked(&self.crew.books);
+            books.gone(self.seat.member);
+            let text = format!("tester {} cannot go on: {why}", self.seat.tester());
+            books.note(self.crew.clock.raw_ns(), "tester-stopped", text);
+            return None;
+        }
+        Some(self.attempt.free_at())
     }
 }

@@ -289,12 +289,30 @@ pub trait BlockingDriver: Send + Sync + Sized + 'static {
     type Tester: BlockingTester;
     /// As [`AsyncDriver::prepare`].
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
-    /// A tester, made on the thread that will run it.
-    fn tester(self: &Arc<Self>, number: u32) -> Self::Tester;
+    /// A tester, made on the thread that will run it. The run begins when all are made, however long that takes.
+    ///
+    /// # Errors
+    /// What it lacks, and what to do: there is no run then.
+    fn tester(self: &Arc<Self>, number: u32) -> Result<Self::Tester, String>;
+    /// Removes what testers have made, when all of them have ended, outside of all that is measured. Gives what a person should
+    /// know of what is left.
+    fn tidy(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A tester of a [`BlockingDriver`].
 pub trait BlockingTester: 'static {
+    /// Gets ready for another transaction. It is in none of them: a tester that works here says so by [`Attempt::freed`], and the
+    /// next one is planned from then.
+    ///
+    /// # Errors
+    /// Why it cannot go on: it is taken out.
+    fn renew(&mut self, attempt: &mut Attempt) -> Result<(), String> {
+        let _ = attempt;
+        Ok(())
+    }
+
     /// Carries out one transaction. It must end soon after `limit` says so, by itself, with [`Outcome::Timeout`] or
     /// [`Outcome::Cancelled`]; nobody else can end it.
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>);

@@ -1,4 +1,4 @@
-//! Testers and drivers: everything that issues requests and stamps them. Writes no files.
+//! Testers and drivers: everything that issues requests and stamps them. Writes no files but those that a replay is about.
 //!
 //! A [`Drive`] owns one thread per lane. An async driver's testers are tasks on the lane's own single-threaded runtime; a
 //! blocking driver's testers are threads of their own, kept together by one further lane. Finished transactions leave by

@@ -7,7 +7,7 @@ use plimsoll_model::{Endpoint, Workload};
 use crate::api::DriverInfo;
 use crate::crew::{BlockingSquad, Squad};
 use crate::driver::{AsyncDriver, BlockingDriver, Setup};
-use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, sql, tcp::Tcp};
+use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, replay::Replay, sql, tcp::Tcp};
 use crate::lane::{AsyncFleet, Fleet};
 
 /// A driver prepared for one workload.
@@ -49,7 +49,7 @@ const fn blocking<D: BlockingDriver>(name: &'static str, help: &'static str) -> 
     }
 }
 
-const COUNT: usize = 6;
+const COUNT: usize = 7;
 const ENTRIES: [Entry; COUNT] = [
     asynchronous::<Null>("null", "does nothing: measures the tester itself"),
     asynchronous::<Tcp>("tcp", "sends a text and reads bytes, a line, or to the end"),
@@ -65,6 +65,10 @@ const ENTRIES: [Entry; COUNT] = [
     },
     asynchronous::<Frontier>("frontier", "SQL through a Frontier gateway, answers verified"),
     blocking::<Exec>("exec", "runs any executable, once per transaction or long-lived"),
+    blocking::<Replay>(
+        "replay",
+        "does to a directory what a trace of file I/O tells, one job per transaction",
+    ),
 ];
 
 static INFOS: [DriverInfo; COUNT] = {

@@ -264,7 +264,7 @@ fn check_resources(of: &Portions, all: &[Arc<Population>], made: &[Made]) -> Res
     }
     if threads > u64::from(crew::MOST) {
         return Err(DriveError::TooMany(format!(
-            "{threads} testers of blocking drivers (sql with SQLite, exec) on one host; each is a thread, and {} is the most. Use \
+            "{threads} testers of blocking drivers (sql with SQLite, exec, replay) on one host; each is a thread, and {} is the most. Use \
              fewer testers, or an open load with fewer slots",
             crew::MOST
         )));
@@ -442,21 +442,33 @@ fn start_crew(
             } else {
                 host::bind(&cores)
             };
-            let bound = bound.map_err(system("bind a tester to its cores"));
-            let _ = ready.send(bound.map(|()| (name, host::thread_id())));
+            bound.map_err(system("bind a tester to its cores"))
         };
-        threads.push(
-            crew.hire(seat, squad, prelude)
-                .map_err(system("start the thread of a tester"))?,
-        );
+        let workload = &common.spec.workloads[usize::from(seat.population.workload)];
+        let (workload, driver) = (workload.name.clone(), workload.driver.clone());
+        let lacks = move |what| DriveError::Driver {
+            workload,
+            driver,
+            what,
+        };
+        let ready = move |made: Result<(), DriveError>| {
+            let _ = ready.send(made.map(|()| (name, host::thread_id())));
+        };
+        let hired = crew.hire(seat, squad, prelude, lacks, ready);
+        threads.push(hired.map_err(system("start the thread of a tester"))?);
     }
+    let of_crew = |made: &Made| match made {
+        Made::Blocking(squad) => Some(Arc::clone(squad)),
+        Made::Async(_) => None,
+    };
+    let squads: Vec<Arc<dyn Squad>> = made.iter().filter_map(of_crew).collect();
     let (control, ready) = (Arc::clone(&common.control), common.ready.clone());
     let lead = move || {
         let leader = std::thread::current();
         control.on_change(move || leader.unpark());
         let _ = ready.send(Ok(("crew".to_owned(), host::thread_id())));
         drop(ready);
-        crew.lead(&threads);
+        crew.lead(&threads, &squads);
     };
     std::thread::Builder::new()
         .name("crew".to_owned())

@@ -13,6 +13,8 @@ frontier  settings: id, connection, http, proxies, choose, order, failover, fail
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
           request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
 exec      settings: mode, env, cwd, files. request: command, stdin, bytes{kind: none | fixed | regex | json}.
+replay    settings: trace, root, timing, scale, order, map and ignore (the texts), copies{private, shared,
+          write_shared}, prepare, compressibility, clean, read_maps, allow_root, per_call. request: nothing.
 
 Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
 below 400.
@@ -42,6 +44,7 @@ from plimsoll.plan.raw_drivers import (
     SqlSection,
     TcpSection,
 )
+from plimsoll.plan.replay_section import replay_requests, replay_settings
 from plimsoll.plan.request_log import RequestLog
 from plimsoll.plan.secret import HIDDEN, Secret
 from plimsoll.plan.source import KeyPath
@@ -479,6 +482,7 @@ DRIVERS: Final[dict[str, Driver]] = {
     "frontier": Driver(("http", "https"), _frontier_settings, _frontier_requests, _frontier_asking),
     "http": Driver(("http", "https"), _http_settings, _http_requests),
     "null": Driver((), _nothing, _null_requests),
+    "replay": Driver((), replay_settings, replay_requests),
     "sql": Driver(("sqlite", "postgresql", "mysql"), _sql_settings, _sql_requests, _sql_asking),
     "tcp": Driver(("tcp",), _tcp_settings, _tcp_requests),
 }

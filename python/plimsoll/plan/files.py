@@ -29,3 +29,5 @@ def _named(work: Workload) -> Iterator[str]:
     yield from (name for name in found if isinstance(name, str))
     if work.driver == "exec":
         yield from settings["files"]
+    if work.driver == "replay":
+        yield settings["trace"]

@@ -1,4 +1,4 @@
-"""Raw model of the drivers' sections: `http:`, `sql:`, `frontier:`, `tcp:`, `null:`, `exec:` of a workload.
+"""Raw model of the drivers' sections: `http:`, `sql:`, `frontier:`, `tcp:`, `null:`, `exec:`, `replay:` of a workload.
 
 A section holds the keys of the connection and those of the single request; an entry of `mix` may give any of
 the latter anew. `SECTIONS` is the one list of drivers of the lab.
@@ -183,11 +183,39 @@ class ExecSection(Raw):
     stdin: Text | None = None
 
 
+class Copies(Raw):
+    """Which names of a trace all jobs have in common; what matches neither list is private, as is what matches both."""
+
+    private: list[PlainText] = Field(default_factory=list)
+    shared: list[PlainText] = Field(default_factory=list)
+    write_shared: bool = False
+
+
+class ReplaySection(Raw):
+    """A trace of file I/O, done to a directory: one job, the whole trace, is one transaction."""
+
+    trace: PlainText | None = None
+    root: PlainText | None = None
+    timing: Literal["diff", "exact", "afap"] = "diff"
+    scale: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
+    order: Literal["resource", "trace"] = "resource"
+    map: PlainText | None = None
+    ignore: PlainText | None = None
+    copies: Copies = Field(default_factory=Copies)
+    prepare: Literal["data", "sparse", "none"] = "data"
+    compressibility: Fraction = 0.0
+    clean: bool = True
+    read_maps: bool = False
+    allow_root: bool = False
+    per_call: bool = False
+
+
 SECTIONS: Final[dict[str, type[Raw]]] = {
     "exec": ExecSection,
     "frontier": FrontierSection,
     "http": HttpSection,
     "null": NullSection,
+    "replay": ReplaySection,
     "sql": SqlSection,
     "tcp": TcpSection,
 }
@@ -200,6 +228,7 @@ SHARED_KEYS: Final[dict[str, frozenset[str]]] = {
     ),
     "http": frozenset({"connection", "tls", "token_file", "proxy"}),
     "null": frozenset(),
+    "replay": frozenset(ReplaySection.model_fields),
     "sql": frozenset({"database", "connection", "from_log"}),
     "tcp": frozenset({"connection"}),
 }

@@ -28,6 +28,7 @@ from plimsoll.plan.raw_drivers import (
     HttpSection,
     MixEntry,
     NullSection,
+    ReplaySection,
     SqlSection,
     TcpSection,
 )
@@ -228,7 +229,9 @@ class WorkloadRaw(Raw):
     """What is asked, and of whom. The sections of drivers that are not chosen may stand there: levels can
     choose them."""
 
-    driver: Annotated[Literal["exec", "frontier", "http", "null", "sql", "tcp"], BeforeValidator(null_word)]
+    driver: Annotated[
+        Literal["exec", "frontier", "http", "null", "replay", "sql", "tcp"], BeforeValidator(null_word)
+    ]
     target: PlainText | None = None
     site: Labels | None = None
     timeout: Duration = 60 * NS["s"]
@@ -241,6 +244,7 @@ class WorkloadRaw(Raw):
     frontier: FrontierSection | None = None
     http: HttpSection | None = None
     null: NullSection | None = None
+    replay: ReplaySection | None = None
     sql: SqlSection | None = None
     tcp: TcpSection | None = None
 

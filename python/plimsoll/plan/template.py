@@ -28,7 +28,7 @@ services:                         # started for the experiment, in this order, a
 # ---- what is asked -------------------------------------------------------------------------------------------------
 
 workload:
-  driver: http                    # also: frontier, sql, tcp, exec (any program), null
+  driver: http                    # also: frontier, sql, tcp, exec (any program), replay (a trace), null
   target: web                     # a service, one of targets, or a URL
   timeout: 10s
   on_error: continue              # or backoff, stop-tester

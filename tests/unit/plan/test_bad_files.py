@@ -84,7 +84,7 @@ ONE_CHANGE = [
     (
         "driver: http",
         "driver: htpp",
-        "x.yaml:6: workload.driver: expected exec, frontier, http, null, sql or tcp, "
+        "x.yaml:6: workload.driver: expected exec, frontier, http, null, replay, sql or tcp, "
         'got "htpp"; did you mean "http"?',
     ),
     ("testers: 1", "testers: '1'", 'x.yaml:8: load.testers: expected a whole number, got "1"'),

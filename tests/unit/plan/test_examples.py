@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 LONG = {"access-methods": 7 * 3600, "wan": 180}
 """Studies: seconds that they may take."""
+COUNTED = {"filesystems", "hep"}
+"""Ended by counts alone, so that nobody knows before how long they take."""
 REFERENCE = ROOT / "docs" / "experiment-file.md"
 
 
@@ -24,7 +26,7 @@ def test_examples_are_valid_and_short(path: Path) -> None:
     plan = make_plan(load_experiment(path, environ={}), 1)
     assert plan.experiment.name == path.stem
     assert plan.estimate.time_ns < LONG.get(path.stem, 120) * 10**9
-    assert plan.estimate.unbounded == 0
+    assert (plan.estimate.unbounded > 0) == (path.stem in COUNTED)
 
 
 def test_the_quickstart_is_the_promised_one() -> None:

@@ -392,3 +392,61 @@ def test_the_schema_names_every_section() -> None:
     }
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["LoadRaw"]["properties"]["rate"]
+
+
+REPLAY = edited(
+    "driver: http\n  target: web", "driver: replay\n  replay: {trace: job.trace, root: 'jobs/{tester}'}"
+)
+
+
+def test_a_replay_knows_its_trace_its_directories_and_its_rules(tmp_path: Path) -> None:
+    (tmp_path / "job.trace").write_bytes(b"plimsoll.trace/1\n")
+    (tmp_path / "names").write_text("/data => data\n")
+    more = "map: names, timing: afap, compressibility: 40%, copies: {private: ['*.root'], shared: ['*']}}"
+    text = REPLAY.replace("jobs/{tester}'}", "jobs/{tester}', " + more)
+    found = load(text, directory=tmp_path).cells[0].config
+    work = found.workloads[0]
+    assert [(one.name, dict(one.request)) for one in work.operations] == [("job", {})]
+    assert work.target.endpoints[0].url == "replay:"
+    assert work.settings == {
+        "trace": str(tmp_path / "job.trace"),
+        "root": str(tmp_path / "jobs/{tester}"),
+        "timing": "afap",
+        "scale": 1.0,
+        "order": "resource",
+        "map": "/data => data\n",
+        "ignore": None,
+        "copies": {"private": ["*.root"], "shared": ["*"], "write_shared": False},
+        "prepare": "data",
+        "compressibility": 0.4,
+        "clean": True,
+        "read_maps": False,
+        "allow_root": False,
+        "per_call": False,
+    }
+    assert files_of([found]) == (tmp_path / "job.trace",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("trace: job.trace, ", "", "x.yaml:7: workload.replay.trace: this key is missing"),
+        ("job.trace", "gone.trace", "there is no file"),
+        ("job.trace", "notes", "notes is no trace: make one with `plimsoll trace record`"),
+        (", root: 'jobs/{tester}'", "", "workload.replay.root: this key is missing"),
+        ("jobs/{tester}", "jobs/all", "the last part of jobs/all, and no other, has to hold {tester}"),
+        ("jobs/{tester}", "{tester}/jobs", "and no other, has to hold {tester}"),
+        ("root:", "timing: fast, root:", 'workload.replay.timing: expected diff, exact or afap, got "fast"'),
+        ("root:", "alow_root: true, root:", 'unknown key; did you mean "allow_root"?'),
+        ("root:", "copies: {write_shared: true}, root:", "nothing is shared"),
+        ("root:", "map: gone, root:", "workload.replay.map: there is no file"),
+    ],
+)
+def test_a_replay_that_cannot_be_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    (tmp_path / "job.trace").write_bytes(b"plimsoll.trace/1\n")
+    (tmp_path / "notes").write_text("nothing")
+    with pytest.raises(BadInput) as refused:
+        load(REPLAY.replace(old, new), directory=tmp_path)
+    assert expected in str(refused.value)

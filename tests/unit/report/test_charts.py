@@ -67,6 +67,12 @@ def test_the_charts_of_a_designed_experiment() -> None:
     assert figures(empty()) == {}
 
 
+def test_runs_of_one_transaction_have_no_distribution_to_draw() -> None:
+    [run] = single().runs
+    once = replace(single(), runs=(replace(run, ecdf=Ecdf((12.5,), (1.0,))),))
+    assert "distribution" not in figures(once)
+
+
 def test_a_combination_has_one_colour_everywhere() -> None:
     for figure in figures(designed()).values():
         text = json.dumps(spec(figure.chart))

@@ -161,12 +161,12 @@ impl BlockingDriver for Exec {
         })
     }
 
-    fn tester(self: &Arc<Self>, _: u32) -> Tester {
-        Tester {
+    fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, String> {
+        Ok(Tester {
             programs: self.operations.iter().map(|_| None).collect(),
             driver: Arc::clone(self),
             sessions: 0,
-        }
+        })
     }
 }
 

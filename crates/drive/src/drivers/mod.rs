@@ -4,6 +4,7 @@ pub mod exec;
 pub mod frontier;
 pub mod http;
 pub mod null;
+pub mod replay;
 pub mod sql;
 pub mod tcp;
 

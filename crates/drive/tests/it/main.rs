@@ -15,6 +15,7 @@ mod frontier_ways;
 mod harness;
 mod http;
 mod load;
+mod replay;
 mod round_trips;
 #[path = "../../../wire/tests/servers/mod.rs"]
 mod servers;

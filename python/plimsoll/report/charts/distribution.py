@@ -44,10 +44,14 @@ def thin(ecdf: Ecdf, points: int) -> list[tuple[float, float]]:
 
 
 def _curves(labels: Labels, loads: tuple[float | None, ...]) -> list[tuple[RunResult, Ecdf]]:
+    """Of valid runs with the loads that are shown; a run of a single time has no point that could be drawn."""
     return [
         (run, run.ecdf)
         for run in labels.runs()
-        if run.valid and run.ecdf is not None and (labels.load_factor is None or labels.load(run) in loads)
+        if run.valid
+        and run.ecdf is not None
+        and thin(run.ecdf, MOST_POINTS)
+        and (labels.load_factor is None or labels.load(run) in loads)
     ]
 
 

@@ -60,15 +60,15 @@ impl BlockingDriver for Sqlite {
         })
     }
 
-    fn tester(self: &Arc<Self>, _: u32) -> Tester {
-        Tester {
+    fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, String> {
+        Ok(Tester {
             driver: Arc::clone(self),
             watch: Arc::new(Watch::new()),
             kept: self.databases.iter().map(|_| None).collect(),
             sessions: 0,
             text: Vec::new(),
             row: Vec::new(),
-        }
+        })
     }
 }
 

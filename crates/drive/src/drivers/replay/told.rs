@@ -1,0 +1,149 @@
+//! What a job tells: outcome, code and metrics of its transaction.
+//!
+//! | metric | meaning |
+//! |---|---|
+//! | `job_s` | from its first action to the end of its last one |
+//! | `untraced_s` | the same as recorded, without what tracing cost |
+//! | `achieved_over_recorded` | `job_s / untraced_s` |
+//! | `in_calls_s` | time in calls, summed over threads, and of it: |
+//! | `read_s`, `write_s`, `sync_s`, `metadata_s` | in calls that read data, write data, sync, and all others |
+//! | `read_bytes`, `write_bytes` | |
+//! | `mismatches`, `refusals` | calls whose result was not that of the trace; that the sandbox has not made |
+//! | `lateness_p99_us` | of actions that had a time |
+//! | `CALL.calls`, `CALL.total_s`, `CALL.p50_us`, `CALL.p99_us`, `CALL.max_us` | of each kind of call, where `per_call` asks for it |
+
+use plimsoll_model::{Code, Codes, Outcome};
+use plimsoll_replay::action::Operation;
+use plimsoll_replay::result::{CallTimes, Replayed};
+
+use crate::driver::Attempt;
+
+/// Numbers of the metrics' names.
+pub(super) struct Names {
+    job: Code,
+    untraced: Code,
+    achieved: Code,
+    in_calls: Code,
+    kinds: [Code; 4],
+    read_bytes: Code,
+    write_bytes: Code,
+    mismatches: Code,
+    refusals: Code,
+    lateness: Code,
+}
+
+/// What a call does, as a place in `kinds`.
+fn kind(operation: Operation) -> usize {
+    use Operation as O;
+    match operation {
+        O::Fsync | O::Fdatasync | O::Syncfs | O::SyncRange => 2,
+        // What the kernel copies waits for the writing, as a rule.
+        one if one.writes() => 1,
+        one if one.reads() => 0,
+        _ => 3,
+    }
+}
+
+impl Names {
+    pub(super) fn new(codes: &Codes) -> Self {
+        Self {
+            job: codes.number("job_s"),
+            untraced: codes.number("untraced_s"),
+            achieved: codes.number("achieved_over_recorded"),
+            in_calls: codes.number("in_calls_s"),
+            kinds: ["read_s", "write_s", "sync_s", "metadata_s"].map(|name| codes.number(name)),
+            read_bytes: codes.number("read_bytes"),
+            write_bytes: codes.number("write_bytes"),
+            mismatches: codes.number("mismatches"),
+            refusals: codes.number("refusals"),
+            lateness: codes.number("lateness_p99_us"),
+        }
+    }
+
+    /// Enters a job that came to its end.
+    pub(super) fn tell(&self, job: &Replayed, per_call: bool, attempt: &mut Attempt) {
+        attempt.items = job.performed;
+        attempt.payload = job.read_bytes + job.write_bytes;
+        self.measure(job, attempt);
+        if per_call {
+            for (call, times) in &job.by_call {
+                each(call, times, attempt);
+            }
+        }
+        if job.is_faithful() {
+            attempt.conclude(Outcome::Ok, Code::NONE);
+        } else {
+            let (code, note) = difference(job);
+            let code = attempt.code_of(&code);
+            attempt.conclude(Outcome::Wrong, code);
+            attempt.note = Some(format!("a job was not what its trace tells: {note}"));
+        }
+    }
+
+    fn measure(&self, job: &Replayed, attempt: &mut Attempt) {
+        let mut in_calls = [0.0; 4];
+        for &operation in Operation::ALL {
+            if let Some(times) = job.by_call.get(operation.name()) {
+                in_calls[kind(operation)] += times.total_s;
+            }
+        }
+        let untraced_s = job.untraced_s.middle_s;
+        let sum = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>() as f64;
+        let metrics = &mut attempt.metrics;
+        metrics.push((self.job, job.wall_s));
+        metrics.push((self.untraced, untraced_s));
+        if untraced_s > 0.0 {
+            metrics.push((self.achieved, job.wall_s / untraced_s));
+        }
+        metrics.push((self.in_calls, in_calls.iter().sum()));
+        metrics.extend(self.kinds.into_iter().zip(in_calls));
+        metrics.push((self.read_bytes, job.read_bytes as f64));
+        metrics.push((self.write_bytes, job.write_bytes as f64));
+        metrics.push((
+            self.mismatches,
+            sum(&mut job.mismatches.iter().map(|one| one.count)),
+        ));
+        metrics.push((self.refusals, sum(&mut job.refusals.iter().map(|one| one.count))));
+        if job.lateness.count > 0 {
+            metrics.push((self.lateness, job.lateness.p99_us));
+        }
+    }
+}
+
+fn each(call: &str, times: &CallTimes, attempt: &mut Attempt) {
+    let found = [
+        ("calls", times.count as f64),
+        ("total_s", times.total_s),
+        ("p50_us", times.times.p50_us),
+        ("p99_us", times.times.p99_us),
+        ("max_us", times.times.max_us),
+    ];
+    for (what, value) in found {
+        let name = attempt.code_of(&format!("{call}.{what}"));
+        attempt.metrics.push((name, value));
+    }
+}
+
+/// Of a job that was not faithful: a code, and the same for people.
+fn difference(job: &Replayed) -> (String, String) {
+    if let Some(one) = job.mismatches.first() {
+        let code = format!("{}: {}, was {}", one.call, one.got, one.recorded);
+        let example = one.examples.first().map_or("", |example| example.path.as_str());
+        let note = format!("{} x {code} ({example})", one.count);
+        return (code, note);
+    }
+    if let Some(one) = job.refusals.first() {
+        let example = one.examples.first().map_or("", String::as_str);
+        let note = format!("{} x {} refused: {} ({example})", one.count, one.call, one.why);
+        return (format!("{} refused", one.call), note);
+    }
+    if job.lost > 0 {
+        let note = format!("{} calls had no open file, as it could not be opened", job.lost);
+        return ("lost".to_owned(), note);
+    }
+    let note = format!(
+        "{} calls waited too long for others, and were let go",
+        job.waits.let_go
+    );
+    ("let go".to_owned(), note)
+}
