@@ -154,6 +154,19 @@ fn a_job_that_finds_less_than_its_trace_is_wrong_and_says_why() {
 }
 
 #[test]
+fn what_was_prepared_before_is_neither_made_anew_nor_taken_away() {
+    let scratch = Scratch::new(COPY);
+    let mine = scratch.jobs("0").join("job");
+    let kept = json!({"clean": false});
+    assert_eq!(run(replays(&scratch, 1, 1, kept)).results(), [(Outcome::Ok, "")]);
+    std::fs::remove_dir_all(mine.join("out")).unwrap();
+    let ran = run(replays(&scratch, 1, 2, json!({"prepare": "none"})));
+    let second = "open: EEXIST, was ok";
+    assert_eq!(ran.results(), [(Outcome::Ok, ""), (Outcome::Wrong, second)]);
+    assert_eq!(size(&mine.join("in")), 5000);
+}
+
+#[test]
 fn what_is_in_the_directory_stays_there_where_it_is_not_ours() {
     let scratch = Scratch::new(COPY);
     let mine = scratch.jobs("0").join("job");

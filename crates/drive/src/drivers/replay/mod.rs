@@ -150,14 +150,13 @@ impl BlockingDriver for Replay {
         self.keep(own);
         let beneath = place::open(&directory)?;
         notes.extend(self.make_ready(&beneath, &directory, Copy::Private, self.seed_of(number))?);
-        let (root, plan) = match &self.plan {
-            Some(plan) => (directory.as_path(), Arc::clone(plan)),
-            None => {
-                let own = self.places.of(number);
-                let (own, shared) = (own.as_bytes(), place::SHARED.as_bytes());
-                let plan = plan(&self.trace, &self.table, &self.settings, own, shared)?;
-                (self.places.above(), Arc::new(plan))
-            }
+        let (root, plan) = if let Some(plan) = &self.plan {
+            (directory.as_path(), Arc::clone(plan))
+        } else {
+            let own = self.places.of(number);
+            let (own, shared) = (own.as_bytes(), place::SHARED.as_bytes());
+            let plan = plan(&self.trace, &self.table, &self.settings, own, shared)?;
+            (self.places.above(), Arc::new(plan))
         };
         if self.trace.is_cut {
             notes.push(
@@ -179,12 +178,16 @@ impl BlockingDriver for Replay {
         if !self.settings.clean {
             return Vec::new();
         }
-        // Testers' own directories before the one that they stand in.
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
-        made.iter()
-            .rev()
-            .filter_map(|one| self.places.clean(one))
-            .collect()
+        // Where nothing was prepared here, what was prepared before is whose it was.
+        let prepares = self.settings.prepare != Prepare::None;
+        let left = made
+            .iter()
+            .filter(|_| prepares)
+            .filter_map(place::clean)
+            .collect();
+        self.places.leave(&made);
+        left
     }
 }
 

@@ -80,36 +80,39 @@ impl Places {
         })
     }
 
-    /// Takes away what was made for replays, and by them, then the directory itself where it was made here and is empty. What is
-    /// left, for people.
-    pub(super) fn clean(&self, made: &Made) -> Option<String> {
-        let shown = made.path.display();
-        let cleaned = match open(&made.path).map(|beneath| check::clean(&beneath)) {
-            Ok(Ok(cleaned)) => cleaned,
-            Ok(Err(error)) => return Some(format!("{shown} is not cleaned: {error}")),
-            Err(error) => return Some(format!("{shown} is not cleaned: {error}")),
-        };
-        // What else is in them is somebody else's, or was made by a replay that nothing was prepared for.
-        if made.is_new {
-            let _ = std::fs::remove_dir(&made.path);
+    /// Takes away the directories that were made here and hold nothing any more: what else is in them is somebody else's, or was made
+    /// by a replay that nothing was prepared for.
+    pub(super) fn leave(&self, made: &[Made]) {
+        for one in made.iter().filter(|one| one.is_new) {
+            let _ = std::fs::remove_dir(&one.path);
         }
-        if made.is_above_new {
+        if made.iter().any(|one| one.is_above_new) {
             let _ = std::fs::remove_dir(&self.above);
         }
-        let left = cleaned.left;
-        let first = left.first()?;
-        let why = match &first.why {
-            Why::Changed => "it was changed by somebody else",
-            Why::NotEmpty => "it holds what is not ours",
-            Why::Moved => "it was there before, under another name",
-            Why::Refused(why) => why,
-        };
-        let path = String::from_utf8_lossy(&first.path.0);
-        Some(format!(
-            "{shown}: {} names are left, the first is {path}: {why}",
-            left.len()
-        ))
     }
+}
+
+/// Takes away what was made for replays, and by them. What is left, for people.
+pub(super) fn clean(made: &Made) -> Option<String> {
+    let shown = made.path.display();
+    let cleaned = match open(&made.path).map(|beneath| check::clean(&beneath)) {
+        Ok(Ok(cleaned)) => cleaned,
+        Ok(Err(error)) => return Some(format!("{shown} is not cleaned: {error}")),
+        Err(error) => return Some(format!("{shown} is not cleaned: {error}")),
+    };
+    let left = cleaned.left;
+    let first = left.first()?;
+    let why = match &first.why {
+        Why::Changed => "it was changed by somebody else",
+        Why::NotEmpty => "it holds what is not ours",
+        Why::Moved => "it was there before, under another name",
+        Why::Refused(why) => why,
+    };
+    let path = String::from_utf8_lossy(&first.path.0);
+    Some(format!(
+        "{shown}: {} names are left, the first is {path}: {why}",
+        left.len()
+    ))
 }
 
 /// Whether it was not there before.
