@@ -227,8 +227,11 @@ impl Crew {
     pub fn lead(&self, threads: &[Thread], squads: &[Arc<dyn Squad>]) {
         *locked(&self.leader) = Some(std::thread::current());
         let Some(t0) = self.control.wait_for_go() else {
+            // One that is still getting ready would be in the way of the next run's.
+            while self.alive.load(Ordering::SeqCst) > 0 {
+                std::thread::park();
+            }
             let now = self.clock.raw_ns();
-            self.wait_for_the_last(now.saturating_add(GRACE_NS));
             self.tidy(squads, now);
             locked(&self.books).close(now);
             return;
@@ -269,17 +272,6 @@ impl Crew {
         let ended = self.clock.raw_ns();
         self.tidy(squads, ended);
         self.close(ended);
-    }
-
-    /// Waits until all testers have left, or it is `until` (raw, ns).
-    fn wait_for_the_last(&self, until: i64) {
-        while self.alive.load(Ordering::SeqCst) > 0 {
-            let left = until - self.clock.raw_ns();
-            if left <= 0 {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_nanos(left as u64));
-        }
     }
 
     /// Where a tester has not come back, what it works on stays: it may still use it.

@@ -54,6 +54,7 @@ def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
     """A block that is no whole file is completed by the sections that it lacks."""
     files = {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x"}
     files["access.log"] = native(1_300_000_000, 1, "SELECT 1") + "\n"
+    files["job.trace"] = "plimsoll.trace/1\n"
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     keys = set(re.findall(r"^([a-z_]+):", text, re.MULTILINE))
