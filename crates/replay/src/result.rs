@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Plan;
 use crate::timing::{Cost, Guess, Subtracted, Timing};
 
-pub(crate) use compare::Comparison;
+pub(crate) use compare::{Comparison, NOT_OPEN};
 pub(crate) use tally::{Tally, Unfinished};
 
 /// Version of the result.
@@ -54,7 +54,7 @@ pub struct Replayed {
     pub tracing: [Subtracted; 3],
     /// Waiting for other workers.
     pub waits: Waits,
-    /// Results that were not those of the trace, most frequent first.
+    /// Results that were not those of the trace, most frequent first, causes before consequences.
     pub mismatches: Vec<Mismatch>,
     /// What the sandbox has not done, most frequent first.
     pub refusals: Vec<Refused>,

@@ -4,6 +4,9 @@ use nix::errno::Errno;
 
 use crate::action::{Action, Operation};
 
+/// What a call on an open file finds whose opening has failed.
+pub(crate) const NOT_OPEN: &str = "not open";
+
 /// How one result differs from the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Said {
@@ -29,7 +32,7 @@ impl Said {
             Self::Fewer => "fewer bytes".into(),
             Self::More => "more bytes".into(),
             Self::Elsewhere => "elsewhere".into(),
-            Self::Lost => "not open".into(),
+            Self::Lost => NOT_OPEN.into(),
             Self::Failed(errno) => format!("{:?}", Errno::from_raw(errno)),
         }
     }

@@ -6,7 +6,9 @@ use hdrhistogram::Histogram;
 use plimsoll_trace::event::PathId;
 use plimsoll_trace::names::Names;
 
-use super::{CallTimes, Comparison, Example, LetGo, Mismatch, Quantiles, Refused, Waits, seconds, shown};
+use super::{
+    CallTimes, Comparison, Example, LetGo, Mismatch, NOT_OPEN, Quantiles, Refused, Waits, seconds, shown,
+};
 use crate::action::{Action, Operation};
 use crate::perform::Done;
 use crate::plan::Plan;
@@ -232,7 +234,16 @@ impl Tally {
                 .collect(),
         });
         let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|one| std::cmp::Reverse(one.count));
+        // What could not be opened is the cause of what is not open.
+        told.sort_by_cached_key(|one| {
+            let is_consequence = one.got == NOT_OPEN;
+            (
+                is_consequence,
+                std::cmp::Reverse(one.count),
+                one.call.clone(),
+                one.got.clone(),
+            )
+        });
         told
     }
 
