@@ -45,6 +45,8 @@ pub(super) struct Evidence<'a, D> {
     pub examples: Vec<Unexplained>,
     /// Names of calls that were told that a directory is none, where nothing was; with the first such call, and its name.
     files: HashMap<Files, Call>,
+    /// Names that were not there, nor was the directory that they would stand in.
+    nowhere: HashSet<Box<[u8]>>,
     /// Findings that something is missing, or something else, by path.
     missing: HashMap<Box<[u8]>, usize>,
     /// Of the call that is looked at: its place, and its name.
@@ -63,6 +65,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             unexplained: 0,
             examples: Vec::new(),
             files: HashMap::new(),
+            nowhere: HashSet::new(),
             missing: HashMap::new(),
             event: 0,
             recorded: Box::default(),
@@ -145,6 +148,10 @@ impl<'a, D: Disk> Evidence<'a, D> {
                         followed: follow,
                     };
                     return self.tree.put(at.dir, &at.name, denied);
+                }
+                Spot::Absent { last: false, .. } => {
+                    self.nowhere.insert(path.into());
+                    return;
                 }
                 _ => return,
             }
@@ -439,11 +446,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
                 _ => None,
             });
             let Some(at) = place else { continue };
-            if self
-                .tree
-                .initial(&at)
-                .is_some_and(|initial| initial == self.tree.path(&at))
-            {
+            let initial = self.tree.initial(&at).filter(|path| !self.nowhere.contains(path));
+            if initial.is_some_and(|initial| initial == self.tree.path(&at)) {
                 (self.event, self.recorded) = (call.event, call.recorded);
                 self.assume(&at, Entry::Absent, Kind::File);
             }
