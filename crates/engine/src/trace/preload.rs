@@ -43,12 +43,12 @@ impl Place {
         made.with_context(|| format!("creating {}", directory.display()))?;
         let place = Self { directory };
         fs::create_dir(place.logs())?;
-        fs::write(place.library(), LIBRARY)
-            .with_context(|| format!("writing {}", place.library().display()))?;
+        fs::write(place.recorder(), LIBRARY)
+            .with_context(|| format!("writing {}", place.recorder().display()))?;
         Ok(place)
     }
 
-    fn library(&self) -> PathBuf {
+    fn recorder(&self) -> PathBuf {
         self.directory.join("libplimsoll_preload.so")
     }
 
@@ -58,7 +58,7 @@ impl Place {
 
     /// Has a program recorded.
     pub(super) fn arm<'c>(&self, command: &'c mut Command) -> &'c mut Command {
-        let mut preload = self.library().into_os_string();
+        let mut preload = self.recorder().into_os_string();
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             preload.push(":");
             preload.push(others);
