@@ -1,0 +1,369 @@
+//! Programs that nobody ran: made by chance, written as strace would have written them, and read back to what they were made of.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use plimsoll_trace::event::Outcome;
+use plimsoll_trace::follow::{Follower, Seen, Trouble};
+use plimsoll_trace::kernel::Kernel;
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::Rng;
+
+/// What a call was, and what must be read of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Call {
+    thread: u32,
+    name: &'static str,
+    start_us: i64,
+    duration_us: i64,
+    outcome: Outcome,
+    /// The file that it is about, by its name.
+    file: Option<Vec<u8>>,
+    offset: Option<i64>,
+    length: Option<u64>,
+}
+
+/// An open file of the program.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    file: usize,
+    offset: i64,
+    appends: bool,
+}
+
+/// Makes calls up, and knows what comes of them.
+struct Program {
+    dice: Pcg32,
+    names: Vec<Vec<u8>>,
+    sizes: Vec<i64>,
+    /// By descriptor, which open file; all threads share the table.
+    descriptors: BTreeMap<i32, usize>,
+    opens: Vec<Open>,
+    now_us: i64,
+}
+
+const THREADS: [u32; 3] = [100, 101, 102];
+/// Parts of names that have misled parsers.
+const ODD: [&[u8]; 12] = [
+    b"plain",
+    b"a, b",
+    b"x) = 3 <0.1>",
+    b"<unfinished ...>",
+    b"<... read resumed>",
+    b"\"",
+    b"\\",
+    b"\n",
+    b"\t",
+    b"\xc5\xbe",
+    b"\xff",
+    b"7",
+];
+
+impl Program {
+    fn new(seed: u64) -> Self {
+        let mut dice = Pcg32::new(seed, 1);
+        let names: Vec<Vec<u8>> = (0..8)
+            .map(|number| {
+                let mut name = format!("/w/{number}").into_bytes();
+                for _ in 0..dice.next_u32() % 4 {
+                    name.extend_from_slice(ODD[dice.next_u32() as usize % ODD.len()]);
+                }
+                name
+            })
+            .collect();
+        let sizes = vec![0; names.len()];
+        Self {
+            dice,
+            names,
+            sizes,
+            descriptors: BTreeMap::new(),
+            opens: Vec::new(),
+            now_us: 0,
+        }
+    }
+
+    fn below(&mut self, most: u32) -> u32 {
+        self.dice.next_u32() % most
+    }
+
+    /// The next call, and its text between its name and its result.
+    fn call(&mut self) -> (Call, String) {
+        self.now_us += 1 + i64::from(self.below(500));
+        let thread = THREADS[self.below(3) as usize];
+        let mut call = Call {
+            thread,
+            name: "",
+            start_us: self.now_us,
+            duration_us: i64::from(self.below(300)),
+            outcome: Outcome::Returned(0),
+            file: None,
+            offset: None,
+            length: None,
+        };
+        self.now_us += call.duration_us;
+        let text = match self.below(10) {
+            0..=2 => self.open(&mut call),
+            3 => self.dup(&mut call),
+            4 => self.close(&mut call),
+            5 => self.seek(&mut call),
+            6 => self.pread(&mut call),
+            7 => self.write(&mut call),
+            8 => Self::fails(&mut call),
+            _ => self.read(&mut call),
+        };
+        (call, text)
+    }
+
+    fn free(&self) -> i32 {
+        (3..1_000)
+            .find(|number| !self.descriptors.contains_key(number))
+            .unwrap_or(3)
+    }
+
+    fn open(&mut self, call: &mut Call) -> String {
+        // Each file is emptied when it is first met: how large it was before, no log would tell.
+        let met = self.opens.len();
+        let is_first = met < self.names.len();
+        let file = if is_first { met } else { self.below(8) as usize };
+        let appends = self.below(4) == 0;
+        let flags = if is_first || self.below(3) == 0 {
+            self.sizes[file] = 0;
+            "O_RDWR|O_CREAT|O_TRUNC"
+        } else {
+            "O_RDWR|O_CREAT"
+        };
+        let number = self.free();
+        self.descriptors.insert(number, self.opens.len());
+        self.opens.push(Open {
+            file,
+            offset: 0,
+            appends,
+        });
+        call.name = "openat";
+        call.outcome = Outcome::Returned(number.into());
+        call.file = Some(self.names[file].clone());
+        let appends = if appends { "|O_APPEND" } else { "" };
+        format!("AT_FDCWD, {}, {flags}{appends}, 0644", quoted(&self.names[file]))
+    }
+
+    /// Some descriptor, and its open file; opens one where there is none.
+    fn some(&mut self) -> Option<(i32, usize)> {
+        let at = self.below(self.descriptors.len().max(1) as u32) as usize;
+        self.descriptors
+            .iter()
+            .nth(at)
+            .map(|(&number, &open)| (number, open))
+    }
+
+    fn on(&mut self, call: &mut Call, name: &'static str) -> Option<(i32, usize)> {
+        let (number, open) = self.some()?;
+        call.name = name;
+        call.file = Some(self.names[self.opens[open].file].clone());
+        Some((number, open))
+    }
+
+    fn dup(&mut self, call: &mut Call) -> String {
+        let Some((from, open)) = self.on(call, "dup") else {
+            return self.open(call);
+        };
+        let number = self.free();
+        self.descriptors.insert(number, open);
+        call.outcome = Outcome::Returned(number.into());
+        from.to_string()
+    }
+
+    fn close(&mut self, call: &mut Call) -> String {
+        let Some((number, open)) = self.on(call, "close") else {
+            return self.open(call);
+        };
+        self.descriptors.remove(&number);
+        let left = self.descriptors.values().filter(|&&one| one == open).count();
+        call.length = Some(left as u64);
+        number.to_string()
+    }
+
+    fn seek(&mut self, call: &mut Call) -> String {
+        let Some((number, open)) = self.on(call, "lseek") else {
+            return self.open(call);
+        };
+        let to = i64::from(self.below(5_000));
+        self.opens[open].offset = to;
+        call.offset = Some(to);
+        call.outcome = Outcome::Returned(to);
+        format!("{number}, {to}, SEEK_SET")
+    }
+
+    fn moved(&mut self, file: usize, from: i64, asked: u32) -> i64 {
+        (self.sizes[file] - from).clamp(0, asked.into())
+    }
+
+    fn read(&mut self, call: &mut Call) -> String {
+        let Some((number, open)) = self.on(call, "read") else {
+            return self.open(call);
+        };
+        let Open { file, offset, .. } = self.opens[open];
+        let asked = 1 + self.below(4_000);
+        let count = self.moved(file, offset, asked);
+        self.opens[open].offset += count;
+        (call.offset, call.length) = (Some(offset), Some(asked.into()));
+        call.outcome = Outcome::Returned(count);
+        format!("{number}, \"\"..., {asked}")
+    }
+
+    fn pread(&mut self, call: &mut Call) -> String {
+        let Some((number, open)) = self.on(call, "pread64") else {
+            return self.open(call);
+        };
+        let (asked, from) = (1 + self.below(4_000), i64::from(self.below(9_000)));
+        let count = self.moved(self.opens[open].file, from, asked);
+        (call.offset, call.length) = (Some(from), Some(asked.into()));
+        call.outcome = Outcome::Returned(count);
+        format!("{number}, \"ab\\\"c\"..., {asked}, {from}")
+    }
+
+    fn write(&mut self, call: &mut Call) -> String {
+        let Some((number, open)) = self.on(call, "writev") else {
+            return self.open(call);
+        };
+        let Open {
+            file,
+            offset,
+            appends,
+        } = self.opens[open];
+        let count = i64::from(1 + self.below(2_000));
+        let from = if appends { self.sizes[file] } else { offset };
+        self.opens[open].offset = from + count;
+        self.sizes[file] = self.sizes[file].max(from + count);
+        (call.offset, call.length) = (Some(from), Some(count as u64));
+        call.outcome = Outcome::Returned(count);
+        let (first, second) = (count / 3, count - count / 3);
+        format!(
+            "{number}, [{{iov_base=\"\"..., iov_len={first}}}, {{iov_base=\"], \"..., iov_len={second}}}], 2"
+        )
+    }
+
+    fn fails(call: &mut Call) -> String {
+        call.name = "access";
+        call.outcome = Outcome::Failed(2);
+        format!("{}, R_OK", quoted(b"/none/of, \"these\""))
+    }
+}
+
+/// As strace writes a name.
+fn quoted(name: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for (place, &byte) in name.iter().enumerate() {
+        let next_is_digit = name.get(place + 1).is_some_and(u8::is_ascii_digit);
+        match byte {
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b'\n' => text.push_str("\\n"),
+            b'\t' => text.push_str("\\t"),
+            32..=126 => text.push(byte.into()),
+            _ if next_is_digit => write!(text, "\\{byte:03o}").expect("a string grows"),
+            _ => write!(text, "\\{byte:o}").expect("a string grows"),
+        }
+    }
+    text.push('"');
+    text
+}
+
+fn stamp(us: i64) -> String {
+    format!("17000000{:02}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+fn result(call: &Call) -> String {
+    let duration = format!("<0.{:06}>", call.duration_us);
+    match call.outcome {
+        Outcome::Returned(value) => format!(") = {value} {duration}"),
+        _ => format!(") = -1 ENOENT (No such file or directory) {duration}"),
+    }
+}
+
+/// The log. A call may be written on two lines, with a word of strace or of another thread's signal in between.
+fn printed(program: &mut Program, calls: usize) -> (Vec<Call>, String) {
+    let mut log = String::new();
+    let (first, shares) = (THREADS[0], "CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD");
+    for thread in &THREADS[1..] {
+        writeln!(
+            log,
+            "{first} {} clone3({{flags={shares}}} => {{parent_tid=[{thread}]}}, 88) = {thread} <0.000001>",
+            stamp(0)
+        )
+        .expect("a string grows");
+    }
+    let mut all = Vec::new();
+    for _ in 0..calls {
+        let (call, text) = program.call();
+        let start = format!("{} {} {}({text}", call.thread, stamp(call.start_us), call.name);
+        if program.below(4) == 0 {
+            let other = THREADS
+                .iter()
+                .find(|&&thread| thread != call.thread)
+                .unwrap_or(&first);
+            writeln!(log, "{start} <unfinished ...>").expect("a string grows");
+            writeln!(
+                log,
+                "{other} {} --- SIGCHLD {{si_signo=SIGCHLD}} ---",
+                stamp(call.start_us)
+            )
+            .expect("a string grows");
+            let (thread, name) = (call.thread, call.name);
+            let end = stamp(call.start_us + call.duration_us);
+            writeln!(log, "{thread} {end} <... {name} resumed>{}", result(&call)).expect("a string grows");
+        } else {
+            writeln!(log, "{start}{}", result(&call)).expect("a string grows");
+        }
+        all.push(call);
+    }
+    (all, log)
+}
+
+fn read_back(log: &str) -> (Vec<Call>, Trouble, u64) {
+    let mut follower = Follower::new();
+    let mut found = Vec::new();
+    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| {
+        let event = &seen.event;
+        if event.call.name.starts_with('+') || event.call.name == "clone3" {
+            return;
+        }
+        let names = kernel.names();
+        let thread = names.threads()[event.thread.index()].tid;
+        let file = event
+            .file
+            .map(|file| names.path(names.files()[file.index()].path).to_vec());
+        found.push(Call {
+            thread,
+            name: event.call.name,
+            start_us: event.start_ns / 1000,
+            duration_us: event.duration_ns.map_or(-1, |ns| ns as i64 / 1000),
+            outcome: event.outcome,
+            file,
+            offset: event.offset,
+            length: event.length,
+        });
+    };
+    for line in log.lines() {
+        follower.line(line.as_bytes(), 1, &mut hear);
+    }
+    follower.end(&mut hear);
+    (found, follower.trouble().clone(), follower.endless())
+}
+
+#[test]
+fn what_was_printed_is_read_back() {
+    for seed in 0..200 {
+        let (made, log) = printed(&mut Program::new(seed), 150);
+        let (found, trouble, endless) = read_back(&log);
+        assert_eq!((trouble, endless), (Trouble::default(), 0), "seed {seed}");
+        assert_eq!(found.len(), made.len(), "seed {seed}");
+        for (place, (found, made)) in found.iter().zip(&made).enumerate() {
+            assert_eq!(
+                found,
+                made,
+                "seed {seed}, call {place}: {}",
+                log.lines().nth(place).unwrap_or_default()
+            );
+        }
+    }
+}
