@@ -6,10 +6,8 @@ use crate::constants;
 use crate::event::Outcome;
 use crate::syscalls::{Argument, Effect, Syscall};
 use crate::text::Call;
+use crate::text::scan::MOST;
 use crate::text::value::{self, AT_FDCWD, Arguments, Descriptor};
-
-/// The most that a call has.
-const MOST: usize = 6;
 
 /// One argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +59,15 @@ impl<'a> Request<'a> {
     /// One that strace has written; `known` is what it is.
     pub fn written(call: Call<'a>, known: &'static Syscall) -> Self {
         let mut parts = [None; MOST];
-        let found = Arguments::of(call.arguments).take(known.arguments.len());
-        for (part, found) in parts.iter_mut().zip(found) {
-            *part = Some(Part::Written(found));
+        let places = parts.iter_mut().take(known.arguments.len());
+        // Most lines were cut when they were told apart.
+        match call.cuts {
+            Some(cuts) => places
+                .zip(cuts.parts(call.arguments))
+                .for_each(|(part, found)| *part = Some(Part::Written(found))),
+            None => places
+                .zip(Arguments::of(call.arguments))
+                .for_each(|(part, found)| *part = Some(Part::Written(found))),
         }
         Self {
             pid: call.pid,

@@ -3,6 +3,7 @@
 use foldhash::HashMap;
 
 use crate::text::line::{Ended, Line, Stamp, What};
+use crate::text::scan::Cuts;
 
 /// A call, or what is known of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Call<'a> {
     pub name: &'a [u8],
     /// Between the parentheses.
     pub arguments: &'a [u8],
+    /// Where the arguments end; none where they came in two parts.
+    pub cuts: Option<Cuts>,
     /// How it ended; none while it goes on.
     pub ended: Option<Ended<'a>>,
 }
@@ -85,16 +88,21 @@ impl Calls {
             at_ns,
             name,
             arguments,
+            cuts: None,
             ended,
         };
         match line.what {
             What::Call {
                 name,
                 arguments,
+                cuts,
                 ended,
             } => {
                 self.forget(pid);
-                Said::Call(whole(name, arguments, Some(ended)))
+                Said::Call(Call {
+                    cuts: Some(cuts),
+                    ..whole(name, arguments, Some(ended))
+                })
             }
             What::Began { name, arguments } => {
                 self.forget(pid);
@@ -124,6 +132,7 @@ impl Calls {
                     at_ns: begun.at_ns,
                     name,
                     arguments: &self.joined,
+                    cuts: None,
                     ended: Some(ended),
                 })
             }
@@ -161,6 +170,7 @@ impl Calls {
                 at_ns: begun.at_ns,
                 name: &begun.name,
                 arguments: &begun.arguments,
+                cuts: None,
                 ended: None,
             })
             .collect();

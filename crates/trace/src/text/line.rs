@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use crate::text::scan::{Cursor, Mark};
+use crate::text::scan::{Cursor, Cuts, Mark};
 use crate::text::value::{self, Descriptor};
 
 /// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
@@ -41,6 +41,8 @@ pub enum What<'a> {
         name: &'a [u8],
         /// Between the parentheses.
         arguments: &'a [u8],
+        /// Where they end.
+        cuts: Cuts,
         /// How it ended.
         ended: Ended<'a>,
     },
@@ -246,7 +248,7 @@ fn end_of_thread(text: &[u8]) -> Option<What<'_>> {
 fn resumed(text: &[u8]) -> Option<What<'_>> {
     let (name, rest) = name(text)?;
     let rest = rest.strip_prefix(b" resumed>")?;
-    let (arguments, ended) = arguments(rest)?;
+    let (arguments, _, ended) = arguments(rest)?;
     Some(What::Resumed {
         name,
         arguments,
@@ -256,11 +258,12 @@ fn resumed(text: &[u8]) -> Option<What<'_>> {
 
 fn call(text: &[u8]) -> Option<What<'_>> {
     let (name, rest) = name(text)?;
-    let (arguments, ended) = arguments(rest.strip_prefix(b"(")?)?;
+    let (arguments, cuts, ended) = arguments(rest.strip_prefix(b"(")?)?;
     Some(match ended {
         Some(ended) => What::Call {
             name,
             arguments,
+            cuts,
             ended,
         },
         None => What::Began { name, arguments },
@@ -275,17 +278,24 @@ fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (length > 0).then(|| text.split_at(length))
 }
 
-/// Arguments, and how the call ended; no end where it is unfinished. None where the line is cut off.
-fn arguments(text: &[u8]) -> Option<(&[u8], Option<Ended<'_>>)> {
-    let mut marks = Cursor::new(text).filter(|(_, mark)| *mark != Mark::Comma);
-    let (at, mark) = marks.next()?;
-    if mark == Mark::Unfinished {
-        let before = &text[..at];
-        return Some((before.strip_suffix(b" ").unwrap_or(before), None));
+/// Arguments, where they end, and how the call ended; no end where it is unfinished. None where the line is cut off.
+fn arguments(text: &[u8]) -> Option<(&[u8], Cuts, Option<Ended<'_>>)> {
+    let mut cuts = Cuts::default();
+    for (at, mark) in Cursor::new(text) {
+        match mark {
+            Mark::Comma => cuts.push(at),
+            Mark::Unfinished => {
+                let before = &text[..at];
+                return Some((before.strip_suffix(b" ").unwrap_or(before), cuts, None));
+            }
+            Mark::Close => {
+                let rest = text[at + 1..].trim_ascii_start();
+                let ended = ended(rest.strip_prefix(b"=")?.trim_ascii())?;
+                return Some((&text[..at], cuts, Some(ended)));
+            }
+        }
     }
-    let rest = text[at + 1..].trim_ascii_start();
-    let ended = ended(rest.strip_prefix(b"=")?.trim_ascii())?;
-    Some((&text[..at], Some(ended)))
+    None
 }
 
 fn ended(text: &[u8]) -> Option<Ended<'_>> {

@@ -17,6 +17,46 @@ pub enum Mark {
     Unfinished,
 }
 
+/// The most arguments that a call has.
+pub const MOST: usize = 6;
+
+/// Where the first arguments of a call end, noted while its line was told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cuts {
+    at: [u32; MOST],
+    count: u8,
+}
+
+impl Cuts {
+    /// Another comma. Those behind the last argument do not matter.
+    pub fn push(&mut self, at: usize) {
+        if let Some(place) = self.at.get_mut(usize::from(self.count)) {
+            *place = at as u32;
+            self.count += 1;
+        }
+    }
+
+    /// The arguments, each without the blanks around it. `text` is what stands between the parentheses.
+    pub fn parts<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let cuts = *self;
+        let count = usize::from(cuts.count);
+        let is_empty = text.trim_ascii().is_empty();
+        (0..=count)
+            .take(if is_empty { 0 } else { MOST })
+            .map(move |place| {
+                let from = place
+                    .checked_sub(1)
+                    .map_or(0, |before| cuts.at[before] as usize + 1);
+                let to = if place < count {
+                    cuts.at[place] as usize
+                } else {
+                    text.len()
+                };
+                text.get(from..to).unwrap_or_default().trim_ascii()
+            })
+    }
+}
+
 /// A walk over arguments.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
@@ -166,4 +206,32 @@ fn is_left_open(rest: &[u8]) -> bool {
             rest.strip_prefix(*word)
                 .is_some_and(|more| more.trim_ascii().is_empty())
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::value::Arguments;
+
+    #[test]
+    fn what_was_cut_is_what_arguments_are() {
+        for text in [
+            "",
+            " ",
+            "3",
+            r#"3, "a, b", {x=1, y=[2, 3]}"#,
+            "1, 2, 3, 4, 5, 6, 7, 8",
+            " 1 ,2, ",
+        ] {
+            let mut cuts = Cuts::default();
+            for (at, mark) in Cursor::new(text.as_bytes()) {
+                if mark == Mark::Comma {
+                    cuts.push(at);
+                }
+            }
+            let cut: Vec<_> = cuts.parts(text.as_bytes()).collect();
+            let all: Vec<_> = Arguments::of(text.as_bytes()).take(MOST).collect();
+            assert_eq!(cut, all, "{text}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Lines told apart by one thread and used by another: what a [`Line`] borrows, as places in the piece of text that both have.
 
 use crate::text::line::{Ended, Line, Stamp, What};
+use crate::text::scan::Cuts;
 use crate::text::value::Descriptor;
 
 /// Bytes of a piece of text, which is shorter than 4 GiB.
@@ -44,6 +45,7 @@ struct Apart {
     kind: Kind,
     name: Span,
     arguments: Span,
+    cuts: Cuts,
     ended: End,
 }
 
@@ -112,12 +114,17 @@ fn apart(line: &Line<'_>, piece: &[u8]) -> Apart {
         more: span(ended.more),
         duration_ns: ended.duration_ns,
     };
+    let mut noted = Cuts::default();
     let (kind, name, arguments, ended) = match &line.what {
         What::Call {
             name,
             arguments,
+            cuts,
             ended,
-        } => (Kind::Call, span(name), span(arguments), end(ended)),
+        } => {
+            noted = *cuts;
+            (Kind::Call, span(name), span(arguments), end(ended))
+        }
         What::Began { name, arguments } => (Kind::Began, span(name), span(arguments), NO_END),
         What::Resumed {
             name,
@@ -136,6 +143,7 @@ fn apart(line: &Line<'_>, piece: &[u8]) -> Apart {
         kind,
         name,
         arguments,
+        cuts: noted,
         ended,
     }
 }
@@ -158,6 +166,7 @@ fn together<'a>(apart: &Apart, piece: &'a [u8]) -> Line<'a> {
         Kind::Call => What::Call {
             name,
             arguments,
+            cuts: apart.cuts,
             ended,
         },
         Kind::Began => What::Began { name, arguments },

@@ -30,6 +30,7 @@ fn told(line: &str) -> Option<(Option<u32>, Option<Stamp>, String)> {
             name,
             arguments,
             ended,
+            ..
         } => format!("{}|{}|{}", words(name), words(arguments), end(ended)),
         What::Began { name, arguments } => format!("{}|{}|...", words(name), words(arguments)),
         What::Resumed {
