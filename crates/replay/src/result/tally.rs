@@ -235,15 +235,7 @@ impl Tally {
         });
         let mut told: Vec<_> = told.collect();
         // What could not be opened is the cause of what is not open.
-        told.sort_by_cached_key(|one| {
-            let is_consequence = one.got == NOT_OPEN;
-            (
-                is_consequence,
-                std::cmp::Reverse(one.count),
-                one.call.clone(),
-                one.got.clone(),
-            )
-        });
+        told.sort_by_key(|one| (one.got == NOT_OPEN, std::cmp::Reverse(one.count)));
         told
     }
 
