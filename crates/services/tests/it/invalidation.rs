@@ -123,7 +123,7 @@ fn kept(service: &Running, sql: &str) -> bool {
 }
 
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < deadline, "waited too long for: {what}");
         std::thread::sleep(Duration::from_millis(10));
