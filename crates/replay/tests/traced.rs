@@ -227,10 +227,10 @@ fn one_thread_is_replayed_call_by_call() {
     }
 }
 
-/// Known to be wrong: on a busy machine about one in a hundred of these replays finds a result that is not the trace's. The cause is
+/// Known to be wrong: on a busy machine one or so in a hundred of these replays finds a result that is not the trace's. The cause is
 /// not known yet; strace's own threads tell of calls in another order than the kernel has made them, which is one that may be.
 #[test]
-#[ignore = "about one replay in a hundred is not faithful, see above: to be mended, not to be passed over"]
+#[ignore = "now and then a replay is not faithful, see above: to be mended, not to be passed over"]
 fn threads_that_share_everything_are_replayed_in_order() {
     for seed in 0..6 {
         compare(seed, 3);
