@@ -222,6 +222,9 @@ pub mod mark {
     pub const CAUSED: u8 = 32;
     /// What is opened is a pipe: it is located, and no more.
     pub const PIPE: u8 = 64;
+    /// It was handed over (`io_submit`): how much it moved was not recorded. Of a wait: it was for such requests, which are done by then, so
+    /// that nothing is slept.
+    pub const HANDED: u8 = 128;
 }
 
 /// What a worker does next.

@@ -292,7 +292,8 @@ fn ends(
     kernel.ends(&asked, &done, begun, call.at_ns)
 }
 
-/// Gives out an event, and behind it what went with it: open files that it has closed without a word.
+/// Gives out an event, and behind it what went with it: requests that it has handed over, open files that it has closed
+/// without a word.
 fn tell(
     kernel: &mut Kernel,
     event: Event,
@@ -300,7 +301,7 @@ fn tell(
     hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
 ) {
     hear(kernel, &Seen { event, call });
-    for event in telling::released(kernel, &event) {
+    for event in telling::behind(kernel, &event) {
         hear(kernel, &Seen { event, call: None });
     }
 }

@@ -238,6 +238,34 @@ fn what_goes_without_a_close_is_told() {
 }
 
 #[test]
+fn what_was_handed_over_is_told_block_by_block() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_TRUNC) = 3
+        io_submit(0x7f00, 2, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_buf="}, {"..., aio_nbytes=4096, aio_offset=8192}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITEV, aio_fildes=3, aio_buf=[{iov_base=""..., iov_len=10}, {iov_base=""..., iov_len=20}], aio_offset=0}]) = 2
+        io_submit(0x7f00, 3, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3, aio_buf=0x7f10, aio_nbytes=4096, aio_offset=12000}, {aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3</w/a>}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=99, aio_buf=0x7f10, aio_nbytes=4096, aio_offset=0}]) = 2
+        io_submit(0x7f00, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_POLL, aio_fildes=3, aio_buf=POLLIN}]) = 1
+        io_submit(0x7f00, 1, [...]) = 1
+        read(3, ""..., 5) = 5
+        io_submit(0x7f00, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=99, aio_nbytes=1, aio_offset=0}]) = -1 EBADF (Bad file descriptor)"#;
+    assert_eq!(
+        told(log),
+        [
+            "openat /w/a =3",
+            "io_submit +2 =2",
+            "+write [/w/a] @8192 +4096 =4096",
+            "+write [/w/a] @0 +30 =30",
+            "io_submit +2 =2",
+            // To the end of the file, as it is known.
+            "+read [/w/a] @12000 +4096 =288",
+            "+fdatasync [/w/a] =0",
+            "io_submit +0 =1",
+            "io_submit +0 =1",
+            "read [/w/a] @0 +5 =5",
+            "io_submit !9",
+        ]
+    );
+}
+
+#[test]
 fn flags_are_numbers_and_locks_have_ranges() {
     let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0640) = 3
         fcntl(3, F_SETLKW, {l_type=F_WRLCK, l_whence=SEEK_SET, l_start=100, l_len=8}) = 0

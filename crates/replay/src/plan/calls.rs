@@ -62,7 +62,7 @@ impl Planner<'_> {
         let effect = event.call.effect;
         let waits = matches!(effect, Effect::Wait | Effect::Lock | Effect::Receive);
         if event.outcome == Outcome::Restarted || waits {
-            return act(event, Operation::Wait);
+            return Fate::Act(self.wait(event));
         }
         if event.outcome == Outcome::Failed(EFAULT) {
             // Of a bad address, which we do not give.
@@ -97,6 +97,19 @@ impl Planner<'_> {
             Effect::Umask => self.umask(event),
             _ => Fate::Fold,
         }
+    }
+
+    /// Requests of `io_submit` are made one after the other, so that there is nothing left to be waited for.
+    fn wait(&self, event: &Event) -> Action {
+        let mut action = of(event, Operation::Wait);
+        let is_for_requests = matches!(
+            event.call.name,
+            "io_getevents" | "io_pgetevents" | "io_pgetevents_time64"
+        );
+        if is_for_requests && self.threads[event.thread.index()].submits {
+            action.marks |= mark::HANDED;
+        }
+        action
     }
 
     fn kind(&self, file: Option<FileId>) -> Kind {
@@ -268,12 +281,12 @@ impl Planner<'_> {
         let operation = match event.call.name {
             "read" => Operation::Read,
             "readv" => Operation::Readv,
-            "pread64" => Operation::Pread,
+            "pread64" | "+read" => Operation::Pread,
             "preadv" => Operation::Preadv,
             "preadv2" => Operation::Preadv2,
             "write" => Operation::Write,
             "writev" => Operation::Writev,
-            "pwrite64" => Operation::Pwrite,
+            "pwrite64" | "+write" => Operation::Pwrite,
             "pwritev" => Operation::Pwritev,
             "pwritev2" => Operation::Pwritev2,
             "lseek" | "_llseek" => Operation::Seek,
@@ -282,6 +295,10 @@ impl Planner<'_> {
             _ => return Fate::Fold,
         };
         let mut action = of(event, operation);
+        if !event.call.is_made() {
+            self.threads[event.thread.index()].submits = true;
+            action.marks |= mark::HANDED;
+        }
         if event.length.is_none() {
             let returned = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
             // The preload recorder does not see how much room readdir gives.
@@ -406,8 +423,8 @@ impl Planner<'_> {
         let operation = match name {
             "truncate" | "truncate64" | "ftruncate" | "ftruncate64" => Operation::Truncate,
             "fallocate" => Operation::Allocate,
-            "fsync" => Operation::Fsync,
-            "fdatasync" => Operation::Fdatasync,
+            "fsync" | "+fsync" => Operation::Fsync,
+            "fdatasync" | "+fdatasync" => Operation::Fdatasync,
             "syncfs" | "sync" => Operation::Syncfs,
             "sync_file_range" | "sync_file_range2" => Operation::SyncRange,
             "readahead" => Operation::Readahead,

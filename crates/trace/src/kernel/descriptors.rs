@@ -2,7 +2,7 @@
 
 use crate::constants::{
     CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD, F_SETFL, FIOCLEX, FIONCLEX,
-    O_APPEND, O_DIRECTORY, O_TMPFILE, O_TRUNC,
+    O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_TMPFILE, O_TRUNC,
 };
 use crate::event::{Event, FileId, OpenId, PathId};
 use crate::kernel::tables::Slot;
@@ -164,7 +164,8 @@ impl Kernel {
                 None => self.places.met(path, kind),
             },
         };
-        if flags & O_TRUNC != 0 || asked.known.name == "creat" {
+        let is_new = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+        if is_new || flags & O_TRUNC != 0 || asked.known.name == "creat" {
             self.places.set_size(file, 0);
         }
         file

@@ -6,6 +6,7 @@
 //! nothing without its table and its time: a descriptor is freed where its close *begins*, as another thread may be given the
 //! number before strace has written that the close has ended, and taken where its open ends.
 
+mod blocks;
 mod data;
 mod descriptors;
 mod opens;
@@ -46,6 +47,8 @@ pub struct Kernel {
     rooms: Pool<Option<FileId>>,
     opens: Opens,
     places: Places,
+    /// Of the last `io_submit`, until they are told.
+    blocks: Vec<Event>,
 }
 
 /// What a call that goes on has given up when it began.
@@ -199,6 +202,7 @@ impl Kernel {
             Effect::Truncate | Effect::Allocate => self.sized(asked, event),
             Effect::List => self.is(event.file, crate::names::Kind::Directory),
             Effect::Map | Effect::Advise | Effect::Sync => event.offset = asked.number(Argument::Offset),
+            Effect::Submit => self.submits(asked, value, event),
             Effect::Lock => {}
             _ => self.tree(asked, value, event),
         }

@@ -296,7 +296,7 @@ fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
 }
 
 /// `[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]`; none where strace has abbreviated it to `[...]`.
-fn sum_of_vectors(text: &[u8]) -> Option<u64> {
+pub(super) fn sum_of_vectors(text: &[u8]) -> Option<u64> {
     let mut sum = 0_u64;
     for one in Arguments::of(value::inner(text)?) {
         let length = value::number(value::field(one, b"iov_len")?)?;

@@ -155,7 +155,7 @@ impl<'a> Following<'a> {
         let start_ns = self.since_zero(record.start_ns);
         let event = self.kernel.ends(&asked(tid, record), &done, begun, start_ns);
         told(&mut self.kernel, &event);
-        for event in telling::released(&mut self.kernel, &event) {
+        for event in telling::behind(&mut self.kernel, &event) {
             told(&mut self.kernel, &event);
         }
     }
@@ -175,7 +175,7 @@ impl<'a> Following<'a> {
             let exited = thread.and_then(|thread| telling::exited(thread, at_ns, Outcome::Unknown));
             if let Some(event) = exited {
                 told(&mut self.kernel, &event);
-                for event in telling::released(&mut self.kernel, &event) {
+                for event in telling::behind(&mut self.kernel, &event) {
                     told(&mut self.kernel, &event);
                 }
             }

@@ -182,7 +182,7 @@ impl Profiler {
             (
                 "io-uring",
                 self.submissions,
-                "requests were submitted by io_uring or io_submit: what they did is not in the trace",
+                "requests were handed to io_uring, or to io_submit in a log without them: what they did is not in the trace",
             ),
             (
                 "silent-program",
