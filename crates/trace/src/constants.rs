@@ -54,6 +54,10 @@ pub const F_DUPFD_CLOEXEC: u64 = 1030;
 pub const FIOCLEX: u64 = 0x5451;
 /// Of ioctl(2): the contrary.
 pub const FIONCLEX: u64 = 0x5450;
+/// Of ioctl(2): a file is to be what another one is, and to share its storage.
+pub const FICLONE: u64 = 0x4004_9409;
+/// Of ioctl(2): the same for a range.
+pub const FICLONERANGE: u64 = 0x4020_940d;
 /// Of `close_range(2)`.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
 /// Of `close_range(2)`.
@@ -184,6 +188,8 @@ mod tests {
             ("F_DUPFD_CLOEXEC", F_DUPFD_CLOEXEC),
             ("FIOCLEX", FIOCLEX),
             ("FIONCLEX", FIONCLEX),
+            ("FICLONE", FICLONE),
+            ("FICLONERANGE", FICLONERANGE),
             ("CLOSE_RANGE_UNSHARE", CLOSE_RANGE_UNSHARE),
             ("CLOSE_RANGE_CLOEXEC", CLOSE_RANGE_CLOEXEC),
             ("CLONE_FILES", CLONE_FILES),

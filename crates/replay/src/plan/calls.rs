@@ -79,6 +79,7 @@ impl Planner<'_> {
             Effect::Close | Effect::Released => self.close(event),
             Effect::Dup => self.dup(event),
             Effect::Fcntl => self.fcntl(event),
+            Effect::Ioctl => self.clone(event),
             Effect::Fork if event.other.is_some() => fork(event),
             Effect::Execute | Effect::Exit | Effect::Exited => act(event, Operation::Compute),
             Effect::Read | Effect::Write | Effect::Seek | Effect::List | Effect::Map => self.data(event),
@@ -417,6 +418,18 @@ impl Planner<'_> {
         Fate::Act(action)
     }
 
+    /// One that failed says what the file system could not; it is not asked of another one.
+    fn clone(&mut self, event: &Event) -> Fate {
+        let (Some(from), Some(to), Some(_)) = (event.open, event.open2, event.outcome.value()) else {
+            return Fate::Fold;
+        };
+        match (self.have(from, event.file), self.have(to, event.file2)) {
+            (Have::Real, Have::Real) => act(event, Operation::Clone),
+            (Have::Ignored, _) | (_, Have::Ignored) => Fate::Ignore,
+            _ => Fate::Fold,
+        }
+    }
+
     /// Calls that take a descriptor or a name.
     fn on_file(&mut self, event: &Event) -> Fate {
         let name = event.call.name;
@@ -425,6 +438,8 @@ impl Planner<'_> {
             "fallocate" => Operation::Allocate,
             "fsync" | "+fsync" => Operation::Fsync,
             "fdatasync" | "+fdatasync" => Operation::Fdatasync,
+            // Stores into memory are not made; what else is dirty of the file is written.
+            "msync" if self.options.read_maps => Operation::Fdatasync,
             "syncfs" | "sync" => Operation::Syncfs,
             "sync_file_range" | "sync_file_range2" => Operation::SyncRange,
             "readahead" => Operation::Readahead,

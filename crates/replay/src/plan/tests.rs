@@ -245,3 +245,21 @@ fn requests_that_were_handed_over_are_not_waited_for_again() {
     assert_eq!(waits, [true, false]);
     assert_eq!(plan.calls, 4);
 }
+
+#[test]
+fn synced_memory_is_synced_where_maps_are_read() {
+    let mut script = Script::new(1);
+    let (path, file) = (script.path(b"/a"), script.file(b"/a", Kind::File));
+    let event = script.call(0, "openat", 0, 10, 3);
+    (event.path, event.file, event.open) = (path, file, open_id(0));
+    let event = script.call(0, "msync", 20, 30, 0);
+    (event.file, event.open) = (file, open_id(0));
+    assert_eq!(told(&script.plan().workers[0]), ["open"]);
+    let place = |_| Some(b"/a".to_vec());
+    let options = Options {
+        read_maps: true,
+        ..Options::default()
+    };
+    let plan = Plan::new(script.events.iter().copied(), &script.names, place, options).unwrap();
+    assert_eq!(told(&plan.workers[0]), ["open", "fdatasync"]);
+}

@@ -64,7 +64,7 @@ fn all(context: u64, file: &File, requests: &[(u16, u64, i64)]) {
             ..Block::default()
         })
         .collect();
-    let places: Vec<*mut Block> = blocks.iter_mut().map(|block| block as *mut Block).collect();
+    let places: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
     let mut done = vec![[0_u64; 4]; requests.len()];
     // SAFETY: blocks, their buffer and the room for their results outlive the requests, which the second call waits for.
     unsafe {
