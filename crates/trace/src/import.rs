@@ -148,6 +148,11 @@ impl<W: Write> Importer<W> {
         self.writer.flush(self.follower.kernel().names_mut())
     }
 
+    /// The line that was taken in last had no end, and there is no more of its log.
+    pub fn was_cut(&mut self) {
+        self.follower.was_cut();
+    }
+
     /// Takes in whole logs, by the time of their lines.
     ///
     /// # Errors
@@ -166,13 +171,18 @@ impl<W: Write> Importer<W> {
         let (empty, used) = mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(move || pieces(log.text, &full, &used));
+            let mut is_cut = false;
             for piece in coming {
                 let piece: Piece = piece?;
                 for told in &piece.lines {
                     self.told(told.text(&piece.text), told.line(&piece.text), pid)?;
                 }
+                is_cut = !piece.text.ends_with(b"\n");
                 // The other one may have ended: then nobody needs it.
                 let _ = empty.send(piece);
+            }
+            if is_cut {
+                self.was_cut();
             }
             Ok(())
         })
@@ -191,6 +201,9 @@ impl<W: Write> Importer<W> {
             let pending = &mut all[place];
             let text = std::mem::take(&mut pending.line);
             self.line(text.strip_suffix(b"\n").unwrap_or(&text), pending.log.pid)?;
+            if !text.ends_with(b"\n") {
+                self.was_cut();
+            }
             pending.line = text;
             if pending.advance()? {
                 next.push(Reverse((pending.at_ns, place)));
@@ -222,6 +235,7 @@ impl<W: Write> Importer<W> {
         let footer = Footer {
             events: self.events,
             odd_lines: trouble.odd_lines,
+            cut_lines: trouble.cut_lines,
             examples: trouble.examples.clone(),
             unknown_calls: trouble.unknown_calls,
             halves: trouble.halves,
@@ -378,6 +392,45 @@ mod tests {
         assert_eq!(of("7 1700000000.123456789 close(3) = 0\n"), (1, false, 1, 0));
         assert_eq!(of("close(3) = 0\nthis is no log\n"), (0, false, 1, 1));
         assert_eq!(of(""), (0, false, 0, 0));
+    }
+
+    /// Each log tells its odd lines and those that were cut.
+    #[test]
+    fn a_last_line_without_an_end_was_cut() {
+        let of = |texts: &[&'static str]| {
+            let logs = texts.iter().map(|text| Log {
+                pid: 1,
+                text: Box::new(text.as_bytes()),
+            });
+            let mut importer = Importer::new(Vec::new(), &header()).unwrap();
+            importer.logs(logs.collect()).unwrap();
+            let (_, footer) = importer.finish(None, None).unwrap();
+            (footer.odd_lines, footer.cut_lines, footer.lines, footer.examples)
+        };
+        let cut = "7 close(3) = 0\n7 openat(AT_FDCWD, \"/etc/pas";
+        let shown = vec!["7 openat(AT_FDCWD, \"/etc/pas".to_owned()];
+        assert_eq!(of(&[cut]), (0, 1, 2, shown.clone()));
+        assert_eq!(of(&[cut, "8 close(3) = 0\n"]), (0, 1, 3, shown));
+        assert_eq!(of(&["7 close(3) = 0"]), (0, 0, 1, vec![]));
+        let odd = "7 opena\n7 close(3) = 0";
+        assert_eq!(of(&[odd]), (1, 0, 2, vec!["7 opena".to_owned()]));
+        assert_eq!(of(&["odd\n"]), (1, 0, 1, vec!["odd".to_owned()]));
+    }
+
+    fn header() -> Header {
+        Header {
+            format: crate::header::FORMAT.to_owned(),
+            recorder: crate::header::Recorder::Strace,
+            recorder_version: String::new(),
+            options: Vec::new(),
+            command: Vec::new(),
+            attached: false,
+            host: Vec::new(),
+            zero_unix_ns: None,
+            resolution_ns: 0,
+            has_durations: false,
+            calibration: None,
+        }
     }
 
     #[test]

@@ -164,6 +164,7 @@ def _said(output: Path, made: Made) -> int:
     )
     for what, amount in (
         (f"of {made.lines:,} lines not understood", made.odd_lines),
+        ("cut at the end of the log" if made.cut_lines == 1 else "cut at the ends of logs", made.cut_lines),
         ("calls of unknown name left out", made.unknown_calls),
         ("calls whose beginning is missing left out", made.halves),
         ("calls whose end is missing", made.endless),

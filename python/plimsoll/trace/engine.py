@@ -28,6 +28,7 @@ class Made(Part):
     bytes: int
     lines: int
     odd_lines: int
+    cut_lines: int
     examples: tuple[str, ...]
     unknown_calls: int
     halves: int

@@ -120,7 +120,7 @@ def document(*files: dict[str, Any], **changed: Any) -> dict[str, Any]:
                      "writes": [0, 0, 0, 8], "write_bytes": [0, 0, 0, 32768], "metadata": [4, 0, 0, 2],
                      "other": [1, 0, 0, 0]},
         "bursts": [{"of": "bytes", "from_s": 0.0, "to_s": 0.5, "amount": 81920, "share": 0.5, "times_mean": 2.0}],
-        "unparsed": {"whole": True, "lines": 60, "odd_lines": 0, "examples": [], "unknown_calls": 0, "halves": 0,
+        "unparsed": {"whole": True, "lines": 60, "odd_lines": 0, "cut_lines": 0, "examples": [], "unknown_calls": 0, "halves": 0,
                      "endless": 0},
         "blind_spots": [{"kind": "mapped", "file": "/lib/libc.so.6", "count": 1, "bytes": 2000,
                          "text": "2 kB of libc mapped"}],

@@ -76,12 +76,13 @@ def test_one_line_of_a_hundred_may_be_odd(odd: int, unknown: int, lines: int, fi
 
 def test_what_was_not_understood_is_said() -> None:
     found = Unparsed(
-        whole=False, lines=1000, odd_lines=3, examples=("?",), unknown_calls=1, halves=2, endless=4
+        whole=False, lines=1000, odd_lines=3, cut_lines=1, examples=("?",), unknown_calls=1, halves=2, endless=4
     )
     said = " ".join(map(plain, words.not_understood(found)))
     for part in (
         "no end",
         "3 of 1 000 lines",
+        "last line of the log was cut",
         "1 call of unknown name",
         "2 calls whose beginning",
         "4 calls whose end",

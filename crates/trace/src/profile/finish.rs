@@ -235,6 +235,7 @@ fn unparsed(footer: Option<&Footer>) -> Unparsed {
         whole,
         lines: footer.lines,
         odd_lines: footer.odd_lines,
+        cut_lines: footer.cut_lines,
         examples: footer.examples,
         unknown_calls: footer.unknown_calls,
         halves: footer.halves,
