@@ -20,6 +20,10 @@ pub const O_APPEND: u64 = 0x400;
 pub const O_DIRECT: u64 = 0x4000;
 /// Of open(2).
 pub const O_DIRECTORY: u64 = 0x1_0000;
+/// Of open(2), where the program has asked for it: 64-bit ones need not.
+pub const O_LARGEFILE: u64 = 0x8000;
+/// Of open(2).
+pub const O_NOFOLLOW: u64 = 0x2_0000;
 /// Of open(2), and `SOCK_CLOEXEC`, `EFD_CLOEXEC` and the like.
 pub const O_CLOEXEC: u64 = 0x8_0000;
 /// Of open(2), with the directory's bit: a file without a name.
@@ -170,6 +174,8 @@ mod tests {
             ("O_APPEND", O_APPEND),
             ("O_DIRECT", O_DIRECT),
             ("O_DIRECTORY", O_DIRECTORY),
+            ("O_LARGEFILE", O_LARGEFILE),
+            ("O_NOFOLLOW", O_NOFOLLOW),
             ("O_CLOEXEC", O_CLOEXEC),
             ("SOCK_CLOEXEC", O_CLOEXEC),
             ("O_TMPFILE", O_TMPFILE),
