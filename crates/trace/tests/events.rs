@@ -312,6 +312,23 @@ fn clones_and_synced_memory_are_of_files() {
 }
 
 #[test]
+fn names_of_attributes_are_known_or_not() {
+    let log = r#"setxattr("a", "user.colour", ""..., 40, 0) = 0
+        getxattr("a", ""..., ""..., 128) = 40
+        lgetxattr("a", "security.selinux", 0x7f6e2b978890, 128) = -1 ENODATA (No data available)
+        symlink("target", "b") = 0"#;
+    assert_eq!(
+        told(log),
+        [
+            "setxattr /w/a -> user.colour +40 =0",
+            "getxattr /w/a +128 =40",
+            "lgetxattr /w/a -> security.selinux +128 !61",
+            "symlink /w/b -> target =0",
+        ]
+    );
+}
+
+#[test]
 fn flags_are_numbers_and_locks_have_ranges() {
     let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0640) = 3
         fcntl(3, F_SETLKW, {l_type=F_WRLCK, l_whence=SEEK_SET, l_start=100, l_len=8}) = 0

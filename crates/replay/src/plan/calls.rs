@@ -475,6 +475,10 @@ impl Planner<'_> {
             operation,
             Operation::Getxattr | Operation::Setxattr | Operation::Removexattr
         ) {
+            if event.path2.is_none() {
+                // Which attribute is not in the log.
+                return Fate::Fold;
+            }
             self.text(event.path2);
         }
         if STAYING.contains(&name) || event.flags.is_some_and(|flags| flags & AT_SYMLINK_NOFOLLOW != 0) {

@@ -263,3 +263,15 @@ fn synced_memory_is_synced_where_maps_are_read() {
     let plan = Plan::new(script.events.iter().copied(), &script.names, place, options).unwrap();
     assert_eq!(told(&plan.workers[0]), ["open", "fdatasync"]);
 }
+
+#[test]
+fn an_attribute_without_a_name_is_left_out() {
+    let mut script = Script::new(1);
+    let (path, name) = (script.path(b"/a"), script.path(b"user.colour"));
+    script.call(0, "getxattr", 0, 10, 40).path = path;
+    let event = script.call(0, "getxattr", 20, 30, 40);
+    (event.path, event.path2) = (path, name);
+    let plan = script.plan();
+    assert_eq!(told(&plan.workers[0]), ["getxattr"]);
+    assert_eq!(plan.workers[0].actions[0].folded, 1);
+}
