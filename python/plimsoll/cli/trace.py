@@ -149,7 +149,10 @@ def import_(args: argparse.Namespace) -> int:
 
 
 def trace_beside(log: Path) -> Path:
-    """`job.log`, `job.log.gz`, `job.log.4711` -> `job.trace` beside it."""
+    """`job.log`, `job.log.gz`, `job.log.4711` -> `job.trace` beside it; `.job.trace.4711`, a recorder's place, too."""
+    if log.is_dir():
+        name = re.sub(r"^\.(.+)\.\d+$", r"\1", log.name)
+        return log.with_name(f"{Path(name).stem}.trace")
     name = re.sub(r"(\.\d+)?(\.(gz|zst))?$", "", log.name, count=1) or log.name
     return log.with_name(f"{Path(name).stem}.trace")
 

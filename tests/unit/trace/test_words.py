@@ -104,6 +104,12 @@ def test_the_trace_is_named_after_its_log(log: str, trace: str) -> None:
     assert trace_beside(Path("some") / log) == Path("some") / trace
 
 
+def test_a_trace_lies_beside_what_its_recorder_has_left(tmp_path: Path) -> None:
+    for left, trace in ((".job.trace.4711", "job.trace"), (".a.b.7", "a.trace"), ("logs", "logs.trace")):
+        (tmp_path / left).mkdir()
+        assert trace_beside(tmp_path / left) == tmp_path / trace
+
+
 def test_a_newer_profile_is_refused_and_an_older_lab_says_so() -> None:
     with pytest.raises(EngineError, match="install both from one release"):
         read(json.dumps(document(format="plimsoll.profile/2")))
