@@ -113,7 +113,9 @@ def test_uproot_as_its_own_users_record_it(lab: Lab, tmp_path: Path) -> None:
     assert done.code == 0 and "not understood" not in done.err, done.err
     profile = lab.run("trace", "show", tmp_path / "read.trace", "--json").json
     found = profile["unparsed"]
-    assert [found[kind] for kind in ("odd_lines", "cut_lines", "unknown_calls", "halves", "endless")] == [0] * 5
+    assert [found[kind] for kind in ("odd_lines", "cut_lines", "unknown_calls", "halves", "endless")] == [
+        0
+    ] * 5
     [file] = [each for each in profile["files"] if each["path"] == str(events)]
     assert 0 < file["unique_read_bytes"] < 0.5 * events.stat().st_size, "3 of 40 branches"
     lab.file(f"/\n!{events}\n", "others")

@@ -76,7 +76,14 @@ def test_one_line_of_a_hundred_may_be_odd(odd: int, unknown: int, lines: int, fi
 
 def test_what_was_not_understood_is_said() -> None:
     found = Unparsed(
-        whole=False, lines=1000, odd_lines=3, cut_lines=1, examples=("?",), unknown_calls=1, halves=2, endless=4
+        whole=False,
+        lines=1000,
+        odd_lines=3,
+        cut_lines=1,
+        examples=("?",),
+        unknown_calls=1,
+        halves=2,
+        endless=4,
     )
     said = " ".join(map(plain, words.not_understood(found)))
     for part in (
