@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,60 @@ def test_what_an_interrupted_program_did_is_kept(lab: Lab) -> None:
     assert process.returncode not in (0, None)
     profile = lab.run("trace", "show", "job.trace", "--json").json
     assert file_of(profile, "begun")["opens"] == 1
+
+
+def test_what_a_killed_recorder_has_left_becomes_a_trace(lab: Lab) -> None:
+    script = """
+import os, threading, time
+def work(name):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT)
+    for number in range(50):
+        os.pwrite(fd, bytes(100), number * 100)
+    open(name + ".begun", "w").close()
+    while not os.path.exists("go on"):
+        time.sleep(0.02)
+    os.pwrite(fd, bytes(100), 5000)
+threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+open("over", "w").close()
+"""
+    words = ("trace", "record", "--uncalibrated", "--source", "preload", "-o", "job.trace", "--")
+    process = lab.start(*words, sys.executable, "-c", script)
+    names = [lab.directory / f"{name}.begun" for name in ("one", "two")]
+    wait_until(lambda: all(name.exists() for name in names))
+    [place] = lab.directory.glob(".job.trace.*")
+    os.kill(int(place.name.rpartition(".")[2]), signal.SIGKILL)
+    process.wait(timeout=30)  # its output is still the program's
+    early = lab.run("trace", "import", place.name, "-o", "early.trace")
+    assert early.code == 0 and "is still recorded" in early.err, early.err
+    lab.file("", "go on")
+    wait_until((lab.directory / "over").exists)
+    process.communicate(timeout=30)
+    done = lab.run("trace", "import", place.name)
+    assert done.code == 0 and "still" not in done.err, done.err
+    for trace, writes in (("early.trace", 50), ("job.trace", 51)):
+        profile = lab.run("trace", "show", trace, "--json").json
+        assert [file_of(profile, name)["writes"] for name in ("one", "two")] == [writes, writes]
+    assert profile["source"]["command"][-2:] == ["-c", script]
+    again = lab.run(*words, "true")
+    assert again.code == 0 and f"trace import {place}" in again.err, again.err
+    assert place.exists(), "nobody has asked to remove it"
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_log_that_ends_in_the_middle_of_a_line_is_no_error(lab: Lab) -> None:
+    lab.file("7 close(3) = 0\n" * 5 + '7 openat(AT_FDCWD, "/etc/pas', "cut.log")
+    done = lab.run("trace", "import", "cut.log")
+    assert done.code == 0 and "1 cut at the end of the log" in done.err and "/etc/pas" in done.err, done.err
+    shown = lab.run("trace", "show", "cut.trace")
+    assert shown.code == 0 and "last line of the log was cut" in shown.out, shown.out
 
 
 def test_a_log_that_others_made_is_imported(lab: Lab) -> None:

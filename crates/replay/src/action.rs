@@ -60,6 +60,10 @@ operations! {
     Sendfile "sendfile";
     /// `copy_file_range(2)`.
     CopyRange "copy_file_range";
+    /// ioctl(2) with `FICLONE` or `FICLONERANGE`.
+    Clone "ioctl (FICLONE)";
+    /// The same by `copy_file_range(2)`, where the file system cannot share storage.
+    CloneByCopy "copy_file_range (for FICLONE)";
     /// Data that leave the files: sendfile or splice to a socket or pipe. A read.
     SendOut "sendfile (out)";
     /// Data that come from a pipe: splice. A write.
@@ -153,6 +157,7 @@ impl Operation {
                 | O::SendOut
                 | O::Sendfile
                 | O::CopyRange
+                | O::CloneByCopy
                 | O::Map
         )
     }
@@ -170,6 +175,7 @@ impl Operation {
                 | O::TakeIn
                 | O::Sendfile
                 | O::CopyRange
+                | O::CloneByCopy
         )
     }
 }
@@ -222,6 +228,9 @@ pub mod mark {
     pub const CAUSED: u8 = 32;
     /// What is opened is a pipe: it is located, and no more.
     pub const PIPE: u8 = 64;
+    /// It was handed over (`io_submit`): how much it moved was not recorded. Of a wait: it was for such requests, which are done by then, so
+    /// that nothing is slept.
+    pub const HANDED: u8 = 128;
 }
 
 /// What a worker does next.

@@ -23,6 +23,8 @@ use room::Room;
 pub(crate) enum Done {
     /// The kernel said: a value, or an error.
     Said(Result<i64, Errno>),
+    /// The same of another call, which was made instead.
+    Instead(Operation, Result<i64, Errno>),
     /// The sandbox refused.
     Refused(Refusal),
     /// The open file that it is about is not there: what should have opened it has failed.

@@ -13,7 +13,6 @@ use std::ffi::CString;
 
 use plimsoll_trace::event::{Event, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::names::Names;
-use plimsoll_trace::syscalls::Effect;
 
 use crate::action::{Action, Operation, Recorded};
 use crate::order::{self, Claim, Edge, Step};
@@ -144,6 +143,8 @@ struct Thread {
     key: Option<i64>,
     /// When its parent made it.
     born: Option<i64>,
+    /// It has handed over requests, which are made here before it waits for them.
+    submits: bool,
 }
 
 /// What becomes of an event.
@@ -209,7 +210,7 @@ impl<'a> Planner<'a> {
             // Of another trace's tables.
             return Ok(());
         }
-        self.plan.calls += u64::from(!matches!(event.call.effect, Effect::Released | Effect::Exited));
+        self.plan.calls += u64::from(event.call.is_made());
         self.plan.zero_ns = self.plan.zero_ns.min(event.start_ns);
         self.plan.end_ns = self.plan.end_ns.max(event.end_ns());
         self.pass(event);

@@ -321,3 +321,37 @@ fn what_tracing_cost_is_told() {
     let times = &found.by_call["stat"];
     assert!(close(times.recorded_s, 0.0005) && close(times.untraced_s, 0.0001));
 }
+
+/// Where storage cannot be shared, data are copied, and it is said which it was.
+#[test]
+fn clones_are_made_or_copied() {
+    let scratch = Scratch::new();
+    let data: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
+    fs::write(scratch.path().join("from"), &data).unwrap();
+    fs::write(scratch.path().join("to"), b"").unwrap();
+    let open = |file: usize| Action {
+        open: OpenId::new(file),
+        flags: libc::O_RDWR as u32,
+        ..on_name(Operation::Open, 3, file)
+    };
+    let clone = |[from, length, to]: [u64; 3]| Action {
+        open: OpenId::new(0),
+        open2: OpenId::new(1),
+        offset: from as i64,
+        offset2: to as i64,
+        length,
+        ..action(Operation::Clone, 0)
+    };
+    let actions = vec![open(0), open(1), clone([0, 0, 0]), clone([4096, 8192, 65536])];
+    let found = replay(
+        &plan(&["/from", "/to"], vec![actions]),
+        &scratch,
+        settings(Timing::Afap),
+    );
+    assert!(found.is_faithful(), "{found:#?}");
+    let made = |name: &str| found.by_call.get(name).map_or(0, |it| it.count);
+    assert_eq!(made("ioctl (FICLONE)") + made("copy_file_range (for FICLONE)"), 2);
+    let mut wanted = data.clone();
+    wanted[65536..65536 + 8192].copy_from_slice(&data[4096..4096 + 8192]);
+    assert_eq!(fs::read(scratch.path().join("to")).unwrap(), wanted);
+}

@@ -4,6 +4,8 @@
     reason = "a test that cannot go on fails; its helpers are tests too"
 )]
 
+#[path = "traced/blocks.rs"]
+mod blocks;
 mod common;
 #[path = "traced/program.rs"]
 mod program;
@@ -46,6 +48,13 @@ fn traced_program() {
         threads.parse().unwrap(),
         600,
     );
+}
+
+/// The same, for the program whose requests are blocks.
+#[test]
+#[ignore = "the program that another test traces"]
+fn traced_blocks() {
+    blocks::run(Path::new(&std::env::var(JOB).unwrap()));
 }
 
 /// What strace has seen of a command. None with a message where strace is missing, which CI takes for a failure.
@@ -204,13 +213,18 @@ impl Rooms {
     }
 }
 
+/// One of the programs above, run under strace.
+fn traced_self(program: &str, job: &str, scratch: &Path) -> Option<(Vec<Event>, Names)> {
+    let this = std::env::current_exe().unwrap();
+    let words = ["--exact", program, "--ignored"].map(OsStr::new);
+    let command: Vec<_> = [this.as_os_str()].into_iter().chain(words).collect();
+    traced(&command, job, scratch)
+}
+
 fn compare(seed: u64, threads: usize) {
     let rooms = Rooms::new();
     let job = format!("{},{seed},{threads}", rooms.original.display());
-    let this = std::env::current_exe().unwrap();
-    let words = ["--exact", "traced_program", "--ignored"].map(OsStr::new);
-    let command: Vec<_> = [this.as_os_str()].into_iter().chain(words).collect();
-    let Some(trace) = traced(&command, &job, rooms.scratch.path()) else {
+    let Some(trace) = traced_self("traced_program", &job, rooms.scratch.path()) else {
         return;
     };
     let found = rooms.compare(&trace, &format!("seed {seed}, {threads} threads"));
@@ -235,6 +249,20 @@ fn threads_that_share_everything_are_replayed_in_order() {
     for seed in 0..6 {
         compare(seed, 3);
     }
+}
+
+#[test]
+fn requests_that_were_handed_over_are_made() {
+    let rooms = Rooms::new();
+    let job = rooms.original.display().to_string();
+    let Some(trace) = traced_self("traced_blocks", &job, rooms.scratch.path()) else {
+        return;
+    };
+    let found = rooms.compare(&trace, "blocks");
+    let of = |call: &str| found.by_call.get(call).map(|it| (it.count, it.bytes));
+    assert_eq!(of("pwrite64"), Some((2, 8000)));
+    assert_eq!(of("pread64"), Some((3, 4096 + 1000)));
+    assert_eq!(of("fdatasync"), Some((1, 0)));
 }
 
 const SHELL: &str = r#"

@@ -20,6 +20,10 @@ pub const O_APPEND: u64 = 0x400;
 pub const O_DIRECT: u64 = 0x4000;
 /// Of open(2).
 pub const O_DIRECTORY: u64 = 0x1_0000;
+/// Of open(2), where the program has asked for it: 64-bit ones need not.
+pub const O_LARGEFILE: u64 = 0x8000;
+/// Of open(2).
+pub const O_NOFOLLOW: u64 = 0x2_0000;
 /// Of open(2), and `SOCK_CLOEXEC`, `EFD_CLOEXEC` and the like.
 pub const O_CLOEXEC: u64 = 0x8_0000;
 /// Of open(2), with the directory's bit: a file without a name.
@@ -54,6 +58,10 @@ pub const F_DUPFD_CLOEXEC: u64 = 1030;
 pub const FIOCLEX: u64 = 0x5451;
 /// Of ioctl(2): the contrary.
 pub const FIONCLEX: u64 = 0x5450;
+/// Of ioctl(2): a file is to be what another one is, and to share its storage.
+pub const FICLONE: u64 = 0x4004_9409;
+/// Of ioctl(2): the same for a range.
+pub const FICLONERANGE: u64 = 0x4020_940d;
 /// Of `close_range(2)`.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
 /// Of `close_range(2)`.
@@ -170,6 +178,8 @@ mod tests {
             ("O_APPEND", O_APPEND),
             ("O_DIRECT", O_DIRECT),
             ("O_DIRECTORY", O_DIRECTORY),
+            ("O_LARGEFILE", O_LARGEFILE),
+            ("O_NOFOLLOW", O_NOFOLLOW),
             ("O_CLOEXEC", O_CLOEXEC),
             ("SOCK_CLOEXEC", O_CLOEXEC),
             ("O_TMPFILE", O_TMPFILE),
@@ -188,6 +198,8 @@ mod tests {
             ("F_DUPFD_CLOEXEC", F_DUPFD_CLOEXEC),
             ("FIOCLEX", FIOCLEX),
             ("FIONCLEX", FIONCLEX),
+            ("FICLONE", FICLONE),
+            ("FICLONERANGE", FICLONERANGE),
             ("CLOSE_RANGE_UNSHARE", CLOSE_RANGE_UNSHARE),
             ("CLOSE_RANGE_CLOEXEC", CLOSE_RANGE_CLOEXEC),
             ("CLONE_FILES", CLONE_FILES),

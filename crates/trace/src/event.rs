@@ -96,6 +96,7 @@ pub struct Event {
     /// The same of `open2`.
     pub offset2: Option<i64>,
     /// How many bytes were asked for. Of truncate: the new size. Of stat and its like: the size that they have found.
+    /// Of close: descriptors that the open file still has. Of `io_submit`: requests that are told behind it.
     pub length: Option<u64>,
     /// The number that the call takes as flags on x86-64: `O_*`, `AT_*`, `RENAME_*`, `FALLOC_*`, `MAP_*`, RWF_*; whence of lseek; the advice
     /// of fadvise; the command of fcntl, ioctl, flock.

@@ -30,8 +30,10 @@ pub struct Seen<'a> {
 /// What could not be understood.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// Lines that strace does not write, or that were cut.
+    /// Lines that strace does not write, or that were cut in the middle of a log.
     pub odd_lines: u64,
+    /// Last lines of logs that were cut: of a strace that was killed.
+    pub cut_lines: u64,
     /// The first of them, each to its 200th byte.
     pub examples: Vec<String>,
     /// Calls that nobody knew when this was written.
@@ -57,6 +59,8 @@ pub struct Follower {
     waiting: BTreeMap<u32, VecDeque<(i64, Vec<u8>)>>,
     trouble: Trouble,
     lines: u64,
+    /// The number of the last line that was odd, from 1.
+    last_odd: u64,
 }
 
 impl Follower {
@@ -88,6 +92,15 @@ impl Follower {
     /// Calls whose end is missing although their thread went on: lines are lost.
     pub fn endless(&self) -> u64 {
         self.calls.endless()
+    }
+
+    /// The line that was taken in last had no end, and its log goes on nowhere: if it is odd, it is because it was cut.
+    pub fn was_cut(&mut self) {
+        if self.last_odd == self.lines && self.lines > 0 {
+            self.last_odd = 0;
+            self.trouble.odd_lines -= 1;
+            self.trouble.cut_lines += 1;
+        }
     }
 
     /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. What has happened is given to
@@ -258,6 +271,7 @@ impl Follower {
 
     fn is_odd(&mut self, text: &[u8]) {
         self.trouble.odd_lines += 1;
+        self.last_odd = self.lines;
         if self.trouble.examples.len() < EXAMPLES {
             let start = &text[..text.len().min(200)];
             self.trouble
@@ -298,7 +312,8 @@ fn ends(
     kernel.ends(&asked, &done, begun, call.at_ns)
 }
 
-/// Gives out an event, and behind it what went with it: open files that it has closed without a word.
+/// Gives out an event, and behind it what went with it: requests that it has handed over, open files that it has closed
+/// without a word.
 fn tell(
     kernel: &mut Kernel,
     event: &Event,
@@ -306,7 +321,7 @@ fn tell(
     hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
 ) {
     hear(kernel, &Seen { event, call });
-    for event in telling::released(kernel, event) {
+    for event in telling::behind(kernel, event) {
         let event = &event;
         hear(kernel, &Seen { event, call: None });
     }

@@ -82,9 +82,12 @@ impl Calibration {
 pub struct Footer {
     /// Events in the file.
     pub events: u64,
-    /// Lines that are nothing the recorder writes, or were cut.
+    /// Lines that are nothing the recorder writes, or were cut elsewhere than at the end.
     #[serde(default)]
     pub odd_lines: u64,
+    /// Last lines of logs that were cut.
+    #[serde(default)]
+    pub cut_lines: u64,
     /// The first of them, each to its 200th byte.
     #[serde(default)]
     pub examples: Vec<String>,

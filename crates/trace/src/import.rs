@@ -88,6 +88,11 @@ impl<W: Write> Importer<W> {
         self.writer.flush(self.taker.follower.kernel().names_mut())
     }
 
+    /// The line that was taken in last had no end, and there is no more of its log.
+    pub fn was_cut(&mut self) {
+        self.taker.follower.was_cut();
+    }
+
     /// Takes in whole logs, by the time of their lines.
     ///
     /// # Errors
@@ -128,7 +133,7 @@ impl<W: Write> Importer<W> {
                 }
                 Ok(())
             });
-            let mut taken = Ok(());
+            let mut taken = Ok(false);
             while let Some(piece) = coming.next().filter(|_| !writing.is_finished()) {
                 taken = piece
                     .map_err(FileError::from)
@@ -137,11 +142,14 @@ impl<W: Write> Importer<W> {
                     break;
                 }
             }
+            if let Ok(true) = taken {
+                taker.follower.was_cut();
+            }
             drop((coming, give));
             let written = writing
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(taken)
+            written.and(taken.map(|_| ()))
         })
     }
 
@@ -158,6 +166,9 @@ impl<W: Write> Importer<W> {
             let pending = &mut all[place];
             let text = std::mem::take(&mut pending.line);
             self.line(text.strip_suffix(b"\n").unwrap_or(&text), pending.log.pid)?;
+            if !text.ends_with(b"\n") {
+                self.was_cut();
+            }
             pending.line = text;
             if pending.advance()? {
                 next.push(Reverse((pending.at_ns, place)));
@@ -185,6 +196,7 @@ impl<W: Write> Importer<W> {
         let footer = Footer {
             events: *events,
             odd_lines: trouble.odd_lines,
+            cut_lines: trouble.cut_lines,
             examples: trouble.examples.clone(),
             unknown_calls: trouble.unknown_calls,
             halves: trouble.halves,
@@ -232,6 +244,7 @@ impl Taker {
         given
     }
 
+    /// Takes in a piece of a log. Gives whether it ends within a line.
     fn piece(
         &mut self,
         piece: Piece,
@@ -239,12 +252,13 @@ impl Taker {
         pid: u32,
         front: &mut Front,
         give: &mut impl FnMut(&mut Batch) -> Result<(), FileError>,
-    ) -> Result<(), FileError> {
+    ) -> Result<bool, FileError> {
         for (text, line) in piece.lines() {
             self.take(text, line.as_ref(), pid, front, give)?;
         }
+        let is_cut = piece.is_cut();
         coming.give_back(piece);
-        Ok(())
+        Ok(is_cut)
     }
 }
 
@@ -291,5 +305,49 @@ impl Pending {
             self.at_ns = ns;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each log tells its odd lines and those that were cut.
+    #[test]
+    fn a_last_line_without_an_end_was_cut() {
+        let of = |texts: &[&'static str]| {
+            let logs = texts.iter().map(|text| Log {
+                pid: 1,
+                text: Box::new(text.as_bytes()),
+            });
+            let mut importer = Importer::new(Vec::new(), &header()).unwrap();
+            importer.logs(logs.collect()).unwrap();
+            let (_, footer) = importer.finish(None, None).unwrap();
+            (footer.odd_lines, footer.cut_lines, footer.lines, footer.examples)
+        };
+        let cut = "7 close(3) = 0\n7 openat(AT_FDCWD, \"/etc/pas";
+        let shown = vec!["7 openat(AT_FDCWD, \"/etc/pas".to_owned()];
+        assert_eq!(of(&[cut]), (0, 1, 2, shown.clone()));
+        assert_eq!(of(&[cut, "8 close(3) = 0\n"]), (0, 1, 3, shown));
+        assert_eq!(of(&["7 close(3) = 0"]), (0, 0, 1, vec![]));
+        let odd = "7 opena\n7 close(3) = 0";
+        assert_eq!(of(&[odd]), (1, 0, 2, vec!["7 opena".to_owned()]));
+        assert_eq!(of(&["odd\n"]), (1, 0, 1, vec!["odd".to_owned()]));
+    }
+
+    fn header() -> Header {
+        Header {
+            format: crate::header::FORMAT.to_owned(),
+            recorder: crate::header::Recorder::Strace,
+            recorder_version: String::new(),
+            options: Vec::new(),
+            command: Vec::new(),
+            attached: false,
+            host: Vec::new(),
+            zero_unix_ns: None,
+            resolution_ns: 0,
+            has_durations: false,
+            calibration: None,
+        }
     }
 }

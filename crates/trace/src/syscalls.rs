@@ -53,7 +53,7 @@ pub enum Effect {
     Send,
     /// Moves the offset to what it returns.
     Seek,
-    /// Hands over requests to be carried out meanwhile: those of `io_submit` are told, those of `io_uring` are not.
+    /// Hands over requests to be carried out meanwhile: those of `io_submit` are told (`+read`, `+write`), those of `io_uring` are not.
     Submit,
     /// Makes a range of a file a range of memory; what is read and written there is not seen.
     Map,
@@ -216,6 +216,13 @@ impl Syscall {
     /// Where its argument of this kind stands; the first one where there are several.
     pub fn place(&self, kind: Argument) -> Option<usize> {
         self.places[kind as usize].map(usize::from)
+    }
+}
+
+impl Syscall {
+    /// It was called by a thread, and not made of what one has called (`+read`).
+    pub fn is_made(&self) -> bool {
+        !self.name.starts_with('+')
     }
 }
 

@@ -4,8 +4,14 @@ use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
 use crate::kernel::Kernel;
 use crate::syscalls;
 
+/// What goes with an event, in its order: blocks that it has handed over, open files that it has closed.
+pub(crate) fn behind(kernel: &mut Kernel, cause: &Event) -> impl Iterator<Item = Event> + use<> {
+    let blocks = kernel.take_blocks();
+    blocks.into_iter().chain(released(kernel, cause))
+}
+
 /// Events of open files that the last event has closed without a close.
-pub(crate) fn released(kernel: &mut Kernel, cause: &Event) -> impl Iterator<Item = Event> + use<> {
+fn released(kernel: &mut Kernel, cause: &Event) -> impl Iterator<Item = Event> + use<> {
     let (thread, end_ns) = (cause.thread, cause.end_ns());
     let gone = kernel.take_released().into_iter();
     gone.filter_map(move |(open, file)| of_released(thread, end_ns, open, file))

@@ -238,6 +238,97 @@ fn what_goes_without_a_close_is_told() {
 }
 
 #[test]
+fn what_was_handed_over_is_told_block_by_block() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_TRUNC) = 3
+        io_submit(0x7f00, 2, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_buf="}, {"..., aio_nbytes=4096, aio_offset=8192}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITEV, aio_fildes=3, aio_buf=[{iov_base=""..., iov_len=10}, {iov_base=""..., iov_len=20}], aio_offset=0}]) = 2
+        io_submit(0x7f00, 3, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3, aio_buf=0x7f10, aio_nbytes=4096, aio_offset=12000}, {aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3</w/a>}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=99, aio_buf=0x7f10, aio_nbytes=4096, aio_offset=0}]) = 2
+        io_submit(0x7f00, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_POLL, aio_fildes=3, aio_buf=POLLIN}]) = 1
+        io_submit(0x7f00, 1, [...]) = 1
+        read(3, ""..., 5) = 5
+        io_submit(0x7f00, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=99, aio_nbytes=1, aio_offset=0}]) = -1 EBADF (Bad file descriptor)"#;
+    assert_eq!(
+        told(log),
+        [
+            "openat /w/a =3",
+            "io_submit +2 =2",
+            "+write [/w/a] @8192 +4096 =4096",
+            "+write [/w/a] @0 +30 =30",
+            "io_submit +2 =2",
+            // To the end of the file, as it is known.
+            "+read [/w/a] @12000 +4096 =288",
+            "+fdatasync [/w/a] =0",
+            "io_submit +0 =1",
+            "io_submit +0 =1",
+            "read [/w/a] @0 +5 =5",
+            "io_submit !9",
+        ]
+    );
+}
+
+#[test]
+fn clones_and_synced_memory_are_of_files() {
+    let log = r#"7 openat(AT_FDCWD, "a", O_RDWR|O_TRUNC) = 3
+        7 pwrite64(3, ""..., 1, 99999) = 1
+        7 openat(AT_FDCWD, "b", O_RDWR|O_CREAT|O_EXCL, 0600) = 4
+        7 ioctl(4, BTRFS_IOC_CLONE or FICLONE, 3) = 0
+        7 ioctl(4, BTRFS_IOC_CLONE_RANGE or FICLONERANGE, {src_fd=3</w/a>, src_offset=4096, src_length=8192, dest_offset=200000}) = 0
+        7 lseek(4, 0, SEEK_END) = 208192
+        7 mmap(NULL, 65536, PROT_READ|PROT_WRITE, MAP_SHARED, 3, 0x4000) = 0x7f0000000000
+        7 close(3) = 0
+        7 munmap(0x7f0000001000, 4096) = 0
+        7 msync(0x7f0000002000, 4096, MS_SYNC) = 0
+        7 msync(0x7f0000001000, 4096, MS_SYNC) = -1 ENOMEM (Cannot allocate memory)
+        7 mremap(0x7f0000002000, 57344, 114688, MREMAP_MAYMOVE) = 0x7f1000000000
+        7 clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD) = 8
+        8 msync(0x7f1000000000, 4096, MS_ASYNC) = 0
+        8 execve("/bin/x", ["x"], 0x7ffe /* 2 vars */) = 0
+        8 msync(0x7f1000000000, 4096, MS_ASYNC) = 0
+        7 mmap(0x7f1000000000, 4096, PROT_NONE, MAP_PRIVATE|MAP_FIXED|MAP_ANONYMOUS, -1, 0) = 0x7f1000000000
+        7 msync(0x7f1000000000, 4096, MS_SYNC) = 0
+        7 msync(0x7f1000001000, 4096, MS_SYNC) = 0"#;
+    let told = told(log);
+    let some = |name: &str| {
+        let lines = told.iter().filter(|line| line.starts_with(name));
+        lines.map(String::as_str).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        some("ioctl"),
+        [
+            "ioctl [/w/a] @0 to @0 =0",
+            "ioctl [/w/a] @4096 to @200000 +8192 =0"
+        ]
+    );
+    assert_eq!(
+        some("msync"),
+        [
+            "msync [/w/a] @24576 +4096 =0",
+            "msync +4096 !12",
+            "msync [/w/a] @24576 +4096 =0",
+            "msync +4096 =0",
+            "msync +4096 =0",
+            "msync [/w/a] @28672 +4096 =0",
+        ]
+    );
+}
+
+#[test]
+fn names_of_attributes_are_known_or_not() {
+    let log = r#"setxattr("a", "user.colour", ""..., 40, 0) = 0
+        getxattr("a", ""..., ""..., 128) = 40
+        lgetxattr("a", "security.selinux", 0x7f6e2b978890, 128) = -1 ENODATA (No data available)
+        symlink("target", "b") = 0"#;
+    assert_eq!(
+        told(log),
+        [
+            "setxattr /w/a -> user.colour +40 =0",
+            "getxattr /w/a +128 =40",
+            "lgetxattr /w/a -> security.selinux +128 !61",
+            "symlink /w/b -> target =0",
+        ]
+    );
+}
+
+#[test]
 fn flags_are_numbers_and_locks_have_ranges() {
     let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0640) = 3
         fcntl(3, F_SETLKW, {l_type=F_WRLCK, l_whence=SEEK_SET, l_start=100, l_len=8}) = 0

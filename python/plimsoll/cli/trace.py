@@ -149,7 +149,10 @@ def import_(args: argparse.Namespace) -> int:
 
 
 def trace_beside(log: Path) -> Path:
-    """`job.log`, `job.log.gz`, `job.log.4711` -> `job.trace` beside it."""
+    """`job.log`, `job.log.gz`, `job.log.4711` -> `job.trace` beside it; `.job.trace.4711`, a recorder's place, too."""
+    if log.is_dir():
+        name = re.sub(r"^\.(.+)\.\d+$", r"\1", log.name)
+        return log.with_name(f"{Path(name).stem}.trace")
     name = re.sub(r"(\.\d+)?(\.(gz|zst))?$", "", log.name, count=1) or log.name
     return log.with_name(f"{Path(name).stem}.trace")
 
@@ -164,6 +167,7 @@ def _said(output: Path, made: Made) -> int:
     )
     for what, amount in (
         (f"of {made.lines:,} lines not understood", made.odd_lines),
+        ("cut at the end of the log" if made.cut_lines == 1 else "cut at the ends of logs", made.cut_lines),
         ("calls of unknown name left out", made.unknown_calls),
         ("calls whose beginning is missing left out", made.halves),
         ("calls whose end is missing", made.endless),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Made(Part):
     bytes: int
     lines: int
     odd_lines: int
+    cut_lines: int
     examples: tuple[str, ...]
     unknown_calls: int
     halves: int
@@ -138,6 +140,7 @@ def _answer(*words: str) -> bytes:
     """What the engine prints; raises BadInput where it does not take an option, EngineError where it fails."""
     done = subprocess.run([find_engine(), "trace", *words], check=False, capture_output=True)
     if done.returncode == 0:
+        print(done.stderr.decode(errors="replace"), end="", file=sys.stderr)
         return done.stdout
     said = done.stderr.decode(errors="replace").partition("\n\nFor more information")[0].strip()
     if done.returncode == ExitCode.BAD_INPUT:

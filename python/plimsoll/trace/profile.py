@@ -299,6 +299,7 @@ class Unparsed(Part):
     whole: bool
     lines: int
     odd_lines: int
+    cut_lines: int
     examples: tuple[str, ...]
     unknown_calls: int
     halves: int

@@ -141,6 +141,12 @@ def not_understood(found: Unparsed) -> list[str]:
         said.append("The trace has no end: it was cut off, or is still being written.")
     if found.odd_lines:
         said.append(f"{count(found.odd_lines)} of {plural(found.lines, 'line')} were not understood.")
+    if found.cut_lines:
+        said.append(
+            "The last line of the log was cut."
+            if found.cut_lines == 1
+            else f"The last lines of {count(found.cut_lines)} logs were cut."
+        )
     if found.unknown_calls:
         said.append(f"{plural(found.unknown_calls, 'call')} of unknown name left out.")
     if found.halves:

@@ -76,12 +76,20 @@ def test_one_line_of_a_hundred_may_be_odd(odd: int, unknown: int, lines: int, fi
 
 def test_what_was_not_understood_is_said() -> None:
     found = Unparsed(
-        whole=False, lines=1000, odd_lines=3, examples=("?",), unknown_calls=1, halves=2, endless=4
+        whole=False,
+        lines=1000,
+        odd_lines=3,
+        cut_lines=1,
+        examples=("?",),
+        unknown_calls=1,
+        halves=2,
+        endless=4,
     )
     said = " ".join(map(plain, words.not_understood(found)))
     for part in (
         "no end",
         "3 of 1 000 lines",
+        "last line of the log was cut",
         "1 call of unknown name",
         "2 calls whose beginning",
         "4 calls whose end",
@@ -101,6 +109,12 @@ def test_what_was_not_understood_is_said() -> None:
 )
 def test_the_trace_is_named_after_its_log(log: str, trace: str) -> None:
     assert trace_beside(Path("some") / log) == Path("some") / trace
+
+
+def test_a_trace_lies_beside_what_its_recorder_has_left(tmp_path: Path) -> None:
+    for left, trace in ((".job.trace.4711", "job.trace"), (".a.b.7", "a.trace"), ("logs", "logs.trace")):
+        (tmp_path / left).mkdir()
+        assert trace_beside(tmp_path / left) == tmp_path / trace
 
 
 def test_a_newer_profile_is_refused_and_an_older_lab_says_so() -> None:

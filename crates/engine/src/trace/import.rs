@@ -12,10 +12,20 @@ use plimsoll_trace::header::{Calibration, FORMAT, Footer, Header, Recorder};
 use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
 use plimsoll_trace::text::Stamp;
 
+use super::left;
+
 /// Bytes that are read at once.
 const PIECE: usize = 256 * 1024;
 
 pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    if let Some(logs) = left::logs(logs)? {
+        if directory.is_some() {
+            bail!(
+                "--directory is for logs of strace: those of the preload recorder tell where their programs were started"
+            );
+        }
+        return left::import(output, &logs);
+    }
     let mut opened = Vec::new();
     let mut manner = Manner::default();
     for path in logs {

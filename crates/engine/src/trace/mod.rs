@@ -5,6 +5,7 @@ mod calibrate;
 mod export;
 mod fifo;
 mod import;
+mod left;
 mod mapped;
 mod preload;
 mod profile;
@@ -19,7 +20,7 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(crate) enum Trace {
-    /// Turn logs of strace into a trace file
+    /// Turn logs of strace, or those of a preload recorder that was killed, into a trace file
     Import {
         /// The trace file
         #[arg(short, long)]
@@ -27,7 +28,7 @@ pub(crate) enum Trace {
         /// The directory in which the program was started, where the log does not tell
         #[arg(long)]
         directory: Option<PathBuf>,
-        /// Logs; several are the files of one program (strace -ff); also .gz and .zst
+        /// Logs; several are the files of one program (strace -ff); also .gz and .zst. Or the directory that a preload recorder has left
         #[arg(required = true)]
         logs: Vec<PathBuf>,
     },

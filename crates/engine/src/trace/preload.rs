@@ -16,7 +16,7 @@ use plimsoll_trace::preload::{Head, Log, follow};
 
 use super::mapped::Mapped;
 use super::record::{Wanted, exit_code, number, read_link};
-use super::{calibrate, import};
+use super::{calibrate, import, left};
 
 /// The library; empty where the engine was built without (see build.rs).
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
@@ -35,6 +35,12 @@ impl Place {
             "this engine was built without the preload recorder: build it with `make engine`, or use --source strace"
         );
         let output = std::path::absolute(output)?;
+        for place in left::beside(&output) {
+            let place = place.display();
+            eprintln!(
+                "a recording that was killed has left its logs in {place}: make a trace of them with plimsoll trace import {place}, or remove them"
+            );
+        }
         let mut name = OsString::from(".");
         name.push(output.file_name().context("the trace file needs a name")?);
         name.push(format!(".{}", std::process::id()));
@@ -128,7 +134,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
                 "nothing was recorded: {name} is linked statically, or may not be preloaded (setuid), or did not start; --source strace sees it"
             );
         }
-        convert(parsed, file, wanted, calibration, |footer| Footer {
+        convert(parsed, file, wanted.words(), calibration, |footer| Footer {
             odd_lines: footer.odd_lines + strange,
             status: Some(number(status)),
             elapsed_ns: Some(elapsed),
@@ -142,10 +148,11 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     Ok(exit_code(number(status)))
 }
 
-fn convert(
+/// Writes the trace of a program; `command` is what was run.
+pub(super) fn convert(
     logs: Vec<Log<'_>>,
     file: File,
-    wanted: &Wanted,
+    command: Vec<String>,
     calibration: Option<Calibration>,
     complete: impl FnOnce(Footer) -> Footer,
 ) -> anyhow::Result<(File, Footer)> {
@@ -154,7 +161,7 @@ fn convert(
         .iter()
         .map(|log| &log.head)
         .min_by_key(|head| head.monotonic_ns);
-    let mut writer = Writer::new(file, &header(wanted, first, calibration))?;
+    let mut writer = Writer::new(file, &header(command, first, calibration))?;
     let mut events = 0;
     let mut failed: Option<FileError> = None;
     let (mut kernel, lost) = follow(logs, zero_ns, &mut |kernel: &mut Kernel, event: &Event| {
@@ -179,20 +186,22 @@ fn convert(
     Ok((writer.finish(kernel.names_mut(), &footer)?, footer))
 }
 
-fn header(wanted: &Wanted, first: Option<&Head<'_>>, calibration: Option<Calibration>) -> Header {
-    let words = |words: &[&[u8]]| {
-        let text = words
-            .iter()
-            .map(|word| String::from_utf8_lossy(word).into_owned());
-        text.collect::<Vec<_>>()
-    };
+/// As far as they are text.
+pub(super) fn words(words: &[&[u8]]) -> Vec<String> {
+    let text = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word).into_owned());
+    text.collect()
+}
+
+fn header(command: Vec<String>, first: Option<&Head<'_>>, calibration: Option<Calibration>) -> Header {
     let image = first.and_then(|head| head.image.as_ref());
     Header {
         format: FORMAT.into(),
         recorder: Recorder::Preload,
         recorder_version: VERSION.into(),
         options: Vec::new(),
-        command: wanted.words(),
+        command,
         attached: false,
         host: image.map(|image| words(&image.host)).unwrap_or_default(),
         zero_unix_ns: first.and_then(|head| i64::try_from(head.unix_ns).ok()),

@@ -223,6 +223,7 @@ impl Recording {
         }
         if !held.is_empty() {
             importer.line(&held, 1)?;
+            importer.was_cut();
         }
         Ok(())
     }

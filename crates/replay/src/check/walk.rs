@@ -145,6 +145,18 @@ impl<'a, D: Disk> Walk<'a, D> {
                     self.writes(to, event.offset2, value);
                 }
             }
+            // A clone of all of a file says nothing of its size: it is what is known of it.
+            Effect::Ioctl if event.open2.is_some() => {
+                let mut bytes = event.length.unwrap_or(0);
+                match self.open_file(event.open, event.file) {
+                    Some(from) if bytes == 0 => bytes = self.evidence.inode(from.inode).size,
+                    Some(from) => self.reads(from, event.offset, bytes),
+                    None => {}
+                }
+                if let Some(to) = self.open_file(event.open2, event.file2) {
+                    self.writes(to, event.offset2, bytes);
+                }
+            }
             Effect::List => {
                 if let Some(opened) = self.open_file(event.open, event.file) {
                     self.is(opened.inode, Kind::Directory);

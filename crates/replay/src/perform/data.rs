@@ -58,6 +58,7 @@ impl Hands<'_> {
             | Operation::Pwritev2
             | Operation::TakeIn => self.write_any(action, file),
             Operation::Sendfile | Operation::CopyRange => return self.transfer(action, file),
+            Operation::Clone => return self.clone(action, file),
             Operation::List => self.list(action, file),
             Operation::Map => self.map(action, file),
             _ => plain(action, file),
@@ -149,6 +150,28 @@ impl Hands<'_> {
             }
         };
         Done::Said(Errno::result(moved))
+    }
+
+    /// Where the file system cannot share storage, the data are copied.
+    fn clone(&mut self, action: &Action, from: RawFd) -> Done {
+        const CANNOT: [Errno; 3] = [Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EXDEV];
+        let Some(to) = self.common.get(action.open2) else {
+            return Done::Lost;
+        };
+        let range = libc::file_clone_range {
+            src_fd: i64::from(from),
+            src_offset: action.offset.max(0).unsigned_abs(),
+            src_length: action.length,
+            dest_offset: action.offset2.max(0).unsigned_abs(),
+        };
+        // SAFETY: the kernel reads the structure, which lives as long as the call.
+        let done = unsafe { libc::ioctl(to, libc::FICLONERANGE, &raw const range) };
+        match Errno::result(done) {
+            Err(why) if CANNOT.contains(&why) => {
+                Done::Instead(Operation::CloneByCopy, copy(from, to, &range))
+            }
+            done => Done::Said(done.map(i64::from)),
+        }
     }
 
     fn list(&mut self, action: &Action, file: RawFd) -> Result<i64, Errno> {
@@ -260,6 +283,27 @@ fn plain(action: &Action, file: RawFd) -> Result<i64, Errno> {
         }
     };
     Errno::result(result)
+}
+
+/// What a clone would have moved; its length is 0 for all that there is.
+fn copy(from: RawFd, to: RawFd, range: &libc::file_clone_range) -> Result<i64, Errno> {
+    let (mut from_at, mut to_at) = (range.src_offset.cast_signed(), range.dest_offset.cast_signed());
+    let mut left = if range.src_length > 0 {
+        range.src_length
+    } else {
+        u64::MAX
+    };
+    while left > 0 {
+        let size = usize::try_from(left).unwrap_or(MOST).min(MOST);
+        let (from_place, to_place) = (&raw mut from_at, &raw mut to_at);
+        // SAFETY: both places live as long as the call, which moves them on.
+        let moved = unsafe { libc::copy_file_range(from, from_place, to, to_place, size, 0) };
+        match Errno::result(moved)? {
+            0 => break,
+            moved => left -= moved.unsigned_abs() as u64,
+        }
+    }
+    Ok(to_at - range.dest_offset.cast_signed())
 }
 
 /// Moves `length` bytes by calls of at most `most`. Ends where one moves less than it was asked for.

@@ -62,7 +62,7 @@ impl Planner<'_> {
         let effect = event.call.effect;
         let waits = matches!(effect, Effect::Wait | Effect::Lock | Effect::Receive);
         if event.outcome == Outcome::Restarted || waits {
-            return act(event, Operation::Wait);
+            return Fate::Act(self.wait(event));
         }
         if event.outcome == Outcome::Failed(EFAULT) {
             // Of a bad address, which we do not give.
@@ -79,6 +79,7 @@ impl Planner<'_> {
             Effect::Close | Effect::Released => self.close(event),
             Effect::Dup => self.dup(event),
             Effect::Fcntl => self.fcntl(event),
+            Effect::Ioctl => self.clone(event),
             Effect::Fork if event.other.is_some() => fork(event),
             Effect::Execute | Effect::Exit | Effect::Exited => act(event, Operation::Compute),
             Effect::Read | Effect::Write | Effect::Seek | Effect::List | Effect::Map => self.data(event),
@@ -97,6 +98,19 @@ impl Planner<'_> {
             Effect::Umask => self.umask(event),
             _ => Fate::Fold,
         }
+    }
+
+    /// Requests of `io_submit` are made one after the other, so that there is nothing left to be waited for.
+    fn wait(&self, event: &Event) -> Action {
+        let mut action = of(event, Operation::Wait);
+        let is_for_requests = matches!(
+            event.call.name,
+            "io_getevents" | "io_pgetevents" | "io_pgetevents_time64"
+        );
+        if is_for_requests && self.threads[event.thread.index()].submits {
+            action.marks |= mark::HANDED;
+        }
+        action
     }
 
     fn kind(&self, file: Option<FileId>) -> Kind {
@@ -268,12 +282,12 @@ impl Planner<'_> {
         let operation = match event.call.name {
             "read" => Operation::Read,
             "readv" => Operation::Readv,
-            "pread64" => Operation::Pread,
+            "pread64" | "+read" => Operation::Pread,
             "preadv" => Operation::Preadv,
             "preadv2" => Operation::Preadv2,
             "write" => Operation::Write,
             "writev" => Operation::Writev,
-            "pwrite64" => Operation::Pwrite,
+            "pwrite64" | "+write" => Operation::Pwrite,
             "pwritev" => Operation::Pwritev,
             "pwritev2" => Operation::Pwritev2,
             "lseek" | "_llseek" => Operation::Seek,
@@ -282,6 +296,10 @@ impl Planner<'_> {
             _ => return Fate::Fold,
         };
         let mut action = of(event, operation);
+        if !event.call.is_made() {
+            self.threads[event.thread.index()].submits = true;
+            action.marks |= mark::HANDED;
+        }
         if event.length.is_none() {
             let returned = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
             // The preload recorder does not see how much room readdir gives.
@@ -400,14 +418,28 @@ impl Planner<'_> {
         Fate::Act(action)
     }
 
+    /// One that failed says what the file system could not; it is not asked of another one.
+    fn clone(&mut self, event: &Event) -> Fate {
+        let (Some(from), Some(to), Some(_)) = (event.open, event.open2, event.outcome.value()) else {
+            return Fate::Fold;
+        };
+        match (self.have(from, event.file), self.have(to, event.file2)) {
+            (Have::Real, Have::Real) => act(event, Operation::Clone),
+            (Have::Ignored, _) | (_, Have::Ignored) => Fate::Ignore,
+            _ => Fate::Fold,
+        }
+    }
+
     /// Calls that take a descriptor or a name.
     fn on_file(&mut self, event: &Event) -> Fate {
         let name = event.call.name;
         let operation = match name {
             "truncate" | "truncate64" | "ftruncate" | "ftruncate64" => Operation::Truncate,
             "fallocate" => Operation::Allocate,
-            "fsync" => Operation::Fsync,
-            "fdatasync" => Operation::Fdatasync,
+            "fsync" | "+fsync" => Operation::Fsync,
+            "fdatasync" | "+fdatasync" => Operation::Fdatasync,
+            // Stores into memory are not made; what else is dirty of the file is written.
+            "msync" if self.options.read_maps => Operation::Fdatasync,
             "syncfs" | "sync" => Operation::Syncfs,
             "sync_file_range" | "sync_file_range2" => Operation::SyncRange,
             "readahead" => Operation::Readahead,
@@ -443,6 +475,10 @@ impl Planner<'_> {
             operation,
             Operation::Getxattr | Operation::Setxattr | Operation::Removexattr
         ) {
+            if event.path2.is_none() {
+                // Which attribute is not in the log.
+                return Fate::Fold;
+            }
             self.text(event.path2);
         }
         if STAYING.contains(&name) || event.flags.is_some_and(|flags| flags & AT_SYMLINK_NOFOLLOW != 0) {

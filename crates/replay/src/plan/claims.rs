@@ -176,7 +176,7 @@ impl Planner<'_> {
                 Claim::Uses(open)
             });
         }
-        if event.call.effect == Effect::Transfer
+        if matches!(event.call.effect, Effect::Transfer | Effect::Ioctl)
             && let Some(open) = action.open2
         {
             let open = number(open);
@@ -197,6 +197,13 @@ impl Planner<'_> {
             Operation::Sendfile | Operation::CopyRange => {
                 self.reads(file, from, to);
                 let (from, to) = range(action.offset2, done);
+                self.extends(file2, from, to);
+            }
+            Operation::Clone => {
+                let length = if action.length > 0 { action.length } else { END };
+                let (from, to) = range(action.offset, length);
+                self.reads(file, from, to);
+                let (from, to) = range(action.offset2, length);
                 self.extends(file2, from, to);
             }
             Operation::TakeIn => {

@@ -220,3 +220,58 @@ fn what_belongs_to_the_system_is_refused_and_the_mask_is_the_processs_own() {
     assert_eq!(told(&plan.workers[0]), ["mkdir", "refused", "refused", "refused"]);
     assert_eq!(plan.workers[0].actions[0].mode, 0o700);
 }
+
+#[test]
+fn requests_that_were_handed_over_are_not_waited_for_again() {
+    let mut script = Script::new(2);
+    let file = script.file(b"/a", Kind::File);
+    let path = script.path(b"/a");
+    let event = script.call(0, "openat", 0, 10, 3);
+    (event.path, event.file, event.open) = (path, file, open_id(0));
+    script.call(0, "io_submit", 20, 30, 1).length = Some(1);
+    let event = script.call(0, "+read", 30, 30, 4096);
+    (event.file, event.open) = (file, open_id(0));
+    (event.offset, event.length) = (Some(8192), Some(4096));
+    script.call(0, "io_getevents", 40, 90, 1);
+    script.call(1, "io_getevents", 40, 90, 1);
+    let plan = script.plan();
+    let [one, other] = &plan.workers[..] else {
+        panic!("two threads")
+    };
+    assert_eq!(told(one), ["open", "pread64", "waiting"]);
+    let read = one.actions[1];
+    assert_eq!((read.offset, read.length, read.folded), (8192, 4096, 1));
+    let waits = [one, other].map(|worker| worker.actions.last().unwrap().has(mark::HANDED));
+    assert_eq!(waits, [true, false]);
+    assert_eq!(plan.calls, 4);
+}
+
+#[test]
+fn synced_memory_is_synced_where_maps_are_read() {
+    let mut script = Script::new(1);
+    let (path, file) = (script.path(b"/a"), script.file(b"/a", Kind::File));
+    let event = script.call(0, "openat", 0, 10, 3);
+    (event.path, event.file, event.open) = (path, file, open_id(0));
+    let event = script.call(0, "msync", 20, 30, 0);
+    (event.file, event.open) = (file, open_id(0));
+    assert_eq!(told(&script.plan().workers[0]), ["open"]);
+    let place = |_| Some(b"/a".to_vec());
+    let options = Options {
+        read_maps: true,
+        ..Options::default()
+    };
+    let plan = Plan::new(script.events.iter().copied(), &script.names, place, options).unwrap();
+    assert_eq!(told(&plan.workers[0]), ["open", "fdatasync"]);
+}
+
+#[test]
+fn an_attribute_without_a_name_is_left_out() {
+    let mut script = Script::new(1);
+    let (path, name) = (script.path(b"/a"), script.path(b"user.colour"));
+    script.call(0, "getxattr", 0, 10, 40).path = path;
+    let event = script.call(0, "getxattr", 20, 30, 40);
+    (event.path, event.path2) = (path, name);
+    let plan = script.plan();
+    assert_eq!(told(&plan.workers[0]), ["getxattr"]);
+    assert_eq!(plan.workers[0].actions[0].folded, 1);
+}

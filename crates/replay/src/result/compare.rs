@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use crate::action::{Action, Operation};
+use crate::action::{Action, Operation, mark};
 
 /// What a call on an open file finds whose opening has failed.
 pub(crate) const NOT_OPEN: &str = "not open";
@@ -52,6 +52,7 @@ impl Comparison {
     /// None where both are the same, or nobody knows what was recorded.
     pub(crate) fn of(action: &Action, got: Result<i64, Errno>) -> Option<Self> {
         let (recorded, got) = match (action.recorded.said()?, got) {
+            (Ok(_), Ok(_)) if action.has(mark::HANDED) => (Said::Ok, Said::Ok),
             (Ok(recorded), Ok(got)) => (Said::Ok, values(action.operation, recorded, got)),
             (Ok(_), Err(why)) => (Said::Ok, Said::Failed(why as i32)),
             (Err(errno), Ok(_)) => (Said::Failed(errno), Said::Ok),
@@ -71,7 +72,8 @@ fn values(operation: Operation, recorded: i64, got: i64) -> Said {
             Said::Elsewhere
         };
     }
-    if !operation.moves_data() && operation != Operation::Getxattr || operation == Operation::Map {
+    let counts_otherwise = matches!(operation, Operation::Map | Operation::CloneByCopy);
+    if !operation.moves_data() && operation != Operation::Getxattr || counts_otherwise {
         return Said::Ok;
     }
     match got.cmp(&recorded) {
@@ -106,5 +108,13 @@ mod tests {
             "ok, EACCES"
         );
         assert_eq!(told(Operation::Read, Recorded::unknown(), Ok(9)), None);
+
+        // How much a request has moved that was handed over is not known, but that it could be made.
+        let handed = Action {
+            marks: mark::HANDED,
+            ..Action::new(Operation::Pread, some)
+        };
+        assert_eq!(Comparison::of(&handed, Ok(9)), None);
+        assert!(Comparison::of(&handed, Err(Errno::EIO)).is_some());
     }
 }

@@ -104,6 +104,10 @@ impl Tally {
     /// An action is done, and took so long.
     pub(crate) fn add(&mut self, action: &Action, done: Done, took_ns: u64, cost: &Cost) {
         match done {
+            Done::Instead(operation, got) => {
+                let action = Action { operation, ..*action };
+                self.add(&action, Done::Said(got), took_ns, cost);
+            }
             Done::Said(got) => {
                 let calls = &mut self.calls[action.operation as usize];
                 calls.count += 1;

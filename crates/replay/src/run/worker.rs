@@ -181,7 +181,7 @@ impl<'a, 'c> Work<'a, 'c> {
         let Timing::Diff { scale } = self.crew.settings.timing else {
             return true;
         };
-        if action.has(mark::CAUSED) {
+        if action.has(mark::CAUSED | mark::HANDED) {
             return true;
         }
         let crew = self.crew;

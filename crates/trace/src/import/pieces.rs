@@ -42,6 +42,11 @@ impl Piece {
         })
     }
 
+    /// Whether its last line has no end.
+    pub(super) fn is_cut(&self) -> bool {
+        self.borrow_owner().last() != Some(&b'\n')
+    }
+
     /// Its lines, in their order.
     pub(super) fn lines(&self) -> &Lines<'_> {
         self.borrow_dependent()

@@ -118,7 +118,7 @@ impl Kernel {
         }
     }
 
-    fn has_offset(&self, file: FileId) -> bool {
+    pub(super) fn has_offset(&self, file: FileId) -> bool {
         matches!(self.places.kind(file), Kind::File | Kind::Memory | Kind::Device)
     }
 

@@ -1,8 +1,8 @@
 //! Descriptors that calls make, copy, mark and free.
 
 use crate::constants::{
-    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD, F_SETFL, FIOCLEX, FIONCLEX,
-    O_APPEND, O_DIRECTORY, O_TMPFILE, O_TRUNC,
+    CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFD, F_SETFL, FICLONE,
+    FICLONERANGE, FIOCLEX, FIONCLEX, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_TMPFILE, O_TRUNC,
 };
 use crate::event::{Event, FileId, OpenId, PathId};
 use crate::kernel::tables::Slot;
@@ -164,7 +164,8 @@ impl Kernel {
                 None => self.places.met(path, kind),
             },
         };
-        if flags & O_TRUNC != 0 || asked.known.name == "creat" {
+        let is_new = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+        if is_new || flags & O_TRUNC != 0 || asked.known.name == "creat" {
             self.places.set_size(file, 0);
         }
         file
@@ -258,7 +259,40 @@ impl Kernel {
         match event.flags {
             Some(FIOCLEX) => self.mark(asked, true),
             Some(FIONCLEX) => self.mark(asked, false),
+            Some(FICLONE) => {
+                if let Some(from) = asked.descriptor(Argument::Value) {
+                    self.clones(asked.pid, &from, [Some(0), None, Some(0)], event);
+                }
+            }
+            Some(FICLONERANGE) => {
+                let names: [&[u8]; 4] = [b"src_fd", b"src_offset", b"src_length", b"dest_offset"];
+                let [from, numbers @ ..] = asked.fields(Argument::Value, names);
+                if let Some(from) = from.and_then(value::descriptor) {
+                    let numbers = numbers.map(|field| field.and_then(value::number));
+                    self.clones(asked.pid, &from, numbers, event);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// The event's file is, from `to` on, what `from` is: `length` bytes of it, all where that is 0 or none.
+    fn clones(
+        &mut self,
+        pid: u32,
+        source: &Descriptor<'_>,
+        [from, length, to]: [Option<i64>; 3],
+        event: &mut Event,
+    ) {
+        (event.open2, event.file2) = (event.open, event.file);
+        event.open = self.open_of(pid, source);
+        event.file = event.open.and_then(|open| Some(self.opens.get(open)?.file));
+        (event.offset, event.offset2) = (from, to);
+        event.length = length.and_then(|length| u64::try_from(length).ok());
+        let rest = || Some(self.places.size(event.file?)?.saturating_sub(from?));
+        let moved = length.filter(|&length| length > 0).or_else(rest);
+        if let (Some(file), Some(to), Some(moved)) = (event.file2, to, moved) {
+            self.places.reaches(file, to.saturating_add(moved));
         }
     }
 

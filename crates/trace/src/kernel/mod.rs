@@ -6,8 +6,10 @@
 //! nothing without its table and its time: a descriptor is freed where its close *begins*, as another thread may be given the
 //! number before strace has written that the close has ended, and taken where its open ends.
 
+mod blocks;
 mod data;
 mod descriptors;
+mod maps;
 mod opens;
 mod places;
 mod pool;
@@ -24,6 +26,7 @@ pub use request::{Done, Part, Request};
 pub use threads::Birth;
 
 use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
+use crate::kernel::maps::Maps;
 use crate::kernel::opens::Opens;
 use crate::kernel::places::Places;
 use crate::kernel::pool::Pool;
@@ -46,6 +49,9 @@ pub struct Kernel {
     rooms: Pool<Option<FileId>>,
     opens: Opens,
     places: Places,
+    maps: Maps,
+    /// Of the last `io_submit`, until they are told.
+    blocks: Vec<Event>,
 }
 
 /// What a call that goes on has given up when it began.
@@ -198,7 +204,12 @@ impl Kernel {
             Effect::Seek => self.seek(asked, value, event),
             Effect::Truncate | Effect::Allocate => self.sized(asked, event),
             Effect::List => self.is(event.file, crate::names::Kind::Directory),
-            Effect::Map | Effect::Advise | Effect::Sync => event.offset = asked.number(Argument::Offset),
+            Effect::Map => self.maps(asked, value, event),
+            Effect::Unmap => self.unmaps(asked, event),
+            Effect::Remap => self.remaps(asked, value),
+            Effect::Sync => self.syncs(asked, event),
+            Effect::Advise => event.offset = asked.number(Argument::Offset),
+            Effect::Submit => self.submits(asked, value, event),
             Effect::Lock => {}
             _ => self.tree(asked, value, event),
         }

@@ -134,18 +134,14 @@ impl<'a> Request<'a> {
         Some((directory, bytes))
     }
 
-    /// The text that is no path.
+    /// The text that is no path; none where the source does not tell all of it (`-s 0` leaves `""...` of an attribute's name).
     pub fn text(&self) -> Option<Cow<'a, [u8]>> {
-        as_text(self.part(Argument::Text)?)
+        whole_text(self.part(Argument::Text)?)
     }
 
     /// What the call has put into its buffer, where the source tells all of it.
     pub fn data(&self) -> Option<Cow<'a, [u8]>> {
-        match self.part(Argument::Data)? {
-            Part::Written(text) => value::text(text).filter(|text| !text.cut).map(|text| text.bytes),
-            Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
-            _ => None,
-        }
+        whole_text(self.part(Argument::Data)?)
     }
 
     /// Flags, whence or command, as the number that the kernel is given on x86-64.
@@ -277,6 +273,14 @@ fn as_descriptor(part: Part<'_>) -> Option<Descriptor<'_>> {
     }
 }
 
+fn whole_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
+    match part {
+        Part::Written(text) => value::text(text).filter(|text| !text.cut).map(|text| text.bytes),
+        Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+        _ => None,
+    }
+}
+
 fn as_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
     match part {
         Part::Written(text) => value::text(text).map(|text| text.bytes),
@@ -296,7 +300,7 @@ fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
 }
 
 /// `[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]`; none where strace has abbreviated it to `[...]`.
-fn sum_of_vectors(text: &[u8]) -> Option<u64> {
+pub(super) fn sum_of_vectors(text: &[u8]) -> Option<u64> {
     let mut sum = 0_u64;
     for one in Arguments::of(value::inner(text)?) {
         let length = value::number(value::field(one, b"iov_len")?)?;

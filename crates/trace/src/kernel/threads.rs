@@ -118,6 +118,9 @@ impl Kernel {
             pid: process.filter(|_| birth.process).unwrap_or(pid),
             parent: Some(mother.id),
         };
+        if let Some(process) = process.filter(|_| !birth.process) {
+            self.maps.copy(process, pid);
+        }
         self.insert(entry, table, room);
     }
 
@@ -130,6 +133,7 @@ impl Kernel {
             }
         }
         self.rooms.leave(thread.room);
+        self.maps.end(pid);
         Some(thread.id)
     }
 
@@ -223,6 +227,7 @@ impl Kernel {
         if let Some(path) = event.path {
             event.file = Some(self.places.met(path, crate::names::Kind::File));
         }
+        self.maps.end(asked.pid);
         self.own_table(asked.pid);
         let closed = self.table(asked.pid).sweep();
         for slot in closed {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::event::{Event, Outcome};
 use crate::kernel::{Begun, Birth, Done, Kernel, Part, Request};
+use crate::preload::machine::Machine;
 use crate::preload::{Head, Image, Log, Merge, Moment, Record, When};
 use crate::syscalls::{Argument, Effect};
 use crate::telling;
@@ -31,6 +32,7 @@ pub fn follow(
     let heads: Vec<Head<'_>> = logs.iter().map(|log| log.head.clone()).collect();
     let mut following = Following {
         kernel: Kernel::new(),
+        machine: Machine::of(&heads),
         begun: HashMap::new(),
         executing: HashMap::new(),
         zero_ns,
@@ -55,6 +57,7 @@ pub fn follow(
 
 struct Following<'a> {
     kernel: Kernel,
+    machine: Machine,
     /// What calls that go on have given up when they began, by thread.
     begun: HashMap<u32, Begun>,
     /// Threads that have asked for another program: they have it when that one's log begins.
@@ -72,7 +75,7 @@ impl<'a> Following<'a> {
             When::Begin(record) => {
                 self.records += 1;
                 let tid = self.thread(&record, head);
-                let begun = self.kernel.begins(&asked(tid, &record));
+                let begun = self.kernel.begins(&self.asked(tid, &record));
                 if record.duration_ns.is_some() {
                     self.begun.insert(tid, begun);
                 } else if record.call.effect == Effect::Execute {
@@ -123,7 +126,7 @@ impl<'a> Following<'a> {
                 open.number,
                 open.name,
                 offset,
-                u64::from(open.flags),
+                self.machine.open_flags(u64::from(open.flags)),
                 open.is_marked,
             );
         }
@@ -153,9 +156,9 @@ impl<'a> Following<'a> {
             cpu_ns: record.cpu_ns,
         };
         let start_ns = self.since_zero(record.start_ns);
-        let event = self.kernel.ends(&asked(tid, record), &done, begun, start_ns);
+        let event = self.kernel.ends(&self.asked(tid, record), &done, begun, start_ns);
         told(&mut self.kernel, &event);
-        for event in telling::released(&mut self.kernel, &event) {
+        for event in telling::behind(&mut self.kernel, &event) {
             told(&mut self.kernel, &event);
         }
     }
@@ -175,29 +178,29 @@ impl<'a> Following<'a> {
             let exited = thread.and_then(|thread| telling::exited(thread, at_ns, Outcome::Unknown));
             if let Some(event) = exited {
                 told(&mut self.kernel, &event);
-                for event in telling::released(&mut self.kernel, &event) {
+                for event in telling::behind(&mut self.kernel, &event) {
                     told(&mut self.kernel, &event);
                 }
             }
         }
     }
-}
 
-/// A record, by what its arguments mean.
-fn asked<'a>(tid: u32, record: &Record<'a>) -> Request<'a> {
-    let mut texts = record.texts.iter().copied().flatten();
-    let mut parts = [None; 6];
-    let kinds = record.call.arguments.iter();
-    for ((part, kind), number) in parts.iter_mut().zip(kinds).zip(record.arguments) {
-        *part = match kind {
-            Argument::Path | Argument::Text => texts.next().map(Part::Bytes),
-            Argument::Pair => record.pair.map(Part::Pair),
-            Argument::Status => record.status.map(|found| Part::Status {
-                size: i64::try_from(found.size).unwrap_or(i64::MAX),
-                mode: found.mode,
-            }),
-            _ => number.map(Part::Number),
-        };
+    /// A record, by what its arguments mean.
+    fn asked(&self, tid: u32, record: &Record<'a>) -> Request<'a> {
+        let mut texts = record.texts.iter().copied().flatten();
+        let mut parts = [None; 6];
+        let kinds = record.call.arguments.iter();
+        for ((part, kind), number) in parts.iter_mut().zip(kinds).zip(record.arguments) {
+            *part = match kind {
+                Argument::Path | Argument::Text => texts.next().map(Part::Bytes),
+                Argument::Pair => record.pair.map(Part::Pair),
+                Argument::Status => record.status.map(|found| Part::Status {
+                    size: i64::try_from(found.size).unwrap_or(i64::MAX),
+                    mode: found.mode,
+                }),
+                _ => number.map(|number| Part::Number(self.machine.argument(record, *kind, number))),
+            };
+        }
+        Request::of_parts(tid, record.call, parts)
     }
-    Request::of_parts(tid, record.call, parts)
 }

@@ -1,6 +1,6 @@
 //! What the preload recorder has written: the logs of all threads of a program, each a head and records. Bytes in, values out.
 //!
-//! All numbers are those of the host, little-endian on every one that there is; everything is aligned to 8 bytes.
+//! All numbers are those of the host, `O_*` too, little-endian on every one that there is; everything is aligned to 8 bytes.
 //!
 //! **Head**: `plimcall`, u32 version, u32 bytes of the head, u32 pid, u32 parent's pid, u32 tid, u32 1 for the first log of a program,
 //! u64 `CLOCK_MONOTONIC` ns, u64 `CLOCK_REALTIME` ns; then parts: u32 what, u32 bytes, the bytes, padded. 1: the names of the calls, each
@@ -16,6 +16,7 @@
 
 mod follow;
 mod head;
+mod machine;
 mod merge;
 mod record;
 

@@ -20,7 +20,7 @@ pub(super) struct Named {
     pub(super) is_positioned: bool,
     /// It tells the size of a file.
     pub(super) tells_size: bool,
-    /// It is a call, and no remark of the trace.
+    /// It is a call, or one of several requests of a call, and no remark of the trace.
     pub(super) is_call: bool,
     count: u64,
     errors: Vec<(u16, u64)>,

@@ -182,7 +182,7 @@ impl Profiler {
             (
                 "io-uring",
                 self.submissions,
-                "requests were submitted by io_uring or io_submit: what they did is not in the trace",
+                "requests were handed to io_uring, or to io_submit in a log without them: what they did is not in the trace",
             ),
             (
                 "silent-program",
@@ -235,6 +235,7 @@ fn unparsed(footer: Option<&Footer>) -> Unparsed {
         whole,
         lines: footer.lines,
         odd_lines: footer.odd_lines,
+        cut_lines: footer.cut_lines,
         examples: footer.examples,
         unknown_calls: footer.unknown_calls,
         halves: footer.halves,

@@ -499,8 +499,11 @@ pub struct Unparsed {
     pub whole: bool,
     /// Lines, or records, in all.
     pub lines: u64,
-    /// Lines that are nothing the recorder writes, or were cut.
+    /// Lines that are nothing the recorder writes, or were cut elsewhere than at the end.
     pub odd_lines: u64,
+    /// Last lines of logs that were cut.
+    #[serde(default)]
+    pub cut_lines: u64,
     /// The first of them.
     pub examples: Vec<String>,
     /// Calls that nobody knew.

@@ -125,7 +125,7 @@ impl Profiler {
         }
         let kind = self.calls.kind(event.call);
         let is_call = self.calls.named(kind).is_call;
-        if is_call {
+        if event.call.is_made() {
             // Tracing has cost what it has, whatever was asked for.
             self.wall.add(event, &mut self.workers[place].in_piece);
         }
@@ -155,7 +155,7 @@ impl Profiler {
         self.calls.named(taken.kind).add(event, taken.spent.as_ref());
 
         let sums = &mut self.workers[event.thread.index()].sums;
-        sums.calls += 1;
+        sums.calls += u64::from(event.call.is_made());
         sums.failed += u64::from(matches!(event.outcome, Outcome::Failed(_)));
         sums.read_bytes = sums.read_bytes.saturating_add(taken.read.unwrap_or(0));
         sums.write_bytes = sums.write_bytes.saturating_add(taken.written.unwrap_or(0));

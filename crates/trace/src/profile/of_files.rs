@@ -52,7 +52,10 @@ impl Profiler {
                 };
                 self.data(event, to, taken);
             }
-            Effect::Submit => self.submissions += given(event).unwrap_or(0),
+            Effect::Submit => {
+                let told = event.length.unwrap_or(0);
+                self.submissions += given(event).unwrap_or(0).saturating_sub(told);
+            }
             _ => self.no_data(names, event, subject, taken),
         }
     }

@@ -1,0 +1,141 @@
+//! What a preload recording has left that was killed: the place of its logs, which nobody has removed.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use plimsoll_trace::header::Footer;
+use plimsoll_trace::preload::Log;
+
+use super::{import, preload};
+
+/// What a log begins with.
+const MAGIC: &[u8] = b"plimcall";
+
+/// The recorder's logs, where these are some, or the directory that holds them.
+pub(super) fn logs(given: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
+    let mut found = Vec::new();
+    for path in given {
+        if path.is_dir() {
+            let inner = path.join("logs");
+            let directory = if inner.is_dir() { inner } else { path.clone() };
+            found.extend(files_in(&directory)?);
+        } else {
+            found.push(path.clone());
+        }
+    }
+    let is_log = |path: &PathBuf| begins(path).is_some_and(|start| start == MAGIC);
+    // A kill may have left a log without its head.
+    let some = found.iter().any(is_log);
+    Ok(some.then_some(found))
+}
+
+fn files_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    Ok(paths)
+}
+
+fn begins(path: &Path) -> Option<[u8; MAGIC.len()]> {
+    let mut start = [0; MAGIC.len()];
+    fs::File::open(path).ok()?.read_exact(&mut start).ok()?;
+    Some(start)
+}
+
+/// Makes a trace file of them. A program that outlives its recorder goes on writing: what it has written until now is taken in.
+pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let read = |path: &PathBuf| fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let bytes = paths.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut parsed = Vec::new();
+    for (path, bytes) in paths.iter().zip(&bytes) {
+        match Log::parse(bytes) {
+            Ok(log) => parsed.push(log),
+            // One that a kill has cut in its head.
+            Err(_) if !bytes.starts_with(MAGIC) => {}
+            Err(error) => bail!("{}: {error}", path.display()),
+        }
+    }
+    let headless = (bytes.len() - parsed.len()) as u64;
+    let command = parsed
+        .iter()
+        .filter_map(|log| Some((log.head.monotonic_ns, log.head.image.as_ref()?)));
+    let command = command.min_by_key(|(since, _)| *since);
+    let command = command.map_or_else(Vec::new, |(_, image)| preload::words(&image.command));
+    let mut alive: Vec<u32> = parsed.iter().map(|log| log.head.pid).collect();
+    alive.sort_unstable();
+    alive.dedup();
+    alive.retain(|&pid| writes_to(pid, paths));
+    let footer = import::write(output, |file| {
+        preload::convert(parsed, file, command, None, |footer| Footer {
+            cut_lines: footer.cut_lines + headless,
+            ..footer
+        })
+    })?;
+    for pid in alive {
+        eprintln!("process {pid} is still recorded: what it does from now on is not in the trace");
+    }
+    import::report(output, &footer, None)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the process has one of the logs in its memory.
+fn writes_to(pid: u32, paths: &[PathBuf]) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut names = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
+    names.any(|path| maps.lines().any(|line| line.ends_with(&*path.to_string_lossy())))
+}
+
+/// Places beside `output` of recorders that are gone: `.job.trace.4711`.
+pub(super) fn beside(output: &Path) -> Vec<PathBuf> {
+    let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else {
+        return Vec::new();
+    };
+    let start = format!(".{}.", name.to_string_lossy());
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            let pid = name.to_str().and_then(|name| name.strip_prefix(&start));
+            let is_gone = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
+            pid.and_then(|pid| pid.parse().ok()).is_some_and(is_gone)
+        })
+        .map(|entry| entry.path())
+        .filter(|path| path.join("logs").is_dir())
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_is_found_by_its_name_and_its_first_bytes() {
+        let place = std::env::temp_dir().join(format!("plimsoll-left-{}", std::process::id()));
+        let output = place.join("job.trace");
+        // No process has an id above 4194304; ours is there.
+        let gone = place.join(".job.trace.4999999");
+        let names = [
+            ".job.trace.4999999",
+            ".job.trace.x",
+            &format!(".job.trace.{}", std::process::id()),
+        ];
+        for name in names {
+            fs::create_dir_all(place.join(name).join("logs")).unwrap();
+        }
+        assert_eq!(beside(&output), std::slice::from_ref(&gone));
+        assert_eq!(logs(std::slice::from_ref(&gone)).unwrap(), None);
+        let [log, cut] = ["1-1-1.calls", "1-2-2.calls"].map(|name| gone.join("logs").join(name));
+        fs::write(&log, b"plimcall and more").unwrap();
+        fs::write(&cut, b"").unwrap();
+        let both = Some(vec![log.clone(), cut]);
+        assert_eq!(logs(std::slice::from_ref(&gone)).unwrap(), both);
+        assert_eq!(logs(std::slice::from_ref(&log)).unwrap(), Some(vec![log]));
+        fs::remove_dir_all(place).unwrap();
+    }
+}

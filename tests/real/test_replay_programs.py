@@ -1,0 +1,125 @@
+"""Programs that people use, recorded and replayed elsewhere: every result is the recorded one, and so are the files."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Lab, missing
+
+PARTS = 8
+MAKEFILE = """
+parts := $(patsubst in/%.txt,out/%.txt,$(wildcard in/*.txt))
+sum: $(parts)
+\tcat $^ | sort -n -u >$@.part
+\tmv $@.part $@
+\tln -s $@ latest
+out/%.txt: in/%.txt | out
+\tcp $< $@.copy
+\tsort -n $@.copy >$@.sorted && wc -l <$@.sorted >>$@.sorted
+\tmv $@.sorted $@
+\trm $@.copy
+out:
+\tmkdir $@
+"""
+WRITE = """
+import sys
+import numpy as np
+import uproot
+random = np.random.default_rng(1)
+with uproot.recreate(sys.argv[1], compression=uproot.ZLIB(1)) as file:
+    tree = file.mktree("Events", {f"b{number}": "float32" for number in range(40)})
+    for _ in range(5):
+        tree.extend({f"b{number}": random.normal(size=5000).astype("f4") for number in range(40)})
+"""
+READ = """
+import sys
+import uproot
+with uproot.open(sys.argv[1]) as file:
+    for chunk in file["Events"].iterate(["b1", "b7", "b30"], step_size=5000, library="np"):
+        print(len(chunk["b1"]))
+"""
+TRACED = ("strace", "-f", "-ttt", "-T", "-q", "-s0", "-a1", "-y", "-e", "trace=file,desc,process")
+"""As those record who have no Plimsoll, and no filter for what the replay needs."""
+
+
+def needs(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            missing(program, f"install the package {program}")
+
+
+def tree(directory: Path) -> dict[str, Any]:
+    """Names, types and sizes; targets of links."""
+    found: dict[str, Any] = {}
+    for path in sorted(directory.rglob("*")):
+        about = path.lstat()
+        is_plain = path.is_file() and not path.is_symlink()
+        target = str(path.readlink()) if path.is_symlink() else None
+        found[str(path.relative_to(directory))] = (oct(about.st_mode), about.st_size if is_plain else target)
+    return found
+
+
+def replayed(lab: Lab, trace: Path, root: Path, *options: str) -> dict[str, Any]:
+    root.mkdir()
+    replay: Sequence[str | Path] = ("replay", trace, "--root", root, "--allow-root", *options)
+    prepared = lab.run(*replay, "--prepare")
+    assert prepared.code == 0, prepared.out + prepared.err
+    done = lab.run(*replay, "--timing", "afap", "--json")
+    answer: dict[str, Any] = json.loads(done.out)["replayed"]
+    return answer
+
+
+@pytest.mark.parametrize("source", ["strace", "preload"])
+def test_make_with_four_jobs_at_once(lab: Lab, tmp_path: Path, source: str) -> None:
+    needs("make", "strace")
+    place = tmp_path / "project"
+    (place / "in").mkdir(parents=True)
+    (place / "Makefile").write_text(MAKEFILE)
+    for part in range(PARTS):
+        numbers = range(part * 500, part * 500 + 2000)
+        (place / "in" / f"{part}.txt").write_text("".join(f"{number * 7919 % 6007}\n" for number in numbers))
+    trace = tmp_path / "make.trace"
+    record = ("trace", "record", "--uncalibrated", "--source", source, "-o", trace)
+    done = lab.run(*record, "--", "make", "-s", "-j4", "-C", place)
+    assert done.code == 0, done.out + done.err
+    profile = lab.run("trace", "show", trace, "--json").json
+    assert (profile["unparsed"]["odd_lines"], profile["unparsed"]["cut_lines"]) == (0, 0)
+    assert len(profile["processes"]) > 4 * PARTS, "cp, sort, wc, mv, rm and the shells"
+    answer = replayed(lab, trace, tmp_path / "root")
+    assert answer["is_faithful"], answer
+    mirrored = tmp_path / "root" / str(place).lstrip("/")
+    assert tree(mirrored) == tree(place)
+
+
+def test_uproot_as_its_own_users_record_it(lab: Lab, tmp_path: Path) -> None:
+    if importlib.util.find_spec("uproot") is None:
+        missing("uproot", "pip install uproot")
+    needs("strace")
+    events, log = tmp_path / "events.root", tmp_path / "read.log"
+    subprocess.run([sys.executable, "-c", WRITE, events], check=True)
+    read = (sys.executable, "-c", READ, events)
+    said = subprocess.run([*TRACED, "-o", log, *read], check=True, capture_output=True, text=True)
+    assert said.stdout.split() == ["5000"] * 5
+    done = lab.run("trace", "import", log)
+    assert done.code == 0 and "not understood" not in done.err, done.err
+    profile = lab.run("trace", "show", tmp_path / "read.trace", "--json").json
+    found = profile["unparsed"]
+    assert [found[kind] for kind in ("odd_lines", "cut_lines", "unknown_calls", "halves", "endless")] == [
+        0
+    ] * 5
+    [file] = [each for each in profile["files"] if each["path"] == str(events)]
+    assert 0 < file["unique_read_bytes"] < 0.5 * events.stat().st_size, "3 of 40 branches"
+    lab.file(f"/\n!{events}\n", "others")
+    options = ("--ignore", str(lab.directory / "others"))
+    answer = replayed(lab, tmp_path / "read.trace", tmp_path / "root", *options)
+    assert answer["is_faithful"], answer
+    assert answer["read_bytes"] == file["read_bytes"]
