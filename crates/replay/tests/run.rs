@@ -19,24 +19,15 @@ use plimsoll_replay::root::{Name, Root};
 use plimsoll_replay::run::{RunError, Settings, run};
 use plimsoll_replay::timing::Timing;
 use plimsoll_trace::event::{OpenId, PathId};
-use plimsoll_trace::header::{Calibration, FORMAT, Header, Recorder};
+use plimsoll_trace::header::{Calibration, Header, Recorder};
 use plimsoll_trace::names::{Names, ThreadEntry};
 
 const MS: u64 = 1_000_000;
 
 fn header(calibration: Option<Calibration>) -> Header {
     Header {
-        format: FORMAT.to_owned(),
-        recorder: Recorder::Strace,
-        recorder_version: String::new(),
-        options: Vec::new(),
-        command: Vec::new(),
-        attached: false,
-        host: Vec::new(),
-        zero_unix_ns: None,
-        resolution_ns: 1000,
-        has_durations: true,
         calibration,
+        ..Header::new(Recorder::Strace, 1000)
     }
 }
 
