@@ -258,6 +258,9 @@ fn differences_and_refusals_are_counted_with_examples() {
         ]
     );
     assert_eq!(found.mismatches[0].examples[0].got, 5);
+    // A call on a descriptor has no name of its own: it is told by what was opened.
+    assert_eq!(found.mismatches[0].examples[0].path, "/short");
+    assert_eq!(found.mismatches[2].examples[0].path, "", "nobody has opened it");
     assert_eq!(found.mismatches[1].examples[0].path, "/missing");
     let why: Vec<_> = found
         .refusals
