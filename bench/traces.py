@@ -15,12 +15,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import parts
 from traces_programs import PROGRAMS
 
 from plimsoll.deploy.binary import find_engine
+
+Took = TypeVar("Took")
 
 ROUNDS: Final = 7
 LOG_BYTES: Final = 300_000_000
@@ -40,9 +42,9 @@ def timed(command: Sequence[object], cpus: str | None = None, **options: Any) ->
     return took
 
 
-def in_turn(rounds: int, things: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+def in_turn(rounds: int, things: dict[str, Callable[[], Took]]) -> dict[str, list[Took]]:
     """Each of them once a round."""
-    took: dict[str, list[float]] = {name: [] for name in things}
+    took: dict[str, list[Took]] = {name: [] for name in things}
     for _ in range(rounds):
         for name, work in things.items():
             took[name].append(work())
@@ -60,7 +62,7 @@ def engine(*words: object) -> list[str]:
     return [str(find_engine()), *map(str, words)]
 
 
-def import_(place: Path, quick: bool) -> None:
+def import_(place: Path, rounds: int, quick: bool) -> None:
     """Text of strace into a trace file, on one core and on two; the file back again."""
     log = place / "log"
     tar = "for i in $(seq 40); do tar -C / -cf - usr/include/linux | gzip -1 >x.$i & done"
@@ -74,7 +76,7 @@ def import_(place: Path, quick: bool) -> None:
     size = log.stat().st_size
     trace = place / "log.trace"
     took = in_turn(
-        3 if quick else ROUNDS,
+        rounds,
         {
             "wc -l": lambda: timed(["wc", "-l", log]),
             "import, one core": lambda: timed(engine("trace", "import", "-o", trace, log), "0"),
@@ -91,13 +93,13 @@ def import_(place: Path, quick: bool) -> None:
         print(f"| {name} | {of(values)} | {size / 1e6 / statistics.median(values):.0f} |")
 
 
-def record(place: Path, quick: bool) -> None:
+def record(place: Path, rounds: int, quick: bool) -> None:
     """`dd` with small blocks, by itself and recorded."""
     calls = 20_000 if quick else 200_000
     dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=512", f"count={calls}"]
     recorded = engine("trace", "record", "--uncalibrated", "-o", place / "dd.trace")
     took = in_turn(
-        3 if quick else ROUNDS,
+        rounds,
         {
             "untraced": lambda: timed(dd),
             "preload": lambda: timed([*recorded, "--source", "preload", "--", *dd]),
@@ -112,7 +114,7 @@ def record(place: Path, quick: bool) -> None:
         print(f"| {name} | {of(values)} | {middle / bare:.1f} | {more:.2f} |")
 
 
-def replay(place: Path, quick: bool) -> None:
+def replay(place: Path, rounds: int, quick: bool) -> None:
     """Programs by themselves, and their replays in `diff` from either recorder."""
     print(
         "| program | untraced, s | replay from preload / untraced | replay from strace | what strace's trace says |"
@@ -125,22 +127,26 @@ def replay(place: Path, quick: bool) -> None:
         root = place / f"root-{name}"
         root.mkdir()
         timed([sys.executable, program], cwd=place)  # its data are there from now on
-        things: dict[str, Callable[[], float]] = {
+        # Recorded anew each round: the host is faster in one minute than in another, and a trace keeps its own minute.
+        things: dict[str, Callable[[], Any]] = {
             "untraced": lambda p=program: timed([sys.executable, p], cwd=place)
         }
         for source in ("preload", "strace"):
             trace = place / f"{name}.{source}"
-            options = ("--source", source, "-o", trace)
-            timed(engine("trace", "record", *options, "--", sys.executable, program), cwd=place)
-            things[source] = lambda t=trace, r=root: replayed(t, r)["wall_s"]
-        took = in_turn(3 if quick else ROUNDS, things)
-        bare = statistics.median(took["untraced"])
-        said = replayed(place / f"{name}.strace", root)["untraced_s"]
-        inside = "contains" if said["low_s"] <= bare <= said["high_s"] else "does not contain"
-        ratios = [of([value / bare for value in took[source]]) for source in ("preload", "strace")]
+            record = engine("trace", "record", "--source", source, "-o", trace, "--", sys.executable, program)
+            things[source] = lambda c=record, t=trace, r=root: [timed(c, cwd=place), replayed(t, r)][1]
+        took = in_turn(rounds, things)
+        bare = took["untraced"]
+        ratios = {
+            source: [said["wall_s"] / one for said, one in zip(took[source], bare, strict=True)]
+            for source in ("preload", "strace")
+        }
+        said = [one["untraced_s"] for one in took["strace"]]
+        low, high = (statistics.median(one[end] for one in said) for end in ("low_s", "high_s"))
+        inside = "contains" if low <= statistics.median(bare) <= high else "does not contain"
         print(
-            f"| {name} | {of(took['untraced'])} | {ratios[0]} | {ratios[1]} | "
-            f"{said['low_s']:.2f} to {said['high_s']:.2f} s: {inside} it |",
+            f"| {name} | {of(bare)} | {of(ratios['preload'])} | {of(ratios['strace'])} | "
+            f"{low:.2f} to {high:.2f} s: {inside} it |",
             flush=True,
         )
 
@@ -155,7 +161,7 @@ def replayed(trace: Path, root: Path) -> dict[str, Any]:
     return answer
 
 
-def jobs(place: Path, quick: bool) -> None:
+def jobs(place: Path, rounds: int, quick: bool) -> None:
     """Concurrent jobs on two cores: the program itself beside its replay."""
     program = place / "mixed.py"
     program.write_text(PROGRAMS["mixed"])
@@ -176,7 +182,7 @@ def jobs(place: Path, quick: bool) -> None:
             )
             roots.append(root)
         took = in_turn(
-            1 if quick else 3,
+            rounds,
             {
                 "real": lambda n=number: together([[sys.executable, program]] * n, place),
                 "replay": lambda r=tuple(roots): together(
@@ -203,7 +209,7 @@ def together(commands: Sequence[Sequence[object]], place: Path) -> float:
     return time.perf_counter() - since
 
 
-BENCHES: Final[dict[str, Callable[[Path, bool], None]]] = {
+BENCHES: Final[dict[str, Callable[[Path, int, bool], None]]] = {
     "import": import_,
     "record": record,
     "replay": replay,
@@ -217,6 +223,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", action="append", choices=list(BENCHES))
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
     print(f"{parts.machine()}\n", flush=True)
@@ -224,7 +231,7 @@ def main() -> None:
         print(f"\n### {name}\n", flush=True)
         with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as place:
             os.sync()
-            BENCHES[name](Path(place), args.quick)
+            BENCHES[name](Path(place), 3 if args.quick else args.rounds, args.quick)
 
 
 if __name__ == "__main__":

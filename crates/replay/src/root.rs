@@ -1,28 +1,32 @@
 //! The sandbox: a directory that no name leads out of.
 //!
 //! Names are resolved by the kernel (openat2(2) with `RESOLVE_BENEATH`), or, before Linux 5.6, component by component with
-//! `O_NOFOLLOW`. What has no descriptor of its own to act on is done to the last component in a descriptor of its directory, so
-//! that a link which somebody puts in the way meanwhile is never followed.
+//! `O_NOFOLLOW`. Most is done to the last component in a descriptor of its directory, which is kept (`places`), so that a link which
+//! somebody puts in the way meanwhile is never followed; where the last component is a link to be followed, the whole name is resolved.
 //!
 //! Two things are beyond it. A hard link to a file outside, made before, is a file inside. And a directory that somebody else
-//! moves out of the root while a call is going on is still the directory that the call has begun with.
+//! moves out of the root while a replay goes on is still the directory that the replay has begun with: what was in it is acted
+//! on where it is now, and nothing else can be reached through it.
 
 mod act;
 mod name;
+mod places;
 mod walk;
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use libc::{c_int, c_uint};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 
 pub(crate) use act::expect_of_user;
 pub use name::Name;
+use places::Places;
 
 /// Why the root cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,12 +91,14 @@ pub enum Resolve {
 pub struct Root {
     directory: OwnedFd,
     resolve: Resolve,
+    places: Places,
 }
 
 /// Where a name's last component stands.
 enum Place<'a> {
     Root(BorrowedFd<'a>),
     Beneath(OwnedFd),
+    Kept(Arc<OwnedFd>),
 }
 
 impl AsFd for Place<'_> {
@@ -100,6 +106,7 @@ impl AsFd for Place<'_> {
         match self {
             Self::Root(directory) => *directory,
             Self::Beneath(directory) => directory.as_fd(),
+            Self::Kept(directory) => directory.as_fd(),
         }
     }
 }
@@ -119,7 +126,8 @@ impl Root {
     /// The directory of this name, which is the one that may be reached by links; it resolves as well as the kernel can.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         let mut root = Self::open_walking(path)?;
-        if by_kernel(root.directory.as_fd(), c".", libc::O_PATH | libc::O_CLOEXEC, 0).is_ok() {
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        if by_kernel(root.directory.as_fd(), c".", flags, 0, 0).is_ok() {
             root.resolve = Resolve::Kernel;
         }
         Ok(root)
@@ -135,6 +143,7 @@ impl Root {
         Ok(Self {
             directory,
             resolve: Resolve::Walk,
+            places: Places::default(),
         })
     }
 
@@ -155,18 +164,11 @@ impl Root {
             let few = libc::O_PATH | libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW;
             return self.reach(name.whole(), flags & few, 0);
         }
-        if self.resolve == Resolve::Kernel {
-            // Opening a device or a pipe could do something by itself, so what is there is looked at before.
-            self.expect_ordinary(name)?;
-        }
         // Whoever puts a pipe there meanwhile shall not hold us.
         let flags = flags | libc::O_NOCTTY | libc::O_NONBLOCK;
-        let file = self.reach(name.whole(), flags, mode & 0o777)?;
-        let found = fstat(&file)?;
-        if is_ordinary(found.st_mode) {
-            Ok(file)
-        } else {
-            Err(Refusal::Special.into())
+        match self.open_beside(name, flags, mode & 0o777)? {
+            Some(file) => Ok(file),
+            None => expect_ordinary(self.reach(name.whole(), flags, mode & 0o777)?),
         }
     }
 
@@ -186,7 +188,57 @@ impl Root {
             return Ok(Place::Root(self.directory.as_fd()));
         };
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        if self.resolve == Resolve::Kernel {
+            let age = match self.places.get(parent) {
+                Ok(kept) => return Ok(Place::Kept(kept)),
+                Err(age) => age,
+            };
+            let directory = self.directory.as_fd();
+            // Where a link is on its way, or it is not there at all, the longer way tells.
+            if let Ok(found) = by_kernel(directory, parent, flags, 0, libc::RESOLVE_NO_SYMLINKS) {
+                let found = Arc::new(found);
+                self.places.keep(parent, &found, age);
+                return Ok(Place::Kept(found));
+            }
+        }
         self.reach(parent, flags, 0).map(Place::Beneath)
+    }
+
+    /// Opens it in its directory. None where the whole name is to be resolved, as it ends in a link, or has nothing that is its last
+    /// component.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_file`].
+    fn open_beside(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, Denied> {
+        let is_nameless = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+        if self.resolve == Resolve::Walk {
+            return Ok(None);
+        }
+        if !name.has_last() || is_nameless {
+            self.expect_ordinary(name)?;
+            return Ok(None);
+        }
+        let place = self.place(name)?;
+        // Opening a device or a pipe could do something by itself, so what is there is looked at before. A pipe that comes there
+        // meanwhile does not hold us, and a device is made by nobody but the system's administrator.
+        let look = AtFlags::AT_NO_AUTOMOUNT | AtFlags::AT_SYMLINK_NOFOLLOW;
+        let is_there = match fstatat(&place, name.last(), look) {
+            Ok(found) if is_link(found.st_mode) => {
+                self.expect_ordinary(name)?;
+                return Ok(None);
+            }
+            Ok(found) if !is_ordinary(found.st_mode) => return Err(Refusal::Special.into()),
+            Err(Errno::ENOENT) if flags & libc::O_CREAT == 0 => return Err(Errno::ENOENT.into()),
+            found => found.is_ok(),
+        };
+        let mode = Mode::from_bits_truncate(mode);
+        let how = OFlag::from_bits_retain(flags | libc::O_NOFOLLOW);
+        match openat(&place, name.last(), how, mode) {
+            // A link has come there meanwhile.
+            Err(Errno::ELOOP) => Ok(None),
+            other if is_there || flags & libc::O_EXCL != 0 => Ok(Some(other?)),
+            other => expect_ordinary(other?).map(Some),
+        }
     }
 
     fn expect_ordinary(&self, name: &Name) -> Result<(), Denied> {
@@ -201,7 +253,7 @@ impl Root {
         let directory = self.directory.as_fd();
         if self.resolve == Resolve::Kernel {
             for _ in 0..RETRIES {
-                match by_kernel(directory, path, flags, mode) {
+                match by_kernel(directory, path, flags, mode, 0) {
                     Err(Errno::EAGAIN) => {}
                     Err(Errno::EXDEV) => return Err(Refusal::Leaves.into()),
                     other => return other.map_err(Denied::Failed),
@@ -217,12 +269,32 @@ fn is_ordinary(mode: libc::mode_t) -> bool {
     kind == SFlag::S_IFREG || kind == SFlag::S_IFDIR
 }
 
-fn by_kernel(directory: BorrowedFd<'_>, path: &CStr, flags: c_int, mode: c_uint) -> Result<OwnedFd, Errno> {
+fn expect_ordinary(file: OwnedFd) -> Result<OwnedFd, Denied> {
+    let found = fstat(&file)?;
+    if is_ordinary(found.st_mode) {
+        Ok(file)
+    } else {
+        Err(Refusal::Special.into())
+    }
+}
+
+fn is_link(mode: libc::mode_t) -> bool {
+    SFlag::from_bits_truncate(mode & SFlag::S_IFMT.bits()) == SFlag::S_IFLNK
+}
+
+/// openat2(2); `resolve` is beside what always holds.
+fn by_kernel(
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    flags: c_int,
+    mode: c_uint,
+    resolve: u64,
+) -> Result<OwnedFd, Errno> {
     let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     let how = How {
         flags: u64::from(flags.cast_unsigned()),
         mode: if makes { u64::from(mode) } else { 0 },
-        resolve: libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS,
+        resolve: libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve,
     };
     // SAFETY: the path ends in a zero, and `how` lives as long as the call and has the size that is told.
     let number = unsafe {

@@ -253,19 +253,29 @@ fn no_race_leads_out() {
     let house = House::new();
     fs::create_dir_all(house.inside.join("real/deep")).unwrap();
     symlink("../outside", house.inside.join("trap")).unwrap();
+    let roots = house.roots();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let root = Root::open(&house.inside).unwrap();
-        let stop = &stop;
+        let (roots, stop) = (&roots, &stop);
+        // To this one the swaps are a stranger's: it goes on in the directory that it has kept.
+        let stranger = Root::open(&house.inside).unwrap();
+        scope.spawn(move || {
+            for round in 0..20_000 {
+                let at = name(&format!("real/s{}", round % 7));
+                let _ = stranger.open_file(&at, MAKE, 0o666);
+                let _ = stranger.truncate(&name("real/secret"), 0);
+                let _ = stranger.unlink(&at);
+            }
+        });
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                root.rename(&name("real"), &name("trap"), libc::RENAME_EXCHANGE)
+                roots[0]
+                    .rename(&name("real"), &name("trap"), libc::RENAME_EXCHANGE)
                     .unwrap();
             }
         });
-        let workers: Vec<_> = house
-            .roots()
-            .into_iter()
+        let workers: Vec<_> = roots
+            .iter()
             .map(|root| {
                 scope.spawn(move || {
                     let (mut made, mut left, mut round) = (0, 0, 0_u32);
@@ -331,5 +341,54 @@ fn directories_in_use_may_be_moved() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+    house.is_untouched();
+}
+
+/// What was kept of a directory is not used after it has another name, or none.
+#[test]
+fn a_directory_is_looked_up_anew_when_it_was_moved_or_removed() {
+    let house = House::new();
+    for root in house.roots() {
+        fs::create_dir_all(house.inside.join("a/b")).unwrap();
+        root.open_file(&name("a/b/one"), MAKE, 0o666).unwrap();
+        root.rename(&name("a"), &name("c"), 0).unwrap();
+        assert_eq!(
+            root.stat(&name("a/b/one"), true).err(),
+            Some(Denied::Failed(Errno::ENOENT))
+        );
+        assert!(root.stat(&name("c/b/one"), true).is_ok());
+        root.unlink(&name("c/b/one")).unwrap();
+        root.rmdir(&name("c/b")).unwrap();
+        root.mkdir(&name("c/b"), 0o777).unwrap();
+        root.open_file(&name("c/b/two"), MAKE, 0o666).unwrap();
+        assert!(house.inside.join("c/b/two").is_file());
+        fs::remove_dir_all(house.inside.join("c")).unwrap();
+        assert_eq!(
+            root.stat(&name("c/b/two"), true).err(),
+            Some(Denied::Failed(Errno::ENOENT))
+        );
+    }
+}
+
+/// A link may lead elsewhere from one call to the next, and what stood behind it is not kept.
+#[test]
+fn a_link_on_the_way_is_followed_each_time() {
+    let house = House::new();
+    for root in house.roots() {
+        for directory in ["a", "b"] {
+            fs::create_dir_all(house.inside.join(directory)).unwrap();
+        }
+        for (target, made_in) in [("a", Some("a/f")), ("b", Some("b/f")), ("../outside", None)] {
+            let _ = fs::remove_file(house.inside.join("link"));
+            symlink(target, house.inside.join("link")).unwrap();
+            assert!(made_in.is_none_or(|file| !house.inside.join(file).exists()));
+            let made = root.open_file(&name("link/f"), MAKE, 0o666);
+            assert_eq!(made.is_ok(), made_in.is_some());
+            assert!(made_in.is_none_or(|file| house.inside.join(file).is_file()));
+        }
+        fs::remove_dir_all(house.inside.join("a")).unwrap();
+        fs::remove_dir_all(house.inside.join("b")).unwrap();
+        fs::remove_file(house.inside.join("link")).unwrap();
+    }
     house.is_untouched();
 }

@@ -65,7 +65,7 @@ fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, 
     }
     let (mut follower, mut events) = (Follower::new(), Vec::new());
     let here = std::env::current_dir().unwrap();
-    let mut hear = |_: &mut Kernel, seen: &Seen<'_>| events.push(seen.event);
+    let mut hear = |_: &mut Kernel, seen: &Seen<'_>| events.push(*seen.event);
     for (at, line) in fs::read(&log).unwrap().split(|&byte| byte == b'\n').enumerate() {
         follower.line(line, 1, &mut hear);
         if at == 0 {

@@ -20,7 +20,7 @@ fn main() -> std::io::Result<()> {
                 odd.push(text);
                 continue;
             };
-            match calls.take(line, 0, 0) {
+            match calls.take(&line, 0, 0) {
                 Said::Call(call) => {
                     ended += 1;
                     arguments += Arguments::of(call.arguments).count();

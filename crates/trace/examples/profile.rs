@@ -17,9 +17,9 @@ fn main() -> std::io::Result<()> {
         let mut follower = Follower::new();
         let mut events: Vec<Event> = Vec::new();
         for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            follower.line(line, 1, &mut |_, seen| events.push(seen.event));
+            follower.line(line, 1, &mut |_, seen| events.push(*seen.event));
         }
-        follower.end(&mut |_, seen| events.push(seen.event));
+        follower.end(&mut |_, seen| events.push(*seen.event));
         let header = Header {
             zero_unix_ns: follower.timeline().zero_unix_ns(),
             has_durations: events.iter().any(|event| event.duration_ns.is_some()),

@@ -124,8 +124,12 @@ pub fn bits(text: &[u8]) -> Option<u64> {
     for word in text.split(|&byte| byte == b'|') {
         let word = word.trim_ascii();
         // strace puts a remark behind a number that it has no name for: `0x80 /* F_??? */`.
-        let end = memchr::memchr(b' ', word).unwrap_or(word.len());
-        let found = find(&word[..end]).or_else(|| Some(value::number(&word[..end])?.cast_unsigned()));
+        let end = word.iter().position(|&byte| byte == b' ').unwrap_or(word.len());
+        let word = &word[..end];
+        let found = match word.first() {
+            Some(b'0'..=b'9' | b'-') => value::number(word).map(i64::cast_unsigned),
+            _ => find(word),
+        };
         if let Some(number) = found {
             sum = Some(sum.unwrap_or(0) | number);
         }

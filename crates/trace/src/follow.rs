@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use foldhash::HashMap;
+
 use crate::constants;
 use crate::event::{Event, Outcome, ThreadId};
 use crate::kernel::{Begun, Birth, Done, Kernel, Request};
@@ -20,9 +22,9 @@ const STRANGE: u16 = 4095;
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// What it was.
-    pub event: Event,
+    pub event: &'a Event,
     /// As it was written; none where no call was.
-    pub call: Option<Call<'a>>,
+    pub call: Option<&'a Call<'a>>,
 }
 
 /// What could not be understood.
@@ -48,7 +50,7 @@ pub struct Follower {
     kernel: Kernel,
     timeline: Timeline,
     /// What calls that go on have said when they began.
-    begun: BTreeMap<u32, Begun>,
+    begun: HashMap<u32, Begun>,
     /// Threads that are making another one now, and what that has in common with them.
     forking: BTreeMap<u32, Birth>,
     /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.
@@ -91,14 +93,14 @@ impl Follower {
     /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. What has happened is given to
     /// `hear`, that of each thread in its order.
     pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
-        self.told(text, line::parse(text), pid, hear);
+        self.told(text, line::parse(text).as_ref(), pid, hear);
     }
 
     /// The same for a line that was told apart already: `line` is what [`line::parse`] gives for `text`.
     pub fn told(
         &mut self,
         text: &[u8],
-        line: Option<line::Line<'_>>,
+        line: Option<&line::Line<'_>>,
         pid: u32,
         hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
     ) {
@@ -134,8 +136,8 @@ impl Follower {
         for call in calls.going_on() {
             if let Some(known) = syscalls::find(call.name) {
                 let begun = begun.remove(&call.pid).unwrap_or_default();
-                let event = kernel.ends(&Request::written(call, known), &UNKNOWN, begun, call.at_ns);
-                tell(kernel, event, Some(call), hear);
+                let event = kernel.ends(&Request::written(&call, known), &UNKNOWN, begun, call.at_ns);
+                tell(kernel, &event, Some(&call), hear);
             }
         }
     }
@@ -180,14 +182,14 @@ impl Follower {
     fn catch_up(&mut self, pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
         for (at_ns, text) in self.waiting.remove(&pid).unwrap_or_default() {
             if let Some(line) = line::parse(&text) {
-                self.take(line, pid, at_ns, hear);
+                self.take(&line, pid, at_ns, hear);
             }
         }
     }
 
     fn take(
         &mut self,
-        line: line::Line<'_>,
+        line: &line::Line<'_>,
         pid: u32,
         at_ns: i64,
         hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
@@ -195,7 +197,7 @@ impl Follower {
         match self.calls.take(line, pid, at_ns) {
             Said::Began(call) => {
                 if let Some(known) = syscalls::find(call.name) {
-                    let asked = Request::written(call, known);
+                    let asked = Request::written(&call, known);
                     if known.effect == Effect::Fork {
                         self.forking.insert(pid, Birth::of(&asked));
                     }
@@ -203,14 +205,18 @@ impl Follower {
                 }
             }
             Said::Call(call) => {
-                let begun = self.begun.remove(&pid);
+                let begun = if self.begun.is_empty() {
+                    None
+                } else {
+                    self.begun.remove(&pid)
+                };
                 if !self.forking.is_empty() {
                     self.forking.remove(&pid);
                 }
                 match (syscalls::find(call.name), call.ended) {
                     (Some(known), Some(ended)) => {
-                        let event = ends(&mut self.kernel, call, known, &ended, begun);
-                        tell(&mut self.kernel, event, Some(call), hear);
+                        let event = ends(&mut self.kernel, &call, known, &ended, begun);
+                        tell(&mut self.kernel, &event, Some(&call), hear);
                     }
                     _ => self.trouble.unknown_calls += 1,
                 }
@@ -246,7 +252,7 @@ impl Follower {
         hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
     ) {
         if let Some(event) = thread.and_then(|thread| telling::exited(thread, at_ns, status)) {
-            tell(&mut self.kernel, event, None, hear);
+            tell(&mut self.kernel, &event, None, hear);
         }
     }
 
@@ -270,14 +276,14 @@ const UNKNOWN: Done<'_> = Done {
 
 fn ends(
     kernel: &mut Kernel,
-    call: Call<'_>,
+    call: &Call<'_>,
     known: &'static Syscall,
     ended: &Ended<'_>,
     begun: Option<Begun>,
 ) -> Event {
     let asked = Request::written(call, known);
     let begun = begun.unwrap_or_else(|| kernel.begins(&asked));
-    let outcome = match (ended.error, ended.value) {
+    let outcome = match (ended.error(), ended.value) {
         (Some(_), _) if ended.restarts() => Outcome::Restarted,
         (Some(error), _) => Outcome::Failed(constants::error(error).unwrap_or(STRANGE)),
         (None, Some(value)) => Outcome::Returned(value),
@@ -285,7 +291,7 @@ fn ends(
     };
     let done = Done {
         outcome,
-        returned: ended.name,
+        returned: ended.name(),
         duration_ns: ended.duration_ns.and_then(|ns| u64::try_from(ns).ok()),
         cpu_ns: None,
     };
@@ -295,12 +301,13 @@ fn ends(
 /// Gives out an event, and behind it what went with it: open files that it has closed without a word.
 fn tell(
     kernel: &mut Kernel,
-    event: Event,
-    call: Option<Call<'_>>,
+    event: &Event,
+    call: Option<&Call<'_>>,
     hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
 ) {
     hear(kernel, &Seen { event, call });
-    for event in telling::released(kernel, &event) {
+    for event in telling::released(kernel, event) {
+        let event = &event;
         hear(kernel, &Seen { event, call: None });
     }
 }

@@ -1,71 +1,21 @@
 //! strace's text into a trace file: one log that all threads share, or a log for each (`-ff`).
 
+mod manner;
+mod pieces;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{BufRead, Read, Write};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::io::{BufRead, Write};
+use std::sync::mpsc;
 
-use crate::event::Event;
-use crate::file::{FileError, Writer};
+pub use manner::{ENOUGH, Manner};
+
+use crate::file::{Batch, FileError, Front, Writer};
 use crate::follow::{Follower, Seen};
 use crate::header::{Footer, Header};
+use crate::import::pieces::{Coming, Piece};
 use crate::kernel::Kernel;
-use crate::text::spans::Told;
 use crate::text::{Stamp, line};
-
-/// Bytes at the beginning of a log that tell with which options it was made.
-pub const ENOUGH: usize = 64 * 1024;
-
-/// What the first lines of a log tell of all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Manner {
-    /// The first stamp.
-    pub first: Option<Stamp>,
-    /// The finest difference of times, ns: 1000 for microseconds; 0 where there are none.
-    pub resolution_ns: u64,
-    /// Calls have durations.
-    pub has_durations: bool,
-    /// Lines that strace may have written.
-    pub lines: u64,
-    /// Other lines.
-    pub odd: u64,
-}
-
-impl Manner {
-    /// Of the first bytes of a log: its last line may be cut.
-    pub fn of(start: &[u8]) -> Self {
-        let whole = memchr::memrchr(b'\n', start).map_or(start, |end| &start[..end]);
-        let mut found = Self::default();
-        let mut parts = 0;
-        for text in whole.split(|&byte| byte == b'\n') {
-            let Some(line) = line::parse(text) else {
-                found.odd += 1;
-                continue;
-            };
-            found.lines += u64::from(!matches!(line.what, line::What::Note));
-            found.first = found.first.or(line.stamp);
-            if let Some(Stamp::Wall(ns) | Stamp::Day(ns) | Stamp::Since(ns)) = line.stamp {
-                parts = gcd(parts, ns.unsigned_abs());
-            }
-            let ended = match line.what {
-                line::What::Call { ended, .. } | line::What::Resumed { ended, .. } => Some(ended),
-                _ => None,
-            };
-            found.has_durations |= ended.is_some_and(|ended| ended.duration_ns.is_some());
-        }
-        // What all times are multiples of by chance, as they are few, is no finer than what strace writes.
-        let finest = [1_000_000_000, 1_000, 1];
-        found.resolution_ns = match found.first {
-            Some(_) => finest.into_iter().find(|unit| parts % unit == 0).unwrap_or(1),
-            None => 0,
-        };
-        found
-    }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
 
 /// One log.
 pub struct Log {
@@ -80,11 +30,15 @@ pub type ReadLink = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// Takes lines in and writes a trace file.
 pub struct Importer<W: Write> {
+    taker: Taker,
+    writer: Writer<W>,
+}
+
+/// Follows lines and has events of them.
+struct Taker {
     follower: Follower,
     read_link: Option<ReadLink>,
-    writer: Writer<W>,
     events: u64,
-    failed: Option<FileError>,
 }
 
 impl<W: Write> Importer<W> {
@@ -93,24 +47,26 @@ impl<W: Write> Importer<W> {
     /// # Errors
     /// [`FileError`].
     pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
-        Ok(Self {
+        let taker = Taker {
             follower: Follower::new(),
             read_link: None,
-            writer: Writer::new(out, header)?,
             events: 0,
-            failed: None,
+        };
+        Ok(Self {
+            taker,
+            writer: Writer::new(out, header)?,
         })
     }
 
     /// For what is known beside the log: directories and descriptors of its first processes.
     pub fn kernel(&mut self) -> &mut Kernel {
-        self.follower.kernel()
+        self.taker.follower.kernel()
     }
 
     /// Where the log is taken in while it is written, on the same host: what readlink(2) has found, and the log does not tell, is looked
     /// up.
     pub fn look_up(&mut self, read_link: ReadLink) {
-        self.read_link = Some(read_link);
+        self.taker.read_link = Some(read_link);
     }
 
     /// Takes in a line, without its end.
@@ -118,26 +74,10 @@ impl<W: Write> Importer<W> {
     /// # Errors
     /// [`FileError`]: the file cannot be written any more.
     pub fn line(&mut self, text: &[u8], pid: u32) -> Result<(), FileError> {
-        self.told(text, line::parse(text), pid)
-    }
-
-    fn told(&mut self, text: &[u8], line: Option<line::Line<'_>>, pid: u32) -> Result<(), FileError> {
-        let Self {
-            follower,
-            writer,
-            events,
-            failed,
-            read_link,
-        } = self;
-        follower.told(text, line, pid, &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
-            *events += 1;
-            let mut event = seen.event;
-            if let Some(read_link) = read_link {
-                kernel.complete_link(&mut event, *read_link);
-            }
-            write(writer, failed, kernel, &event);
-        });
-        self.failed.take().map_or(Ok(()), Err)
+        let (front, back) = self.writer.parts();
+        let line = line::parse(text);
+        self.taker
+            .take(text, line.as_ref(), pid, front, &mut |batch| back.put(batch))
     }
 
     /// Writes out what is held back for a full block, so that a kill does not lose it.
@@ -145,36 +85,63 @@ impl<W: Write> Importer<W> {
     /// # Errors
     /// [`FileError`].
     pub fn flush(&mut self) -> Result<(), FileError> {
-        self.writer.flush(self.follower.kernel().names_mut())
+        self.writer.flush(self.taker.follower.kernel().names_mut())
     }
 
     /// Takes in whole logs, by the time of their lines.
     ///
     /// # Errors
     /// [`FileError`]; what was read until then is in the file.
-    pub fn logs(&mut self, logs: Vec<Log>) -> Result<(), FileError> {
+    pub fn logs(&mut self, logs: Vec<Log>) -> Result<(), FileError>
+    where
+        W: Send,
+    {
         if logs.len() == 1 {
             return logs.into_iter().try_for_each(|log| self.alone(log));
         }
         self.together(logs)
     }
 
-    /// One log: one thread reads and tells its lines apart, this one follows them.
-    fn alone(&mut self, log: Log) -> Result<(), FileError> {
-        let pid = log.pid;
-        let (full, coming) = mpsc::sync_channel(PIECES);
+    /// One log: one thread reads and tells its lines apart, this one follows them, another one writes.
+    fn alone(&mut self, log: Log) -> Result<(), FileError>
+    where
+        W: Send,
+    {
+        let Self { taker, writer } = self;
+        let (front, back) = writer.parts();
+        let (reading, coming) = pieces::channel();
+        let (full, batches) = mpsc::sync_channel::<Batch>(BATCHES);
         let (empty, used) = mpsc::channel();
-        std::thread::scope(|scope| {
-            scope.spawn(move || pieces(log.text, &full, &used));
-            for piece in coming {
-                let piece: Piece = piece?;
-                for told in &piece.lines {
-                    self.told(told.text(&piece.text), told.line(&piece.text), pid)?;
-                }
-                // The other one may have ended: then nobody needs it.
-                let _ = empty.send(piece);
-            }
+        let mut give = move |batch: &mut Batch| {
+            let next = used.try_recv().unwrap_or_default();
+            // A writer that does not listen any more tells why when it is joined.
+            let _ = full.send(std::mem::replace(batch, next));
             Ok(())
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || reading.all(log.text));
+            let writing = scope.spawn(move || -> Result<(), FileError> {
+                for mut batch in batches {
+                    back.put(&mut batch)?;
+                    // The other side may have ended: then nobody needs it.
+                    let _ = empty.send(batch);
+                }
+                Ok(())
+            });
+            let mut taken = Ok(());
+            while let Some(piece) = coming.next().filter(|_| !writing.is_finished()) {
+                taken = piece
+                    .map_err(FileError::from)
+                    .and_then(|piece| taker.piece(piece, &coming, log.pid, front, &mut give));
+                if taken.is_err() {
+                    break;
+                }
+            }
+            drop((coming, give));
+            let written = writing
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(taken)
         })
     }
 
@@ -204,115 +171,85 @@ impl<W: Write> Importer<W> {
     /// # Errors
     /// [`FileError`].
     pub fn finish(mut self, status: Option<i32>, elapsed_ns: Option<u64>) -> Result<(W, Footer), FileError> {
-        let Self {
-            follower,
-            writer,
-            events,
-            failed,
-            ..
-        } = &mut self;
+        let Taker { follower, events, .. } = &mut self.taker;
+        let mut written = Ok(());
+        let writer = &mut self.writer;
         follower.end(&mut |kernel: &mut Kernel, seen: &Seen<'_>| {
             *events += 1;
-            write(writer, failed, kernel, &seen.event);
+            if written.is_ok() {
+                written = writer.write(kernel.names_mut(), seen.event);
+            }
         });
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let trouble = self.follower.trouble();
+        written?;
+        let trouble = follower.trouble();
         let footer = Footer {
-            events: self.events,
+            events: *events,
             odd_lines: trouble.odd_lines,
             examples: trouble.examples.clone(),
             unknown_calls: trouble.unknown_calls,
             halves: trouble.halves,
-            endless: self.follower.endless(),
-            lines: self.follower.lines(),
+            endless: follower.endless(),
+            lines: follower.lines(),
             status,
             elapsed_ns,
         };
-        let names = self.follower.kernel().names_mut();
+        let names = follower.kernel().names_mut();
         Ok((self.writer.finish(names, &footer)?, footer))
     }
 }
 
-fn write<W: Write>(
-    writer: &mut Writer<W>,
-    failed: &mut Option<FileError>,
-    kernel: &mut Kernel,
-    event: &Event,
-) {
-    if failed.is_none() {
-        *failed = writer.write(kernel.names_mut(), event).err();
-    }
-}
-
-/// Pieces of a log that may be on their way.
-const PIECES: usize = 4;
-/// Bytes that are read for one.
-const PIECE: usize = 1 << 20;
-
-/// Whole lines of a log, told apart.
-#[derive(Debug, Default)]
-struct Piece {
-    text: Vec<u8>,
-    lines: Vec<Told>,
-}
-
-/// Gives a log in pieces until it ends, or nobody takes them.
-fn pieces(
-    mut text: Box<dyn BufRead + Send>,
-    full: &SyncSender<std::io::Result<Piece>>,
-    used: &Receiver<Piece>,
-) {
-    let mut cut = Vec::new();
-    loop {
-        let mut piece = used.try_recv().unwrap_or_default();
-        let read = fill(&mut text, &mut piece, &mut cut);
-        let is_over = piece.text.is_empty();
-        let given = match read {
-            Ok(()) if is_over => return,
-            Ok(()) => full.send(Ok(piece)).is_ok(),
-            Err(error) => {
-                let _ = full.send(Err(error));
+impl Taker {
+    /// Takes in a line that was told apart; batches of events that are full go to `give`.
+    fn take(
+        &mut self,
+        text: &[u8],
+        line: Option<&line::Line<'_>>,
+        pid: u32,
+        front: &mut Front,
+        give: &mut impl FnMut(&mut Batch) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let Self {
+            follower,
+            read_link,
+            events,
+        } = self;
+        let mut given = Ok(());
+        let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| {
+            *events += 1;
+            if given.is_err() {
                 return;
             }
+            given = match read_link {
+                None => front.add(kernel.names_mut(), seen.event, give),
+                Some(read_link) => {
+                    let mut event = *seen.event;
+                    kernel.complete_link(&mut event, *read_link);
+                    front.add(kernel.names_mut(), &event, give)
+                }
+            };
         };
-        if !given {
-            return;
+        follower.told(text, line, pid, &mut hear);
+        given
+    }
+
+    fn piece(
+        &mut self,
+        piece: Piece,
+        coming: &Coming,
+        pid: u32,
+        front: &mut Front,
+        give: &mut impl FnMut(&mut Batch) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        for (text, line) in piece.lines() {
+            self.take(text, line.as_ref(), pid, front, give)?;
         }
+        coming.give_back(piece);
+        Ok(())
     }
 }
 
-/// Reads whole lines; `cut` is the beginning of the line that the last piece ended in.
-fn fill(text: &mut impl BufRead, piece: &mut Piece, cut: &mut Vec<u8>) -> std::io::Result<()> {
-    piece.text.clear();
-    piece.lines.clear();
-    piece.text.append(cut);
-    loop {
-        let read = text.by_ref().take(PIECE as u64).read_to_end(&mut piece.text)?;
-        let end = memchr::memrchr(b'\n', &piece.text);
-        match end {
-            Some(end) => {
-                cut.extend_from_slice(&piece.text[end + 1..]);
-                piece.text.truncate(end + 1);
-                break;
-            }
-            None if read == 0 => break,
-            // A line without an end would take all memory; strace writes none so long. The rest of it is odd.
-            None if piece.text.len() >= LONGEST_LINE => break,
-            None => {}
-        }
-    }
-    let whole = piece.text.strip_suffix(b"\n").unwrap_or(&piece.text);
-    if piece.text.is_empty() {
-        return Ok(());
-    }
-    for text in whole.split(|&byte| byte == b'\n') {
-        let line = line::parse(text);
-        piece.lines.push(Told::new(text, line.as_ref(), &piece.text));
-    }
-    Ok(())
-}
+/// Batches of events that may be on their way to the thread that writes.
+const BATCHES: usize = 2;
 
 /// Gives each line of a text, without its end.
 ///
@@ -325,9 +262,6 @@ pub fn each_line(text: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), FileErro
     }
     whole.split(|&byte| byte == b'\n').try_for_each(&mut take)
 }
-
-/// A longer line is taken for several.
-const LONGEST_LINE: usize = 64 * 1024 * 1024;
 
 /// A log, and the line of it that is next.
 struct Pending {
@@ -357,52 +291,5 @@ impl Pending {
             self.at_ns = ns;
         }
         Ok(true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_manner_of_a_log_is_told_by_its_first_lines() {
-        let of = |text: &str| {
-            let found = Manner::of(text.as_bytes());
-            (found.resolution_ns, found.has_durations, found.lines, found.odd)
-        };
-        assert_eq!(
-            of("7 1700000000.123456 close(3) = 0 <0.000010>\n7 17000"),
-            (1_000, true, 1, 0)
-        );
-        assert_eq!(of("7 12:30:59 close(3) = 0\n"), (1_000_000_000, false, 1, 0));
-        assert_eq!(of("7 1700000000.123456789 close(3) = 0\n"), (1, false, 1, 0));
-        assert_eq!(of("close(3) = 0\nthis is no log\n"), (0, false, 1, 1));
-        assert_eq!(of(""), (0, false, 0, 0));
-    }
-
-    #[test]
-    fn lines_come_whole_however_they_are_read() {
-        let text = b"one\ntwo\n\n7 close(3) = 0\nlast";
-        for size in 1..=text.len() {
-            let reader = std::io::BufReader::with_capacity(size, text.as_slice());
-            let (full, coming) = mpsc::sync_channel(PIECES);
-            let (_empty, used) = mpsc::channel();
-            pieces(Box::new(reader), &full, &used);
-            drop(full);
-            let mut lines = Vec::new();
-            for piece in coming {
-                let piece = piece.unwrap();
-                lines.extend(piece.lines.iter().map(|told| told.text(&piece.text).to_vec()));
-            }
-            assert_eq!(
-                lines,
-                [b"one".as_slice(), b"two", b"", b"7 close(3) = 0", b"last"]
-            );
-        }
-        let (full, coming) = mpsc::sync_channel(PIECES);
-        let (_empty, used) = mpsc::channel();
-        pieces(Box::new(std::io::empty()), &full, &used);
-        drop(full);
-        assert_eq!(coming.iter().count(), 0);
     }
 }

@@ -164,6 +164,9 @@ pub enum Argument {
     Status,
 }
 
+/// How many kinds there are.
+const ARGUMENTS: usize = Argument::Status as usize + 1;
+
 /// Events that are no calls, by their names in the table.
 pub const RELEASED: &[u8] = b"+released";
 /// See [`RELEASED`].
@@ -178,6 +181,42 @@ pub struct Syscall {
     pub effect: Effect,
     /// Arguments that matter; those behind them do not.
     pub arguments: Vec<Argument>,
+    /// Its place among all calls.
+    index: usize,
+    /// Where the first argument of each kind stands.
+    places: [Option<u8>; ARGUMENTS],
+}
+
+impl Syscall {
+    /// A call without arguments that is not in the table: for those that nobody knows.
+    pub const fn bare(name: &'static str, effect: Effect) -> Self {
+        Self {
+            name,
+            effect,
+            arguments: Vec::new(),
+            index: 0,
+            places: [None; ARGUMENTS],
+        }
+    }
+
+    fn new(name: &'static str, effect: Effect, arguments: Vec<Argument>) -> Self {
+        let mut call = Self::bare(name, effect);
+        for (place, &kind) in arguments.iter().enumerate() {
+            call.places[kind as usize].get_or_insert(place as u8);
+        }
+        call.arguments = arguments;
+        call
+    }
+
+    /// Its place among all calls of this build, from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where its argument of this kind stands; the first one where there are several.
+    pub fn place(&self, kind: Argument) -> Option<usize> {
+        self.places[kind as usize].map(usize::from)
+    }
 }
 
 static TABLE: LazyLock<HashMap<&'static [u8], Syscall>> = LazyLock::new(|| {
@@ -185,7 +224,8 @@ static TABLE: LazyLock<HashMap<&'static [u8], Syscall>> = LazyLock::new(|| {
         // The table is a part of this program, and a test reads it.
         read(line).unwrap_or_else(|| panic!("syscalls.txt: {line}"))
     });
-    calls.map(|call| (call.name.as_bytes(), call)).collect()
+    let place = |(index, call): (usize, Syscall)| (call.name.as_bytes(), Syscall { index, ..call });
+    calls.enumerate().map(place).collect()
 });
 
 /// The call of this name; none for one that nobody knew when this was written.
@@ -206,20 +246,11 @@ fn read(line: &'static str) -> Option<Vec<Syscall>> {
     };
     let effect = self::effect(effect)?;
     if effect == Effect::Other {
-        let bare = |name| Syscall {
-            name,
-            effect,
-            arguments: Vec::new(),
-        };
-        return Some(words.map(bare).collect());
+        return Some(words.map(|name| Syscall::bare(name, effect)).collect());
     }
     let name = words.next()?;
     let arguments = words.map(argument).collect::<Option<_>>()?;
-    Some(vec![Syscall {
-        name,
-        effect,
-        arguments,
-    }])
+    Some(vec![Syscall::new(name, effect, arguments)])
 }
 
 fn effect(word: &str) -> Option<Effect> {

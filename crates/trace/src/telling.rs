@@ -6,17 +6,17 @@ use crate::syscalls;
 
 /// Events of open files that the last event has closed without a close.
 pub(crate) fn released(kernel: &mut Kernel, cause: &Event) -> impl Iterator<Item = Event> + use<> {
-    let cause = *cause;
+    let (thread, end_ns) = (cause.thread, cause.end_ns());
     let gone = kernel.take_released().into_iter();
-    gone.filter_map(move |(open, file)| of_released(&cause, open, file))
+    gone.filter_map(move |(open, file)| of_released(thread, end_ns, open, file))
 }
 
-fn of_released(cause: &Event, open: OpenId, file: FileId) -> Option<Event> {
+fn of_released(thread: ThreadId, at_ns: i64, open: OpenId, file: FileId) -> Option<Event> {
     let known = syscalls::find(syscalls::RELEASED)?;
     Some(Event {
         open: Some(open),
         file: Some(file),
-        ..Event::new(cause.thread, known, cause.end_ns(), Outcome::Returned(0))
+        ..Event::new(thread, known, at_ns, Outcome::Returned(0))
     })
 }
 

@@ -9,7 +9,7 @@ fn told(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
     follower.kernel().is_in(7, b"/w");
     let mut told = Vec::new();
-    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| told.push(words(kernel, &seen.event));
+    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| told.push(words(kernel, seen.event));
     for line in log.lines() {
         follower.line(line.trim_start().as_bytes(), 7, &mut hear);
     }

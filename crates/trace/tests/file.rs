@@ -181,11 +181,7 @@ fn later_versions_are_refused_and_other_files_too() {
 #[test]
 fn calls_that_nobody_knew_are_left_out_and_counted() {
     let mut trace = Trace::new(11, 200);
-    let call: &'static Syscall = Box::leak(Box::new(Syscall {
-        name: "call_of_the_future",
-        effect: Effect::Read,
-        arguments: Vec::new(),
-    }));
+    let call: &'static Syscall = Box::leak(Box::new(Syscall::bare("call_of_the_future", Effect::Read)));
     for place in (0..200).filter(|place| place % 3 == 0) {
         trace.events[place].call = call;
     }

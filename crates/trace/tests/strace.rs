@@ -69,7 +69,7 @@ fn read(log: &[u8], what: &str, mut hear: impl FnMut(&Said<'_>, Option<Stamp>)) 
         let line = line::parse(text);
         let line = line.unwrap_or_else(|| panic!("{what}: {}", String::from_utf8_lossy(text)));
         let stamp = line.stamp;
-        let said = calls.take(line, 1, 0);
+        let said = calls.take(&line, 1, 0);
         assert!(!matches!(said, Said::End(_)), "{what}: {said:?}");
         hear(&said, stamp);
     }

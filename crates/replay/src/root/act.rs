@@ -11,7 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat, mknodat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
-use super::{Denied, Name, Refusal, Root};
+use super::{Denied, Name, Refusal, Root, is_link};
 
 /// Directories that one inside the other is searched for the root before we give up: more than a name can have components.
 const DEEPEST: usize = 4096;
@@ -42,11 +42,9 @@ impl Root {
 
     /// rmdir(2).
     pub fn rmdir(&self, name: &Name) -> Result<(), Denied> {
-        Ok(unlinkat(
-            self.place(name)?,
-            name.last(),
-            UnlinkatFlags::RemoveDir,
-        )?)
+        unlinkat(self.place(name)?, name.last(), UnlinkatFlags::RemoveDir)?;
+        self.places.forget();
+        Ok(())
     }
 
     /// renameat2(2). `RENAME_WHITEOUT`, which leaves a device node behind, is refused.
@@ -67,6 +65,7 @@ impl Root {
             )
         };
         Errno::result(done)?;
+        self.places.forget();
         Ok(())
     }
 
@@ -126,18 +125,37 @@ impl Root {
 
     /// stat(2), or lstat(2) where links are not followed.
     pub fn stat(&self, name: &Name, follow: bool) -> Result<FileStat, Denied> {
-        if !follow && name.has_last() {
-            let place = self.place(name)?;
-            return Ok(fstatat(place, name.last(), AtFlags::AT_SYMLINK_NOFOLLOW)?);
+        if let Some(found) = self
+            .beside(name)?
+            .filter(|found| !follow || !is_link(found.st_mode))
+        {
+            return Ok(found);
         }
         Ok(fstat(self.locate(name, follow)?)?)
     }
 
     /// access(2): `mode` is of `R_OK`, `W_OK`, `X_OK`.
     pub fn access(&self, name: &Name, mode: c_int, follow: bool) -> Result<(), Denied> {
+        if self.beside(name)?.is_some_and(|found| !is_link(found.st_mode)) {
+            let place = self.place(name)?;
+            let stay = libc::AT_SYMLINK_NOFOLLOW;
+            // SAFETY: the name ends in a zero.
+            let asked =
+                unsafe { libc::faccessat(place.as_fd().as_raw_fd(), name.last().as_ptr(), mode, stay) };
+            return done(asked);
+        }
         let file = self.locate(name, follow)?;
         // SAFETY: the name ends in a zero.
         done(unsafe { libc::access(by_number(&file).name().as_ptr(), mode) })
+    }
+
+    /// What is known of the last component, a link too; none where there is no such component.
+    fn beside(&self, name: &Name) -> Result<Option<FileStat>, Denied> {
+        if !name.has_last() {
+            return Ok(None);
+        }
+        let place = self.place(name)?;
+        Ok(Some(fstatat(place, name.last(), AtFlags::AT_SYMLINK_NOFOLLOW)?))
     }
 
     /// chmod(2); setuid, setgid and sticky bits are left out.

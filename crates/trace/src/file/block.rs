@@ -195,11 +195,7 @@ impl Hasher for Mixer {
 }
 
 /// Stands for calls that this build does not know.
-static NOBODYS: Syscall = Syscall {
-    name: "",
-    effect: Effect::Other,
-    arguments: Vec::new(),
-};
+static NOBODYS: Syscall = Syscall::bare("", Effect::Other);
 
 /// A shape that was read.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ mod writer;
 
 pub use again::with_header;
 pub use reader::Reader;
-pub use writer::Writer;
+pub use writer::{Back, Batch, Front, Writer};
 
 use crate::header::FORMAT;
 

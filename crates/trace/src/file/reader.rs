@@ -151,7 +151,7 @@ impl<R: Read> Reader<R> {
     fn read_events(&mut self) -> Result<bool, Fault> {
         let body = Bytes(&self.body);
         let (unknown, needed) = self.decoder.read(body, &self.tables.calls, &mut self.events)?;
-        if tables::hold(&self.tables.names, needed).is_err() {
+        if tables::hold(tables::lengths(&self.tables.names), needed).is_err() {
             return Err(Fault::Wrong("an event names what no table has"));
         }
         self.unknown += unknown as u64;

@@ -2,13 +2,11 @@
 //!
 //! An entry names only what stands before it, so a reader can check it when it comes.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::io::{self, Write};
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::block::{Mixer, compress};
+use super::block::compress;
 use super::bytes::{Bytes, put};
 use super::frame::{self, Frames};
 use super::walk::{Next, Rule, Wrong};
@@ -33,13 +31,17 @@ const FULL: usize = 1 << 18;
 const MOST_PACKED: usize = 64;
 const LEVEL: i32 = 6;
 
+/// Entries of the tables of paths, files and threads.
+pub(super) type Lengths = [usize; 3];
+
+/// How long the tables are.
+pub(super) fn lengths(names: &Names) -> Lengths {
+    [names.paths().len(), names.files().len(), names.threads().len()]
+}
+
 /// Whether events that name so much find it in the tables.
-pub(super) fn hold(names: &Names, next: Next) -> Result<(), FileError> {
-    for (next, entries) in [
-        (next.path, names.paths().len()),
-        (next.file, names.files().len()),
-        (next.thread, names.threads().len()),
-    ] {
+pub(super) fn hold([paths, files, threads]: Lengths, next: Next) -> Result<(), FileError> {
+    for (next, entries) in [(next.path, paths), (next.file, files), (next.thread, threads)] {
         if next > entries as u64 {
             let (id, entries) = (next - 1, entries as u64);
             return Err(FileError::Stray { id, entries });
@@ -48,42 +50,99 @@ pub(super) fn hold(names: &Names, next: Next) -> Result<(), FileError> {
     Ok(())
 }
 
-/// What of the tables is in the file already.
-pub(super) struct Writer {
-    paths: usize,
-    files: usize,
-    threads: usize,
-    calls: usize,
-    numbers: HashMap<usize, u32, BuildHasherDefault<Mixer>>,
-    known: Vec<&'static Syscall>,
-    entries: Vec<u8>,
+/// Entries on their way into the file.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    bytes: Vec<u8>,
+    /// Where frames of them end; the last one ends with them.
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    /// An entry is whole.
+    fn ended(&mut self) {
+        if self.bytes.len() - self.ends.last().copied().unwrap_or(0) >= FULL {
+            self.ends.push(self.bytes.len());
+        }
+    }
+}
+
+/// Puts entries into frames.
+pub(super) struct Packer {
     compressor: Compressor<'static>,
 }
 
-impl Writer {
+impl Packer {
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            paths: 0,
-            files: 0,
-            threads: 0,
-            calls: 0,
-            numbers: HashMap::default(),
-            known: Vec::new(),
-            entries: Vec::new(),
-            compressor: Compressor::new(LEVEL)?,
-        })
+        let compressor = Compressor::new(LEVEL)?;
+        Ok(Self { compressor })
     }
 
+    /// Writes the entries, and forgets them. `body` is for the frames.
+    pub fn put(
+        &mut self,
+        entries: &mut Entries,
+        out: &mut Frames<impl Write>,
+        body: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
+        let all = entries.bytes.len();
+        let mut from = 0;
+        for to in entries.ends.drain(..).chain([all]) {
+            if from < to {
+                self.frame(&entries.bytes[from..to], out, body)?;
+            }
+            from = to;
+        }
+        entries.bytes.clear();
+        Ok(())
+    }
+
+    fn frame(
+        &mut self,
+        entries: &[u8],
+        out: &mut Frames<impl Write>,
+        body: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
+        frame::begin(body);
+        put(body, entries.len() as u64);
+        let begin = body.len();
+        compress(&mut self.compressor, entries, body)?;
+        let packed = body.len() - begin;
+        if packed >= entries.len() || packed * MOST_PACKED < entries.len() {
+            body.truncate(begin);
+            body.extend_from_slice(entries);
+        }
+        out.write(frame::kind::NAMES, body)
+    }
+}
+
+/// What of the tables was put into entries already.
+#[derive(Default)]
+pub(super) struct Writer {
+    told: Lengths,
+    calls: usize,
+    /// By the places of calls among all.
+    numbers: Vec<Option<usize>>,
+    known: Vec<&'static Syscall>,
+}
+
+impl Writer {
     /// The number of a call.
     pub fn number(&mut self, call: &'static Syscall) -> u32 {
-        // There is one of each: its place in memory tells it from others sooner than its name.
-        *self
-            .numbers
-            .entry(std::ptr::from_ref(call).addr())
-            .or_insert_with(|| {
-                self.known.push(call);
-                self.known.len() as u32 - 1
-            })
+        let index = call.index();
+        let is_it = |number: &usize| std::ptr::eq(self.known[*number], call);
+        if let Some(number) = self.numbers.get(index).copied().flatten().filter(is_it) {
+            return number as u32;
+        }
+        // One that is not of this build's table has a place of its own, too.
+        let found = (0..self.known.len()).find(is_it);
+        let number = found.unwrap_or_else(|| {
+            self.known.push(call);
+            self.known.len() - 1
+        });
+        self.numbers.resize(self.numbers.len().max(index + 1), None);
+        self.numbers[index] = Some(number);
+        number as u32
     }
 
     /// How many calls have one.
@@ -91,121 +150,91 @@ impl Writer {
         self.known.len()
     }
 
-    /// Writes what was added or changed since the last time. `body` is for the frames.
-    pub fn write(
-        &mut self,
-        names: &mut Names,
-        out: &mut Frames<impl Write>,
-        body: &mut Vec<u8>,
-    ) -> Result<(), FileError> {
+    /// Puts what was added or changed since the last time into entries.
+    pub fn tell(&mut self, names: &mut Names, entries: &mut Entries) -> Result<(), FileError> {
         // Tables only grow: shorter ones are others.
-        let now = [names.paths().len(), names.files().len(), names.threads().len()];
-        for (written, entries) in [self.paths, self.files, self.threads].into_iter().zip(now) {
-            if let Some(last) = written.checked_sub(1) {
-                stray(last, entries)?;
+        let now = lengths(names);
+        for (told, length) in self.told.into_iter().zip(now) {
+            if let Some(last) = told.checked_sub(1) {
+                stray(last, length)?;
             }
         }
+        let [paths, files, _] = self.told;
         let (changed_files, changed_threads) = names.take_changed();
-        for path in &names.paths()[self.paths..] {
+        for path in &names.paths()[paths..] {
             if path.len() > LONGEST_NAME {
                 return Err(FileError::LongName(path.len()));
             }
-            self.entries.push(entry::PATH);
-            put(&mut self.entries, path.len() as u64);
-            self.entries.extend_from_slice(path);
-            self.send(FULL, out, body)?;
+            entries.bytes.push(entry::PATH);
+            put(&mut entries.bytes, path.len() as u64);
+            entries.bytes.extend_from_slice(path);
+            entries.ended();
         }
-        for file in &names.files()[self.files..] {
-            self.entries.push(entry::FILE);
-            self.file(*file, names)?;
-            self.send(FULL, out, body)?;
+        for file in &names.files()[files..] {
+            entries.bytes.push(entry::FILE);
+            put_file(entries, *file, names)?;
         }
-        let files = self.files;
         for id in changed_files.into_iter().filter(|id| id.index() < files) {
-            self.entries.push(entry::FILE_CHANGED);
-            put(&mut self.entries, id.index() as u64);
-            self.file(names.files()[id.index()], names)?;
-            self.send(FULL, out, body)?;
+            entries.bytes.push(entry::FILE_CHANGED);
+            put(&mut entries.bytes, id.index() as u64);
+            put_file(entries, names.files()[id.index()], names)?;
         }
-        self.put_threads(names, changed_threads.into_iter(), out, body)?;
+        self.tell_threads(names, changed_threads.into_iter(), entries)?;
         for call in &self.known[self.calls..] {
-            self.entries.extend([entry::CALL, Rule::of(call.effect) as u8]);
-            put(&mut self.entries, call.name.len() as u64);
-            self.entries.extend_from_slice(call.name.as_bytes());
+            entries.bytes.extend([entry::CALL, Rule::of(call.effect) as u8]);
+            put(&mut entries.bytes, call.name.len() as u64);
+            entries.bytes.extend_from_slice(call.name.as_bytes());
+            entries.ended();
         }
-        self.send(1, out, body)?;
-        [self.paths, self.files, self.threads] = now;
+        self.told = now;
         self.calls = self.known.len();
         Ok(())
     }
 
-    fn put_threads(
+    fn tell_threads(
         &mut self,
         names: &Names,
         changed: impl Iterator<Item = ThreadId>,
-        out: &mut Frames<impl Write>,
-        body: &mut Vec<u8>,
+        entries: &mut Entries,
     ) -> Result<(), FileError> {
-        let mut later: Vec<ThreadId> = changed.filter(|id| id.index() < self.threads).collect();
-        for (number, thread) in names.threads().iter().enumerate().skip(self.threads) {
+        let [_, _, told] = self.told;
+        let mut later: Vec<ThreadId> = changed.filter(|id| id.index() < told).collect();
+        for (number, thread) in names.threads().iter().enumerate().skip(told) {
             let mut thread = *thread;
             if thread.parent.is_some_and(|parent| parent.index() >= number) {
                 thread.parent = None;
                 later.extend(ThreadId::new(number));
             }
-            self.entries.push(entry::THREAD);
-            self.thread(&thread);
-            self.send(FULL, out, body)?;
+            entries.bytes.push(entry::THREAD);
+            put_thread(entries, &thread);
         }
         for id in later {
             let thread = &names.threads()[id.index()];
             if let Some(parent) = thread.parent {
                 stray(parent.index(), names.threads().len())?;
             }
-            self.entries.push(entry::THREAD_CHANGED);
-            put(&mut self.entries, id.index() as u64);
-            self.thread(thread);
-            self.send(FULL, out, body)?;
+            entries.bytes.push(entry::THREAD_CHANGED);
+            put(&mut entries.bytes, id.index() as u64);
+            put_thread(entries, thread);
         }
         Ok(())
     }
+}
 
-    fn file(&mut self, file: FileEntry, names: &Names) -> Result<(), FileError> {
-        stray(file.path.index(), names.paths().len())?;
-        self.entries.push(kind_number(file.kind));
-        put(&mut self.entries, file.path.index() as u64);
-        Ok(())
-    }
+fn put_file(entries: &mut Entries, file: FileEntry, names: &Names) -> Result<(), FileError> {
+    stray(file.path.index(), names.paths().len())?;
+    entries.bytes.push(kind_number(file.kind));
+    put(&mut entries.bytes, file.path.index() as u64);
+    entries.ended();
+    Ok(())
+}
 
-    fn thread(&mut self, thread: &ThreadEntry) {
-        let parent = thread.parent.map_or(0, |parent| parent.index() as u64 + 1);
-        for number in [u64::from(thread.tid), u64::from(thread.pid), parent] {
-            put(&mut self.entries, number);
-        }
+fn put_thread(entries: &mut Entries, thread: &ThreadEntry) {
+    let parent = thread.parent.map_or(0, |parent| parent.index() as u64 + 1);
+    for number in [u64::from(thread.tid), u64::from(thread.pid), parent] {
+        put(&mut entries.bytes, number);
     }
-
-    /// Writes the entries as a frame if they are so many bytes.
-    fn send(
-        &mut self,
-        least: usize,
-        out: &mut Frames<impl Write>,
-        body: &mut Vec<u8>,
-    ) -> Result<(), FileError> {
-        if self.entries.len() < least {
-            return Ok(());
-        }
-        frame::begin(body);
-        put(body, self.entries.len() as u64);
-        let begin = body.len();
-        compress(&mut self.compressor, &self.entries, body)?;
-        let packed = body.len() - begin;
-        if packed >= self.entries.len() || packed * MOST_PACKED < self.entries.len() {
-            body.truncate(begin);
-            body.extend_from_slice(&self.entries);
-        }
-        self.entries.clear();
-        out.write(frame::kind::NAMES, body)
-    }
+    entries.ended();
 }
 
 fn stray(index: usize, entries: usize) -> Result<(), FileError> {

@@ -125,7 +125,7 @@ impl Kernel {
             appends,
             ..OpenFile::new(file)
         };
-        event.open = self.put_new(asked.pid, number, open, asked.is_marked());
+        event.open = self.put_new(asked.pid, number, open, asked.is_marked(event.flags));
         event.file = Some(file);
     }
 
@@ -208,8 +208,8 @@ impl Kernel {
             offset: None,
             ..OpenFile::new(file)
         };
-        event.open = self.put_new(asked.pid, numbers[0], open, asked.is_marked());
-        event.open2 = self.put_new(asked.pid, numbers[1], open, asked.is_marked());
+        event.open = self.put_new(asked.pid, numbers[0], open, asked.is_marked(event.flags));
+        event.open2 = self.put_new(asked.pid, numbers[1], open, asked.is_marked(event.flags));
         (event.file, event.file2) = (Some(file), Some(file));
     }
 
@@ -245,10 +245,11 @@ impl Kernel {
                 }
             }
             _ => {
-                let field = |name: &[u8]| crate::constants::bits(asked.field(Argument::Value, name)?);
-                event.mode = field(b"l_type").and_then(|kind| u32::try_from(kind).ok());
-                event.offset = field(b"l_start").map(u64::cast_signed);
-                event.length = field(b"l_len");
+                let lock = asked.fields(Argument::Value, [b"l_type", b"l_start", b"l_len"]);
+                let [kind, start, length] = lock.map(|field| crate::constants::bits(field?));
+                event.mode = kind.and_then(|kind| u32::try_from(kind).ok());
+                event.offset = start.map(u64::cast_signed);
+                event.length = length;
             }
         }
     }

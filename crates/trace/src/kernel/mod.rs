@@ -28,7 +28,7 @@ use crate::kernel::opens::Opens;
 use crate::kernel::places::Places;
 use crate::kernel::pool::Pool;
 use crate::kernel::tables::Table;
-use crate::kernel::threads::Thread;
+use crate::kernel::threads::Threads;
 use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
 
@@ -38,7 +38,7 @@ const ENOENT: u16 = 2;
 /// All processes of a trace, and their files.
 #[derive(Debug, Default)]
 pub struct Kernel {
-    threads: HashMap<u32, Thread>,
+    threads: Threads,
     /// Also of threads that are gone: by their last id.
     ids: HashMap<u32, ThreadId>,
     tables: Pool<Table>,
@@ -181,7 +181,7 @@ impl Kernel {
         match asked.effect() {
             Effect::Open | Effect::Memory | Effect::New => self.makes(asked, done, value, event),
             Effect::Pair => self.pair(asked, event),
-            Effect::Dup => self.dup(asked, value, asked.is_marked(), event),
+            Effect::Dup => self.dup(asked, value, asked.is_marked(event.flags), event),
             Effect::Fcntl => self.fcntl(asked, value, event),
             Effect::Ioctl => self.ioctl(asked, event),
             Effect::CloseRange => self.close_range(asked, event),

@@ -68,6 +68,9 @@ impl Places {
 
     /// A name that begins at a directory, without `.` and empty parts.
     pub(super) fn join(&mut self, base: Option<PathId>, path: &[u8]) -> PathId {
+        if is_plain(path) {
+            return self.name(path);
+        }
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         if let Some(base) = base.filter(|_| path.first() != Some(&b'/')) {
@@ -241,6 +244,14 @@ impl Places {
         let size = &mut self.files[file.index()].size;
         *size = size.map(|size| size.max(end));
     }
+}
+
+/// An absolute name without empty parts and those that begin with a dot.
+fn is_plain(path: &[u8]) -> bool {
+    path.len() > 1
+        && path[0] == b'/'
+        && path.last() != Some(&b'/')
+        && memchr::memchr_iter(b'/', path).all(|slash| !matches!(path[slash + 1], b'/' | b'.'))
 }
 
 /// A name without `..`. What is above the root is the root.

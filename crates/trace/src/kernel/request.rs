@@ -57,15 +57,16 @@ pub struct Done<'a> {
 
 impl<'a> Request<'a> {
     /// One that strace has written; `known` is what it is.
-    pub fn written(call: Call<'a>, known: &'static Syscall) -> Self {
+    pub fn written(call: &Call<'a>, known: &'static Syscall) -> Self {
         let mut parts = [None; MOST];
-        let places = parts.iter_mut().take(known.arguments.len());
+        let most = known.arguments.len().min(MOST);
         // Most lines were cut when they were told apart.
         match call.cuts {
-            Some(cuts) => places
-                .zip(cuts.parts(call.arguments))
-                .for_each(|(part, found)| *part = Some(Part::Written(found))),
-            None => places
+            Some(cuts) => cuts.each(call.arguments, most, |place, found| {
+                parts[place] = Some(Part::Written(found));
+            }),
+            None => parts[..most]
+                .iter_mut()
                 .zip(Arguments::of(call.arguments))
                 .for_each(|(part, found)| *part = Some(Part::Written(found))),
         }
@@ -94,7 +95,14 @@ impl<'a> Request<'a> {
 
     /// The argument of this kind; the first one where there are several.
     pub fn part(&self, kind: Argument) -> Option<Part<'a>> {
-        self.part_at(self.known.arguments.iter().position(|&one| one == kind)?)
+        self.part_at(self.known.place(kind)?)
+    }
+
+    /// Where the `nth` argument of this kind stands, from 0.
+    fn nth(&self, kind: Argument, nth: usize) -> Option<usize> {
+        let first = self.known.place(kind)?;
+        let mut places = self.known.arguments.iter().enumerate().skip(first);
+        Some(places.by_ref().filter(|&(_, &one)| one == kind).nth(nth)?.0)
     }
 
     fn part_at(&self, place: usize) -> Option<Part<'a>> {
@@ -117,11 +125,7 @@ impl<'a> Request<'a> {
 
     /// The path that is the `nth` of the call's, from 0, and the directory that it begins at; none where the call has no directory.
     pub fn path(&self, nth: usize) -> Option<(Option<Descriptor<'a>>, Cow<'a, [u8]>)> {
-        let mut places = self.known.arguments.iter().enumerate();
-        let (place, _) = places
-            .by_ref()
-            .filter(|&(_, &one)| one == Argument::Path)
-            .nth(nth)?;
+        let place = self.nth(Argument::Path, nth)?;
         let bytes = as_text(self.part_at(place)?)?;
         let before = place
             .checked_sub(1)
@@ -177,12 +181,7 @@ impl<'a> Request<'a> {
 
     /// A place in a file that is given by pointer, the `nth` from 0; none where the offset of the descriptor counts.
     pub fn place(&self, nth: usize) -> Option<i64> {
-        let mut places = self.known.arguments.iter().enumerate();
-        let (place, _) = places
-            .by_ref()
-            .filter(|&(_, &one)| one == Argument::Place)
-            .nth(nth)?;
-        match self.part_at(place)? {
+        match self.part_at(self.nth(Argument::Place, nth)?)? {
             Part::Number(number) => Some(number),
             Part::Written(text) => value::number(Arguments::of(value::inner(text)?).next()?),
             _ => None,
@@ -196,17 +195,18 @@ impl<'a> Request<'a> {
             Some(Part::Status { size, mode }) => return (Some(size), Some(mode)),
             _ => return (None, None),
         };
-        let either = |names: [&[u8]; 2]| names.into_iter().find_map(|name| value::field(text, name));
-        let size = either([b"st_size", b"stx_size"]).and_then(value::number);
-        let mode = either([b"st_mode", b"stx_mode"]).and_then(constants::bits);
+        let [mode, size, xmode, xsize] =
+            value::fields(text, [b"st_mode", b"st_size", b"stx_mode", b"stx_size"], 2);
+        let mode = mode.or(xmode).and_then(constants::bits);
+        let size = size.or(xsize).and_then(value::number);
         (size, mode.and_then(|mode| u32::try_from(mode).ok()))
     }
 
-    /// A field of a structure that strace has written in an argument of this kind.
-    pub fn field(&self, kind: Argument, name: &[u8]) -> Option<&'a [u8]> {
-        match self.part(kind)? {
-            Part::Written(text) => value::field(text, name),
-            _ => None,
+    /// Fields of a structure that strace has written in an argument of this kind.
+    pub fn fields<const N: usize>(&self, kind: Argument, names: [&[u8]; N]) -> [Option<&'a [u8]>; N] {
+        match self.part(kind) {
+            Some(Part::Written(text)) => value::fields(text, names, N),
+            _ => [None; N],
         }
     }
 
@@ -236,8 +236,8 @@ impl<'a> Request<'a> {
     }
 
     /// Whether execve is to close what it makes: `O_CLOEXEC`, `SOCK_CLOEXEC`, and so on, which are one number but for memfd's and
-    /// fanotify's; some are made so always.
-    pub fn is_marked(&self) -> bool {
+    /// fanotify's; some are made so always. `flags` is what [`Self::flags`] has told.
+    pub fn is_marked(&self, flags: Option<u64>) -> bool {
         const ALWAYS: [&str; 5] = [
             "bpf",
             "io_uring_setup",
@@ -248,7 +248,7 @@ impl<'a> Request<'a> {
         let mark = match self.known.name {
             "memfd_create" | "fanotify_init" | "fsopen" | "fsmount" | "fspick" | "perf_event_open" => {
                 let Some(Part::Written(text)) = self.part(Argument::Flags) else {
-                    return self.flags().is_some_and(|flags| flags & 1 != 0);
+                    return flags.is_some_and(|flags| flags & 1 != 0);
                 };
                 return text
                     .split(|&byte| byte == b'|')
@@ -256,7 +256,7 @@ impl<'a> Request<'a> {
             }
             _ => constants::O_CLOEXEC,
         };
-        ALWAYS.contains(&self.known.name) || self.flags().is_some_and(|flags| flags & mark != 0)
+        ALWAYS.contains(&self.known.name) || flags.is_some_and(|flags| flags & mark != 0)
     }
 
     /// Whether a thread that it makes shares this with its parent: `CLONE_FILES`, `CLONE_FS`, `CLONE_THREAD`.

@@ -1,5 +1,7 @@
 //! Threads: which there are, what they share, which program they execute.
 
+use foldhash::HashMap;
+
 use crate::constants::{CLONE_FILES, CLONE_FS};
 use crate::event::{Event, FileId, ThreadId};
 use crate::kernel::tables::Table;
@@ -14,6 +16,39 @@ pub(super) struct Thread {
     table: usize,
     /// Where its working directory is.
     room: usize,
+}
+
+/// Those that are there, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    all: HashMap<u32, Thread>,
+    /// The one that was asked for last: each call asks several times for its own.
+    last: Option<(u32, Thread)>,
+}
+
+impl Threads {
+    fn get(&mut self, pid: u32) -> Option<Thread> {
+        if let Some((_, thread)) = self.last.filter(|&(last, _)| last == pid) {
+            return Some(thread);
+        }
+        let thread = *self.all.get(&pid)?;
+        self.last = Some((pid, thread));
+        Some(thread)
+    }
+
+    fn insert(&mut self, pid: u32, thread: Thread) {
+        self.last = None;
+        self.all.insert(pid, thread);
+    }
+
+    fn remove(&mut self, pid: u32) -> Option<Thread> {
+        self.last = None;
+        self.all.remove(&pid)
+    }
+
+    fn knows(&self, pid: u32) -> bool {
+        self.last.is_some_and(|(last, _)| last == pid) || self.all.contains_key(&pid)
+    }
 }
 
 /// What a new thread has in common with its parent.
@@ -51,7 +86,7 @@ impl Birth {
 impl Kernel {
     /// Whether this thread has been seen.
     pub fn knows(&self, pid: u32) -> bool {
-        self.threads.contains_key(&pid)
+        self.threads.knows(pid)
     }
 
     /// A thread that `parent` makes. One that is known already stays.
@@ -88,7 +123,7 @@ impl Kernel {
 
     /// The thread is gone. Gives its id where it was there.
     pub fn is_gone(&mut self, pid: u32) -> Option<ThreadId> {
-        let thread = self.threads.remove(&pid)?;
+        let thread = self.threads.remove(pid)?;
         if let Some(table) = self.tables.leave(thread.table) {
             for slot in table.all() {
                 self.opens.release(slot.open);
@@ -101,7 +136,7 @@ impl Kernel {
     /// Thread `by` of process `pid` executes a program: it has that id from now on, and all others are gone. Gives the id of the
     /// thread that had it.
     pub fn is_superseded(&mut self, pid: u32, by: u32) -> Option<ThreadId> {
-        let executing = self.threads.remove(&by)?;
+        let executing = self.threads.remove(by)?;
         let gone = self.is_gone(pid);
         if let Some(&entry) = self.names().threads().get(executing.id.index()) {
             self.names_mut()
@@ -119,7 +154,7 @@ impl Kernel {
 
     /// One that nobody has seen yet was there before the trace began.
     pub(super) fn thread(&mut self, pid: u32) -> Thread {
-        if let Some(&thread) = self.threads.get(&pid) {
+        if let Some(thread) = self.threads.get(pid) {
             return thread;
         }
         let (table, room) = (self.tables.add(Table::default()), self.rooms.add(None));

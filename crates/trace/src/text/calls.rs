@@ -80,15 +80,15 @@ impl Calls {
     }
 
     /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it was written.
-    pub fn take<'s>(&'s mut self, line: Line<'s>, pid: u32, at_ns: i64) -> Said<'s> {
+    pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> Said<'s> {
         let pid = line.pid.unwrap_or(pid);
-        let whole = |name, arguments, ended| Call {
+        let whole = |name, arguments, cuts, ended| Call {
             pid,
             stamp: line.stamp,
             at_ns,
             name,
             arguments,
-            cuts: None,
+            cuts,
             ended,
         };
         match line.what {
@@ -99,10 +99,7 @@ impl Calls {
                 ended,
             } => {
                 self.forget(pid);
-                Said::Call(Call {
-                    cuts: Some(cuts),
-                    ..whole(name, arguments, Some(ended))
-                })
+                Said::Call(whole(name, arguments, Some(cuts), Some(ended)))
             }
             What::Began { name, arguments } => {
                 self.forget(pid);
@@ -113,7 +110,7 @@ impl Calls {
                     arguments: arguments.to_vec(),
                 };
                 self.begun.insert(pid, begun);
-                Said::Began(whole(name, arguments, None))
+                Said::Began(whole(name, arguments, None, None))
             }
             What::Resumed {
                 name,
@@ -122,7 +119,7 @@ impl Calls {
             } => {
                 let begun = self.begun.remove(&pid);
                 let Some(begun) = begun.filter(|begun| begun.name == name) else {
-                    return Said::End(whole(name, arguments, Some(ended)));
+                    return Said::End(whole(name, arguments, None, Some(ended)));
                 };
                 self.joined = begun.arguments;
                 self.joined.extend_from_slice(arguments);
@@ -197,7 +194,7 @@ mod tests {
         let said = log
             .lines()
             .map(
-                |line| match calls.take(parse(line.as_bytes()).expect(line), 1, 0) {
+                |line| match calls.take(&parse(line.as_bytes()).expect(line), 1, 0) {
                     Said::Began(call) => format!("{} begins {}", call.pid, words(call.name)),
                     Said::Call(call) | Said::End(call) => {
                         let value = call.ended.and_then(|ended| ended.value);

@@ -6,7 +6,7 @@ use crate::text::scan::{Cursor, Cuts, Mark};
 use crate::text::value::{self, Descriptor};
 
 /// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
-const MOST_PID: i64 = 1 << 22;
+const MOST_PID: u64 = 1 << 22;
 /// Longest name of a command (`TASK_COMM_LEN` less its end).
 const COMMAND: usize = 15;
 
@@ -82,20 +82,38 @@ pub enum What<'a> {
 pub struct Ended<'a> {
     /// What it returned; none for `?`: it never returned, or nobody knows.
     pub value: Option<i64>,
-    /// Where it returned a descriptor and `-y` tells: its name.
-    pub name: Option<Descriptor<'a>>,
-    /// `ENOENT`; also of one that is restarted (`ERESTARTSYS`).
-    pub error: Option<&'a [u8]>,
-    /// What stands behind the value: `([{fd=5, revents=POLLIN}])`.
-    pub more: &'a [u8],
     /// `-T`: ns.
     pub duration_ns: Option<i64>,
+    /// What stands behind the value: a name, an error, or what poll(2) has found.
+    behind: &'a [u8],
 }
 
-impl Ended<'_> {
+impl<'a> Ended<'a> {
+    /// Where it returned a descriptor and `-y` tells: its name.
+    pub fn name(&self) -> Option<Descriptor<'a>> {
+        let inner = self.behind.strip_prefix(b"<")?;
+        let (named, left) = self.behind.split_at(crate::text::scan::name(self.behind));
+        Some(Descriptor {
+            number: i32::try_from(self.value?).ok()?,
+            name: Some(&inner[..named.strip_suffix(b">")?.len() - 1]),
+            deleted: left.starts_with(b"(deleted)"),
+        })
+    }
+
+    /// `ENOENT`; also of one that is restarted (`ERESTARTSYS`).
+    pub fn error(&self) -> Option<&'a [u8]> {
+        if self.value.is_some_and(|value| value != -1) {
+            return None;
+        }
+        let text = self.behind.trim_ascii_start();
+        let end = text.iter().position(|byte| !byte.is_ascii_alphanumeric());
+        let word = &text[..end.unwrap_or(text.len())];
+        word.starts_with(b"E").then_some(word)
+    }
+
     /// The kernel goes back to the same call later, which is a line of its own then: nothing was done yet.
     pub fn restarts(&self) -> bool {
-        self.error.is_some_and(|error| error.starts_with(b"ERESTART"))
+        self.error().is_some_and(|error| error.starts_with(b"ERESTART"))
     }
 }
 
@@ -126,12 +144,11 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
         Some(rest) => (rest, b"]".as_slice()),
         None => (text, b" ".as_slice()),
     };
-    let start = start.trim_ascii_start();
-    let length = start.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let Some(number) = value::number(&start[..length]).filter(|pid| (1..=MOST_PID).contains(pid)) else {
+    let (length, number) = digits(start.trim_ascii_start());
+    let rest = &start.trim_ascii_start()[length..];
+    if !(1..=MOST_PID).contains(&number) || length > 9 {
         return (None, text);
-    };
-    let rest = &start[length..];
+    }
     let rest = if rest.starts_with(b"<") {
         // A command may be called anything, in fifteen bytes.
         let near = &rest[..rest.len().min(COMMAND + 2 + end.len())];
@@ -150,6 +167,9 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
 /// `(+     0.000123)`, and says nothing new.
 fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
     let start = text.trim_ascii_start();
+    if let Some((stamp, rest)) = plain_stamp(start) {
+        return (Some(stamp), rest);
+    }
     let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
     let length = start.iter().take_while(is_part).count();
     let (token, rest) = start.split_at(length);
@@ -164,12 +184,42 @@ fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
     (Some(stamp), beside.unwrap_or(rest))
 }
 
+/// What most logs have, `1700000000.123456 `, in one pass; none for anything else.
+fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
+    let (whole, seconds) = digits(text);
+    let fraction = text[whole..].strip_prefix(b".")?;
+    let (length, parts) = digits(fraction);
+    let rest = fraction[length..].strip_prefix(b" ")?;
+    let is_plain = (1..=10).contains(&whole) && (1..=9).contains(&length);
+    if !is_plain || matches!(rest.first(), Some(b' ' | b'(')) {
+        return None;
+    }
+    let ns = seconds.cast_signed() * TENS[9] + parts.cast_signed() * TENS[9 - length];
+    Some((counted(ns), rest))
+}
+
+/// How many digits a text begins with, and what they are, the last nineteen of them if there are more.
+fn digits(text: &[u8]) -> (usize, u64) {
+    let mut value = 0_u64;
+    for (length, byte) in text.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (length, value);
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+    }
+    (text.len(), value)
+}
+
+fn counted(ns: i64) -> Stamp {
+    // Nobody's clock stands in the spring of 1973, and nobody's program sleeps for so long.
+    let wall = ns >= 100_000_000 * 1_000_000_000;
+    if wall { Stamp::Wall(ns) } else { Stamp::Since(ns) }
+}
+
 fn read_stamp(token: &[u8]) -> Option<Stamp> {
     if memchr::memchr(b':', token).is_none() {
-        let ns = seconds(token)?;
-        // Nobody's clock stands in the spring of 1973, and nobody's program sleeps for so long.
-        let wall = ns >= 100_000_000 * 1_000_000_000;
-        return Some(if wall { Stamp::Wall(ns) } else { Stamp::Since(ns) });
+        return Some(counted(seconds(token)?));
     }
     let mut parts = token.splitn(3, |&byte| byte == b':');
     let mut whole = |most: i64| {
@@ -184,27 +234,38 @@ fn read_stamp(token: &[u8]) -> Option<Stamp> {
 
 /// `1.5` in ns; at most nine digits behind the point count.
 fn seconds(token: &[u8]) -> Option<i64> {
-    let point = memchr::memchr(b'.', token).unwrap_or(token.len());
-    let whole = decimal(&token[..point])?;
-    let fraction = token.get(point + 1..).unwrap_or_default();
-    if point < token.len() && fraction.is_empty() {
+    let (length, whole) = digits(token);
+    let fraction = match &token[length..] {
+        [] => b"0".as_slice(),
+        [b'.', fraction @ ..] => &fraction[..fraction.len().min(9)],
+        _ => return None,
+    };
+    let (places, parts) = digits(fraction);
+    if !(1..=18).contains(&length) || places == 0 || places < fraction.len() {
         return None;
     }
-    let mut ns = 0;
-    for place in 0..9 {
-        let digit = fraction.get(place).copied().unwrap_or(b'0');
-        ns = ns * 10 + i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
-    }
-    whole.checked_mul(1_000_000_000)?.checked_add(ns)
+    let ns = parts.cast_signed() * TENS[9 - places];
+    whole.cast_signed().checked_mul(TENS[9])?.checked_add(ns)
 }
+
+const TENS: [i64; 10] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    1_000_000_000,
+];
 
 fn decimal(digits: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits.len() > 18 {
         return None;
     }
-    digits.iter().try_fold(0, |value, byte| {
-        byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
-    })
+    value::decimal(digits).map(u64::cast_signed)
 }
 
 /// Without `[00007f1c2a5e4b1e] ` (`-i`) and `[   0] ` (`-n`).
@@ -270,11 +331,22 @@ fn call(text: &[u8]) -> Option<What<'_>> {
     })
 }
 
+/// What names of calls are made of.
+const IN_NAMES: [bool; 256] = {
+    let mut is_in = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        is_in[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'?');
+        byte += 1;
+    }
+    is_in
+};
+
 /// A name of a call, and what follows it. Calls that strace does not know are `syscall_0x1c3`; of one that was under way when it
 /// attached it knows nothing: `???`.
 fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'?');
-    let length = text.iter().take_while(is_part).count();
+    let end = text.iter().position(|&byte| !IN_NAMES[usize::from(byte)]);
+    let length = end.unwrap_or(text.len());
     (length > 0).then(|| text.split_at(length))
 }
 
@@ -300,38 +372,16 @@ fn arguments(text: &[u8]) -> Option<(&[u8], Cuts, Option<Ended<'_>>)> {
 
 fn ended(text: &[u8]) -> Option<Ended<'_>> {
     let (text, duration_ns) = duration(text);
-    let length = text
-        .iter()
-        .take_while(|byte| !matches!(byte, b' ' | b'<'))
-        .count();
-    let (token, mut rest) = text.split_at(length);
+    let end = text.iter().position(|byte| matches!(byte, b' ' | b'<'));
+    let (token, behind) = text.split_at(end.unwrap_or(text.len()));
     let value = match token {
         b"?" => None,
         _ => Some(value::number(token)?),
     };
-    let mut name = None;
-    if rest.starts_with(b"<") {
-        let length = crate::text::scan::name(rest);
-        name = value::descriptor(&text[..token.len() + length]);
-        rest = &rest[length..];
-    }
-    let rest = rest.trim_ascii_start();
-    let length = rest
-        .iter()
-        .take_while(|byte| byte.is_ascii_alphanumeric())
-        .count();
-    let is_error = rest.starts_with(b"E") && value.is_none_or(|value| value == -1);
-    let (error, more) = if is_error {
-        (Some(&rest[..length]), rest[length..].trim_ascii_start())
-    } else {
-        (None, rest)
-    };
     Some(Ended {
         value,
-        name,
-        error,
-        more,
         duration_ns,
+        behind,
     })
 }
 

@@ -6,7 +6,6 @@
 pub mod calls;
 pub mod line;
 pub mod scan;
-pub mod spans;
 pub mod value;
 
 pub use calls::{Call, Calls, Said};

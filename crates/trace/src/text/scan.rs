@@ -36,24 +36,22 @@ impl Cuts {
         }
     }
 
-    /// The arguments, each without the blanks around it. `text` is what stands between the parentheses.
-    pub fn parts<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        let cuts = *self;
-        let count = usize::from(cuts.count);
-        let is_empty = text.trim_ascii().is_empty();
-        (0..=count)
-            .take(if is_empty { 0 } else { MOST })
-            .map(move |place| {
-                let from = place
-                    .checked_sub(1)
-                    .map_or(0, |before| cuts.at[before] as usize + 1);
-                let to = if place < count {
-                    cuts.at[place] as usize
-                } else {
-                    text.len()
-                };
-                text.get(from..to).unwrap_or_default().trim_ascii()
-            })
+    /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is what stands between the parentheses.
+    pub fn each<'a>(&self, text: &'a [u8], most: usize, mut take: impl FnMut(usize, &'a [u8])) {
+        let count = usize::from(self.count);
+        if count == 0 && text.trim_ascii().is_empty() {
+            return;
+        }
+        let mut from = 0;
+        for place in 0..(count + 1).min(most) {
+            let to = if place < count {
+                self.at[place] as usize
+            } else {
+                text.len()
+            };
+            take(place, text.get(from..to).unwrap_or_default().trim_ascii());
+            from = to + 1;
+        }
     }
 }
 
@@ -96,16 +94,6 @@ impl<'a> Cursor<'a> {
             depth: 0,
         }
     }
-
-    fn angle(&mut self) -> Option<Mark> {
-        let rest = &self.text[self.at..];
-        if is_left_open(rest) {
-            return Some(Mark::Unfinished);
-        }
-        let names = self.at > 0 && names_descriptor(self.text[self.at - 1]) && rest.get(1) != Some(&b'<');
-        self.at += if names { name(rest) } else { 1 };
-        None
-    }
 }
 
 impl Iterator for Cursor<'_> {
@@ -114,39 +102,57 @@ impl Iterator for Cursor<'_> {
     /// The next mark outside of brackets, and where it is; none where the text ends before one.
     #[inline]
     fn next(&mut self) -> Option<(usize, Mark)> {
-        while let Some(&byte) = self.text.get(self.at) {
-            let here = self.at;
-            match CLASS[usize::from(byte)] {
-                QUOTE => self.at += string(&self.text[here..]),
+        let text = self.text;
+        let mut at = self.at;
+        while let Some(&byte) = text.get(at) {
+            let class = CLASS[usize::from(byte)];
+            if class == PLAIN {
+                at += 1;
+                continue;
+            }
+            let here = at;
+            let mut mark = None;
+            at += match class {
+                QUOTE => string(&text[here..]),
+                ANGLE => {
+                    let Some(length) = angle(text, here) else {
+                        self.at = text.len();
+                        return Some((here, Mark::Unfinished));
+                    };
+                    length
+                }
                 OPEN => {
                     self.depth += 1;
-                    self.at += 1;
+                    1
                 }
-                SHUT if self.depth == 0 => {
-                    self.at += 1;
-                    return Some((here, Mark::Close));
+                _ if self.depth == 0 => {
+                    mark = Some(if class == COMMA { Mark::Comma } else { Mark::Close });
+                    1
                 }
                 SHUT => {
                     self.depth -= 1;
-                    self.at += 1;
+                    1
                 }
-                COMMA => {
-                    self.at += 1;
-                    if self.depth == 0 {
-                        return Some((here, Mark::Comma));
-                    }
-                }
-                ANGLE => {
-                    if let Some(mark) = self.angle() {
-                        self.at = self.text.len();
-                        return Some((here, mark));
-                    }
-                }
-                _ => self.at += 1,
+                _ => 1,
+            };
+            if let Some(mark) = mark {
+                self.at = at;
+                return Some((here, mark));
             }
         }
+        self.at = at;
         None
     }
+}
+
+/// How long it is what begins with `<` here: a name, or nothing but that byte; none where the line is left open.
+fn angle(text: &[u8], at: usize) -> Option<usize> {
+    let rest = &text[at..];
+    if is_left_open(rest) {
+        return None;
+    }
+    let names = at > 0 && names_descriptor(text[at - 1]) && rest.get(1) != Some(&b'<');
+    Some(if names { name(rest) } else { 1 })
 }
 
 /// How long the string is that begins here, with both quotation marks; to the end where it is cut.
@@ -200,6 +206,10 @@ fn names_descriptor(before: u8) -> bool {
 }
 
 fn is_left_open(rest: &[u8]) -> bool {
+    // Most are names of descriptors.
+    if !matches!(rest.get(1), Some(b'u' | b'd')) {
+        return false;
+    }
     [b"<unfinished ...>".as_slice(), b"<detached ...>"]
         .iter()
         .any(|word| {
@@ -229,7 +239,11 @@ mod tests {
                     cuts.push(at);
                 }
             }
-            let cut: Vec<_> = cuts.parts(text.as_bytes()).collect();
+            let mut cut = Vec::new();
+            cuts.each(text.as_bytes(), MOST, |place, part| {
+                assert_eq!(place, cut.len());
+                cut.push(part);
+            });
             let all: Vec<_> = Arguments::of(text.as_bytes()).take(MOST).collect();
             assert_eq!(cut, all, "{text}");
         }

@@ -62,7 +62,31 @@ pub fn inner(argument: &[u8]) -> Option<&[u8]> {
 
 /// The field `name` of a structure `{a=1, b={...}}`.
 pub fn field<'a>(argument: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    Arguments::of(inner(argument)?).find_map(|part| part.strip_prefix(name)?.strip_prefix(b"="))
+    let [found] = fields(argument, [name], 1);
+    found
+}
+
+/// The same for several in one pass, which ends when `most` of them are found.
+pub fn fields<'a, const N: usize>(
+    argument: &'a [u8],
+    names: [&[u8]; N],
+    most: usize,
+) -> [Option<&'a [u8]>; N] {
+    let mut found = [None; N];
+    let mut missing = most;
+    for part in inner(argument).map(Arguments::of).into_iter().flatten() {
+        for (found, name) in found.iter_mut().zip(names) {
+            let value = part.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"="));
+            if found.is_none() && value.is_some() {
+                *found = value;
+                missing = missing.saturating_sub(1);
+            }
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    found
 }
 
 /// A number: decimal, hexadecimal behind `0x` or octal behind `0`. An address above 2^63 is the negative number of the same bits.
@@ -72,11 +96,31 @@ pub fn number(argument: &[u8]) -> Option<i64> {
         Some(digits) => (digits, true),
         None => (argument, false),
     };
-    let (digits, base) = match digits {
-        [b'0', b'x', rest @ ..] => (rest, 16),
-        [b'0', rest @ ..] if !rest.is_empty() => (rest, 8),
-        _ => (digits, 10),
+    let value = match digits {
+        [b'0', b'x', rest @ ..] => of_base(rest, 16)?,
+        [b'0', rest @ ..] if !rest.is_empty() => of_base(rest, 8)?,
+        // So few digits need no look at whether they are too many: most numbers of a log.
+        [_, ..] if digits.len() < 19 => decimal(digits)?,
+        _ => of_base(digits, 10)?,
     };
+    let value = value.cast_signed();
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+/// Decimal digits, fewer than 19; none where there is anything else.
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Some(value)
+}
+
+fn of_base(digits: &[u8], base: u32) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
@@ -87,8 +131,7 @@ pub fn number(argument: &[u8]) -> Option<i64> {
             .checked_mul(u64::from(base))?
             .checked_add(u64::from(digit))?;
     }
-    let value = value.cast_signed();
-    Some(if negative { value.wrapping_neg() } else { value })
+    Some(value)
 }
 
 /// A descriptor, with the name that `-y` has put behind it.
@@ -104,26 +147,25 @@ pub struct Descriptor<'a> {
 
 /// Reads `3`, `3</etc/passwd>`, `AT_FDCWD</home>`, `7</tmp/x>(deleted)`; None for anything else.
 pub fn descriptor(argument: &[u8]) -> Option<Descriptor<'_>> {
-    let angle = memchr::memchr(b'<', argument).unwrap_or(argument.len());
-    let (number, rest) = argument.split_at(angle);
+    let angle = argument.iter().position(|&byte| byte == b'<');
+    let (number, rest) = argument.split_at(angle.unwrap_or(argument.len()));
     let number = if number == b"AT_FDCWD" {
         AT_FDCWD
     } else {
         i32::try_from(self::number(number)?).ok()?
     };
-    if rest.is_empty() {
-        return Some(Descriptor {
-            number,
-            name: None,
-            deleted: false,
-        });
-    }
-    let length = scan::name(rest);
-    let name = rest[1..length].strip_suffix(b">")?;
+    let (named, deleted) = match rest.strip_suffix(b"(deleted)") {
+        Some(named) => (named, true),
+        None => (rest, false),
+    };
+    let name = match named {
+        [] => None,
+        named => Some(named[1..].strip_suffix(b">")?),
+    };
     Some(Descriptor {
         number,
-        name: Some(name),
-        deleted: rest[length..].starts_with(b"(deleted)"),
+        name,
+        deleted,
     })
 }
 

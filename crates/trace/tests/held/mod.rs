@@ -71,7 +71,7 @@ fn told(seen: &Seen<'_>) -> Option<Told> {
             .filter(|found| !found.deleted)
             .and_then(|found| Some(found.name?.to_vec()))
     };
-    let returned = call.ended.and_then(|ended| ended.name);
+    let returned = call.ended.and_then(|ended| ended.name());
     let here = of(Argument::Dir).filter(|dir| dir.number == value::AT_FDCWD);
     let words = |bytes| String::from_utf8_lossy(bytes).into_owned();
     Some(Told {

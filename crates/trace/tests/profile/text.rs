@@ -29,7 +29,7 @@ fn a_log_becomes_a_profile() {
     let scene = Scene::new();
     let mut events = Vec::new();
     for line in LOG.lines() {
-        follower.line(line.as_bytes(), 1, &mut |_, seen| events.push(seen.event));
+        follower.line(line.as_bytes(), 1, &mut |_, seen| events.push(*seen.event));
     }
     let mut profiler = Profiler::new(&scene.header, Choice::default());
     profiler.take(follower.kernel().names(), &events);

@@ -14,10 +14,10 @@ fn told(line: &str) -> Option<(Option<u32>, Option<Stamp>, String)> {
             .value
             .map_or_else(|| "?".to_owned(), |value| value.to_string());
         let error = ended
-            .error
+            .error()
             .map(|error| format!(" {}", words(error)))
             .unwrap_or_default();
-        let name = ended.name.and_then(|one| one.name);
+        let name = ended.name().and_then(|one| one.name);
         let name = name.map(|name| format!("<{}>", words(name))).unwrap_or_default();
         let took = ended
             .duration_ns
