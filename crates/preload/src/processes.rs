@@ -215,10 +215,41 @@ execute! {
     Execveat: execveat (at: c_int, path: Name, arguments: Texts, environment: Texts, flags: c_int) [at, path, 0_i32, 0_i32, flags];
 }
 
+/// Calls `before` with all arguments kept, and jumps to where it says.
+#[cfg(target_arch = "x86_64")]
+macro_rules! go_on {
+    ($before:ident) => {
+        core::arch::naked_asm!(
+            "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+            "call {before}",
+            "mov r11, rax",
+            "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+            "jmp r11",
+            before = sym $before,
+        )
+    };
+}
+
+/// See above.
+#[cfg(target_arch = "aarch64")]
+macro_rules! go_on {
+    ($before:ident) => {
+        core::arch::naked_asm!(
+            "stp x29, x30, [sp, -80]!",
+            "stp x0, x1, [sp, 16]", "stp x2, x3, [sp, 32]", "stp x4, x5, [sp, 48]", "stp x6, x7, [sp, 64]",
+            "bl {before}",
+            "mov x16, x0",
+            "ldp x0, x1, [sp, 16]", "ldp x2, x3, [sp, 32]", "ldp x4, x5, [sp, 48]", "ldp x6, x7, [sp, 64]",
+            "ldp x29, x30, [sp], 80",
+            "br x16",
+            before = sym $before,
+        )
+    };
+}
+
 /// Those with a list of arguments of any length: the call is written down, and all is left to libc as it stands.
 macro_rules! execute_list {
     ($($name:ident)+) => {$(
-        #[cfg(target_arch = "x86_64")]
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() -> c_int {
@@ -228,36 +259,7 @@ macro_rules! execute_list {
                 unsafe { record::open(record::begin(), Call::Execve, &[path.word()]) };
                 NEXT.get()
             }
-            core::arch::naked_asm!(
-                "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
-                "call {before}",
-                "mov r11, rax",
-                "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
-                "jmp r11",
-                before = sym before,
-            )
-        }
-
-        #[cfg(target_arch = "aarch64")]
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() -> c_int {
-            extern "C" fn before(path: Name) -> *mut c_void {
-                static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
-                // SAFETY: the name that the caller has given.
-                unsafe { record::open(record::begin(), Call::Execve, &[path.word()]) };
-                NEXT.get()
-            }
-            core::arch::naked_asm!(
-                "stp x29, x30, [sp, -80]!",
-                "stp x0, x1, [sp, 16]", "stp x2, x3, [sp, 32]", "stp x4, x5, [sp, 48]", "stp x6, x7, [sp, 64]",
-                "bl {before}",
-                "mov x16, x0",
-                "ldp x0, x1, [sp, 16]", "ldp x2, x3, [sp, 32]", "ldp x4, x5, [sp, 48]", "ldp x6, x7, [sp, 64]",
-                "ldp x29, x30, [sp], 80",
-                "br x16",
-                before = sym before,
-            )
+            go_on!(before)
         }
     )+};
 }

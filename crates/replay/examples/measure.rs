@@ -15,7 +15,7 @@ use plimsoll_replay::root::{Name, Root};
 use plimsoll_replay::run::{Settings, run};
 use plimsoll_replay::timing::Timing;
 use plimsoll_trace::event::{OpenId, PathId};
-use plimsoll_trace::header::{FORMAT, Header, Recorder};
+use plimsoll_trace::header::{Header, Recorder};
 use plimsoll_trace::names::Names;
 
 const CALLS: usize = 1_000_000;
@@ -34,19 +34,7 @@ fn replay(root: &Path, actions: Vec<Action>, timing: Timing) -> Replayed {
         before: vec![(OpenId::new(0).unwrap(), PathId::new(0).unwrap())],
         ..Plan::default()
     };
-    let header = Header {
-        format: FORMAT.to_owned(),
-        recorder: Recorder::Strace,
-        recorder_version: String::new(),
-        options: Vec::new(),
-        command: Vec::new(),
-        attached: false,
-        host: Vec::new(),
-        zero_unix_ns: None,
-        resolution_ns: 1000,
-        has_durations: true,
-        calibration: None,
-    };
+    let header = Header::new(Recorder::Strace, 1000);
     let settings = Settings {
         timing,
         allow_root: true,

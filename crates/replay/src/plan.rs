@@ -111,6 +111,17 @@ impl Plan {
         Ok(planner.finish())
     }
 
+    /// The name that an open file was opened by. None of a pipe and the like.
+    pub fn opened(&self, open: OpenId) -> Option<PathId> {
+        let mut before = self.before.iter();
+        let known = before.find_map(|(one, path)| (*one == open).then_some(*path));
+        let mut actions = self.workers.iter().flat_map(|worker| &worker.actions);
+        known.or_else(|| {
+            let opens = |action: &&Action| action.operation == Operation::Open && action.open == Some(open);
+            actions.find(opens)?.path
+        })
+    }
+
     /// The most threads that live at one time, if none ends late.
     pub fn most_at_once(&self) -> usize {
         let mut times: Vec<(i64, i32)> = Vec::new();

@@ -128,7 +128,7 @@ pub fn run(
         lateness: tally.lateness(),
         tracing,
         waits: tally.waits(plan, names),
-        mismatches: tally.mismatches(names),
+        mismatches: tally.mismatches(plan, names),
         refusals: tally.refusals(names),
     })
 }

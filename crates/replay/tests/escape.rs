@@ -25,10 +25,7 @@ struct House {
 impl House {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let (inside, outside) = (scratch.path().join("inside"), scratch.path().join("outside"));
-        for directory in [&inside, &outside] {
-            fs::create_dir(directory).unwrap();
-        }
+        let (inside, outside) = (scratch.make("inside"), scratch.make("outside"));
         fs::write(outside.join("secret"), b"secret").unwrap();
         fs::set_permissions(outside.join("secret"), fs::Permissions::from_mode(0o640)).unwrap();
         Self {

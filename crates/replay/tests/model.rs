@@ -2,13 +2,13 @@
 //! check then says nothing, the program does there what it did before, also a second time, and what was made can be taken away.
 #![allow(clippy::unwrap_used)] // a test may panic, also in its helpers
 
+mod common;
 mod program;
-mod scratch;
 
+use common::{Scratch, Snapshot};
 use plimsoll_replay::check::{Beneath, Fill, Options, Report, Wanted, check, clean, prepare, reset};
 use plimsoll_replay::names::{Links, Rules, Table};
 use program::Program;
-use scratch::{Scratch, Snapshot};
 
 /// A trace with what it takes to check it.
 struct Trace {
@@ -83,7 +83,7 @@ fn says_nothing(report: &Report, trace: &Trace, context: &str) {
 }
 
 fn lives(seed: u64, length: usize) -> usize {
-    let scratch = Scratch::new(&format!("model-{seed}"));
+    let scratch = Scratch::new();
     let trace = Trace::record(seed, length, &scratch);
     let path = scratch.make("root");
     // What a user has there stays, whatever is prepared beside it.

@@ -19,24 +19,15 @@ use plimsoll_replay::root::{Name, Root};
 use plimsoll_replay::run::{RunError, Settings, run};
 use plimsoll_replay::timing::Timing;
 use plimsoll_trace::event::{OpenId, PathId};
-use plimsoll_trace::header::{Calibration, FORMAT, Header, Recorder};
+use plimsoll_trace::header::{Calibration, Header, Recorder};
 use plimsoll_trace::names::{Names, ThreadEntry};
 
 const MS: u64 = 1_000_000;
 
 fn header(calibration: Option<Calibration>) -> Header {
     Header {
-        format: FORMAT.to_owned(),
-        recorder: Recorder::Strace,
-        recorder_version: String::new(),
-        options: Vec::new(),
-        command: Vec::new(),
-        attached: false,
-        host: Vec::new(),
-        zero_unix_ns: None,
-        resolution_ns: 1000,
-        has_durations: true,
         calibration,
+        ..Header::new(Recorder::Strace, 1000)
     }
 }
 
@@ -267,6 +258,9 @@ fn differences_and_refusals_are_counted_with_examples() {
         ]
     );
     assert_eq!(found.mismatches[0].examples[0].got, 5);
+    // A call on a descriptor has no name of its own: it is told by what was opened.
+    assert_eq!(found.mismatches[0].examples[0].path, "/short");
+    assert_eq!(found.mismatches[2].examples[0].path, "", "nobody has opened it");
     assert_eq!(found.mismatches[1].examples[0].path, "/missing");
     let why: Vec<_> = found
         .refusals

@@ -1,13 +1,14 @@
 //! Prepare and clean on a real directory: nothing outside is touched, and nothing of the user's is removed.
 #![allow(clippy::unwrap_used)] // a test may panic, also in its helpers
 
-mod scratch;
+mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use common::{Scratch, Snapshot};
 use plimsoll_replay::check::{
     Beneath, Fill, Manifest, NAME, Options, PrepareError, Report, Wanted, What, Why, check, clean, prepare,
     reset,
@@ -16,7 +17,6 @@ use plimsoll_replay::names::{Links, Rules, Table};
 use plimsoll_trace::event::{Event, OpenId, Outcome, ThreadId};
 use plimsoll_trace::names::Names;
 use plimsoll_trace::syscalls;
-use scratch::{Scratch, Snapshot};
 
 const SPARSE: Wanted = Wanted {
     fill: Fill::Sparse,
@@ -31,8 +31,8 @@ struct House {
 }
 
 impl House {
-    fn new(name: &str) -> Self {
-        let scratch = Scratch::new(name);
+    fn new() -> Self {
+        let scratch = Scratch::new();
         let (root, outside) = (scratch.make("root"), scratch.make("outside"));
         fs::write(outside.join("secret"), "of others").unwrap();
         fs::create_dir(outside.join("d")).unwrap();
@@ -82,7 +82,7 @@ fn made(path: &Path) -> Manifest {
 #[test]
 fn links_out_of_the_root_are_reported_and_not_followed() {
     for target in ["absolute", "../outside"] {
-        let house = House::new(&format!("escape-{}", target.len()));
+        let house = House::new();
         let target: PathBuf = if target == "absolute" {
             house.outside.clone()
         } else {
@@ -105,7 +105,7 @@ fn links_out_of_the_root_are_reported_and_not_followed() {
 
 #[test]
 fn a_link_that_comes_between_check_and_prepare_leads_nowhere() {
-    let house = House::new("race-prepare");
+    let house = House::new();
     fs::create_dir(house.root.join("a")).unwrap();
     let root = house.beneath();
     let found = report(&root, &[("/a/new", 10)]);
@@ -121,7 +121,7 @@ fn a_link_that_comes_between_check_and_prepare_leads_nowhere() {
 
 #[test]
 fn a_link_that_comes_between_prepare_and_clean_leads_nowhere() {
-    let house = House::new("race-clean");
+    let house = House::new();
     let root = house.beneath();
     let found = report(&root, &[("/a/d/secret", 10), ("/a/secret", 9)]);
     prepare(&root, &found, SPARSE).unwrap();
@@ -141,7 +141,7 @@ fn a_link_that_comes_between_prepare_and_clean_leads_nowhere() {
 
 #[test]
 fn a_manifest_that_names_what_is_outside_removes_nothing_there() {
-    let house = House::new("manifest");
+    let house = House::new();
     let root = house.beneath();
     prepare(&root, &report(&root, &[("/f", 5)]), SPARSE).unwrap();
     let name = house.root.join(std::str::from_utf8(NAME).unwrap());
@@ -161,7 +161,7 @@ fn a_manifest_that_names_what_is_outside_removes_nothing_there() {
 
 #[test]
 fn what_is_of_the_user_stays() {
-    let house = House::new("user");
+    let house = House::new();
     fs::create_dir(house.root.join("data")).unwrap();
     fs::write(house.root.join("data/small"), "12345").unwrap();
     fs::write(house.root.join("data/log"), "old").unwrap();
@@ -195,7 +195,7 @@ fn what_is_of_the_user_stays() {
 
 #[test]
 fn what_was_made_and_changed_by_others_stays() {
-    let house = House::new("changed");
+    let house = House::new();
     let root = house.beneath();
     prepare(&root, &report(&root, &[("/a", 10), ("/b", 10)]), SPARSE).unwrap();
     fs::write(house.root.join("a"), "results!!!").unwrap();
@@ -206,7 +206,7 @@ fn what_was_made_and_changed_by_others_stays() {
 
 #[test]
 fn what_must_not_be_there_is_removed_only_if_asked_for() {
-    let house = House::new("force");
+    let house = House::new();
     fs::create_dir(house.root.join("f")).unwrap();
     fs::write(house.root.join("f/mine"), "of the user").unwrap();
     symlink(&house.outside, house.root.join("f/link")).unwrap();
@@ -233,7 +233,7 @@ fn what_must_not_be_there_is_removed_only_if_asked_for() {
 
 #[test]
 fn an_interrupted_preparation_is_repeated_or_undone() {
-    let house = House::new("interrupted");
+    let house = House::new();
     let root = house.beneath();
     let trace = [("/a/x", 10), ("/a/y", 10), ("/b", 10)];
     prepare(&root, &report(&root, &trace), SPARSE).unwrap();
@@ -265,7 +265,7 @@ fn an_interrupted_preparation_is_repeated_or_undone() {
 #[test]
 fn files_are_filled_with_what_compresses_as_asked() {
     for (percent, range) in [(0, 95..=101), (50, 45..=55), (90, 8..=13), (100, 0..=2)] {
-        let house = House::new(&format!("fill-{percent}"));
+        let house = House::new();
         let root = house.beneath();
         let fill = Fill::Data {
             compressibility: percent,

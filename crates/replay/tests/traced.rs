@@ -26,7 +26,7 @@ use plimsoll_replay::run::{Settings, run};
 use plimsoll_replay::timing::Timing;
 use plimsoll_trace::event::Event;
 use plimsoll_trace::follow::{Follower, Seen};
-use plimsoll_trace::header::{FORMAT, Header, Recorder};
+use plimsoll_trace::header::{Header, Recorder};
 use plimsoll_trace::kernel::Kernel;
 use plimsoll_trace::names::Names;
 
@@ -88,22 +88,6 @@ fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, 
     Some((events, names))
 }
 
-fn header() -> Header {
-    Header {
-        format: FORMAT.to_owned(),
-        recorder: Recorder::Strace,
-        recorder_version: String::new(),
-        options: Vec::new(),
-        command: Vec::new(),
-        attached: false,
-        host: Vec::new(),
-        zero_unix_ns: None,
-        resolution_ns: 1000,
-        has_durations: true,
-        calibration: None,
-    }
-}
-
 /// Replays what was done in `from` beneath `to`. Everything else is ignored.
 fn replayed(trace: &(Vec<Event>, Names), from: &Path, to: &Path, order: Ordering, root: &Root) -> Replayed {
     let (events, names) = trace;
@@ -123,7 +107,8 @@ fn replayed(trace: &(Vec<Event>, Names), from: &Path, to: &Path, order: Ordering
         ..Settings::default()
     };
     assert!(to.is_dir());
-    run(&plan, root, names, &header(), &settings, &AtomicBool::new(false)).unwrap()
+    let header = Header::new(Recorder::Strace, 1000);
+    run(&plan, root, names, &header, &settings, &AtomicBool::new(false)).unwrap()
 }
 
 /// Every name beneath a directory: its type, permissions, size, links, target, attributes.

@@ -144,26 +144,10 @@ impl Maker {
     }
 }
 
-fn header() -> Header {
-    Header {
-        format: String::new(),
-        recorder: Recorder::Strace,
-        recorder_version: String::new(),
-        options: Vec::new(),
-        command: Vec::new(),
-        attached: false,
-        host: Vec::new(),
-        zero_unix_ns: None,
-        resolution_ns: 1000,
-        has_durations: true,
-        calibration: None,
-    }
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let millions: usize = std::env::args().nth(1).map_or(Ok(4), |word| word.parse())?;
     let mut maker = Maker::new().ok_or("too many names")?;
-    let mut writer = Writer::new(Vec::new(), &header())?;
+    let mut writer = Writer::new(Vec::new(), &Header::new(Recorder::Strace, 1000))?;
     let mut writing = Duration::ZERO;
     let mut sum = 0_i64;
     for _ in 0..millions * 1000 {

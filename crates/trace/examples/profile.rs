@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use plimsoll_trace::event::Event;
 use plimsoll_trace::follow::Follower;
-use plimsoll_trace::header::{FORMAT, Footer, Header, Recorder};
+use plimsoll_trace::header::{Footer, Header, Recorder};
 use plimsoll_trace::profile::{Choice, Profiler};
 
 const ROUNDS: usize = 7;
@@ -21,17 +21,9 @@ fn main() -> std::io::Result<()> {
         }
         follower.end(&mut |_, seen| events.push(*seen.event));
         let header = Header {
-            format: FORMAT.to_owned(),
-            recorder: Recorder::Strace,
-            recorder_version: String::new(),
-            options: Vec::new(),
-            command: Vec::new(),
-            attached: false,
-            host: Vec::new(),
             zero_unix_ns: follower.timeline().zero_unix_ns(),
-            resolution_ns: 1000,
             has_durations: events.iter().any(|event| event.duration_ns.is_some()),
-            calibration: None,
+            ..Header::new(Recorder::Strace, 1000)
         };
         let footer = Footer {
             events: events.len() as u64,

@@ -49,6 +49,26 @@ pub struct Header {
     pub calibration: Option<Calibration>,
 }
 
+impl Header {
+    /// Of a recording of which nothing is known but by what it was made and how fine its times are, ns; it has durations.
+    #[must_use]
+    pub fn new(recorder: Recorder, resolution_ns: u64) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            recorder,
+            recorder_version: String::new(),
+            options: Vec::new(),
+            command: Vec::new(),
+            attached: false,
+            host: Vec::new(),
+            zero_unix_ns: None,
+            resolution_ns,
+            has_durations: true,
+            calibration: None,
+        }
+    }
+}
+
 /// What tracing a call costs on a host: measured there, by the same recorder with the same options.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {

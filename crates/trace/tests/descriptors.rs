@@ -209,6 +209,29 @@ fn a_thread_that_executes_a_program_takes_its_table_along() {
     assert_eq!(followed(log), ["7 openat 0", "7 read 0"]);
 }
 
+/// git looks at its standard output after it has closed it.
+#[test]
+fn a_descriptor_that_was_none_stands_for_nothing() {
+    let log = r#"7 openat(AT_FDCWD, "a", O_WRONLY) = 3
+        7 close(3) = 0
+        7 newfstatat(3, "", 0x7ffe, AT_EMPTY_PATH) = -1 EBADF (Bad file descriptor)
+        7 fstat(3, 0x7ffe) = -1 EBADF (Bad file descriptor)
+        7 openat(9, "b", O_RDONLY) = -1 EBADF (Bad file descriptor)
+        7 exit_group(0) = ?"#;
+    assert_eq!(followed(log), ["7 openat 0", "7 close 0"]);
+    let mut follower = Follower::new();
+    for line in log.lines() {
+        follower.line(
+            line.trim_start().as_bytes(),
+            1,
+            &mut |_: &mut Kernel, _: &Seen<'_>| {},
+        );
+    }
+    let names = follower.kernel().names();
+    let unknown = names.paths().iter().filter(|path| path.starts_with(b"unknown:"));
+    assert_eq!(unknown.count(), 0);
+}
+
 const SHELL: &str = r#"
     exec 9<"$0"
     for i in 1 2 3; do (cat <&9 | sort | head -n 2 >"out.$i"; cat "out.$i") & done

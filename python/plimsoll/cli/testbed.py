@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from plimsoll.cli.quantity import quantity
 from plimsoll.deploy import testbed as testbeds
 from plimsoll.deploy.testbed import Testbed, places
 from plimsoll.errors import BadInput, ExitCode
@@ -57,28 +58,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cut = link.add_mutually_exclusive_group()
     cut.add_argument("--down", action="store_true", default=None, help="cut it")
     cut.add_argument("--up", dest="down", action="store_false", help="mend it")
-    link.add_argument("--rtt", metavar="DURATION", type=_quantity(units.parse_duration))
-    link.add_argument("--jitter", metavar="DURATION", type=_quantity(units.parse_duration))
-    link.add_argument("--asymmetry", metavar="DURATION", type=_quantity(parse_signed_duration))
-    link.add_argument("--rate", metavar="RATE|none", type=_quantity(_rate), help="both directions")
-    link.add_argument("--loss", metavar="PERCENT", type=_quantity(units.parse_fraction))
-    link.add_argument("--queue", metavar="SIZE", type=_quantity(units.parse_size))
+    link.add_argument("--rtt", metavar="DURATION", type=quantity(units.parse_duration))
+    link.add_argument("--jitter", metavar="DURATION", type=quantity(units.parse_duration))
+    link.add_argument("--asymmetry", metavar="DURATION", type=quantity(parse_signed_duration))
+    link.add_argument("--rate", metavar="RATE|none", type=quantity(_rate), help="both directions")
+    link.add_argument("--loss", metavar="PERCENT", type=quantity(units.parse_fraction))
+    link.add_argument("--queue", metavar="SIZE", type=quantity(units.parse_size))
 
 
 def main(args: argparse.Namespace) -> int:
     """Does it."""
     verbs = {"up": _up, "down": _down, "exec": _exec, "status": _status, "link": _link}
     return verbs[args.what](args)
-
-
-def _quantity(parse: Any) -> Any:
-    def read(text: str) -> Any:
-        try:
-            return parse(text)
-        except units.UnitError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
 
 
 def _rate(text: str) -> int:

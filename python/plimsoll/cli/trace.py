@@ -8,10 +8,10 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from plimsoll.cli.outcome import WIDTH_WITHOUT_TERMINAL
 from plimsoll.cli.progress import wants_colour
+from plimsoll.cli.quantity import quantity
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan import units
 from plimsoll.trace import engine, words
@@ -56,7 +56,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="length",
-        type=_quantity(units.parse_duration),
+        type=quantity(units.parse_duration),
         metavar="DURATION",
         help="stop after this",
     )
@@ -81,7 +81,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="trace file")
     parser.add_argument("--file", metavar="REGEX", help="only files whose name matches")
-    window = _quantity(units.parse_duration)
+    window = quantity(units.parse_duration)
     parser.add_argument("--from", dest="start", type=window, metavar="TIME", help="from this time on, as 10s")
     parser.add_argument("--to", dest="end", type=window, metavar="TIME", help="before this time")
     form = parser.add_mutually_exclusive_group()
@@ -104,16 +104,6 @@ def main(args: argparse.Namespace) -> int:
     """Does it."""
     verbs = {"record": record, "import": import_, "show": show, "compare": compare, "export": export}
     return verbs[args.what](args)
-
-
-def _quantity(parse: Any) -> Any:
-    def read(text: str) -> Any:
-        try:
-            return parse(text)
-        except units.UnitError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
 
 
 def _seconds(ns: int | None) -> float | None:

@@ -7,15 +7,10 @@ neither run nor fetch. Vega's expressions are interpreted, not compiled, for the
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Final, NamedTuple
 
-from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from plimsoll import __version__
@@ -28,6 +23,7 @@ from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
 from plimsoll.report.tables import Table, so_far, verdict_text
+from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
 
 TERMS: Final = (
@@ -94,21 +90,27 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
     labels = Labels(analysis)
     runs = chosen_runs(labels)
     sections = _sections(labels, setup, with_runs=bool(runs))
-    script = _asset("report.js")
+    script = asset(PACKAGE, "report.js")
     vega = vega_bundle() if bundle is None else bundle
     figures = [figure for section in sections for figure in section.figures]
     first = first_run(labels, runs)
     left = len(worth_showing(labels)) - len(runs)
-    return _template().render(
+    return page_template(PACKAGE, "report.html").render(
+        kind="report",
+        name=analysis.experiment.name,
         policy=policy(vega, script),
         version=__version__,
-        css=Markup(_asset("report.css")),
+        css=Markup(asset(PACKAGE, "report.css")),
         info=analysis.experiment,
         facts=_facts(analysis),
         so_far=so_far(analysis),
         answer=[text for text in analysis.answer if text != so_far(analysis)] or ["There is no answer yet."],
         verdicts=[_mark(each) | {"text": verdict_text(each)} for each in analysis.verdicts],
-        contents=[Section("answer", "Answer"), *sections, Section("terms", "Words and methods")],
+        contents=[
+            ("answer", "Answer"),
+            *((each.key, each.title) for each in sections),
+            ("terms", "Words and methods"),
+        ],
         sections=sections,
         with_testers=any(map(users, runs)),
         picks=[{"id": run.id, "label": labels.run(run), "first": run is first} for run in runs],
@@ -117,8 +119,8 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         else "",
         terms=_terms(labels),
         data=Markup(for_script(page_data(analysis.experiment.name, figures, runs))),
-        bundle=Markup(vega),
-        script=Markup(script),
+        scripts=[Markup(vega), Markup(script)],
+        made_from=analysis.experiment.directory,
     )
 
 
@@ -131,30 +133,6 @@ def _mark(each: Verdict) -> dict[str, str]:
     if not each.judged:
         return {"kind": "open", "sign": "–"}
     return {"kind": "good", "sign": "✓"} if each.passed else {"kind": "bad", "sign": "✗"}
-
-
-def policy(*scripts: str) -> str:
-    """The content security policy: these inline scripts, inline styles, images in the file, nothing else."""
-    hashes = " ".join(
-        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
-    )
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
-        "connect-src 'none'; base-uri 'none'; form-action 'none'"
-    )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_asset("report.html"))
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("plimsoll.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _facts(analysis: Analysis) -> str:

@@ -7,23 +7,21 @@ only. A content security policy names the one script by its hash and forbids eve
 from __future__ import annotations
 
 import shlex
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from plimsoll import __version__
 from plimsoll.analyse.wording import count, plural
-from plimsoll.report.html import policy
+from plimsoll.report import template
 from plimsoll.report.page_data import for_script
 from plimsoll.trace import engine, tables, words
 from plimsoll.trace.page_data import page_data
 from plimsoll.trace.pictures import Pictures
 from plimsoll.trace.profile import Profile, Told
 
+PACKAGE: Final = "plimsoll.trace"
 SCRIPTS: Final = ("numbers.js", "surface.js", "list.js", "requests.js", "pattern.js", "charts.js", "page.js")
 MOST_PROCESSES: Final = 500
 HISTOGRAMS: Final = (
@@ -78,11 +76,18 @@ def page_of(trace: Path, told: Told, wanted: engine.Wanted) -> str:
 def render(told: Told, pictures: Pictures, trace: str) -> str:
     """The page as HTML. `trace`: the file, as one would type it."""
     profile = told.profile
-    script = '"use strict";\n(function () {\n' + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
-    return _template().render(
-        policy=policy(script),
+    script = (
+        '"use strict";\n(function () {\n'
+        + "\n".join(template.asset(PACKAGE, name) for name in SCRIPTS)
+        + "})();\n"
+    )
+    return template.page_template(PACKAGE, "trace.html").render(
+        kind="trace",
+        policy=template.policy(script),
         version=__version__,
-        css=Markup(f"{_report_css()}\n{_asset('trace.css')}"),
+        css=Markup(
+            f"{template.asset(template.PACKAGE, 'report.css')}\n{template.asset(PACKAGE, 'trace.css')}"
+        ),
         name=words.name(profile),
         command=words.command(profile.source),
         facts=" · ".join(words.facts(profile)),
@@ -106,9 +111,9 @@ def render(told: Told, pictures: Pictures, trace: str) -> str:
         examples=profile.unparsed.examples,
         source=tables.source(profile),
         terms=TERMS,
-        trace=trace,
+        made_from=trace,
         data=Markup(for_script(page_data(told, pictures, trace))),
-        script=Markup(script),
+        scripts=[Markup(script)],
     )
 
 
@@ -127,21 +132,3 @@ def _unplaced(pictures: Pictures) -> str:
     if not unknown:
         return ""
     return f"Of {plural(unknown, 'request')} nobody knows where in the file: they are in no picture."
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_asset("trace.html"))
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("plimsoll.trace").joinpath("page", name).read_text(encoding="utf-8")
-
-
-@cache
-def _report_css() -> str:
-    return files("plimsoll.report").joinpath("page", "report.css").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plimsoll.analyse.wording import count, plural
 from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import EngineError
 from plimsoll.plan import units
@@ -90,16 +91,17 @@ def in_words(answer: Answer) -> str:
 def _check(check: dict[str, Any]) -> Iterator[str]:
     causes = check["causes"]
     if not causes:
-        yield f"Nothing is missing for {check['events']:,} calls."
+        yield f"Nothing is missing for {plural(check['events'], 'call')}."
     else:
-        yield f"{len(causes):,} things keep the replay from doing what the trace did:"
+        keep = "keeps" if len(causes) == 1 else "keep"
+        yield f"{plural(len(causes), 'thing')} {keep} the replay from doing what the trace did:"
         for cause in causes[:SHOWN]:
             yield f"  {cause['path']}: {_finding(cause)}"
         if len(causes) > SHOWN:
-            yield f"  and {len(causes) - SHOWN:,} more (--json has all)"
+            yield f"  and {count(len(causes) - SHOWN)} more (--json has all)"
         yield "Make them with --prepare."
     if check["unexplained"]:
-        yield f"{check['unexplained']:,} calls are explained by no state of the directory:"
+        yield f"No state of the directory explains {plural(check['unexplained'], 'call')}:"
         yield from (f"  {one['path']}: {one['why']}" for one in check["examples"][:SHOWN])
 
 
@@ -122,20 +124,20 @@ def _finding(cause: dict[str, Any]) -> str:
         size = f", {units.about_size(cause['size'])}" if cause["size"] else ""
         words = f"missing ({cause['kind']}{size})"
     elif what == "too-small":
-        words = f"has {cause['has']:,} B, and {cause['needs']:,} B are needed"
+        words = f"has {count(cause['has'])} B, and {count(cause['needs'])} B are needed"
     elif what == "wrong-kind":
         words = f"is a {cause['is']}, and must be something else"
     else:
         words = FINDINGS.get(what, what)
     following = cause.get("consequences", 0)
-    return f"{words}; {following:,} more follow from it" if following else words
+    return f"{words}; {count(following)} more follow from it" if following else words
 
 
 def _prepared(prepared: dict[str, Any]) -> Iterator[str]:
-    grown = f", {prepared['grown']:,} made larger" if prepared["grown"] else ""
-    yield f"Prepared: {prepared['made']:,} made{grown}, {units.about_size(prepared['bytes'])}."
+    grown = f", {count(prepared['grown'])} made larger" if prepared["grown"] else ""
+    yield f"Prepared: {count(prepared['made'])} made{grown}, {units.about_size(prepared['bytes'])}."
     if prepared["left"]:
-        yield f"{len(prepared['left']):,} things were left, as they are not ours to change:"
+        yield f"Left as it was, and not ours to change: {plural(len(prepared['left']), 'thing')}:"
         yield from (f"  {finding['path']}: {_finding(finding)}" for finding in prepared["left"][:SHOWN])
 
 
@@ -151,8 +153,8 @@ def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
     )
     read, written = (units.about_size(replayed[f"{what}_bytes"]) for what in ("read", "write"))
     yield (
-        f"{replayed['performed']:,} calls by {replayed['threads']:,} threads; {read} read, {written} written; "
-        f"{replayed['ignored']:,} calls on ignored names"
+        f"{plural(replayed['performed'], 'call')} by {plural(replayed['threads'], 'thread')}; {read} read, "
+        f"{written} written; {plural(replayed['ignored'], 'call')} on ignored names"
     )
     late = replayed["lateness"]
     if late["count"]:
@@ -170,7 +172,7 @@ def _calls(by_call: dict[str, Any]) -> Iterator[str]:
     for name, one in calls:
         size = units.about_size(one["bytes"]) if one["bytes"] else "-"
         yield (
-            f"  {name:<18}{one['count']:>10,}{size:>12}{one['total_s']:>10.3f}{one['recorded_s']:>10.3f}"
+            f"  {name:<18}{count(one['count']):>10}{size:>12}{one['total_s']:>10.3f}{one['recorded_s']:>10.3f}"
             f"{one['untraced_s']:>10.3f}{one['times']['p99_us']:>10.1f}"
         )
 
@@ -180,20 +182,22 @@ def _deviations(replayed: dict[str, Any]) -> Iterator[str]:
         yield "Every result is that of the trace."
         return
     for one in replayed["mismatches"][:SHOWN]:
-        example = one["examples"][0]["path"] if one["examples"] else ""
-        yield f"differs: {one['count']:,} x {one['call']}: was {one['recorded']}, is {one['got']} ({example})"
+        found = one["examples"][0]["path"] if one["examples"] else ""
+        example = f" ({found})" if found else ""
+        yield f"differs: {count(one['count'])} x {one['call']}: was {one['recorded']}, is {one['got']}{example}"
     for one in replayed["refusals"][:SHOWN]:
         example = one["examples"][0] if one["examples"] else ""
-        yield f"refused: {one['count']:,} x {one['call']}: {one['why']} ({example})"
+        yield f"refused: {count(one['count'])} x {one['call']}: {one['why']} ({example})"
     if replayed["lost"]:
-        yield f"{replayed['lost']:,} calls had no open file, as what should have opened it had failed"
+        why = "what should have opened it has failed, or was not recorded"
+        yield f"{plural(replayed['lost'], 'call')} had no open file: {why}"
     waits = replayed["waits"]
     if waits["let_go"]:
-        yield f"{waits['let_go']:,} calls waited too long for others and were let go"
+        yield f"{plural(waits['let_go'], 'call')} waited too long for others and went on without them"
 
 
 def _cleaned(cleaned: dict[str, Any]) -> Iterator[str]:
-    yield f"Removed {cleaned['removed']:,} names."
+    yield f"Removed {plural(cleaned['removed'], 'name')}."
     if cleaned["left"]:
-        yield f"{len(cleaned['left']):,} were left:"
+        yield f"Left: {plural(len(cleaned['left']), 'name')}:"
         yield from (f"  {one['path']}: {one['why']}" for one in cleaned["left"][:SHOWN])

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_drive::Share;
 use plimsoll_model::{Outcome, Transaction};
-use plimsoll_trace::header::{FORMAT, Header, Recorder};
+use plimsoll_trace::header::{Header, Recorder};
 use plimsoll_trace::import::Importer;
 use serde_json::{Value, json};
 
@@ -35,19 +35,7 @@ impl Scratch {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("plimsoll-drive-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        let header = Header {
-            format: FORMAT.into(),
-            recorder: Recorder::Strace,
-            recorder_version: String::new(),
-            options: Vec::new(),
-            command: Vec::new(),
-            attached: false,
-            host: Vec::new(),
-            zero_unix_ns: None,
-            resolution_ns: 1000,
-            has_durations: true,
-            calibration: None,
-        };
+        let header = Header::new(Recorder::Strace, 1000);
         let mut importer = Importer::new(Vec::new(), &header).unwrap();
         let mut at = 1_700_000_000.0;
         for call in calls.lines() {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use plimsoll_trace::file::with_header;
-use plimsoll_trace::header::{Calibration, FORMAT, Footer, Header, Recorder};
+use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
 use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
 use plimsoll_trace::text::Stamp;
 
@@ -41,17 +41,9 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
         );
     }
     let header = Header {
-        format: FORMAT.into(),
-        recorder: Recorder::Strace,
-        recorder_version: String::new(),
-        options: Vec::new(),
-        command: Vec::new(),
-        attached: false,
-        host: Vec::new(),
         zero_unix_ns: zero(manner.first),
-        resolution_ns: manner.resolution_ns,
         has_durations: manner.has_durations,
-        calibration: None,
+        ..Header::new(Recorder::Strace, manner.resolution_ns)
     };
     let first = opened[0].pid;
     let footer = write(output, |file| {

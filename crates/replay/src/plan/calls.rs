@@ -1,8 +1,9 @@
 //! What is done for an event.
 
-use plimsoll_trace::constants::{
-    AT_EMPTY_PATH, AT_REMOVEDIR, F_DUPFD, F_DUPFD_CLOEXEC, F_SETFL, O_APPEND, O_CREAT, O_TMPFILE, S_IFMT,
-};
+mod descriptors;
+mod names;
+
+use plimsoll_trace::constants::AT_EMPTY_PATH;
 use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId};
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::syscalls::Effect;
@@ -12,16 +13,12 @@ use super::{Fate, Planner, recorded};
 use crate::action::{Action, Operation, mark};
 
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
-const S_IFIFO: u32 = 0o1_0000;
-const S_IFREG: u32 = 0o10_0000;
 const CLONE_VFORK: u64 = 0x4000;
 const MAP_ANONYMOUS: u64 = 0x20;
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
 const EFAULT: u16 = 14;
 const EINVAL: u16 = 22;
-/// Commands of fcntl(2) about locks: `F_SETLK`, `F_SETLKW` and those of open files.
-const LOCKS: [u64; 4] = [6, 7, 0x25, 0x26];
 /// Calls that do not follow a link at the end of a name.
 const STAYING: [&str; 7] = [
     "lstat",
@@ -32,7 +29,6 @@ const STAYING: [&str; 7] = [
     "lsetxattr",
     "lremovexattr",
 ];
-const USUAL_MASK: u32 = 0o022;
 
 /// How a call finds its place in a file.
 struct Moving {
@@ -141,123 +137,6 @@ impl Planner<'_> {
         };
         self.opens.get(open).have = have;
         have
-    }
-
-    fn open(&mut self, event: &Event) -> Fate {
-        let is_here = self.is_here(event.path);
-        let kind = self.kind(event.file);
-        let is_pipe = kind == Kind::Pipe || event.path.is_some_and(|path| self.pipes.contains(&path));
-        let have = match kind {
-            _ if !is_here => Have::Ignored,
-            Kind::Device | Kind::Socket | Kind::Other => Have::Foreign,
-            _ if is_pipe => Have::Foreign,
-            _ => Have::Real,
-        };
-        let flags = event.flags.unwrap_or(0);
-        if let Some(open) = event.open {
-            self.opens.is_made(open, have, flags & O_APPEND != 0);
-        }
-        match have {
-            Have::Ignored => Fate::Ignore,
-            Have::Foreign if !is_pipe => refuse(event),
-            _ => {
-                let mut action = of(event, Operation::Open);
-                if event.call.name == "creat" {
-                    action.flags = 0o1101;
-                }
-                if is_pipe {
-                    action.marks |= mark::PIPE;
-                }
-                let makes = u64::from(action.flags) & O_CREAT != 0 || flags & O_TMPFILE == O_TMPFILE;
-                let mode = event.mode.filter(|_| makes).unwrap_or(0o666);
-                action.mode = mode & !self.mask(event);
-                Fate::Act(action)
-            }
-        }
-    }
-
-    fn memory(&mut self, event: &Event) -> Fate {
-        if let Some(open) = event.open {
-            self.opens.is_made(open, Have::Real, false);
-        }
-        act(event, Operation::Memory)
-    }
-
-    fn other(&mut self, event: &Event) -> Fate {
-        if event.call.effect == Effect::Pair && self.kind(event.file) == Kind::Pipe {
-            self.opens.add_pipe([event.open, event.open2]);
-        } else {
-            for open in [event.open, event.open2].into_iter().flatten() {
-                self.opens.get(open).have = Have::Foreign;
-            }
-        }
-        Fate::Fold
-    }
-
-    fn close(&mut self, event: &Event) -> Fate {
-        let Some(open) = event.open else {
-            return Fate::Fold;
-        };
-        let is_release = event.call.effect == Effect::Released;
-        let have = self.have(open, event.file);
-        let state = self.opens.get(open);
-        let is_last = is_release || event.length.map_or(state.duplicates == 0, |left| left == 0);
-        match have {
-            Have::Real => {
-                let operation = if is_release {
-                    Operation::Release
-                } else {
-                    Operation::Close
-                };
-                let mut action = of(event, operation);
-                if is_last {
-                    action.marks |= mark::LAST;
-                } else if state.duplicates > 0 {
-                    state.duplicates -= 1;
-                } else {
-                    // A descriptor that fork has made, which we have not.
-                    return Fate::Fold;
-                }
-                Fate::Act(action)
-            }
-            Have::Pipe { writes: true, .. } if is_last => act(event, Operation::Compute),
-            Have::Ignored => Fate::Ignore,
-            _ => Fate::Fold,
-        }
-    }
-
-    fn dup(&mut self, event: &Event) -> Fate {
-        let Some(open) = event.open else {
-            return Fate::Fold;
-        };
-        if self.have(open, event.file) != Have::Real || event.outcome.value().is_none() {
-            return Fate::Fold;
-        }
-        self.opens.get(open).duplicates += 1;
-        self.plan.has_duplicates = true;
-        act(event, Operation::Dup)
-    }
-
-    fn fcntl(&mut self, event: &Event) -> Fate {
-        match event.flags {
-            Some(F_DUPFD | F_DUPFD_CLOEXEC) => self.dup(event),
-            Some(command) if LOCKS.contains(&command) => act(event, Operation::Wait),
-            Some(F_SETFL) => {
-                let Some(open) = event.open.filter(|_| event.mode.is_some()) else {
-                    return Fate::Fold;
-                };
-                if self.have(open, event.file) != Have::Real {
-                    return Fate::Fold;
-                }
-                let flags = event.mode.unwrap_or(0);
-                self.opens.get(open).appends = u64::from(flags) & O_APPEND != 0;
-                Fate::Act(Action {
-                    flags,
-                    ..of(event, Operation::SetFlags)
-                })
-            }
-            _ => Fate::Fold,
-        }
     }
 
     fn data(&mut self, event: &Event) -> Fate {
@@ -496,75 +375,6 @@ impl Planner<'_> {
             Some(path) if self.places.get(path).is_none() => Fate::Ignore,
             _ => refuse(event),
         }
-    }
-
-    fn on_name(&mut self, event: &Event) -> Fate {
-        let both = matches!(event.call.effect, Effect::Link | Effect::Rename);
-        if event.path.is_none() || both && event.path2.is_none() {
-            return Fate::Fold;
-        }
-        if !self.is_here(event.path) || both && !self.is_here(event.path2) {
-            return Fate::Ignore;
-        }
-        let removes_directory = event.flags.is_some_and(|flags| flags & AT_REMOVEDIR != 0);
-        let operation = match event.call.effect {
-            Effect::Link => Operation::Link,
-            Effect::Rename => Operation::Rename,
-            Effect::Symlink => Operation::Symlink,
-            Effect::Remove if event.call.name == "rmdir" || removes_directory => Operation::Rmdir,
-            Effect::Remove => Operation::Unlink,
-            _ if event.call.name.starts_with("mkdir") => Operation::Mkdir,
-            _ => match event.mode.map(|mode| mode & S_IFMT) {
-                Some(S_IFIFO) => Operation::Mkfifo,
-                Some(S_IFREG | 0) => Operation::Open,
-                _ => return refuse(event),
-            },
-        };
-        let mut action = of(event, operation);
-        action.mode = event.mode.unwrap_or(0o777) & !self.mask(event);
-        match operation {
-            // mknod(2) of a regular file: it is made, and nobody has it open.
-            Operation::Open => action.flags = (O_CREAT | plimsoll_trace::constants::O_EXCL) as u32,
-            Operation::Mkfifo => self.pipes.extend(event.path),
-            Operation::Symlink => self.text(event.path2),
-            _ => {}
-        }
-        Fate::Act(action)
-    }
-
-    fn text(&mut self, path: Option<PathId>) {
-        if let Some(path) = path {
-            let bytes = self.trace.path(path);
-            if let Ok(text) = std::ffi::CString::new(bytes) {
-                self.plan.texts.insert(path, text);
-            }
-        }
-    }
-
-    fn umask(&mut self, event: &Event) -> Fate {
-        if let (Some(mask), Some(process)) = (event.mode, self.process(event)) {
-            self.masks.insert(process, mask & 0o777);
-        }
-        Fate::Fold
-    }
-
-    fn process(&self, event: &Event) -> Option<u32> {
-        let entry = self.trace.threads().get(event.thread.index())?;
-        Some(entry.pid)
-    }
-
-    /// The mask of the event's process: its own, or the nearest ancestor's.
-    fn mask(&self, event: &Event) -> u32 {
-        let threads = self.trace.threads();
-        let mut thread = Some(event.thread);
-        // Whoever is made is made later, so parents stand before; nothing else is believed.
-        while let Some(entry) = thread.and_then(|thread| threads.get(thread.index())) {
-            if let Some(mask) = self.masks.get(&entry.pid) {
-                return *mask;
-            }
-            thread = entry.parent.filter(|parent| Some(*parent) < thread);
-        }
-        USUAL_MASK
     }
 }
 

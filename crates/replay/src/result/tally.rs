@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use plimsoll_trace::event::PathId;
+use plimsoll_trace::event::{OpenId, PathId};
 use plimsoll_trace::names::Names;
 
 use super::{
@@ -65,6 +65,7 @@ impl<T> Kept<T> {
 /// A result that was not the recorded one.
 struct Differing {
     path: Option<PathId>,
+    open: Option<OpenId>,
     recorded: i64,
     got: i64,
 }
@@ -145,6 +146,7 @@ impl Tally {
         let kept = self.mismatches.entry((action.operation, found)).or_default();
         kept.add(Differing {
             path: action.path,
+            open: action.open,
             recorded,
             got: number(got),
         });
@@ -221,7 +223,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn mismatches(&self, names: &Names) -> Vec<Mismatch> {
+    pub(crate) fn mismatches(&self, plan: &Plan, names: &Names) -> Vec<Mismatch> {
         let told = self.mismatches.iter().map(|((operation, found), kept)| Mismatch {
             call: operation.name().to_owned(),
             recorded: found.recorded.text(),
@@ -231,7 +233,7 @@ impl Tally {
                 .examples
                 .iter()
                 .map(|one| Example {
-                    path: shown(names, one.path).unwrap_or_default(),
+                    path: shown(names, one.path.or_else(|| plan.opened(one.open?))).unwrap_or_default(),
                     recorded: one.recorded,
                     got: one.got,
                 })

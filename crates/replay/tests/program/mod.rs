@@ -15,7 +15,7 @@ use plimsoll_trace::syscalls;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::scratch::Scratch;
+use crate::common::Scratch;
 
 /// One call, without the directory that it happens in.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! What calls do to names, and what they tell of what lies under them.
 
 use crate::constants::{RENAME_EXCHANGE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use crate::event::{Event, FileId, PathId};
-use crate::kernel::{Kernel, Request, spoken};
+use crate::event::{Event, FileId, Outcome, PathId};
+use crate::kernel::{EBADF, Kernel, Request, spoken};
 use crate::names::Kind;
 use crate::syscalls::{Argument, Effect};
 use crate::text::value::{AT_FDCWD, Descriptor};
@@ -31,15 +31,21 @@ impl Kernel {
 
     fn path(&mut self, asked: &Request<'_>, nth: usize, event: &mut Event) -> Option<PathId> {
         let (directory, bytes) = asked.path(nth)?;
+        let is_absolute = bytes.first() == Some(&b'/');
+        let begins_at = directory.filter(|found| found.number != AT_FDCWD && !is_absolute);
+        if begins_at.is_some() && event.outcome == Outcome::Failed(EBADF) {
+            // Nothing is open there, and nothing has been.
+            return None;
+        }
         if bytes.is_empty() {
             // `newfstatat(3, "", {...}, AT_EMPTY_PATH)`: the descriptor itself.
-            if let Some(found) = directory.filter(|found| found.number != AT_FDCWD) {
+            if let Some(found) = begins_at {
                 event.open = self.open_of(asked.pid, &found);
                 self.files_of(event);
             }
             return None;
         }
-        let base = if bytes.first() == Some(&b'/') {
+        let base = if is_absolute {
             None
         } else {
             self.base(asked.pid, directory)

@@ -1,6 +1,3 @@
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-
 use super::*;
 use crate::event::Outcome;
 
@@ -180,20 +177,11 @@ fn a_log_that_is_cut_keeps_what_is_before() {
     assert_eq!((records.next(), records.cut_bytes()), (None, Some(20)));
 }
 
+/// What is fuzzed is a whole log (tests/fuzz).
 #[test]
-fn no_bytes_make_it_panic_or_run_on() {
-    let whole = log();
-    let mut random = Pcg64Mcg::seed_from_u64(5);
-    for _ in 0..200_000 {
-        let mut bytes = whole.clone();
-        for _ in 0..=random.next_u32() % 4 {
-            let place = random.next_u32() as usize % bytes.len();
-            bytes[place] = random.next_u32() as u8;
-        }
-        if let Ok(log) = Log::parse(&bytes) {
-            assert!(Merge::new(vec![log]).count() <= 2 * bytes.len() / 32 + 1);
-        }
-    }
+fn the_log_that_is_fuzzed_is_this_one() {
+    let corpus = include_bytes!("../../tests/fuzz/corpus/preload_log/one");
+    assert!(log() == corpus, "the test's log was changed: write it there anew");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
-use plimsoll_trace::header::{Calibration, FORMAT, Footer, Header, Recorder};
+use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
 use plimsoll_trace::names::{FileEntry, Kind, Names, ThreadEntry};
 use plimsoll_trace::profile::json::FileProfile;
 use plimsoll_trace::profile::{Choice, Profile, Profiler};
@@ -29,17 +29,8 @@ impl Scene {
     pub(crate) fn new() -> Self {
         let mut scene = Self {
             header: Header {
-                format: FORMAT.to_owned(),
-                recorder: Recorder::Strace,
                 recorder_version: "6.1".to_owned(),
-                options: Vec::new(),
-                command: Vec::new(),
-                attached: false,
-                host: Vec::new(),
-                zero_unix_ns: None,
-                resolution_ns: 1000,
-                has_durations: true,
-                calibration: None,
+                ..Header::new(Recorder::Strace, 1000)
             },
             names: Names::default(),
             events: Vec::new(),

@@ -1,0 +1,123 @@
+//! What files hold, what directories are empty of, and who may use them.
+
+use super::findings::need;
+use super::{Evidence, KEEPER};
+use crate::check::disk::{Disk, Kind};
+use crate::check::report::What;
+use crate::check::tree::{Entry, Place};
+
+impl<D: Disk> Evidence<'_, D> {
+    /// A file is at least so large now. `exact`: a call has told its size.
+    pub(in crate::check) fn is_large(&mut self, id: usize, size: u64, exact: bool) {
+        let inode = &mut self.tree.inodes[id];
+        inode.exact |= exact;
+        if size <= inode.size {
+            return;
+        }
+        inode.size = size;
+        if inode.quiet {
+            return;
+        }
+        let Some(initial) = inode.initial.clone().filter(|_| !inode.fixed) else {
+            let at = Place {
+                dir: inode.parent,
+                name: inode.name.clone(),
+            };
+            let path = self.tree.path(&at);
+            return self.cannot_explain(&path, "it holds more than calls have written to it");
+        };
+        inode.least = size;
+        if let Some(found) = inode.found {
+            let what = What::TooSmall {
+                has: found.size,
+                needs: size,
+            };
+            if let Some(small) = inode.small {
+                if let Some(finding) = &mut self.findings[small] {
+                    finding.what = what;
+                }
+            } else {
+                let finding = self.found_at(initial, what);
+                self.inode(id).small = Some(finding);
+            }
+        } else if inode.finding.is_none() {
+            // Opened with O_CREAT: only now it is known that it was there before.
+            inode.kind = Kind::File;
+            let finding = self.found_at(initial.clone(), What::Missing(need(&self.tree.inodes[id])));
+            self.missing.insert(initial, finding);
+            self.inode(id).finding = Some(finding);
+        }
+    }
+
+    /// A call was allowed, or refused, to read (4), write (2) or search and execute (1).
+    pub(in crate::check) fn is_allowed(&mut self, id: usize, bits: u32, allowed: bool) {
+        let inode = &mut self.tree.inodes[id];
+        if inode.opened_up || inode.quiet {
+            return;
+        }
+        let noted = if allowed {
+            &mut inode.granted
+        } else {
+            &mut inode.refused
+        };
+        *noted |= bits;
+        let (Some(found), Some(initial)) = (inode.found, inode.initial.clone()) else {
+            return;
+        };
+        let whats = if allowed {
+            let lacks = bits & !found.allowed & !inode.reported;
+            inode.reported |= lacks;
+            let all = [
+                (4, What::NotReadable),
+                (2, What::NotWritable),
+                (1, What::NotSearchable),
+            ];
+            all.into_iter()
+                .filter(|(bit, _)| lacks & bit != 0)
+                .map(|(_, what)| what)
+                .collect()
+        } else if found.allowed & bits == bits && inode.reported & 8 == 0 {
+            inode.reported |= 8;
+            vec![What::TooOpen]
+        } else {
+            Vec::new()
+        };
+        for what in whats {
+            self.found_at(initial.clone(), what);
+        }
+    }
+
+    /// A directory was empty, as it was removed.
+    pub(in crate::check) fn was_empty(&mut self, at: &Place, dir: usize) {
+        if self.tree.is_empty(dir) || self.tree.inodes[dir].quiet {
+            return;
+        }
+        let inode = &self.tree.inodes[dir];
+        let is_there = |entry: &Entry| match entry {
+            Entry::There(id) => self.tree.inodes[*id].needed || self.tree.inodes[*id].found.is_none(),
+            _ => false,
+        };
+        let is_explained = inode.kept || inode.entries.values().any(is_there);
+        if let Some(path) = inode.initial.clone().filter(|_| !is_explained) {
+            self.found_at(path, What::NotEmpty);
+        } else {
+            let path = self.tree.path(at);
+            self.cannot_explain(&path, "it was removed, and holds what no call has removed");
+        }
+    }
+
+    /// A directory was not empty.
+    pub(in crate::check) fn was_not_empty(&mut self, dir: usize) {
+        if !self.tree.is_empty(dir) {
+            self.inode(dir).kept = true;
+            return;
+        }
+        self.inode(dir).kept = true;
+        let at = Place {
+            dir,
+            name: KEEPER.into(),
+        };
+        let entry = self.tree.entry(dir, KEEPER);
+        self.assume(&at, entry, Kind::File);
+    }
+}

@@ -1,0 +1,85 @@
+//! Calls that make and change names, and the bits that new files do not get.
+
+use plimsoll_trace::constants::{AT_REMOVEDIR, O_CREAT, O_EXCL, S_IFMT};
+use plimsoll_trace::event::{Event, PathId};
+use plimsoll_trace::syscalls::Effect;
+
+use super::{of, refuse};
+use crate::action::Operation;
+use crate::plan::{Fate, Planner};
+
+const S_IFIFO: u32 = 0o1_0000;
+const S_IFREG: u32 = 0o10_0000;
+/// Of a process that has not set its own.
+const USUAL_MASK: u32 = 0o022;
+
+impl Planner<'_> {
+    pub(super) fn on_name(&mut self, event: &Event) -> Fate {
+        let both = matches!(event.call.effect, Effect::Link | Effect::Rename);
+        if event.path.is_none() || both && event.path2.is_none() {
+            return Fate::Fold;
+        }
+        if !self.is_here(event.path) || both && !self.is_here(event.path2) {
+            return Fate::Ignore;
+        }
+        let removes_directory = event.flags.is_some_and(|flags| flags & AT_REMOVEDIR != 0);
+        let operation = match event.call.effect {
+            Effect::Link => Operation::Link,
+            Effect::Rename => Operation::Rename,
+            Effect::Symlink => Operation::Symlink,
+            Effect::Remove if event.call.name == "rmdir" || removes_directory => Operation::Rmdir,
+            Effect::Remove => Operation::Unlink,
+            _ if event.call.name.starts_with("mkdir") => Operation::Mkdir,
+            _ => match event.mode.map(|mode| mode & S_IFMT) {
+                Some(S_IFIFO) => Operation::Mkfifo,
+                Some(S_IFREG | 0) => Operation::Open,
+                _ => return refuse(event),
+            },
+        };
+        let mut action = of(event, operation);
+        action.mode = event.mode.unwrap_or(0o777) & !self.mask(event);
+        match operation {
+            // mknod(2) of a regular file: it is made, and nobody has it open.
+            Operation::Open => action.flags = (O_CREAT | O_EXCL) as u32,
+            Operation::Mkfifo => self.pipes.extend(event.path),
+            Operation::Symlink => self.text(event.path2),
+            _ => {}
+        }
+        Fate::Act(action)
+    }
+
+    pub(super) fn text(&mut self, path: Option<PathId>) {
+        if let Some(path) = path {
+            let bytes = self.trace.path(path);
+            if let Ok(text) = std::ffi::CString::new(bytes) {
+                self.plan.texts.insert(path, text);
+            }
+        }
+    }
+
+    pub(super) fn umask(&mut self, event: &Event) -> Fate {
+        if let (Some(mask), Some(process)) = (event.mode, self.process(event)) {
+            self.masks.insert(process, mask & 0o777);
+        }
+        Fate::Fold
+    }
+
+    fn process(&self, event: &Event) -> Option<u32> {
+        let entry = self.trace.threads().get(event.thread.index())?;
+        Some(entry.pid)
+    }
+
+    /// The mask of the event's process: its own, or the nearest ancestor's.
+    pub(super) fn mask(&self, event: &Event) -> u32 {
+        let threads = self.trace.threads();
+        let mut thread = Some(event.thread);
+        // Whoever is made is made later, so parents stand before; nothing else is believed.
+        while let Some(entry) = thread.and_then(|thread| threads.get(thread.index())) {
+            if let Some(mask) = self.masks.get(&entry.pid) {
+                return *mask;
+            }
+            thread = entry.parent.filter(|parent| Some(*parent) < thread);
+        }
+        USUAL_MASK
+    }
+}

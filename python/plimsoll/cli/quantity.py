@@ -1,0 +1,23 @@
+"""Options whose values have units."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
+from plimsoll.plan import units
+
+Value = TypeVar("Value")
+
+
+def quantity(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """What argparse takes as `type`: what `parse` does not understand is told in its words."""
+
+    def read(text: str) -> Value:
+        try:
+            return parse(text)
+        except units.UnitError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

@@ -1,0 +1,79 @@
+"""What a replay has found, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.trace.replay import Answer, in_words
+
+NONE = {"count": 0, "p50_us": 0.0, "p99_us": 0.0, "max_us": 0.0}
+REPLAYED: dict[str, Any] = {
+    "stopped": False,
+    "wall_s": 1.2,
+    "recorded_s": 2.0,
+    "untraced_s": {"low_s": 0.9, "middle_s": 1.0, "high_s": 1.1},
+    "performed": 1,
+    "threads": 2,
+    "ignored": 12_345,
+    "read_bytes": 0,
+    "write_bytes": 4096,
+    "lateness": NONE,
+    "by_call": {},
+    "is_faithful": True,
+    "mismatches": [],
+    "refusals": [],
+    "lost": 0,
+    "waits": {"let_go": 0},
+}
+
+
+def said(**document: Any) -> list[str]:
+    """The lines, with plain spaces."""
+    return in_words(Answer({"is_cut": False, **document})).replace("\u202f", " ").splitlines()
+
+
+def test_a_replay_is_held_against_the_untraced_program() -> None:
+    assert said(replayed=REPLAYED) == [
+        "1.200 s; as recorded 2.000 s, without the cost of tracing 1.000 s (0.900 to 1.100): 1.20 of it",
+        "1 call by 2 threads; 0 B read, 4.1 kB written; 12 345 calls on ignored names",
+        "Every result is that of the trace.",
+    ]
+
+
+def test_differences_are_told_with_an_example_where_there_is_one() -> None:
+    found = {"call": "read", "recorded": "ok", "got": "not open", "count": 1}
+    replayed = REPLAYED | {
+        "is_faithful": False,
+        "mismatches": [
+            found | {"examples": [{"path": "/data/in", "recorded": 0, "got": -1}]},
+            found | {"examples": [{"path": "", "recorded": 0, "got": -1}]},
+        ],
+        "lost": 1,
+        "waits": {"let_go": 2},
+    }
+    assert said(replayed=replayed)[2:] == [
+        "differs: 1 x read: was ok, is not open (/data/in)",
+        "differs: 1 x read: was ok, is not open",
+        "1 call had no open file: what should have opened it has failed, or was not recorded",
+        "2 calls waited too long for others and went on without them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("causes", "lines"),
+    [
+        ([], ["Nothing is missing for 7 calls."]),
+        (
+            [{"path": "in", "what": "missing", "kind": "file", "size": 2000, "consequences": 3}],
+            [
+                "1 thing keeps the replay from doing what the trace did:",
+                "  in: missing (file, 2 kB); 3 more follow from it",
+                "Make them with --prepare.",
+            ],
+        ),
+    ],
+)
+def test_a_check_tells_causes(causes: list[dict[str, Any]], lines: list[str]) -> None:
+    assert said(check={"events": 7, "causes": causes, "unexplained": 0, "examples": []}) == lines
