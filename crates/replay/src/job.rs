@@ -1,9 +1,10 @@
 //! A trace to be replayed: read, its names placed beneath a root, the root checked and prepared, the plan carried out.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-use plimsoll_trace::event::Event;
+use plimsoll_trace::event::{Event, OpenId};
 use plimsoll_trace::file::{FileError, Reader};
 use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
@@ -37,6 +38,7 @@ impl Trace {
         while let Some(block) = reader.next()? {
             events.extend_from_slice(block);
         }
+        number_opens(&mut events);
         let header = reader.header().clone();
         let is_cut = reader.footer().is_none();
         let names = reader.into_names();
@@ -88,9 +90,53 @@ impl Trace {
     }
 }
 
+/// Numbers open files from 0 without gaps: those who index by them have tables as large as the trace, whatever its file says.
+fn number_opens(events: &mut [Event]) {
+    let mut numbers: HashMap<OpenId, Option<OpenId>> = HashMap::new();
+    for event in events {
+        for open in [&mut event.open, &mut event.open2] {
+            *open = open.and_then(|id| {
+                let next = OpenId::new(numbers.len());
+                *numbers.entry(id).or_insert(next)
+            });
+        }
+    }
+}
+
 fn beneath(directory: &[u8], path: &[u8]) -> Vec<u8> {
     if directory.is_empty() {
         return path.to_vec();
     }
     [directory, b"/", path].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_trace::event::{Outcome, ThreadId};
+    use plimsoll_trace::syscalls;
+
+    use super::*;
+
+    #[test]
+    fn open_files_are_numbered_without_gaps() {
+        let open = |index| OpenId::new(index);
+        let of = |first, second| Event {
+            open: first,
+            open2: second,
+            ..Event::new(
+                ThreadId::new(0).unwrap(),
+                syscalls::find(b"read").unwrap(),
+                0,
+                Outcome::Returned(0),
+            )
+        };
+        let mut events = [
+            of(open(4_000_000_000), None),
+            of(open(7), open(4_000_000_000)),
+            of(None, open(8)),
+        ];
+        number_opens(&mut events);
+        let numbers = events.map(|event| (event.open, event.open2));
+        assert_eq!(numbers, [(open(0), None), (open(1), open(0)), (None, open(2))]);
+    }
 }

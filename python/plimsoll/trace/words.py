@@ -33,10 +33,12 @@ def share(value: float | None) -> str:
 
 
 def span(low: float | None, high: float | None) -> str:
-    """`0.8 to 1.4 s`; one number where both read the same."""
+    """`0.8 to 1.4 s`; one number where both read the same, `up to 1.4 s` from nothing."""
     first, last = seconds(low), seconds(high)
     if first == last:
         return first
+    if low == 0:
+        return f"up to {last}"
     number, _, unit = first.rpartition(SPACE)
     return f"{number if unit == last.rpartition(SPACE)[2] else first} to {last}"
 

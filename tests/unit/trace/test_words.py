@@ -60,6 +60,7 @@ def test_without_calibration_nothing_is_said_to_be_corrected() -> None:
 
 def test_a_range_keeps_both_units_where_they_differ() -> None:
     assert plain(words.span(0.0005, 1.2)) == "500 µs to 1.20 s"
+    assert plain(words.span(0.0, 0.534)) == "up to 534 ms"
     assert plain(words.span(0.5, 0.5)) == "500 ms"
     assert words.duration(None, True) == "–"
     unknown = Times(recorded_s=1.0, low_s=None, corrected_s=None, high_s=None)
