@@ -4,6 +4,7 @@
 
 mod calls;
 mod claims;
+mod data;
 mod opens;
 mod places;
 mod span;

@@ -5,9 +5,13 @@ use crate::kernel::Kernel;
 use crate::syscalls;
 
 /// What goes with an event, in its order: blocks that it has handed over, open files that it has closed.
-pub(crate) fn behind(kernel: &mut Kernel, cause: &Event) -> impl Iterator<Item = Event> + use<> {
+pub(crate) fn behind(kernel: &mut Kernel, cause: &Event) -> Vec<Event> {
+    // Nearly always there is nothing, and this is asked of every call.
+    if !kernel.has_more() {
+        return Vec::new();
+    }
     let blocks = kernel.take_blocks();
-    blocks.into_iter().chain(released(kernel, cause))
+    blocks.into_iter().chain(released(kernel, cause)).collect()
 }
 
 /// Events of open files that the last event has closed without a close.

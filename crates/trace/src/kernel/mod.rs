@@ -92,6 +92,11 @@ impl Kernel {
         self.opens.get(id)
     }
 
+    /// Whether anything went with the last event: [`Kernel::take_blocks`], [`Kernel::take_released`].
+    pub(crate) fn has_more(&self) -> bool {
+        !self.blocks.is_empty() || self.opens.has_gone()
+    }
+
     /// Open files whose last descriptor has gone since this was last asked, by anything but their own close.
     pub fn take_released(&mut self) -> Vec<(OpenId, FileId)> {
         self.opens.take_gone()

@@ -77,6 +77,10 @@ impl Opens {
         }
     }
 
+    pub(super) fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
     pub(super) fn take_gone(&mut self) -> Vec<(OpenId, FileId)> {
         std::mem::take(&mut self.gone)
     }
