@@ -166,12 +166,22 @@ impl Program {
         for (at, (call, recorded)) in self.calls.iter().enumerate() {
             let result = machine.perform(call);
             let is_same = match (result, *recorded) {
-                (Ok(one), Ok(other)) => one == other,
+                (Ok(one), Ok(other)) => one == other || self.is_of_link_out(at, call),
                 (Err(one), Err(other)) => one == other || leads_nowhere(one) && leads_nowhere(other),
                 _ => false,
             };
             assert!(is_same, "{context}: call {at}: {result:?}\n{}", self.listing());
         }
+    }
+
+    /// Whether a call reads a link that leads out of the directory: elsewhere it is written otherwise, as what is outside is mapped
+    /// otherwise.
+    fn is_of_link_out(&self, at: usize, call: &Call) -> bool {
+        let (Call::Readlink(path), Some(target)) = (call, self.events[at].path2) else {
+            return false;
+        };
+        let parts = self.names.path(target).split(|&byte| byte == b'/');
+        parts.take_while(|part| *part == b"..").count() > path.matches('/').count()
     }
 
     /// For whoever looks for what went wrong.
@@ -332,11 +342,16 @@ fn links_in(base: &Path) -> Vec<String> {
 fn part_links(base: &Path) {
     for path in files_in(base) {
         let found = fs::symlink_metadata(&path).unwrap();
-        if found.is_file() && found.nlink() > 1 {
-            let copy = base.join("copy");
-            fs::copy(&path, &copy).unwrap();
-            fs::rename(&copy, &path).unwrap();
+        if found.nlink() == 1 {
+            continue;
         }
+        let copy = base.join("copy");
+        if found.is_symlink() {
+            symlink(fs::read_link(&path).unwrap(), &copy).unwrap();
+        } else {
+            fs::copy(&path, &copy).unwrap();
+        }
+        fs::rename(&copy, &path).unwrap();
     }
 }
 
