@@ -470,6 +470,20 @@ fn what_cannot_be_explained_is_no_endless_loop() {
 }
 
 #[test]
+fn a_read_behind_the_end_tells_a_file_whose_size_a_seek_tells() {
+    let mut log = Log::default();
+    log.open("/f", 0, 0);
+    log.read(0, 172, 0);
+    log.events.last_mut().unwrap().length = Some(9);
+    let seek = log.call("lseek", "", 133);
+    (seek.open, seek.offset, seek.flags) = (OpenId::new(0), Some(0), Some(2));
+    assert_eq!(
+        log.says(&Memory::default()),
+        ["0 f: the file is missing (133 B are needed)"]
+    );
+}
+
+#[test]
 fn two_names_that_were_one_file_before_are_not_known_and_that_is_told() {
     let mut log = Log::default();
     log.open("/one", 0o1, 0);
