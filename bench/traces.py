@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import parts
+import traces_peers
 from traces_programs import PROGRAMS
 
 from plimsoll.deploy.binary import find_engine
@@ -91,6 +92,8 @@ def import_(place: Path, rounds: int, quick: bool) -> None:
     print("| | s, median (min to max) | MB/s of text |\n|---|---|---|")
     for name, values in took.items():
         print(f"| {name} | {of(values)} | {size / 1e6 / statistics.median(values):.0f} |")
+    print()
+    traces_peers.compare(log, place, rounds)
 
 
 def record(place: Path, rounds: int, quick: bool) -> None:

@@ -215,22 +215,26 @@ impl Recorded {
 /// Something small that an action says of itself.
 pub mod mark {
     /// Links are not followed at the end of the name.
-    pub const STAY: u8 = 1;
+    pub const STAY: u16 = 1;
     /// It has no given offset: it goes on where the open file stands.
-    pub const MOVES: u8 = 2;
+    pub const MOVES: u16 = 2;
     /// The same of where data go to.
-    pub const MOVES2: u8 = 4;
+    pub const MOVES2: u16 = 4;
     /// The open file stands elsewhere than it did: an lseek comes first.
-    pub const RESEEK: u8 = 8;
+    pub const RESEEK: u16 = 8;
     /// The last descriptor of the open file.
-    pub const LAST: u8 = 16;
+    pub const LAST: u16 = 16;
     /// Another worker has ended this wait: nothing is slept.
-    pub const CAUSED: u8 = 32;
+    pub const CAUSED: u16 = 32;
     /// What is opened is a pipe: it is located, and no more.
-    pub const PIPE: u8 = 64;
+    pub const PIPE: u16 = 64;
     /// It was handed over (`io_submit`): how much it moved was not recorded. Of a wait: it was for such requests, which are done by then, so
     /// that nothing is slept.
-    pub const HANDED: u8 = 128;
+    pub const HANDED: u16 = 128;
+    /// Of a directory: where its lseek leads is the file system's own measure, and means nothing here.
+    pub const OPAQUE: u16 = 256;
+    /// As [`RESEEK`], of where data go to.
+    pub const RESEEK2: u16 = 512;
 }
 
 /// What a worker does next.
@@ -270,7 +274,7 @@ pub struct Action {
     /// What is done.
     pub operation: Operation,
     /// See [`mark`].
-    pub marks: u8,
+    pub marks: u16,
 }
 
 impl Action {
@@ -298,7 +302,7 @@ impl Action {
     }
 
     /// Whether it has this mark.
-    pub fn has(&self, mark: u8) -> bool {
+    pub fn has(&self, mark: u16) -> bool {
         self.marks & mark != 0
     }
 }

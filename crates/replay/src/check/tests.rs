@@ -468,3 +468,37 @@ fn what_cannot_be_explained_is_no_endless_loop() {
     assert_eq!(report.events, 9);
     assert!(report.unexplained > 0);
 }
+
+#[test]
+fn a_read_behind_the_end_tells_a_file_whose_size_a_seek_tells() {
+    let mut log = Log::default();
+    log.open("/f", 0, 0);
+    log.read(0, 172, 0);
+    log.events.last_mut().unwrap().length = Some(9);
+    let seek = log.call("lseek", "", 133);
+    (seek.open, seek.offset, seek.flags) = (OpenId::new(0), Some(0), Some(2));
+    assert_eq!(
+        log.says(&Memory::default()),
+        ["0 f: the file is missing (133 B are needed)"]
+    );
+}
+
+#[test]
+fn two_names_that_were_one_file_before_are_not_known_and_that_is_told() {
+    let mut log = Log::default();
+    log.open("/one", 0o1, 0);
+    log.call("ftruncate", "", 0).open = OpenId::new(0);
+    log.events.last_mut().unwrap().length = Some(10);
+    log.open("/two", 0o2, 1);
+    log.call("pwrite64", "", 90).open = OpenId::new(1);
+    log.events.last_mut().unwrap().offset = Some(10);
+    let disk = Memory::default().file("one", 10).file("two", 10);
+    assert_eq!(log.report(&disk).unexplained, 0);
+    log.stat("stat", "/one", 0o100_644, 100);
+    let report = log.report(&disk);
+    assert_eq!((report.unexplained, report.findings.len()), (1, 0));
+    assert_eq!(
+        (report.examples[0].event, &*report.examples[0].path),
+        (4, b"one".as_slice())
+    );
+}

@@ -129,6 +129,10 @@ impl<'a, D: Disk> Walk<'a, D> {
             Effect::Open => self.opened(event),
             Effect::Read => {
                 if let Some(opened) = self.open_file(event.open, event.file) {
+                    if event.length.is_some_and(|asked| asked > 0) {
+                        // Also a read of nothing: a directory would have refused it.
+                        self.holds_data(opened.inode);
+                    }
                     self.reads(opened, event.offset, value);
                 }
             }

@@ -127,6 +127,10 @@ impl Hands<'_> {
         let Some(to) = self.common.get(action.open2) else {
             return Done::Lost;
         };
+        if action.has(mark::RESEEK2) {
+            // SAFETY: this call takes numbers only.
+            unsafe { libc::lseek64(to, action.offset2, libc::SEEK_SET) };
+        }
         let (mut from_at, mut to_at) = (action.offset, action.offset2);
         let from_place = pointer(&mut from_at, action.has(mark::MOVES));
         let to_place = pointer(&mut to_at, action.has(mark::MOVES2));

@@ -1,6 +1,9 @@
 //! What an action needs or changes, for the order.
 
-use plimsoll_trace::constants::{O_CREAT, O_EXCL, O_TMPFILE, O_TRUNC, SEEK_END};
+use plimsoll_trace::constants::{
+    FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, O_CREAT, O_EXCL, O_TMPFILE,
+    O_TRUNC, SEEK_END,
+};
 use plimsoll_trace::event::{Event, OpenId, Outcome, PathId};
 use plimsoll_trace::syscalls::Effect;
 
@@ -192,7 +195,8 @@ impl Planner<'_> {
         let file = event.file.map(|file| file.index() as u32);
         let file2 = event.file2.map(|file| file.index() as u32);
         let done = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
-        let (from, to) = range(action.offset, action.length.max(done));
+        // An action has some offset where the trace has none: of what is appended, nobody knows where it went.
+        let (from, to) = range(event.offset.unwrap_or(-1), action.length.max(done));
         match action.operation {
             Operation::Sendfile | Operation::CopyRange => {
                 self.reads(file, from, to);
@@ -218,7 +222,7 @@ impl Planner<'_> {
             }
             Operation::Fsync | Operation::Fdatasync | Operation::SyncRange => self.reads(file, 0, END),
             Operation::Seek if u64::from(action.flags) >= SEEK_END => self.reads(file, 0, END),
-            Operation::Allocate => self.extends(file, from, to),
+            Operation::Allocate => self.claim_allocation(event, file, from, to),
             operation if operation.reads() => {
                 self.reads(file, from, to);
                 if let Some(file) = file.filter(|_| done > 0 && to < END) {
@@ -238,15 +242,42 @@ impl Planner<'_> {
         }
     }
 
+    fn claim_allocation(&mut self, event: &Event, file: Option<u32>, from: u64, to: u64) {
+        let mode = event.flags.unwrap_or(0);
+        if event.outcome.value().is_none() {
+            // Nothing has changed, but what is there may be why.
+            self.reads(file, 0, END);
+        } else if mode & (FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE) != 0 {
+            // All that is behind it is elsewhere, and how much there is, is not known.
+            self.writes(file, 0, END);
+            if let Some(file) = file {
+                self.reach.remove(&file);
+            }
+        } else if mode & FALLOC_FL_KEEP_SIZE != 0 {
+            self.writes(file, from, to);
+        } else {
+            self.extends(file, from, to);
+        }
+    }
+
     /// A write, which makes a file longer where it is behind its end: what lies between becomes bytes, too, and whoever reads there
     /// gets them.
     fn extends(&mut self, file: Option<u32>, from: u64, to: u64) {
-        let Some(number) = file else { return };
+        // What has moved no bytes has made nothing longer, wherever it stood.
+        let Some(number) = file.filter(|_| from < to) else {
+            return;
+        };
         if to == END {
             return self.writes(file, from, to);
         }
         let reach = self.reach.entry(number).or_default();
-        let from = from.min(*reach);
+        let is_longer = to > *reach;
+        // The byte before it is that of the call that had made the file so long.
+        let from = if is_longer {
+            from.min(reach.saturating_sub(1))
+        } else {
+            from
+        };
         *reach = to.max(*reach);
         self.writes(file, from, to);
     }
@@ -261,6 +292,10 @@ impl Planner<'_> {
                 // What had the name before is gone.
                 let replaced = event.file2.map(|file| file.index() as u32 | ATTRIBUTES);
                 self.writes(replaced, 0, 1);
+            }
+            // Where places in a directory end changes when it is removed.
+            Operation::Seek if action.has(mark::OPAQUE) || u64::from(action.flags) >= SEEK_END => {
+                self.reads(attributes, 0, 1);
             }
             Operation::List
             | Operation::Getxattr

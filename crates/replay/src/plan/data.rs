@@ -87,7 +87,11 @@ impl Planner<'_> {
                 // It has failed, and nobody knows what it was asked for.
                 return Fate::Fold;
             }
-            self.seek(open, event.outcome.value(), &mut action);
+            if self.kind(event.file) == Kind::Directory {
+                action.marks |= mark::OPAQUE;
+            } else {
+                self.seek(open, event.outcome.value(), &mut action);
+            }
         } else if operation != Operation::List {
             let given = matches!(
                 operation,
@@ -111,7 +115,7 @@ impl Planner<'_> {
 
     /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One that may have been told where is
     /// taken for one that goes on if the trace has it just there; a wrong guess is mended at the next call.
-    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: &Moving) -> u8 {
+    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: &Moving) -> u16 {
         let &Moving {
             given,
             either,
@@ -127,7 +131,8 @@ impl Planner<'_> {
         if offset >= 0 && !appends && offset != state.position && count.is_some() {
             marks |= mark::RESEEK;
         }
-        if let Some(count) = count {
+        // Who appends nothing stays where it stood.
+        if let Some(count) = count.filter(|&count| count > 0 || !appends) {
             state.position = if offset < 0 { -1 } else { offset + count };
         }
         marks
@@ -174,6 +179,9 @@ impl Planner<'_> {
             let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, &Moving::of_end(true));
             if of_target & mark::MOVES != 0 {
                 marks |= mark::MOVES2;
+            }
+            if of_target & mark::RESEEK != 0 {
+                marks |= mark::RESEEK2;
             }
         }
         let operation = match (from, to) {

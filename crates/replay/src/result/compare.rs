@@ -53,7 +53,7 @@ impl Comparison {
     pub(crate) fn of(action: &Action, got: Result<i64, Errno>) -> Option<Self> {
         let (recorded, got) = match (action.recorded.said()?, got) {
             (Ok(_), Ok(_)) if action.has(mark::HANDED) => (Said::Ok, Said::Ok),
-            (Ok(recorded), Ok(got)) => (Said::Ok, values(action.operation, recorded, got)),
+            (Ok(recorded), Ok(got)) => (Said::Ok, values(action, recorded, got)),
             (Ok(_), Err(why)) => (Said::Ok, Said::Failed(why as i32)),
             (Err(errno), Ok(_)) => (Said::Failed(errno), Said::Ok),
             (Err(errno), Err(why)) => (Said::Failed(errno), Said::Failed(why as i32)),
@@ -63,10 +63,11 @@ impl Comparison {
 }
 
 /// Descriptors have other numbers here, file systems list directories by their own measure, links may be written otherwise.
-fn values(operation: Operation, recorded: i64, got: i64) -> Said {
+fn values(action: &Action, recorded: i64, got: i64) -> Said {
     use std::cmp::Ordering;
+    let operation = action.operation;
     if operation == Operation::Seek {
-        return if recorded == got {
+        return if recorded == got || action.has(mark::OPAQUE) {
             Said::Ok
         } else {
             Said::Elsewhere

@@ -32,7 +32,8 @@ impl Kernel {
         };
         event.offset = from;
         let end = from.map(|from| from.saturating_add(count));
-        if given.is_none() {
+        // Who appends nothing stays where it stood.
+        if given.is_none() && !(appends && count == 0) {
             self.set_offset(open, end);
         }
         self.learns(file, event, end, count, writes);

@@ -156,7 +156,7 @@ impl Kernel {
                     kind
                 };
                 let file = self.places.met(real, kind);
-                self.places.leads(path, file);
+                self.places.leads(path, real, file);
                 file
             }
             _ => match self.own_descriptor(asked.pid, path) {

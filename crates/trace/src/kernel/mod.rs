@@ -37,6 +37,8 @@ use crate::syscalls::{Argument, Effect};
 
 const EBADF: u16 = 9;
 const ENOENT: u16 = 2;
+/// What calls on a name say of a file that is there: EACCES, EEXIST, ERANGE, ENODATA.
+const THERE: [u16; 4] = [13, 17, 34, 61];
 
 /// All processes of a trace, and their files.
 #[derive(Debug, Default)]
@@ -152,7 +154,11 @@ impl Kernel {
                 }
                 event.file = event.open.and(event.file);
             }
-            Outcome::Failed(_) | Outcome::Restarted => event.offset = asked.number(Argument::Offset),
+            Outcome::Failed(error) => {
+                event.offset = asked.number(Argument::Offset);
+                self.denies(asked, error, &mut event);
+            }
+            Outcome::Restarted => event.offset = asked.number(Argument::Offset),
             Outcome::Unknown => {
                 if asked.effect() == Effect::Exit {
                     self.is_gone(asked.pid);
@@ -160,6 +166,17 @@ impl Kernel {
             }
         }
         event
+    }
+
+    /// A call has failed, and what is there may be why: whoever changes it then changes the same file.
+    fn denies(&mut self, asked: &Request<'_>, error: u16, event: &mut Event) {
+        let looks = matches!(asked.effect(), Effect::Open | Effect::Look | Effect::Change);
+        if let (Some(path), None) = (event.path, event.file)
+            && looks
+            && THERE.contains(&error)
+        {
+            event.file = Some(self.places.met(path, crate::names::Kind::File));
+        }
     }
 
     /// Names and descriptors of the arguments.

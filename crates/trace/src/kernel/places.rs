@@ -13,6 +13,8 @@ pub(super) struct Places {
     known: HashMap<Box<[u8]>, PathId>,
     /// The file that has a name now, by the name's place.
     here: Vec<Option<FileId>>,
+    /// Names that are another one than that of the file they lead to: symbolic links.
+    led: HashSet<PathId>,
     /// Names with `..` and what they are without, as if no symbolic link were in them.
     plain: HashMap<PathId, PathId>,
     /// By the file's place.
@@ -156,6 +158,7 @@ impl Places {
     /// Nothing has this name any more. Gives what had it.
     pub(super) fn remove(&mut self, path: PathId) -> Option<FileId> {
         let path = self.plain(path);
+        self.led.remove(&path);
         let file = self.here[path.index()].take()?;
         let state = &mut self.files[file.index()];
         if let Some(other) = state.other.take_if(|_| state.name == path) {
@@ -164,15 +167,19 @@ impl Places {
         Some(file)
     }
 
-    /// A name leads to a file by a symbolic link.
-    pub(super) fn leads(&mut self, path: PathId, file: FileId) {
+    /// A name leads to a file, whose `real` name is another one where this is a symbolic link.
+    pub(super) fn leads(&mut self, path: PathId, real: PathId, file: FileId) {
         let path = self.plain(path);
+        if path != self.plain(real) {
+            self.led.insert(path);
+        }
         self.here[path.index()] = Some(file);
     }
 
     /// A file has one name more.
     pub(super) fn link(&mut self, file: FileId, path: PathId) {
         let path = self.plain(path);
+        self.led.remove(&path);
         self.here[path.index()] = Some(file);
         self.files[file.index()].other = Some(path);
     }
@@ -181,8 +188,14 @@ impl Places {
     pub(super) fn rename(&mut self, from: PathId, to: PathId) -> (FileId, Option<FileId>) {
         let (from, to) = (self.plain(from), self.plain(to));
         let moved = self.met(from, Kind::File);
+        let is_link = self.led.contains(&from) || self.led.contains(&to);
+        if self.here[to.index()] == Some(moved) && !is_link {
+            // rename(2): of two names of one file, both stay.
+            return (moved, None);
+        }
         let replaced = self.here[to.index()].filter(|&file| file != moved);
         self.here[from.index()] = None;
+        self.led.remove(&from);
         self.set_name(moved, to);
         if self.parents.contains(self.names.path(from)) {
             for (inner, file) in self.beneath(from) {
@@ -222,6 +235,7 @@ impl Places {
     }
 
     fn set_name(&mut self, file: FileId, path: PathId) {
+        self.led.remove(&path);
         self.here[path.index()] = Some(file);
         self.files[file.index()].name = path;
     }
@@ -307,6 +321,20 @@ mod tests {
         assert_eq!(places.names().path(places.plain(nowhere)), b"../a");
         let here = places.join(None, b".");
         assert_eq!(places.names().path(here), b".");
+    }
+
+    #[test]
+    fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
+        let mut places = Places::default();
+        let [one, two, link] = ["/one", "/two", "/link"].map(|path| places.join(None, path.as_bytes()));
+        let file = places.met(one, Kind::File);
+        places.link(file, two);
+        assert_eq!(places.rename(one, two), (file, None));
+        assert_eq!((places.at(one), places.at(two)), (Some(file), Some(file)));
+        // A symbolic link is a file of its own, and takes the other's name.
+        places.leads(link, one, file);
+        places.rename(link, one);
+        assert_eq!((places.at(link), places.at(one)), (None, Some(file)));
     }
 
     #[test]
