@@ -43,7 +43,7 @@ for i in range(600):
     "small-reads": _HEAD
     + """
 fd = data('small.bin', 4_000_000)
-for i in range(1_000_000):
+for i in range(300_000):
     if i % 100_000 == 0: os.lseek(fd, 0, 0)
     os.read(fd, 40)
 """,

@@ -47,6 +47,42 @@ with uproot.open(sys.argv[1]) as file:
     for chunk in file["Events"].iterate(["b1", "b7", "b30"], step_size=5000, library="np"):
         print(len(chunk["b1"]))
 """
+DATABASE = """
+import sqlite3
+base = sqlite3.connect("base.db", isolation_level=None)
+base.execute("create table readings (id integer primary key, value blob)")
+for part in range(20):
+    base.execute("begin")
+    base.executemany("insert into readings (value) values (?)", [(bytes(500),) for _ in range(50)])
+    base.execute("commit" if part % 4 else "rollback")
+base.execute("delete from readings where id % 3 = 0")
+base.execute("vacuum")
+print(base.execute("select count(*) from readings").fetchone())
+"""
+THREADS = """
+import os, threading
+shared = os.open("shared", os.O_RDWR | os.O_CREAT, 0o644)
+def work(number):
+    own = os.open(f"own-{number}", os.O_RDWR | os.O_CREAT, 0o644)
+    for part in range(40):
+        os.pwrite(shared, bytes(1000), (part * 4 + number) * 1000)
+        os.write(own, os.pread(shared, 700, (part * 4 + number) * 1000))
+    os.close(own)
+    os.rename(f"own-{number}", f"done-{number}")
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+os.ftruncate(shared, 100_000)
+"""
+PROGRAMS = {
+    "sqlite": f"cat >base.py <<'END'\n{DATABASE}\nEND\n{sys.executable} base.py",
+    "threads": f"cat >threads.py <<'END'\n{THREADS}\nEND\n{sys.executable} threads.py",
+    "tar": "mkdir from to; for one in 1 2 3 4 5 6 7 8; do seq 3000 >from/$one; ln -s $one from/link-$one; done; "
+    "tar cf all.tar from; tar xf all.tar -C to; rm -r from",
+    "git": "git init -q first; cd first; for one in 1 2 3 4 5; do seq $one 2000 >$one; done; "
+    "git add .; git -c user.name=one -c user.email=one@example.org commit -qm all; cd ..; git clone -q first second",
+}
+"""Each in a shell of its own, in an empty directory."""
 TRACED = ("strace", "-f", "-ttt", "-T", "-q", "-s0", "-a1", "-y", "-e", "trace=file,desc,process")
 """As those record who have no Plimsoll, and no filter for what the replay needs."""
 
@@ -76,6 +112,25 @@ def replayed(lab: Lab, trace: Path, root: Path, *options: str) -> dict[str, Any]
     done = lab.run(*replay, "--timing", "afap", "--json")
     answer: dict[str, Any] = json.loads(done.out)["replayed"]
     return answer
+
+
+@pytest.mark.parametrize("source", ["strace", "preload"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_a_program_did_is_done_elsewhere(lab: Lab, tmp_path: Path, program: str, source: str) -> None:
+    needs("strace", "git", "tar")
+    place = tmp_path / "place"
+    place.mkdir()
+    trace = tmp_path / "job.trace"
+    record = ("trace", "record", "--uncalibrated", "--source", source, "-o", trace)
+    script = f"cd {place}; export HOME={place}; {PROGRAMS[program]}"
+    done = lab.run(*record, "--", "sh", "-ec", script)
+    assert done.code == 0, done.out + done.err
+    answer = replayed(lab, trace, tmp_path / "root")
+    assert (answer["mismatches"], answer["lost"]) == ([], 0), answer
+    # Run by root, tar and sqlite give files their owners, which a replay never does.
+    owners = "what belongs to the system is not changed"
+    assert {refusal["why"] for refusal in answer["refusals"]} <= {owners} and answer["performed"] > 50
+    assert tree(tmp_path / "root" / str(place).lstrip("/")) == tree(place)
 
 
 @pytest.mark.parametrize("source", ["strace", "preload"])
