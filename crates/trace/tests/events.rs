@@ -202,6 +202,23 @@ fn a_file_is_the_same_by_another_name_and_a_name_may_be_another_file() {
 }
 
 #[test]
+fn a_name_of_a_descriptor_is_the_file_where_it_is_changed() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDONLY|O_NOFOLLOW|O_PATH) = 3
+        rename("a", "b") = 0
+        chmod("/proc/self/fd/3", 0755) = 0
+        chmod("/proc/self/fd/9", 0755) = -1 ENOENT (No such file or directory)
+        readlink("/proc/self/fd/3", "/w/b", 4095) = 4"#;
+    assert_eq!(
+        told(log)[2..],
+        [
+            "chmod /w/b [/w/a] =0",
+            "chmod /proc/self/fd/9 !2",
+            "readlink /proc/self/fd/3 -> /w/b +4095 =4",
+        ]
+    );
+}
+
+#[test]
 fn what_goes_without_a_close_is_told() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY|O_CLOEXEC) = 3
         7 openat(AT_FDCWD, "b", O_RDONLY) = 4

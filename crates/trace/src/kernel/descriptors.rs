@@ -172,7 +172,7 @@ impl Kernel {
     }
 
     /// The file that a thread has open already, where it opens it by `/proc/self/fd/3` or `/dev/fd/3`.
-    fn own_descriptor(&mut self, pid: u32, path: PathId) -> Option<FileId> {
+    pub(super) fn own_descriptor(&mut self, pid: u32, path: PathId) -> Option<FileId> {
         let path = self.places.names().path(path);
         let number = path
             .strip_prefix(b"/proc/self/fd/")

@@ -11,8 +11,11 @@ impl Kernel {
     /// The names among the arguments, joined with the directories that they begin at.
     pub(super) fn name(&mut self, asked: &Request<'_>, event: &mut Event) {
         if let Some(path) = self.path(asked, 0, event) {
-            event.path = Some(path);
-            event.file = self.places.at(path);
+            // glibc changes the permissions of what it has only as a place by `/proc/self/fd/3`: the file there is meant.
+            let by_number = matches!(asked.effect(), Effect::Change | Effect::Truncate);
+            let meant = by_number.then(|| self.own_descriptor(asked.pid, path)).flatten();
+            event.path = Some(meant.map_or(path, |file| self.places.name_of(file)));
+            event.file = meant.or_else(|| self.places.at(path));
         }
         match asked.effect() {
             Effect::Link | Effect::Rename => {
