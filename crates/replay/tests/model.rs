@@ -119,6 +119,15 @@ fn what_a_check_asks_for_is_enough_and_can_be_undone() {
     assert!(made > 150, "the programs need hardly anything: {made}");
 }
 
+/// An exchange of a name with one beneath it; a file on the way of a name of which that was told before it was known where; a size
+/// that was told before it was known that it is a file's.
+#[test]
+fn what_is_told_late_is_understood() {
+    for seed in [4204, 4421, 4428] {
+        lives(seed, 20 + usize::try_from(seed % 200).unwrap());
+    }
+}
+
 #[test]
 #[ignore = "takes a minute: the same with more and longer programs"]
 fn many_programs_find_what_they_need() {

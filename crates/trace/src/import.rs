@@ -311,6 +311,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::header::Recorder;
 
     /// Each log tells its odd lines and those that were cut.
     #[test]
@@ -320,7 +321,7 @@ mod tests {
                 pid: 1,
                 text: Box::new(text.as_bytes()),
             });
-            let mut importer = Importer::new(Vec::new(), &header()).unwrap();
+            let mut importer = Importer::new(Vec::new(), &Header::new(Recorder::Strace, 0)).unwrap();
             importer.logs(logs.collect()).unwrap();
             let (_, footer) = importer.finish(None, None).unwrap();
             (footer.odd_lines, footer.cut_lines, footer.lines, footer.examples)
@@ -333,21 +334,5 @@ mod tests {
         let odd = "7 opena\n7 close(3) = 0";
         assert_eq!(of(&[odd]), (1, 0, 2, vec!["7 opena".to_owned()]));
         assert_eq!(of(&["odd\n"]), (1, 0, 1, vec!["odd".to_owned()]));
-    }
-
-    fn header() -> Header {
-        Header {
-            format: crate::header::FORMAT.to_owned(),
-            recorder: crate::header::Recorder::Strace,
-            recorder_version: String::new(),
-            options: Vec::new(),
-            command: Vec::new(),
-            attached: false,
-            host: Vec::new(),
-            zero_unix_ns: None,
-            resolution_ns: 0,
-            has_durations: false,
-            calibration: None,
-        }
     }
 }

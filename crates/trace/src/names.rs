@@ -25,6 +25,20 @@ pub enum Kind {
     Other,
 }
 
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::File,
+        Self::Directory,
+        Self::Link,
+        Self::Device,
+        Self::Pipe,
+        Self::Socket,
+        Self::Memory,
+        Self::Other,
+    ];
+}
+
 /// One file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileEntry {

@@ -273,9 +273,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
             return;
         }
         if inode.kind == Kind::Unknown || inode.quiet {
-            inode.kind = kind;
             inode.target = (kind == Kind::Link).then(|| stand_in(&at.name, 0));
-            return;
+            return self.becomes(id, kind);
         }
         let (is, is_told) = (inode.kind, inode.told || inode.found.is_none());
         let initial = inode.initial.clone().filter(|_| !is_told && id != ROOT);
@@ -291,6 +290,15 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.cannot_explain(&path, "it was used as something that it is not");
         if id != ROOT {
             self.is_quiet(at, id, kind);
+        }
+    }
+
+    /// Now it is known what it is, and what an earlier seek to its end has told.
+    pub(super) fn becomes(&mut self, id: usize, kind: Kind) {
+        let inode = &mut self.tree.inodes[id];
+        inode.kind = kind;
+        if let Some(end) = inode.end.take().filter(|_| kind == Kind::File) {
+            self.is_large(id, end, true);
         }
     }
 

@@ -76,6 +76,8 @@ pub(super) struct Inode {
     /// The end of what was mapped; and whether a call has told its size.
     pub mapped: u64,
     pub exact: bool,
+    /// Where a seek to its end has led while nobody knew whether it is a file.
+    pub end: Option<u64>,
 }
 
 impl Inode {
@@ -104,6 +106,7 @@ impl Inode {
             reported: 0,
             mode: None,
             mapped: 0,
+            end: None,
             exact: false,
         }
     }

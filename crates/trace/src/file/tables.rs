@@ -246,17 +246,6 @@ fn stray(index: usize, entries: usize) -> Result<(), FileError> {
     }
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::File,
-    Kind::Directory,
-    Kind::Link,
-    Kind::Device,
-    Kind::Pipe,
-    Kind::Socket,
-    Kind::Memory,
-    Kind::Other,
-];
-
 fn kind_number(kind: Kind) -> u8 {
     match kind {
         Kind::File => 0,
@@ -363,7 +352,8 @@ fn one(names: &mut Names, calls: &mut Vec<Call>, entries: &mut Bytes<'_>) -> Opt
 }
 
 fn file(names: &Names, entries: &mut Bytes<'_>) -> Option<FileEntry> {
-    let kind = *KINDS.get(usize::from(entries.byte()?))?;
+    let number = entries.byte()?;
+    let kind = Kind::ALL.into_iter().find(|&kind| kind_number(kind) == number)?;
     let path = entries.size().filter(|&path| path < names.paths().len())?;
     let path = PathId::new(path)?;
     Some(FileEntry { kind, path })

@@ -8,17 +8,6 @@ use plimsoll_trace::syscalls::{self, Syscall};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-const KINDS: [Kind; 8] = [
-    Kind::File,
-    Kind::Directory,
-    Kind::Link,
-    Kind::Device,
-    Kind::Pipe,
-    Kind::Socket,
-    Kind::Memory,
-    Kind::Other,
-];
-
 pub struct Trace {
     pub events: Vec<Event>,
     /// As they are in the end, and as the events need them.
@@ -277,7 +266,7 @@ impl Random {
 
     fn file(&mut self, names: &Names) -> FileEntry {
         FileEntry {
-            kind: KINDS[self.below(8)],
+            kind: Kind::ALL[self.below(8)],
             path: PathId::new(self.below(names.paths().len())).unwrap(),
         }
     }

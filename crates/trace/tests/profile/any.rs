@@ -10,17 +10,6 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::scene::Scene;
 
-const KINDS: [Kind; 8] = [
-    Kind::File,
-    Kind::Directory,
-    Kind::Link,
-    Kind::Device,
-    Kind::Pipe,
-    Kind::Socket,
-    Kind::Memory,
-    Kind::Other,
-];
-
 /// Mostly small, sometimes as far as it goes.
 fn number(random: &mut Pcg64Mcg) -> u64 {
     match random.next_u32() % 8 {
@@ -80,7 +69,7 @@ fn any_events_have_a_profile() {
         for place in 0..3 {
             scene.thread(101 + place, 100 + place % 2, Some(place as usize));
         }
-        for (place, kind) in KINDS.into_iter().enumerate() {
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
             scene.file(&format!("/f{}", place % 5), kind);
         }
         for name in ["/a", "/b", "/c"] {

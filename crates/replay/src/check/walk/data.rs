@@ -44,11 +44,10 @@ impl<D: Disk> Walk<'_, D> {
 
     /// Whether it can hold bytes: a device, a FIFO says nothing of sizes.
     pub(super) fn holds_data(&mut self, id: usize) -> bool {
-        let inode = self.evidence.inode(id);
-        if inode.kind == Kind::Unknown {
-            inode.kind = Kind::File;
+        if self.evidence.inode(id).kind == Kind::Unknown {
+            self.evidence.becomes(id, Kind::File);
         }
-        if inode.kind == Kind::Directory {
+        if self.evidence.inode(id).kind == Kind::Directory {
             self.is(id, Kind::File);
         }
         self.evidence.inode(id).kind == Kind::File
@@ -58,11 +57,18 @@ impl<D: Disk> Walk<'_, D> {
         let Some(opened) = self.open_file(event.open, event.file) else {
             return;
         };
-        let is_file = self.evidence.inode(opened.inode).kind == Kind::File;
-        if let (true, Some(FROM_END), Some(asked)) = (is_file, event.flags, event.offset)
-            && let Some(size) = value.checked_add_signed(asked.saturating_neg())
-        {
-            self.evidence.is_large(opened.inode, size, true);
+        let (Some(FROM_END), Some(asked)) = (event.flags, event.offset) else {
+            return;
+        };
+        let Some(size) = value.checked_add_signed(asked.saturating_neg()) else {
+            return;
+        };
+        let inode = self.evidence.inode(opened.inode);
+        match inode.kind {
+            Kind::File => self.evidence.is_large(opened.inode, size, true),
+            // Of a directory it would be the file system's own measure.
+            Kind::Unknown => inode.end = Some(size),
+            _ => {}
         }
     }
 

@@ -44,6 +44,12 @@ impl<'a, D: Disk> Walk<'a, D> {
             self.evidence.require(path, false, Kind::Unknown);
         }
         match error {
+            // Both names were found: one stands beneath the other.
+            libc::EINVAL if exchanges(event) => {
+                if let Some(path) = second {
+                    self.evidence.require(path, false, Kind::Unknown);
+                }
+            }
             libc::ENOENT => self.is_absent(event, path, second),
             libc::EEXIST => {
                 if let Some(path) = last {
@@ -102,9 +108,11 @@ impl<'a, D: Disk> Walk<'a, D> {
             return self.evidence.deny_directory(path, follows(event));
         }
         // Which of two names was meant is not told: the second one's directory, if the simulation has none.
-        let exchanges =
-            event.call.name == "renameat2" && event.flags.is_some_and(|flags| flags & EXCHANGE != 0);
-        let needed = if exchanges { second } else { second.and_then(above) };
+        let needed = if exchanges(event) {
+            second
+        } else {
+            second.and_then(above)
+        };
         if let Some(above) = needed
             && !matches!(self.evidence.tree.resolve(above, true), Spot::Found(..))
         {
@@ -122,8 +130,11 @@ impl<'a, D: Disk> Walk<'a, D> {
             let spot = self.evidence.tree.resolve(path, follows(event));
             Some((path, spot))
         });
-        let is_told = |spot: &Option<(&[u8], Spot)>| {
-            matches!(spot, Some((_, Spot::NotDirectory(..) | Spot::Leaves(_))))
+        let inodes = &self.evidence.tree.inodes;
+        let is_told = |spot: &Option<(&[u8], Spot)>| match spot {
+            Some((_, Spot::NotDirectory(_, id))) => inodes[*id].kind != Kind::Unknown,
+            Some((_, Spot::Leaves(_))) => true,
+            _ => false,
         };
         if spots.iter().any(is_told) {
             return;
@@ -133,6 +144,8 @@ impl<'a, D: Disk> Walk<'a, D> {
             || effect == Effect::Open && open_flags(event) & (DIRECTORY | NAMELESS) != 0;
         let is_absent = |spot: &Option<(&[u8], Spot)>| match spot {
             Some((_, Spot::Absent { last, .. })) => !last || wants_directory,
+            // Later calls may find that it is a directory.
+            Some((_, Spot::NotDirectory(..))) => true,
             _ => false,
         };
         if spots.iter().any(is_absent) {
@@ -190,6 +203,10 @@ impl<'a, D: Disk> Walk<'a, D> {
             self.evidence.is_allowed(id, bits, false);
         }
     }
+}
+
+fn exchanges(event: &Event) -> bool {
+    event.call.name == "renameat2" && event.flags.is_some_and(|flags| flags & EXCHANGE != 0)
 }
 
 /// The directory that a name stands in; none for one that stands in the root.
