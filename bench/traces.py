@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -100,13 +101,20 @@ def record(place: Path, rounds: int, quick: bool) -> None:
     """`dd` with small blocks, by itself and recorded."""
     calls = 20_000 if quick else 200_000
     dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=512", f"count={calls}"]
-    recorded = engine("trace", "record", "--uncalibrated", "-o", place / "dd.trace")
+    record = engine("trace", "record", "--uncalibrated", "-o", place / "dd.trace")
+
+    def itself(source: str) -> float:
+        """Seconds that the program took, without what comes before and after it."""
+        words = [*record, "--source", source, "--", *dd]
+        done = subprocess.run(words, check=True, capture_output=True)
+        return float(json.loads(done.stdout)["elapsed_ns"]) / 1e9
+
     took = in_turn(
         rounds,
         {
             "untraced": lambda: timed(dd),
-            "preload": lambda: timed([*recorded, "--source", "preload", "--", *dd]),
-            "strace": lambda: timed([*recorded, "--", *dd]),
+            "preload": lambda: itself("preload"),
+            "strace": lambda: itself("strace"),
         },
     )
     bare = statistics.median(took["untraced"])
@@ -162,8 +170,6 @@ def held(low: float, high: float, bare: Sequence[float]) -> str:
 
 def replayed(trace: Path, root: Path) -> dict[str, Any]:
     """What the engine says of a replay of a root that is made ready before."""
-    import json
-
     words = ("--root", root, "--allow-root", "--prepare", "--run", "--compressible", "0", trace)
     done = subprocess.run(engine("replay", *words), check=True, capture_output=True)
     answer: dict[str, Any] = json.loads(done.stdout)["replayed"]
