@@ -147,6 +147,11 @@ impl Root {
         })
     }
 
+    /// Others may have removed and made directories since it was last used: all are looked up anew.
+    pub fn forget(&self) {
+        self.places.forget();
+    }
+
     /// How names are resolved.
     pub fn resolve(&self) -> Resolve {
         self.resolve

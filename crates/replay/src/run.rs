@@ -104,6 +104,7 @@ pub fn run(
     let longest = plan.workers.iter().map(|worker| worker.longest_write).max();
     let content = Room::filled(longest.unwrap_or(0), settings.compressible, settings.seed);
     let content = content.map_err(|why| scarce("memory", why.into()))?;
+    root.forget();
     let common = Common::new(root, plan, content);
     common.open_before();
     let cost = Cost::of(header.calibration.as_ref());

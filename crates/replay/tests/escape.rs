@@ -363,6 +363,11 @@ fn a_directory_is_looked_up_anew_when_it_was_moved_or_removed() {
         root.open_file(&name("c/b/two"), MAKE, 0o666).unwrap();
         assert!(house.inside.join("c/b/two").is_file());
         fs::remove_dir_all(house.inside.join("c")).unwrap();
+        fs::create_dir_all(house.inside.join("c/b")).unwrap();
+        root.forget();
+        root.open_file(&name("c/b/three"), MAKE, 0o666).unwrap();
+        assert!(house.inside.join("c/b/three").is_file());
+        fs::remove_dir_all(house.inside.join("c")).unwrap();
         assert_eq!(
             root.stat(&name("c/b/two"), true).err(),
             Some(Denied::Failed(Errno::ENOENT))
