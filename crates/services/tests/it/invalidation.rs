@@ -301,8 +301,9 @@ fn what_is_made_anew_is_noticed() {
             "DROP TABLE one; CREATE TABLE one (id int primary key, text varchar(99))",
         );
         wait_until("another table", || caches.count(0, ONE) > before);
-        assert!(kept(&service, ONE));
+        // The table that comes may be told of after the one that goes: then what is asked for here is purged by that, and forgotten.
         let before = caches.count(0, ONE);
+        assert!(kept(&service, ONE));
         server.sql(&name, "INSERT INTO one VALUES (1, 'a')");
         wait_until("a change of another table", || caches.count(0, ONE) > before);
     }
