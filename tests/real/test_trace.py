@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -249,6 +250,18 @@ def test_a_log_that_ends_in_the_middle_of_a_line_is_no_error(lab: Lab) -> None:
     assert done.code == 0 and "1 cut at the end of the log" in done.err and "/etc/pas" in done.err, done.err
     shown = lab.run("trace", "show", "cut.trace")
     assert shown.code == 0 and "last line of the log was cut" in shown.out, shown.out
+
+
+def test_of_a_packed_log_that_was_cut_there_is_what_stands_before(lab: Lab) -> None:
+    stamps = (f"{1_700_000_000 + second}.{second * 7919 % 1_000_000:06}" for second in range(20_000))
+    lines = "".join(f"7 {stamp} close(9) = -1 EBADF (Bad file descriptor)\n" for stamp in stamps)
+    packed = gzip.compress(lines.encode())
+    (lab.directory / "cut.log.gz").write_bytes(packed[: len(packed) // 2])
+    done = lab.run("trace", "import", "cut.log.gz")
+    assert done.code == 0, done.err
+    assert "cut.log.gz: " in done.err and "What stands before is in the trace" in done.err, done.err
+    calls = lab.run("trace", "show", "cut.trace", "--json").json["totals"]["calls"]
+    assert 2_000 < calls < 20_000
 
 
 def test_a_log_that_others_made_is_imported(lab: Lab) -> None:

@@ -1,10 +1,11 @@
 //! `trace import`: logs that others have made.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use plimsoll_trace::file::with_header;
@@ -28,8 +29,9 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
     }
     let mut opened = Vec::new();
     let mut manner = Manner::default();
+    let faults = Faults::default();
     for path in logs {
-        let (log, own) = open(path)?;
+        let (log, own) = open(path, &faults)?;
         opened.push(log);
         manner = together(manner, own);
     }
@@ -54,8 +56,54 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
         importer.logs(opened)?;
         Ok(importer.finish(None, None)?)
     })?;
+    for fault in faults.all() {
+        writeln!(
+            std::io::stderr(),
+            "plimsoll-engine: {fault}: it was cut there, or changed. What stands before is in the trace"
+        )?;
+    }
     report(output, &footer, None)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Compressed logs that could not be read to their ends.
+#[derive(Clone, Default)]
+struct Faults(Arc<Mutex<Vec<String>>>);
+
+impl Faults {
+    fn add(&self, fault: String) {
+        self.lock().push(fault);
+    }
+
+    fn all(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        // A list is whole after every line that changes it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A compressed log, which ends where it cannot be read any further: who was killed while compressing leaves one that is cut.
+struct UntilFault {
+    text: Box<dyn Read + Send>,
+    path: PathBuf,
+    faults: Faults,
+}
+
+impl Read for UntilFault {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.text.read(into);
+        match read {
+            Err(why) if why.kind() != ErrorKind::Interrupted => {
+                self.faults.add(format!("reading {}: {why}", self.path.display()));
+                self.text = Box::new(std::io::empty());
+                Ok(0)
+            }
+            read => read,
+        }
+    }
 }
 
 /// Writes a file under a temporary name and renames it into place. `work` gives the file back, and what is to be told of it.
@@ -133,16 +181,24 @@ fn together(one: Manner, other: Manner) -> Manner {
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<(Log, Manner)> {
+fn open(path: &Path, faults: &Faults) -> anyhow::Result<(Log, Manner)> {
     let reading = || format!("reading {}", path.display());
     let file = File::open(path).with_context(reading)?;
     if file.metadata().with_context(reading)?.is_dir() {
         bail!("{} is a directory: give the logs in it", path.display());
     }
     let mut raw = BufReader::with_capacity(PIECE, file);
+    let unpacked = |text| UntilFault {
+        text,
+        path: path.to_owned(),
+        faults: faults.clone(),
+    };
     let text: Box<dyn Read + Send> = match raw.fill_buf().with_context(reading)? {
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::with_buffer(raw).with_context(reading)?),
+        [0x1f, 0x8b, ..] => Box::new(unpacked(Box::new(flate2::bufread::MultiGzDecoder::new(raw)))),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let decoder = zstd::Decoder::with_buffer(raw).with_context(reading)?;
+            Box::new(unpacked(Box::new(decoder)))
+        }
         _ => Box::new(raw),
     };
     let mut text = BufReader::with_capacity(PIECE, text);

@@ -34,7 +34,7 @@ pub const LONGEST_NAME: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The operating system refused.
-    #[error("the trace file: {0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// It does not begin as one.
     #[error(
