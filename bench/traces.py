@@ -182,10 +182,8 @@ def jobs(place: Path, rounds: int, quick: bool) -> None:
     program.write_text(PROGRAMS["mixed"])
     trace = place / "mixed.trace"
     timed([sys.executable, program], cwd=place)
-    timed(
-        engine("trace", "record", "--source", "preload", "-o", trace, "--", sys.executable, program),
-        cwd=place,
-    )
+    record = engine("trace", "record", "--source", "preload", "-o", trace, "--", sys.executable, program)
+    timed(record, cwd=place)
     print("| jobs | the program, s | its replay, s | ratio |\n|---|---|---|---|")
     for number in JOBS[:2] if quick else JOBS:
         roots = []
@@ -196,13 +194,13 @@ def jobs(place: Path, rounds: int, quick: bool) -> None:
                 engine("replay", "--root", root, "--prepare", trace), check=True, capture_output=True
             )
             roots.append(root)
+        # Recorded anew each round, as in `replay`.
+        replays = [engine("replay", "--root", root, "--allow-root", trace) for root in roots]
         took = in_turn(
             rounds,
             {
                 "real": lambda n=number: together([[sys.executable, program]] * n, place),
-                "replay": lambda r=tuple(roots): together(
-                    [engine("replay", "--root", root, "--allow-root", trace) for root in r], place
-                ),
+                "replay": lambda r=tuple(replays): [timed(record, cwd=place), together(r, place)][1],
             },
         )
         ratio = statistics.median(took["replay"]) / statistics.median(took["real"])
