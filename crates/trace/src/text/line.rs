@@ -194,7 +194,8 @@ fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
     if !is_plain || matches!(rest.first(), Some(b' ' | b'(')) {
         return None;
     }
-    let ns = seconds.cast_signed() * TENS[9] + parts.cast_signed() * TENS[9 - length];
+    let ns = seconds.cast_signed().checked_mul(TENS[9])?;
+    let ns = ns.checked_add(parts.cast_signed() * TENS[9 - length])?;
     Some((counted(ns), rest))
 }
 

@@ -220,3 +220,16 @@ fn what_strace_does_not_write_is_no_line() {
         assert_eq!(told(line), None, "{line}");
     }
 }
+
+#[test]
+fn a_time_that_no_clock_shows_is_none() {
+    for seconds in ["9999999999", "9223372037", "99999999999"] {
+        assert_eq!(
+            parse(format!("7 {seconds}.000001 close(3) = 0").as_bytes()),
+            None,
+            "{seconds}"
+        );
+    }
+    let last = parse(b"7 9223372035.999999 close(3) = 0").and_then(|line| line.stamp);
+    assert_eq!(last, Some(Stamp::Wall(9_223_372_035_999_999_000)));
+}
