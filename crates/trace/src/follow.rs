@@ -1,12 +1,11 @@
 //! A log as a whole: its lines become calls, of which it is known what they do and to which files.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use foldhash::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::constants;
 use crate::event::{Event, Outcome, ThreadId};
 use crate::kernel::{Begun, Birth, Done, Kernel, Request};
+use crate::mixed::Mixed;
 use crate::syscalls::{self, Effect, Syscall};
 use crate::telling;
 use crate::text::line::Ended;
@@ -52,7 +51,7 @@ pub struct Follower {
     kernel: Kernel,
     timeline: Timeline,
     /// What calls that go on have said when they began.
-    begun: HashMap<u32, Begun>,
+    begun: HashMap<u32, Begun, Mixed>,
     /// Threads that are making another one now, and what that has in common with them.
     forking: BTreeMap<u32, Birth>,
     /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.

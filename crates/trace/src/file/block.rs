@@ -5,7 +5,6 @@
 //! each by itself, as bytes of different fields have nothing in common.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
@@ -15,6 +14,7 @@ use super::bytes::{Bytes, put, unzigzag, zigzag};
 use super::tables::Call;
 use super::walk::{self, Channel, FIELDS, Field, Next, Rule, Stands, State, Word, Wrong};
 use crate::event::{Event, Outcome, ThreadId};
+use crate::mixed::Mixed;
 use crate::syscalls::{Effect, Syscall};
 
 const STARTS: usize = FIELDS;
@@ -44,7 +44,7 @@ fn shape(call: u32, outcome: Outcome, has: u16, expected: u16) -> Shape {
 /// Makes blocks of events.
 pub(super) struct Encoder {
     columns: [Vec<u8>; COLUMNS],
-    shapes: HashMap<Shape, u64, BuildHasherDefault<Mixer>>,
+    shapes: HashMap<Shape, u64, Mixed>,
     state: State,
     compressor: Compressor<'static>,
     packed: Vec<u8>,
@@ -166,31 +166,6 @@ impl Channel for RowOut<'_> {
     fn start(&mut self, value: &mut i64, expected: i64) -> Result<(), Wrong> {
         put(&mut self.columns[STARTS], zigzag(value.wrapping_sub(expected)));
         Ok(())
-    }
-}
-
-/// Spreads keys that are shapes or addresses of our own: nobody outside chooses them so as to collide.
-#[derive(Default)]
-pub(super) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let mixed = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-
-    fn write_usize(&mut self, key: usize) {
-        self.write_u64(key as u64);
     }
 }
 

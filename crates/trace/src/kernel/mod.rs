@@ -19,7 +19,7 @@ mod tables;
 mod threads;
 mod tree;
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
 pub use opens::OpenFile;
 pub use request::{Done, Part, Request};
@@ -32,6 +32,7 @@ use crate::kernel::places::Places;
 use crate::kernel::pool::Pool;
 use crate::kernel::tables::Table;
 use crate::kernel::threads::Threads;
+use crate::mixed::Mixed;
 use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
 
@@ -45,7 +46,7 @@ const THERE: [u16; 4] = [13, 17, 34, 61];
 pub struct Kernel {
     threads: Threads,
     /// Also of threads that are gone: by their last id.
-    ids: HashMap<u32, ThreadId>,
+    ids: HashMap<u32, ThreadId, Mixed>,
     tables: Pool<Table>,
     /// Working directories.
     rooms: Pool<Option<FileId>>,

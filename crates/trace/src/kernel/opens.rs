@@ -1,8 +1,9 @@
 //! Open files: what several descriptors may stand for.
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
 use crate::event::{FileId, OpenId};
+use crate::mixed::Mixed;
 
 /// An open file (open(2): "open file description").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl OpenFile {
 /// and whoever keeps a number of one that is closed cannot take another one for it.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
-    open: HashMap<OpenId, OpenFile>,
+    open: HashMap<OpenId, OpenFile, Mixed>,
     next: usize,
     /// Those whose last descriptor has gone, since this was last taken.
     gone: Vec<(OpenId, FileId)>,

@@ -4,6 +4,7 @@
 use foldhash::{HashMap, HashSet};
 
 use crate::event::{FileId, PathId};
+use crate::mixed::Mixed;
 use crate::names::{FileEntry, Kind, Names};
 
 /// All names and files that a trace has met.
@@ -14,9 +15,9 @@ pub(super) struct Places {
     /// The file that has a name now, by the name's place.
     here: Vec<Option<FileId>>,
     /// Names that are another one than that of the file they lead to: symbolic links.
-    led: HashSet<PathId>,
+    led: std::collections::HashSet<PathId, Mixed>,
     /// Names with `..` and what they are without, as if no symbolic link were in them.
-    plain: HashMap<PathId, PathId>,
+    plain: std::collections::HashMap<PathId, PathId, Mixed>,
     /// By the file's place.
     files: Vec<State>,
     /// Names that others begin with: those of directories.

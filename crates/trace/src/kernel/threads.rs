@@ -1,11 +1,12 @@
 //! Threads: which there are, what they share, which program they execute.
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
 use crate::constants::{CLONE_FILES, CLONE_FS};
 use crate::event::{Event, FileId, ThreadId};
 use crate::kernel::tables::Table;
 use crate::kernel::{Kernel, Request};
+use crate::mixed::Mixed;
 use crate::names::ThreadEntry;
 use crate::syscalls::Effect;
 
@@ -21,7 +22,7 @@ pub(super) struct Thread {
 /// Those that are there, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    all: HashMap<u32, Thread>,
+    all: HashMap<u32, Thread, Mixed>,
     /// The one that was asked for last: each call asks several times for its own.
     last: Option<(u32, Thread)>,
 }

@@ -52,6 +52,8 @@ pub enum What<'a> {
         name: &'a [u8],
         /// As far as they were known.
         arguments: &'a [u8],
+        /// Where they end; none where the line breaks off within one.
+        cuts: Option<Cuts>,
     },
     /// The rest of such a call.
     Resumed {
@@ -59,6 +61,8 @@ pub enum What<'a> {
         name: &'a [u8],
         /// What is known at its end only.
         arguments: &'a [u8],
+        /// Where they end.
+        cuts: Cuts,
         /// How it ended.
         ended: Ended<'a>,
     },
@@ -120,7 +124,8 @@ impl<'a> Ended<'a> {
 /// Tells what a line is, without its end; none where it is nothing that strace writes, or cut off.
 pub fn parse(text: &[u8]) -> Option<Line<'_>> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    if text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_word_of_strace(text) {
+    let begins_with_number = text.first().is_some_and(u8::is_ascii_digit);
+    if !begins_with_number && is_note(text) {
         return Some(Line {
             pid: None,
             stamp: None,
@@ -133,6 +138,10 @@ pub fn parse(text: &[u8]) -> Option<Line<'_>> {
     Some(Line { pid, stamp, what })
 }
 
+fn is_note(text: &[u8]) -> bool {
+    text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_word_of_strace(text)
+}
+
 /// `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
 fn is_word_of_strace(text: &[u8]) -> bool {
     text.starts_with(b"strace: ") || text.starts_with(b"[ Process ")
@@ -140,6 +149,15 @@ fn is_word_of_strace(text: &[u8]) -> bool {
 
 /// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
 fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
+    // What most lines begin with, in one step.
+    let (length, number) = digits(text);
+    if let [b' ', next, ..] = text[length..]
+        && next > b' '
+        && (1..=9).contains(&length)
+        && (1..=MOST_PID).contains(&number)
+    {
+        return (Some(number as u32), &text[length + 1..]);
+    }
     let (start, end) = match text.strip_prefix(b"[pid ") {
         Some(rest) => (rest, b"]".as_slice()),
         None => (text, b" ".as_slice()),
@@ -184,10 +202,14 @@ fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
     (Some(stamp), beside.unwrap_or(rest))
 }
 
-/// What most logs have, `1700000000.123456 `, in one pass; none for anything else.
+/// What most logs have, `1700000000.123456 ` or `12:30:59.123456 `, in one pass; none for anything else.
 fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
-    let (whole, seconds) = digits(text);
-    let fraction = text[whole..].strip_prefix(b".")?;
+    let (minutes, clock) = match text {
+        [_, _, b':', _, _, b':', rest @ ..] => (Some(minutes(text)?), rest),
+        _ => (None, text),
+    };
+    let (whole, seconds) = digits(clock);
+    let fraction = clock[whole..].strip_prefix(b".")?;
     let (length, parts) = digits(fraction);
     let rest = fraction[length..].strip_prefix(b" ")?;
     let is_plain = (1..=10).contains(&whole) && (1..=9).contains(&length);
@@ -196,20 +218,65 @@ fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
     }
     let ns = seconds.cast_signed().checked_mul(TENS[9])?;
     let ns = ns.checked_add(parts.cast_signed() * TENS[9 - length])?;
-    Some((counted(ns), rest))
+    let stamp = match minutes {
+        Some(minutes) => Stamp::Day(minutes * 60_000_000_000 + ns),
+        None => counted(ns),
+    };
+    Some((stamp, rest))
 }
 
-/// How many digits a text begins with, and what they are, the last nineteen of them if there are more.
+/// `12:30` in minutes.
+fn minutes(text: &[u8]) -> Option<i64> {
+    let two = |from: usize| {
+        let (tens, ones) = (text[from].wrapping_sub(b'0'), text[from + 1].wrapping_sub(b'0'));
+        (tens < 10 && ones < 10).then_some(i64::from(tens * 10 + ones))
+    };
+    let (hours, minutes) = (two(0)?, two(3)?);
+    (hours <= 23 && minutes <= 59).then_some(hours * 60 + minutes)
+}
+
+/// How many digits a text begins with, and what they are, modulo 2^64 if they are more than that.
+#[inline]
 fn digits(text: &[u8]) -> (usize, u64) {
-    let mut value = 0_u64;
-    for (length, byte) in text.iter().enumerate() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
+    let (mut length, mut value) = (0, 0_u64);
+    while let Some(eight) = text[length..].first_chunk() {
+        let (found, number) = first_digits(u64::from_le_bytes(*eight));
+        value = value
+            .wrapping_mul(TENS[found].cast_unsigned())
+            .wrapping_add(number);
+        length += found;
+        if found < 8 {
             return (length, value);
         }
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
-    (text.len(), value)
+    for byte in &text[length..] {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        length += 1;
+    }
+    (length, value)
+}
+
+/// The same of eight bytes at once, the first one being the lowest of the word.
+#[inline]
+fn first_digits(word: u64) -> (usize, u64) {
+    const ALL: u64 = 0x0101_0101_0101_0101;
+    // Digits become 0 to 9; what is above has its highest bit set by the sum, or had it already.
+    let values = word ^ (ALL * 0x30);
+    let others = (((values & (ALL * 0x7f)) + ALL * 0x76) | values) & (ALL * 0x80);
+    let length = others.trailing_zeros() / 8;
+    if length == 0 {
+        return (0, 0);
+    }
+    // They become the last ones of eight, with zeros before them; then neighbours are joined: two, four, eight.
+    let eight = values << (64 - 8 * length);
+    let twos = ((eight * 10) + (eight >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = ((twos * 100) + (twos >> 16)) & 0x0000_ffff_0000_ffff;
+    let value = ((fours * 10_000) + (fours >> 32)) & 0xffff_ffff;
+    (length as usize, value)
 }
 
 fn counted(ns: i64) -> Stamp {
@@ -310,10 +377,11 @@ fn end_of_thread(text: &[u8]) -> Option<What<'_>> {
 fn resumed(text: &[u8]) -> Option<What<'_>> {
     let (name, rest) = name(text)?;
     let rest = rest.strip_prefix(b" resumed>")?;
-    let (arguments, _, ended) = arguments(rest)?;
+    let (arguments, cuts, ended) = arguments(rest)?;
     Some(What::Resumed {
         name,
         arguments,
+        cuts: cuts?,
         ended: ended?,
     })
 }
@@ -325,10 +393,14 @@ fn call(text: &[u8]) -> Option<What<'_>> {
         Some(ended) => What::Call {
             name,
             arguments,
-            cuts,
+            cuts: cuts?,
             ended,
         },
-        None => What::Began { name, arguments },
+        None => What::Began {
+            name,
+            arguments,
+            cuts,
+        },
     })
 }
 
@@ -351,20 +423,23 @@ fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (length > 0).then(|| text.split_at(length))
 }
 
-/// Arguments, where they end, and how the call ended; no end where it is unfinished. None where the line is cut off.
-fn arguments(text: &[u8]) -> Option<(&[u8], Cuts, Option<Ended<'_>>)> {
+/// Arguments, where they end unless the line breaks off within one, and how the call ended; no end where it is unfinished. None where the
+/// line is cut off.
+fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<Ended<'_>>)> {
     let mut cuts = Cuts::default();
-    for (at, mark) in Cursor::new(text) {
+    let mut cursor = Cursor::new(text);
+    while let Some((at, mark)) = cursor.next() {
         match mark {
             Mark::Comma => cuts.push(at),
             Mark::Unfinished => {
                 let before = &text[..at];
-                return Some((before.strip_suffix(b" ").unwrap_or(before), cuts, None));
+                let before = before.strip_suffix(b" ").unwrap_or(before);
+                return Some((before, (!cursor.is_within()).then_some(cuts), None));
             }
             Mark::Close => {
                 let rest = text[at + 1..].trim_ascii_start();
                 let ended = ended(rest.strip_prefix(b"=")?.trim_ascii())?;
-                return Some((&text[..at], cuts, Some(ended)));
+                return Some((&text[..at], Some(cuts), Some(ended)));
             }
         }
     }
@@ -389,7 +464,9 @@ fn ended(text: &[u8]) -> Option<Ended<'_>> {
 /// `<0.000012>` at the end.
 fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
     let found = text.strip_suffix(b">").and_then(|rest| {
-        let open = memchr::memrchr(b'<', rest).filter(|&open| open > 0 && rest[open - 1] == b' ')?;
+        // It is near.
+        let open = rest.iter().rposition(|&byte| byte == b'<')?;
+        let open = Some(open).filter(|&open| open > 0 && rest[open - 1] == b' ')?;
         Some((rest[..open].trim_ascii_end(), seconds(&rest[open + 1..])?))
     });
     match found {

@@ -36,6 +36,14 @@ impl Cuts {
         }
     }
 
+    /// Those of arguments that came in two parts, of which the first one has `length` bytes.
+    pub fn join(mut self, length: usize, second: Self) -> Self {
+        for &at in &second.at[..usize::from(second.count)] {
+            self.push(length + at as usize);
+        }
+        self
+    }
+
     /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is what stands between the parentheses.
     pub fn each<'a>(&self, text: &'a [u8], most: usize, mut take: impl FnMut(usize, &'a [u8])) {
         let count = usize::from(self.count);
@@ -49,9 +57,18 @@ impl Cuts {
             } else {
                 text.len()
             };
-            take(place, text.get(from..to).unwrap_or_default().trim_ascii());
+            take(place, trimmed(text.get(from..to).unwrap_or_default()));
             from = to + 1;
         }
+    }
+}
+
+/// Without the blanks around it: as a rule one, in front.
+#[inline]
+fn trimmed(text: &[u8]) -> &[u8] {
+    match text {
+        [b' ', rest @ ..] if rest.len() > 1 && rest[0] > b' ' && rest[rest.len() - 1] > b' ' => rest,
+        _ => text.trim_ascii(),
     }
 }
 
@@ -93,6 +110,11 @@ impl<'a> Cursor<'a> {
             at: 0,
             depth: 0,
         }
+    }
+
+    /// Whether it stands within brackets.
+    pub fn is_within(&self) -> bool {
+        self.depth > 0
     }
 }
 
