@@ -3,11 +3,12 @@
 use crate::mixed::spread;
 
 /// As many are kept.
-const SLOTS: usize = 512;
+const SLOTS: usize = 128;
 /// Longer questions are rare: their answers are not kept. Bytes.
 const LONGEST: usize = 128;
 
 /// What was found for texts: each slot is for the last one of those that share it, so that memory has a bound.
+#[derive(Debug, Default)]
 pub(crate) struct Memo<V> {
     slots: Vec<(Vec<u8>, Option<V>)>,
 }

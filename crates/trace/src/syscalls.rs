@@ -1,11 +1,8 @@
 //! The system calls, as data: `syscalls.txt`.
 
-use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use foldhash::HashMap;
-
-use crate::memo::Memo;
 
 const TEXT: &str = include_str!("syscalls.txt");
 
@@ -240,10 +237,7 @@ static TABLE: LazyLock<HashMap<&'static [u8], Syscall>> = LazyLock::new(|| {
 
 /// The call of this name; none for one that nobody knew when this was written.
 pub fn find(name: &[u8]) -> Option<&'static Syscall> {
-    thread_local! {
-        static KNOWN: RefCell<Memo<Option<&'static Syscall>>> = const { RefCell::new(Memo::new()) };
-    }
-    KNOWN.with_borrow_mut(|known| known.get(name, |name| TABLE.get(name)))
+    TABLE.get(name)
 }
 
 /// All calls, in no order.

@@ -118,13 +118,12 @@ impl Kernel {
             return Begun::default();
         };
         self.adopt(slot.open, &found);
-        let held = self.opens.get(slot.open).copied();
-        self.opens.release(slot.open);
+        let left = self.opens.close(slot.open);
         self.opens.take_gone();
         Begun {
             open: Some(slot.open),
-            file: held.map(|open| open.file),
-            left: held.map_or(0, |open| open.held - 1),
+            file: left.map(|open| open.file),
+            left: left.map_or(0, |open| open.held),
         }
     }
 

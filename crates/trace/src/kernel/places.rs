@@ -61,7 +61,7 @@ impl Places {
                 break;
             }
         }
-        if memchr::memmem::find(path, b"..").is_some() {
+        if memchr::memchr_iter(b'.', path).any(|dot| path.get(dot + 1) == Some(&b'.')) {
             let plain = without_dots(path);
             let plain = self.name(&plain);
             self.plain.insert(id, plain);

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::mixed::Mixed;
-use crate::text::line::{Ended, Line, Stamp, What};
+use crate::text::line::{Ended, Line, What};
 use crate::text::scan::Cuts;
+use crate::text::time::Stamp;
 
 /// A call, or what is known of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,8 +93,11 @@ impl Begun {
     /// More of its arguments.
     fn join(&mut self, arguments: &[u8], cuts: Option<Cuts>) {
         // A name in angle brackets is told by what stands before it: then all is looked at again.
-        let apart = self.cuts.zip(cuts).filter(|_| arguments.first() != Some(&b'<'));
-        self.cuts = apart.map(|(first, second)| first.join(self.arguments.len(), second));
+        let cuts = cuts.filter(|_| arguments.first() != Some(&b'<'));
+        match (&mut self.cuts, cuts) {
+            (Some(all), Some(cuts)) => all.append(self.arguments.len(), &cuts),
+            (all, _) => *all = None,
+        }
         self.arguments.extend_from_slice(arguments);
     }
 
@@ -117,6 +121,7 @@ impl Calls {
     }
 
     /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it was written.
+    #[inline]
     pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> Said<'s> {
         let pid = line.pid.unwrap_or(pid);
         let call = |name, arguments, cuts, ended| Call {

@@ -3,6 +3,7 @@
 use memchr::memmem;
 
 use crate::text::scan::{Cursor, Cuts, Mark};
+use crate::text::time::{self, Stamp};
 use crate::text::value::{self, Descriptor};
 
 /// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
@@ -19,17 +20,6 @@ pub struct Line<'a> {
     pub stamp: Option<Stamp>,
     /// The rest.
     pub what: What<'a>,
-}
-
-/// A time as one of the options of strace writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stamp {
-    /// `-ttt`: ns since 1970.
-    Wall(i64),
-    /// `-t`, `-tt`: ns since midnight of wherever that was.
-    Day(i64),
-    /// `-r`: ns since the line before.
-    Since(i64),
 }
 
 /// What a line says.
@@ -133,7 +123,7 @@ pub fn parse(text: &[u8]) -> Option<Line<'_>> {
         });
     }
     let (pid, rest) = pid(text);
-    let (stamp, rest) = stamp(rest);
+    let (stamp, rest) = time::stamp(rest);
     let what = what(numbers(rest))?;
     Some(Line { pid, stamp, what })
 }
@@ -150,7 +140,7 @@ fn is_word_of_strace(text: &[u8]) -> bool {
 /// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
 fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
     // What most lines begin with, in one step.
-    let (length, number) = digits(text);
+    let (length, number) = time::digits(text);
     if let [b' ', next, ..] = text[length..]
         && next > b' '
         && (1..=9).contains(&length)
@@ -162,7 +152,7 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
         Some(rest) => (rest, b"]".as_slice()),
         None => (text, b" ".as_slice()),
     };
-    let (length, number) = digits(start.trim_ascii_start());
+    let (length, number) = time::digits(start.trim_ascii_start());
     let rest = &start.trim_ascii_start()[length..];
     if !(1..=MOST_PID).contains(&number) || length > 9 {
         return (None, text);
@@ -179,161 +169,6 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
         Some(rest) => (Some(number as u32), rest.trim_ascii_start()),
         None => (None, text),
     }
-}
-
-/// `12:30:59`, `12:30:59.123456`, `1700000000.123456`, `0.000123`, each followed by a blank; `-r` beside another one is in brackets,
-/// `(+     0.000123)`, and says nothing new.
-fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
-    let start = text.trim_ascii_start();
-    if let Some((stamp, rest)) = plain_stamp(start) {
-        return (Some(stamp), rest);
-    }
-    let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
-    let length = start.iter().take_while(is_part).count();
-    let (token, rest) = start.split_at(length);
-    let Some(stamp) = read_stamp(token).filter(|_| rest.starts_with(b" ")) else {
-        return (None, text);
-    };
-    let rest = rest.trim_ascii_start();
-    let beside = rest.strip_prefix(b"(+").and_then(|rest| {
-        let close = memchr::memchr(b')', rest)?;
-        Some(rest[close + 1..].trim_ascii_start())
-    });
-    (Some(stamp), beside.unwrap_or(rest))
-}
-
-/// What most logs have, `1700000000.123456 ` or `12:30:59.123456 `, in one pass; none for anything else.
-fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
-    let (minutes, clock) = match text {
-        [_, _, b':', _, _, b':', rest @ ..] => (Some(minutes(text)?), rest),
-        _ => (None, text),
-    };
-    let (whole, seconds) = digits(clock);
-    let fraction = clock[whole..].strip_prefix(b".")?;
-    let (length, parts) = digits(fraction);
-    let rest = fraction[length..].strip_prefix(b" ")?;
-    let is_plain = (1..=10).contains(&whole) && (1..=9).contains(&length);
-    if !is_plain || matches!(rest.first(), Some(b' ' | b'(')) {
-        return None;
-    }
-    let ns = seconds.cast_signed().checked_mul(TENS[9])?;
-    let ns = ns.checked_add(parts.cast_signed() * TENS[9 - length])?;
-    let stamp = match minutes {
-        Some(minutes) => Stamp::Day(minutes * 60_000_000_000 + ns),
-        None => counted(ns),
-    };
-    Some((stamp, rest))
-}
-
-/// `12:30` in minutes.
-fn minutes(text: &[u8]) -> Option<i64> {
-    let two = |from: usize| {
-        let (tens, ones) = (text[from].wrapping_sub(b'0'), text[from + 1].wrapping_sub(b'0'));
-        (tens < 10 && ones < 10).then_some(i64::from(tens * 10 + ones))
-    };
-    let (hours, minutes) = (two(0)?, two(3)?);
-    (hours <= 23 && minutes <= 59).then_some(hours * 60 + minutes)
-}
-
-/// How many digits a text begins with, and what they are, modulo 2^64 if they are more than that.
-#[inline]
-fn digits(text: &[u8]) -> (usize, u64) {
-    let (mut length, mut value) = (0, 0_u64);
-    while let Some(eight) = text[length..].first_chunk() {
-        let (found, number) = first_digits(u64::from_le_bytes(*eight));
-        value = value
-            .wrapping_mul(TENS[found].cast_unsigned())
-            .wrapping_add(number);
-        length += found;
-        if found < 8 {
-            return (length, value);
-        }
-    }
-    for byte in &text[length..] {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-        length += 1;
-    }
-    (length, value)
-}
-
-/// The same of eight bytes at once, the first one being the lowest of the word.
-#[inline]
-fn first_digits(word: u64) -> (usize, u64) {
-    const ALL: u64 = 0x0101_0101_0101_0101;
-    // Digits become 0 to 9; what is above has its highest bit set by the sum, or had it already.
-    let values = word ^ (ALL * 0x30);
-    let others = (((values & (ALL * 0x7f)) + ALL * 0x76) | values) & (ALL * 0x80);
-    let length = others.trailing_zeros() / 8;
-    if length == 0 {
-        return (0, 0);
-    }
-    // They become the last ones of eight, with zeros before them; then neighbours are joined: two, four, eight.
-    let eight = values << (64 - 8 * length);
-    let twos = ((eight * 10) + (eight >> 8)) & 0x00ff_00ff_00ff_00ff;
-    let fours = ((twos * 100) + (twos >> 16)) & 0x0000_ffff_0000_ffff;
-    let value = ((fours * 10_000) + (fours >> 32)) & 0xffff_ffff;
-    (length as usize, value)
-}
-
-fn counted(ns: i64) -> Stamp {
-    // Nobody's clock stands in the spring of 1973, and nobody's program sleeps for so long.
-    let wall = ns >= 100_000_000 * 1_000_000_000;
-    if wall { Stamp::Wall(ns) } else { Stamp::Since(ns) }
-}
-
-fn read_stamp(token: &[u8]) -> Option<Stamp> {
-    if memchr::memchr(b':', token).is_none() {
-        return Some(counted(seconds(token)?));
-    }
-    let mut parts = token.splitn(3, |&byte| byte == b':');
-    let mut whole = |most: i64| {
-        let part = parts.next()?;
-        let value = decimal(part)?;
-        (part.len() == 2 && value <= most).then_some(value)
-    };
-    let minutes = whole(23)? * 60 + whole(59)?;
-    let second = seconds(parts.next()?)?;
-    Some(Stamp::Day(minutes * 60_000_000_000 + second))
-}
-
-/// `1.5` in ns; at most nine digits behind the point count.
-fn seconds(token: &[u8]) -> Option<i64> {
-    let (length, whole) = digits(token);
-    let fraction = match &token[length..] {
-        [] => b"0".as_slice(),
-        [b'.', fraction @ ..] => &fraction[..fraction.len().min(9)],
-        _ => return None,
-    };
-    let (places, parts) = digits(fraction);
-    if !(1..=18).contains(&length) || places == 0 || places < fraction.len() {
-        return None;
-    }
-    let ns = parts.cast_signed() * TENS[9 - places];
-    whole.cast_signed().checked_mul(TENS[9])?.checked_add(ns)
-}
-
-const TENS: [i64; 10] = [
-    1,
-    10,
-    100,
-    1_000,
-    10_000,
-    100_000,
-    1_000_000,
-    10_000_000,
-    100_000_000,
-    1_000_000_000,
-];
-
-fn decimal(digits: &[u8]) -> Option<i64> {
-    if digits.is_empty() || digits.len() > 18 {
-        return None;
-    }
-    value::decimal(digits).map(u64::cast_signed)
 }
 
 /// Without `[00007f1c2a5e4b1e] ` (`-i`) and `[   0] ` (`-n`).
@@ -447,7 +282,7 @@ fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<Ended<'_>>)> {
 }
 
 fn ended(text: &[u8]) -> Option<Ended<'_>> {
-    let (text, duration_ns) = duration(text);
+    let (text, duration_ns) = time::duration(text);
     let end = text.iter().position(|byte| matches!(byte, b' ' | b'<'));
     let (token, behind) = text.split_at(end.unwrap_or(text.len()));
     let value = match token {
@@ -459,20 +294,6 @@ fn ended(text: &[u8]) -> Option<Ended<'_>> {
         duration_ns,
         behind,
     })
-}
-
-/// `<0.000012>` at the end.
-fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
-    let found = text.strip_suffix(b">").and_then(|rest| {
-        // It is near.
-        let open = rest.iter().rposition(|&byte| byte == b'<')?;
-        let open = Some(open).filter(|&open| open > 0 && rest[open - 1] == b' ')?;
-        Some((rest[..open].trim_ascii_end(), seconds(&rest[open + 1..])?))
-    });
-    match found {
-        Some((rest, ns)) => (rest, Some(ns)),
-        None => (text, None),
-    }
 }
 
 #[cfg(test)]

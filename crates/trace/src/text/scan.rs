@@ -36,12 +36,11 @@ impl Cuts {
         }
     }
 
-    /// Those of arguments that came in two parts, of which the first one has `length` bytes.
-    pub fn join(mut self, length: usize, second: Self) -> Self {
+    /// Arguments came in two parts, of which the first one has `length` bytes: those of the second one.
+    pub fn append(&mut self, length: usize, second: &Self) {
         for &at in &second.at[..usize::from(second.count)] {
             self.push(length + at as usize);
         }
-        self
     }
 
     /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is what stands between the parentheses.
@@ -195,7 +194,13 @@ pub fn string(text: &[u8]) -> usize {
 /// Angle brackets in a name are written as `\74` and `\76`. Devices have a second pair within, and sockets an arrow:
 /// `<TCP:[127.0.0.1:4->127.0.0.1:80]>`.
 pub fn name(text: &[u8]) -> usize {
-    if let Some(from) = kind_of_socket(text) {
+    // Most are paths.
+    let kind = if text.get(1) == Some(&b'/') {
+        None
+    } else {
+        kind_of_socket(text)
+    };
+    if let Some(from) = kind {
         let end = memmem::find(&text[from..], b"]>");
         return end.map_or(text.len(), |end| from + end + 2);
     }
