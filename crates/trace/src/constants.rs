@@ -1,9 +1,11 @@
 //! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the replayer have numbers.
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use foldhash::HashMap;
 
+use crate::memo::Memo;
 use crate::text::value;
 
 const TEXT: &str = include_str!("constants.txt");
@@ -128,6 +130,17 @@ pub fn error_name(number: u16) -> String {
 
 /// The sum of `A|B|0x8|0644`. Names that nobody knew when this was written count nothing; none where nothing is known.
 pub fn bits(text: &[u8]) -> Option<u64> {
+    thread_local! {
+        static KNOWN: RefCell<Memo<Option<u64>>> = const { RefCell::new(Memo::new()) };
+    }
+    match text {
+        // A number by itself is read as fast as it is found.
+        [b'0'..=b'9', ..] if text.len() < 8 => sum(text),
+        _ => KNOWN.with_borrow_mut(|known| known.get(text, sum)),
+    }
+}
+
+fn sum(text: &[u8]) -> Option<u64> {
     let mut sum = None;
     for word in text.split(|&byte| byte == b'|') {
         let word = word.trim_ascii();

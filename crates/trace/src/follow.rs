@@ -1,12 +1,12 @@
 //! A log as a whole: its lines become calls, of which it is known what they do and to which files.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use foldhash::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::constants;
 use crate::event::{Event, Outcome, ThreadId};
 use crate::kernel::{Begun, Birth, Done, Kernel, Request};
+use crate::memo::Memo;
+use crate::mixed::Mixed;
 use crate::syscalls::{self, Effect, Syscall};
 use crate::telling;
 use crate::text::line::Ended;
@@ -51,8 +51,10 @@ pub struct Follower {
     calls: Calls,
     kernel: Kernel,
     timeline: Timeline,
-    /// What calls that go on have said when they began.
-    begun: HashMap<u32, Begun>,
+    /// What calls are, by their names.
+    known: Memo<Option<&'static Syscall>>,
+    /// What calls that go on have said when they began; none of threads whose call has ended.
+    begun: HashMap<u32, Option<Begun>, Mixed>,
     /// Threads that are making another one now, and what that has in common with them.
     forking: BTreeMap<u32, Birth>,
     /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.
@@ -148,7 +150,7 @@ impl Follower {
         } = self;
         for call in calls.going_on() {
             if let Some(known) = syscalls::find(call.name) {
-                let begun = begun.remove(&call.pid).unwrap_or_default();
+                let begun = begun.remove(&call.pid).flatten().unwrap_or_default();
                 let event = kernel.ends(&Request::written(&call, known), &UNKNOWN, begun, call.at_ns);
                 tell(kernel, &event, Some(&call), hear);
             }
@@ -209,24 +211,23 @@ impl Follower {
     ) {
         match self.calls.take(line, pid, at_ns) {
             Said::Began(call) => {
-                if let Some(known) = syscalls::find(call.name) {
-                    let asked = Request::written(&call, known);
-                    if known.effect == Effect::Fork {
+                if let Some(known) = self.known.get(call.name, syscalls::find) {
+                    // Of all others, arguments matter when they end.
+                    let asked = matches!(known.effect, Effect::Fork | Effect::Close)
+                        .then(|| Request::written(&call, known));
+                    if let Some(asked) = asked.filter(|_| known.effect == Effect::Fork) {
                         self.forking.insert(pid, Birth::of(&asked));
                     }
-                    self.begun.insert(pid, self.kernel.begins(&asked));
+                    let begun = asked.map(|asked| self.kernel.begins(&asked));
+                    self.begun.insert(pid, Some(begun.unwrap_or_default()));
                 }
             }
             Said::Call(call) => {
-                let begun = if self.begun.is_empty() {
-                    None
-                } else {
-                    self.begun.remove(&pid)
-                };
+                let begun = self.begun.get_mut(&pid).and_then(Option::take);
                 if !self.forking.is_empty() {
                     self.forking.remove(&pid);
                 }
-                match (syscalls::find(call.name), call.ended) {
+                match (self.known.get(call.name, syscalls::find), call.ended) {
                     (Some(known), Some(ended)) => {
                         let event = ends(&mut self.kernel, &call, known, &ended, begun);
                         tell(&mut self.kernel, &event, Some(&call), hear);
@@ -247,8 +248,8 @@ impl Follower {
             }
             Said::Superseded { pid, by } => {
                 self.forking.remove(&pid);
-                if let Some(begun) = self.begun.remove(&by) {
-                    self.begun.insert(pid, begun);
+                if let Some(begun) = self.begun.remove(&by).flatten() {
+                    self.begun.insert(pid, Some(begun));
                 }
                 let gone = self.kernel.is_superseded(pid, by);
                 self.exited(gone, at_ns, Outcome::Unknown, hear);

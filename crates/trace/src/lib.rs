@@ -17,6 +17,8 @@ pub mod follow;
 pub mod header;
 pub mod import;
 pub mod kernel;
+mod memo;
+mod mixed;
 pub mod names;
 pub mod preload;
 pub mod profile;

@@ -5,7 +5,6 @@
 //! each by itself, as bytes of different fields have nothing in common.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
@@ -15,6 +14,7 @@ use super::bytes::{Bytes, put, unzigzag, zigzag};
 use super::tables::Call;
 use super::walk::{self, Channel, FIELDS, Field, Next, Rule, Stands, State, Word, Wrong};
 use crate::event::{Event, Outcome, ThreadId};
+use crate::mixed::Mixed;
 use crate::syscalls::{Effect, Syscall};
 
 const STARTS: usize = FIELDS;
@@ -27,6 +27,9 @@ const COLUMNS: usize = FIELDS + 3;
 const WORTH_IT: usize = 32;
 /// zstd's. 6 saves 3 % of real logs and takes half as long again; 1 costs 1 % and gains no time.
 const LEVEL: i32 = 3;
+
+/// The unit of most logs, ns: to divide by what the compiler knows costs a few steps, by anything else thirty or more.
+const MICROSECOND: u64 = 1_000;
 
 /// `call << 34 | kind of outcome << 32 | fields it has << 16 | fields that are as expected`.
 type Shape = u64;
@@ -44,7 +47,7 @@ fn shape(call: u32, outcome: Outcome, has: u16, expected: u16) -> Shape {
 /// Makes blocks of events.
 pub(super) struct Encoder {
     columns: [Vec<u8>; COLUMNS],
-    shapes: HashMap<Shape, u64, BuildHasherDefault<Mixer>>,
+    shapes: HashMap<Shape, u64, Mixed>,
     state: State,
     compressor: Compressor<'static>,
     packed: Vec<u8>,
@@ -69,8 +72,14 @@ impl Encoder {
         self.state.clear(calls);
         let unit = unit(events, resolution);
         for &(mut event, call, rule) in events {
-            event.start_ns /= unit as i64;
-            event.duration_ns = event.duration_ns.map(|ns| ns / unit);
+            event.start_ns = match unit {
+                MICROSECOND => event.start_ns / MICROSECOND as i64,
+                _ => event.start_ns / unit as i64,
+            };
+            event.duration_ns = event.duration_ns.map(|ns| match unit {
+                MICROSECOND => ns / MICROSECOND,
+                _ => ns / unit,
+            });
             let mut row = RowOut {
                 columns: &mut self.columns,
                 has: 0,
@@ -123,17 +132,19 @@ pub(super) fn compress(compressor: &mut Compressor<'_>, bytes: &[u8], out: &mut 
 
 /// The resolution where all times are multiples of it, else 1.
 fn unit(events: &[(Event, u32, Rule)], resolution: u64) -> u64 {
-    let Some(signed) = i64::try_from(resolution).ok().filter(|&it| it > 1) else {
-        return 1;
+    let are_multiples = match i64::try_from(resolution) {
+        Ok(..=1) | Err(_) => false,
+        Ok(_) if resolution == MICROSECOND => are_multiples(events, MICROSECOND),
+        Ok(_) => are_multiples(events, resolution),
     };
-    let multiple = |(event, ..): &(Event, u32, Rule)| {
-        event.start_ns % signed == 0 && event.duration_ns.is_none_or(|ns| ns % resolution == 0)
-    };
-    if events.iter().all(multiple) {
-        resolution
-    } else {
-        1
-    }
+    if are_multiples { resolution } else { 1 }
+}
+
+#[inline]
+fn are_multiples(events: &[(Event, u32, Rule)], unit: u64) -> bool {
+    events.iter().all(|(event, ..)| {
+        event.start_ns % unit as i64 == 0 && event.duration_ns.is_none_or(|ns| ns % unit == 0)
+    })
 }
 
 struct RowOut<'a> {
@@ -166,31 +177,6 @@ impl Channel for RowOut<'_> {
     fn start(&mut self, value: &mut i64, expected: i64) -> Result<(), Wrong> {
         put(&mut self.columns[STARTS], zigzag(value.wrapping_sub(expected)));
         Ok(())
-    }
-}
-
-/// Spreads keys that are shapes or addresses of our own: nobody outside chooses them so as to collide.
-#[derive(Default)]
-pub(super) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let mixed = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-
-    fn write_usize(&mut self, key: usize) {
-        self.write_u64(key as u64);
     }
 }
 

@@ -29,7 +29,9 @@ mod entry {
 const FULL: usize = 1 << 18;
 /// How much smaller than its entries a frame may be. A few bytes could stand for a whole memory of entries otherwise.
 const MOST_PACKED: usize = 64;
-const LEVEL: i32 = 6;
+/// zstd's. 6 saves 1 to 3 % of most trace files, 8 % of one that is little but names, and is a third of all work
+/// of the thread that writes where many names are met.
+const LEVEL: i32 = 3;
 
 /// Entries of the tables of paths, files and threads.
 pub(super) type Lengths = [usize; 3];

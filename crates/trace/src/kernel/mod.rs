@@ -19,7 +19,7 @@ mod tables;
 mod threads;
 mod tree;
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
 pub use opens::OpenFile;
 pub use request::{Done, Part, Request};
@@ -32,6 +32,7 @@ use crate::kernel::places::Places;
 use crate::kernel::pool::Pool;
 use crate::kernel::tables::Table;
 use crate::kernel::threads::Threads;
+use crate::mixed::Mixed;
 use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
 
@@ -45,7 +46,7 @@ const THERE: [u16; 4] = [13, 17, 34, 61];
 pub struct Kernel {
     threads: Threads,
     /// Also of threads that are gone: by their last id.
-    ids: HashMap<u32, ThreadId>,
+    ids: HashMap<u32, ThreadId, Mixed>,
     tables: Pool<Table>,
     /// Working directories.
     rooms: Pool<Option<FileId>>,
@@ -117,13 +118,12 @@ impl Kernel {
             return Begun::default();
         };
         self.adopt(slot.open, &found);
-        let held = self.opens.get(slot.open).copied();
-        self.opens.release(slot.open);
+        let left = self.opens.close(slot.open);
         self.opens.take_gone();
         Begun {
             open: Some(slot.open),
-            file: held.map(|open| open.file),
-            left: held.map_or(0, |open| open.held - 1),
+            file: left.map(|open| open.file),
+            left: left.map_or(0, |open| open.held),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Open files: what several descriptors may stand for.
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
 use crate::event::{FileId, OpenId};
+use crate::mixed::Mixed;
 
 /// An open file (open(2): "open file description").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl OpenFile {
 /// and whoever keeps a number of one that is closed cannot take another one for it.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
-    open: HashMap<OpenId, OpenFile>,
+    open: HashMap<OpenId, OpenFile, Mixed>,
     next: usize,
     /// Those whose last descriptor has gone, since this was last taken.
     gone: Vec<(OpenId, FileId)>,
@@ -65,16 +66,22 @@ impl Opens {
         }
     }
 
-    /// It has one descriptor less; without any it is closed.
+    /// It has one descriptor less; without any it is closed, and among those that are gone.
     pub(super) fn release(&mut self, id: OpenId) {
-        if let Some(file) = self.open.get_mut(&id) {
-            file.held -= 1;
-            if file.held == 0 {
-                let file = file.file;
-                self.open.remove(&id);
-                self.gone.push((id, file));
-            }
+        if let Some(file) = self.close(id).filter(|file| file.held == 0) {
+            self.gone.push((id, file.file));
         }
+    }
+
+    /// The same by its own close, which tells of it. Gives what is left of it.
+    pub(super) fn close(&mut self, id: OpenId) -> Option<OpenFile> {
+        let file = self.open.get_mut(&id)?;
+        file.held -= 1;
+        let left = *file;
+        if left.held == 0 {
+            self.open.remove(&id);
+        }
+        Some(left)
     }
 
     pub(super) fn has_gone(&self) -> bool {

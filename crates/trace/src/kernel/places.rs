@@ -4,6 +4,7 @@
 use foldhash::{HashMap, HashSet};
 
 use crate::event::{FileId, PathId};
+use crate::mixed::Mixed;
 use crate::names::{FileEntry, Kind, Names};
 
 /// All names and files that a trace has met.
@@ -14,9 +15,9 @@ pub(super) struct Places {
     /// The file that has a name now, by the name's place.
     here: Vec<Option<FileId>>,
     /// Names that are another one than that of the file they lead to: symbolic links.
-    led: HashSet<PathId>,
+    led: std::collections::HashSet<PathId, Mixed>,
     /// Names with `..` and what they are without, as if no symbolic link were in them.
-    plain: HashMap<PathId, PathId>,
+    plain: std::collections::HashMap<PathId, PathId, Mixed>,
     /// By the file's place.
     files: Vec<State>,
     /// Names that others begin with: those of directories.
@@ -60,7 +61,7 @@ impl Places {
                 break;
             }
         }
-        if memchr::memmem::find(path, b"..").is_some() {
+        if memchr::memchr_iter(b'.', path).any(|dot| path.get(dot + 1) == Some(&b'.')) {
             let plain = without_dots(path);
             let plain = self.name(&plain);
             self.plain.insert(id, plain);

@@ -57,25 +57,26 @@ pub struct Done<'a> {
 
 impl<'a> Request<'a> {
     /// One that strace has written; `known` is what it is.
+    #[inline]
     pub fn written(call: &Call<'a>, known: &'static Syscall) -> Self {
-        let mut parts = [None; MOST];
+        let mut asked = Self {
+            pid: call.pid,
+            known,
+            parts: [None; MOST],
+            written: call.arguments,
+        };
         let most = known.arguments.len().min(MOST);
         // Most lines were cut when they were told apart.
-        match call.cuts {
+        match &call.cuts {
             Some(cuts) => cuts.each(call.arguments, most, |place, found| {
-                parts[place] = Some(Part::Written(found));
+                asked.parts[place] = Some(Part::Written(found));
             }),
-            None => parts[..most]
+            None => asked.parts[..most]
                 .iter_mut()
                 .zip(Arguments::of(call.arguments))
                 .for_each(|(part, found)| *part = Some(Part::Written(found))),
         }
-        Self {
-            pid: call.pid,
-            known,
-            parts,
-            written: call.arguments,
-        }
+        asked
     }
 
     /// One whose arguments are numbers and texts, in the order of the call's own.
@@ -191,10 +192,16 @@ impl<'a> Request<'a> {
             Some(Part::Status { size, mode }) => return (Some(size), Some(mode)),
             _ => return (None, None),
         };
-        let [mode, size, xmode, xsize] =
-            value::fields(text, [b"st_mode", b"st_size", b"stx_mode", b"stx_size"], 2);
-        let mode = mode.or(xmode).and_then(constants::bits);
-        let size = size.or(xsize).and_then(value::number);
+        let [mode, size] = plain_status(text).map_or_else(
+            || {
+                let names: [&[u8]; 4] = [b"st_mode", b"st_size", b"stx_mode", b"stx_size"];
+                let [mode, size, xmode, xsize] = value::fields(text, names, 2);
+                [mode.or(xmode), size.or(xsize)]
+            },
+            |found| found.map(Some),
+        );
+        let mode = mode.and_then(constants::bits);
+        let size = size.and_then(value::number);
         (size, mode.and_then(|mode| u32::try_from(mode).ok()))
     }
 
@@ -287,6 +294,18 @@ fn as_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
         Part::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
         Part::Number(_) | Part::Pair(_) | Part::Status { .. } => None,
     }
+}
+
+/// What most files are found to be, without a walk over brackets: `{st_mode=S_IFREG|0644, st_size=17, ...}`.
+fn plain_status(text: &[u8]) -> Option<[&[u8]; 2]> {
+    let rest = text.strip_prefix(b"{st_mode=")?;
+    let end = rest
+        .iter()
+        .position(|byte| !matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'|'))?;
+    let (mode, rest) = rest.split_at(end);
+    let rest = rest.strip_prefix(b", st_size=")?;
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    matches!(rest[end], b',' | b'}').then(|| [mode, &rest[..end]])
 }
 
 /// Constants; where a structure was given, those of its field.

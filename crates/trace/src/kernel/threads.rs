@@ -1,11 +1,13 @@
 //! Threads: which there are, what they share, which program they execute.
 
-use foldhash::HashMap;
+use std::cell::Cell;
+use std::collections::HashMap;
 
 use crate::constants::{CLONE_FILES, CLONE_FS};
 use crate::event::{Event, FileId, ThreadId};
 use crate::kernel::tables::Table;
 use crate::kernel::{Kernel, Request};
+use crate::mixed::Mixed;
 use crate::names::ThreadEntry;
 use crate::syscalls::Effect;
 
@@ -21,33 +23,33 @@ pub(super) struct Thread {
 /// Those that are there, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    all: HashMap<u32, Thread>,
+    all: HashMap<u32, Thread, Mixed>,
     /// The one that was asked for last: each call asks several times for its own.
-    last: Option<(u32, Thread)>,
+    last: Cell<Option<(u32, Thread)>>,
 }
 
 impl Threads {
-    fn get(&mut self, pid: u32) -> Option<Thread> {
-        if let Some((_, thread)) = self.last.filter(|&(last, _)| last == pid) {
+    fn get(&self, pid: u32) -> Option<Thread> {
+        if let Some((_, thread)) = self.last.get().filter(|&(last, _)| last == pid) {
             return Some(thread);
         }
         let thread = *self.all.get(&pid)?;
-        self.last = Some((pid, thread));
+        self.last.set(Some((pid, thread)));
         Some(thread)
     }
 
     fn insert(&mut self, pid: u32, thread: Thread) {
-        self.last = None;
+        self.last.set(None);
         self.all.insert(pid, thread);
     }
 
     fn remove(&mut self, pid: u32) -> Option<Thread> {
-        self.last = None;
+        self.last.set(None);
         self.all.remove(&pid)
     }
 
     fn knows(&self, pid: u32) -> bool {
-        self.last.is_some_and(|(last, _)| last == pid) || self.all.contains_key(&pid)
+        self.get(pid).is_some()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Calls as a whole: where another thread spoke in between, strace writes the beginning and the end of a call on two lines.
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
-use crate::text::line::{Ended, Line, Stamp, What};
+use crate::mixed::Mixed;
+use crate::text::line::{Ended, Line, What};
 use crate::text::scan::Cuts;
+use crate::text::time::Stamp;
 
 /// A call, or what is known of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +20,7 @@ pub struct Call<'a> {
     pub name: &'a [u8],
     /// Between the parentheses.
     pub arguments: &'a [u8],
-    /// Where the arguments end; none where they came in two parts.
+    /// Where the arguments end; none where that was not noted.
     pub cuts: Option<Cuts>,
     /// How it ended; none while it goes on.
     pub ended: Option<Ended<'a>>,
@@ -59,18 +61,57 @@ pub enum Said<'a> {
 /// Puts calls together, line by line. It holds one call for each thread at most.
 #[derive(Debug, Default)]
 pub struct Calls {
-    begun: HashMap<u32, Begun>,
-    /// Arguments of the call that was given out last, if it was cut in two.
-    joined: Vec<u8>,
+    /// By their threads; also those that have ended, whose memory the next one of the thread takes.
+    begun: HashMap<u32, Begun, Mixed>,
+    /// Those that go on.
+    open: usize,
     endless: u64,
 }
 
 #[derive(Debug, Default)]
 struct Begun {
+    goes_on: bool,
     stamp: Option<Stamp>,
     at_ns: i64,
     name: Vec<u8>,
     arguments: Vec<u8>,
+    cuts: Option<Cuts>,
+}
+
+impl Begun {
+    fn set(&mut self, call: &Call<'_>) {
+        self.goes_on = true;
+        self.stamp = call.stamp;
+        self.at_ns = call.at_ns;
+        self.name.clear();
+        self.name.extend_from_slice(call.name);
+        self.arguments.clear();
+        self.arguments.extend_from_slice(call.arguments);
+        self.cuts = call.cuts;
+    }
+
+    /// More of its arguments.
+    fn join(&mut self, arguments: &[u8], cuts: Option<Cuts>) {
+        // A name in angle brackets is told by what stands before it: then all is looked at again.
+        let cuts = cuts.filter(|_| arguments.first() != Some(&b'<'));
+        match (&mut self.cuts, cuts) {
+            (Some(all), Some(cuts)) => all.append(self.arguments.len(), &cuts),
+            (all, _) => *all = None,
+        }
+        self.arguments.extend_from_slice(arguments);
+    }
+
+    fn as_call(&self, pid: u32) -> Call<'_> {
+        Call {
+            pid,
+            stamp: self.stamp,
+            at_ns: self.at_ns,
+            name: &self.name,
+            arguments: &self.arguments,
+            cuts: self.cuts,
+            ended: None,
+        }
+    }
 }
 
 impl Calls {
@@ -80,9 +121,10 @@ impl Calls {
     }
 
     /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it was written.
+    #[inline]
     pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> Said<'s> {
         let pid = line.pid.unwrap_or(pid);
-        let whole = |name, arguments, cuts, ended| Call {
+        let call = |name, arguments, cuts, ended| Call {
             pid,
             stamp: line.stamp,
             at_ns,
@@ -98,57 +140,81 @@ impl Calls {
                 cuts,
                 ended,
             } => {
-                self.forget(pid);
-                Said::Call(whole(name, arguments, Some(cuts), Some(ended)))
+                if self.open > 0 {
+                    let lost = self.begun.get_mut(&pid);
+                    let lost = lost.is_some_and(|begun| std::mem::take(&mut begun.goes_on));
+                    self.is_lost(lost);
+                }
+                Said::Call(call(name, arguments, Some(cuts), Some(ended)))
             }
-            What::Began { name, arguments } => {
-                self.forget(pid);
-                let begun = Begun {
-                    stamp: line.stamp,
-                    at_ns,
-                    name: name.to_vec(),
-                    arguments: arguments.to_vec(),
-                };
-                self.begun.insert(pid, begun);
-                Said::Began(whole(name, arguments, None, None))
+            What::Began {
+                name,
+                arguments,
+                cuts,
+            } => {
+                let call = call(name, arguments, cuts, None);
+                let begun = self.begun.entry(pid).or_default();
+                let lost = begun.goes_on;
+                begun.set(&call);
+                self.open += 1;
+                self.is_lost(lost);
+                Said::Began(call)
             }
             What::Resumed {
                 name,
                 arguments,
+                cuts,
                 ended,
-            } => {
-                let begun = self.begun.remove(&pid);
-                let Some(begun) = begun.filter(|begun| begun.name == name) else {
-                    return Said::End(whole(name, arguments, None, Some(ended)));
-                };
-                self.joined = begun.arguments;
-                self.joined.extend_from_slice(arguments);
-                Said::Call(Call {
-                    pid,
-                    stamp: begun.stamp,
-                    at_ns: begun.at_ns,
-                    name,
-                    arguments: &self.joined,
-                    cuts: None,
-                    ended: Some(ended),
-                })
-            }
+            } => self.resumed(call(name, arguments, Some(cuts), Some(ended))),
             What::Exited(status) => {
-                self.begun.remove(&pid);
+                self.take_out(pid);
                 Said::Exited { pid, status }
             }
             What::Killed => {
-                self.begun.remove(&pid);
+                self.take_out(pid);
                 Said::Killed { pid }
             }
             What::Superseded { by } => {
-                let executing = self.begun.remove(&by);
-                self.begun.remove(&pid);
-                self.begun.extend(executing.map(|begun| (pid, begun)));
+                let executing = self.take_out(by);
+                self.take_out(pid);
+                if let Some(begun) = executing {
+                    self.open += 1;
+                    self.begun.insert(pid, begun);
+                }
                 Said::Superseded { pid, by }
             }
             What::Signal | What::Note => Said::Nothing,
         }
+    }
+
+    /// The end of a call, with what was told of it at its beginning.
+    fn resumed<'s>(&'s mut self, end: Call<'s>) -> Said<'s> {
+        let begun = self.begun.get_mut(&end.pid).filter(|begun| begun.goes_on);
+        let Some(begun) = begun else {
+            return Said::End(end);
+        };
+        begun.goes_on = false;
+        self.open -= 1;
+        if begun.name != end.name {
+            return Said::End(end);
+        }
+        begun.join(end.arguments, end.cuts);
+        Said::Call(Call {
+            ended: end.ended,
+            ..begun.as_call(end.pid)
+        })
+    }
+
+    /// What a thread that is gone, or has another id now, was about.
+    fn take_out(&mut self, pid: u32) -> Option<Begun> {
+        let begun = self.begun.remove(&pid).filter(|begun| begun.goes_on)?;
+        self.open -= 1;
+        Some(begun)
+    }
+
+    fn is_lost(&mut self, lost: bool) {
+        self.open -= usize::from(lost);
+        self.endless += u64::from(lost);
     }
 
     /// Calls whose end is missing although their thread went on: lines are lost.
@@ -158,27 +224,10 @@ impl Calls {
 
     /// Calls that go on now, in order of their threads.
     pub fn going_on(&self) -> Vec<Call<'_>> {
-        let mut found: Vec<Call<'_>> = self
-            .begun
-            .iter()
-            .map(|(&pid, begun)| Call {
-                pid,
-                stamp: begun.stamp,
-                at_ns: begun.at_ns,
-                name: &begun.name,
-                arguments: &begun.arguments,
-                cuts: None,
-                ended: None,
-            })
-            .collect();
+        let open = self.begun.iter().filter(|(_, begun)| begun.goes_on);
+        let mut found: Vec<Call<'_>> = open.map(|(&pid, begun)| begun.as_call(pid)).collect();
         found.sort_unstable_by_key(|call| call.pid);
         found
-    }
-
-    fn forget(&mut self, pid: u32) {
-        if !self.begun.is_empty() {
-            self.endless += u64::from(self.begun.remove(&pid).is_some());
-        }
     }
 }
 
@@ -186,6 +235,8 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::text::line::parse;
+    use crate::text::scan::MOST;
+    use crate::text::value::Arguments;
 
     /// Each line with what it said, in a few words.
     fn told(log: &str) -> (Vec<String>, Calls) {
@@ -245,6 +296,37 @@ mod tests {
             .map(|call| (call.pid, call.name))
             .collect();
         assert_eq!(left, [(7, b"futex".as_slice())]);
+    }
+
+    /// Where arguments end that came in two parts is where they end in the whole.
+    #[test]
+    fn arguments_in_two_parts_are_cut_as_one() {
+        for (first, second) in [
+            ("3, ", r#""a, b", 512"#),
+            ("", ""),
+            ("", "[{fd=3, revents=POLLIN}], 1"),
+            (r#"3</a, b>, "x", {y=1, z=[2, 3]}, "#, "4, 5"),
+            ("1, 2, 3, 4, ", "5, 6, 7, 8"),
+            ("[{fd=3, ", ""),
+            ("3", "</a, b>, 4"),
+        ] {
+            let log = format!("7 it({first} <unfinished ...>\n7 <... it resumed>{second}) = 0");
+            let mut calls = Calls::new();
+            for line in log.lines() {
+                let line = parse(line.as_bytes()).expect(line);
+                if let Said::Call(call) = calls.take(&line, 1, 0) {
+                    let whole: Vec<_> = Arguments::of(call.arguments).take(MOST).collect();
+                    let mut parts = Vec::new();
+                    if let Some(cuts) = call.cuts {
+                        cuts.each(call.arguments, MOST, |_, part| parts.push(part));
+                        assert_eq!(parts, whole, "{log}");
+                    }
+                    let noted = !first.starts_with('[') && !second.starts_with('<');
+                    assert_eq!(call.cuts.is_some(), noted, "{log}");
+                }
+            }
+            assert!(calls.going_on().is_empty());
+        }
     }
 
     #[test]

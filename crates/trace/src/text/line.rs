@@ -3,6 +3,7 @@
 use memchr::memmem;
 
 use crate::text::scan::{Cursor, Cuts, Mark};
+use crate::text::time::{self, Stamp};
 use crate::text::value::{self, Descriptor};
 
 /// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
@@ -19,17 +20,6 @@ pub struct Line<'a> {
     pub stamp: Option<Stamp>,
     /// The rest.
     pub what: What<'a>,
-}
-
-/// A time as one of the options of strace writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stamp {
-    /// `-ttt`: ns since 1970.
-    Wall(i64),
-    /// `-t`, `-tt`: ns since midnight of wherever that was.
-    Day(i64),
-    /// `-r`: ns since the line before.
-    Since(i64),
 }
 
 /// What a line says.
@@ -52,6 +42,8 @@ pub enum What<'a> {
         name: &'a [u8],
         /// As far as they were known.
         arguments: &'a [u8],
+        /// Where they end; none where the line breaks off within one.
+        cuts: Option<Cuts>,
     },
     /// The rest of such a call.
     Resumed {
@@ -59,6 +51,8 @@ pub enum What<'a> {
         name: &'a [u8],
         /// What is known at its end only.
         arguments: &'a [u8],
+        /// Where they end.
+        cuts: Cuts,
         /// How it ended.
         ended: Ended<'a>,
     },
@@ -120,7 +114,8 @@ impl<'a> Ended<'a> {
 /// Tells what a line is, without its end; none where it is nothing that strace writes, or cut off.
 pub fn parse(text: &[u8]) -> Option<Line<'_>> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    if text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_word_of_strace(text) {
+    let begins_with_number = text.first().is_some_and(u8::is_ascii_digit);
+    if !begins_with_number && is_note(text) {
         return Some(Line {
             pid: None,
             stamp: None,
@@ -128,9 +123,13 @@ pub fn parse(text: &[u8]) -> Option<Line<'_>> {
         });
     }
     let (pid, rest) = pid(text);
-    let (stamp, rest) = stamp(rest);
+    let (stamp, rest) = time::stamp(rest);
     let what = what(numbers(rest))?;
     Some(Line { pid, stamp, what })
+}
+
+fn is_note(text: &[u8]) -> bool {
+    text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_word_of_strace(text)
 }
 
 /// `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
@@ -140,11 +139,20 @@ fn is_word_of_strace(text: &[u8]) -> bool {
 
 /// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
 fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
+    // What most lines begin with, in one step.
+    let (length, number) = time::digits(text);
+    if let [b' ', next, ..] = text[length..]
+        && next > b' '
+        && (1..=9).contains(&length)
+        && (1..=MOST_PID).contains(&number)
+    {
+        return (Some(number as u32), &text[length + 1..]);
+    }
     let (start, end) = match text.strip_prefix(b"[pid ") {
         Some(rest) => (rest, b"]".as_slice()),
         None => (text, b" ".as_slice()),
     };
-    let (length, number) = digits(start.trim_ascii_start());
+    let (length, number) = time::digits(start.trim_ascii_start());
     let rest = &start.trim_ascii_start()[length..];
     if !(1..=MOST_PID).contains(&number) || length > 9 {
         return (None, text);
@@ -161,112 +169,6 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
         Some(rest) => (Some(number as u32), rest.trim_ascii_start()),
         None => (None, text),
     }
-}
-
-/// `12:30:59`, `12:30:59.123456`, `1700000000.123456`, `0.000123`, each followed by a blank; `-r` beside another one is in brackets,
-/// `(+     0.000123)`, and says nothing new.
-fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
-    let start = text.trim_ascii_start();
-    if let Some((stamp, rest)) = plain_stamp(start) {
-        return (Some(stamp), rest);
-    }
-    let is_part = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'.' | b':');
-    let length = start.iter().take_while(is_part).count();
-    let (token, rest) = start.split_at(length);
-    let Some(stamp) = read_stamp(token).filter(|_| rest.starts_with(b" ")) else {
-        return (None, text);
-    };
-    let rest = rest.trim_ascii_start();
-    let beside = rest.strip_prefix(b"(+").and_then(|rest| {
-        let close = memchr::memchr(b')', rest)?;
-        Some(rest[close + 1..].trim_ascii_start())
-    });
-    (Some(stamp), beside.unwrap_or(rest))
-}
-
-/// What most logs have, `1700000000.123456 `, in one pass; none for anything else.
-fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
-    let (whole, seconds) = digits(text);
-    let fraction = text[whole..].strip_prefix(b".")?;
-    let (length, parts) = digits(fraction);
-    let rest = fraction[length..].strip_prefix(b" ")?;
-    let is_plain = (1..=10).contains(&whole) && (1..=9).contains(&length);
-    if !is_plain || matches!(rest.first(), Some(b' ' | b'(')) {
-        return None;
-    }
-    let ns = seconds.cast_signed().checked_mul(TENS[9])?;
-    let ns = ns.checked_add(parts.cast_signed() * TENS[9 - length])?;
-    Some((counted(ns), rest))
-}
-
-/// How many digits a text begins with, and what they are, the last nineteen of them if there are more.
-fn digits(text: &[u8]) -> (usize, u64) {
-    let mut value = 0_u64;
-    for (length, byte) in text.iter().enumerate() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return (length, value);
-        }
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-    }
-    (text.len(), value)
-}
-
-fn counted(ns: i64) -> Stamp {
-    // Nobody's clock stands in the spring of 1973, and nobody's program sleeps for so long.
-    let wall = ns >= 100_000_000 * 1_000_000_000;
-    if wall { Stamp::Wall(ns) } else { Stamp::Since(ns) }
-}
-
-fn read_stamp(token: &[u8]) -> Option<Stamp> {
-    if memchr::memchr(b':', token).is_none() {
-        return Some(counted(seconds(token)?));
-    }
-    let mut parts = token.splitn(3, |&byte| byte == b':');
-    let mut whole = |most: i64| {
-        let part = parts.next()?;
-        let value = decimal(part)?;
-        (part.len() == 2 && value <= most).then_some(value)
-    };
-    let minutes = whole(23)? * 60 + whole(59)?;
-    let second = seconds(parts.next()?)?;
-    Some(Stamp::Day(minutes * 60_000_000_000 + second))
-}
-
-/// `1.5` in ns; at most nine digits behind the point count.
-fn seconds(token: &[u8]) -> Option<i64> {
-    let (length, whole) = digits(token);
-    let fraction = match &token[length..] {
-        [] => b"0".as_slice(),
-        [b'.', fraction @ ..] => &fraction[..fraction.len().min(9)],
-        _ => return None,
-    };
-    let (places, parts) = digits(fraction);
-    if !(1..=18).contains(&length) || places == 0 || places < fraction.len() {
-        return None;
-    }
-    let ns = parts.cast_signed() * TENS[9 - places];
-    whole.cast_signed().checked_mul(TENS[9])?.checked_add(ns)
-}
-
-const TENS: [i64; 10] = [
-    1,
-    10,
-    100,
-    1_000,
-    10_000,
-    100_000,
-    1_000_000,
-    10_000_000,
-    100_000_000,
-    1_000_000_000,
-];
-
-fn decimal(digits: &[u8]) -> Option<i64> {
-    if digits.is_empty() || digits.len() > 18 {
-        return None;
-    }
-    value::decimal(digits).map(u64::cast_signed)
 }
 
 /// Without `[00007f1c2a5e4b1e] ` (`-i`) and `[   0] ` (`-n`).
@@ -310,10 +212,11 @@ fn end_of_thread(text: &[u8]) -> Option<What<'_>> {
 fn resumed(text: &[u8]) -> Option<What<'_>> {
     let (name, rest) = name(text)?;
     let rest = rest.strip_prefix(b" resumed>")?;
-    let (arguments, _, ended) = arguments(rest)?;
+    let (arguments, cuts, ended) = arguments(rest)?;
     Some(What::Resumed {
         name,
         arguments,
+        cuts: cuts?,
         ended: ended?,
     })
 }
@@ -325,10 +228,14 @@ fn call(text: &[u8]) -> Option<What<'_>> {
         Some(ended) => What::Call {
             name,
             arguments,
-            cuts,
+            cuts: cuts?,
             ended,
         },
-        None => What::Began { name, arguments },
+        None => What::Began {
+            name,
+            arguments,
+            cuts,
+        },
     })
 }
 
@@ -351,20 +258,23 @@ fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (length > 0).then(|| text.split_at(length))
 }
 
-/// Arguments, where they end, and how the call ended; no end where it is unfinished. None where the line is cut off.
-fn arguments(text: &[u8]) -> Option<(&[u8], Cuts, Option<Ended<'_>>)> {
+/// Arguments, where they end unless the line breaks off within one, and how the call ended; no end where it is unfinished. None where the
+/// line is cut off.
+fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<Ended<'_>>)> {
     let mut cuts = Cuts::default();
-    for (at, mark) in Cursor::new(text) {
+    let mut cursor = Cursor::new(text);
+    while let Some((at, mark)) = cursor.next() {
         match mark {
             Mark::Comma => cuts.push(at),
             Mark::Unfinished => {
                 let before = &text[..at];
-                return Some((before.strip_suffix(b" ").unwrap_or(before), cuts, None));
+                let before = before.strip_suffix(b" ").unwrap_or(before);
+                return Some((before, (!cursor.is_within()).then_some(cuts), None));
             }
             Mark::Close => {
                 let rest = text[at + 1..].trim_ascii_start();
                 let ended = ended(rest.strip_prefix(b"=")?.trim_ascii())?;
-                return Some((&text[..at], cuts, Some(ended)));
+                return Some((&text[..at], Some(cuts), Some(ended)));
             }
         }
     }
@@ -372,7 +282,7 @@ fn arguments(text: &[u8]) -> Option<(&[u8], Cuts, Option<Ended<'_>>)> {
 }
 
 fn ended(text: &[u8]) -> Option<Ended<'_>> {
-    let (text, duration_ns) = duration(text);
+    let (text, duration_ns) = time::duration(text);
     let end = text.iter().position(|byte| matches!(byte, b' ' | b'<'));
     let (token, behind) = text.split_at(end.unwrap_or(text.len()));
     let value = match token {
@@ -384,18 +294,6 @@ fn ended(text: &[u8]) -> Option<Ended<'_>> {
         duration_ns,
         behind,
     })
-}
-
-/// `<0.000012>` at the end.
-fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
-    let found = text.strip_suffix(b">").and_then(|rest| {
-        let open = memchr::memrchr(b'<', rest).filter(|&open| open > 0 && rest[open - 1] == b' ')?;
-        Some((rest[..open].trim_ascii_end(), seconds(&rest[open + 1..])?))
-    });
-    match found {
-        Some((rest, ns)) => (rest, Some(ns)),
-        None => (text, None),
-    }
 }
 
 #[cfg(test)]

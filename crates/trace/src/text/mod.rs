@@ -6,7 +6,9 @@
 pub mod calls;
 pub mod line;
 pub mod scan;
+mod time;
 pub mod value;
 
 pub use calls::{Call, Calls, Said};
-pub use line::{Line, Stamp, What};
+pub use line::{Line, What};
+pub use time::Stamp;

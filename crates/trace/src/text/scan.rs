@@ -36,6 +36,13 @@ impl Cuts {
         }
     }
 
+    /// Arguments came in two parts, of which the first one has `length` bytes: those of the second one.
+    pub fn append(&mut self, length: usize, second: &Self) {
+        for &at in &second.at[..usize::from(second.count)] {
+            self.push(length + at as usize);
+        }
+    }
+
     /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is what stands between the parentheses.
     pub fn each<'a>(&self, text: &'a [u8], most: usize, mut take: impl FnMut(usize, &'a [u8])) {
         let count = usize::from(self.count);
@@ -49,9 +56,18 @@ impl Cuts {
             } else {
                 text.len()
             };
-            take(place, text.get(from..to).unwrap_or_default().trim_ascii());
+            take(place, trimmed(text.get(from..to).unwrap_or_default()));
             from = to + 1;
         }
+    }
+}
+
+/// Without the blanks around it: as a rule one, in front.
+#[inline]
+fn trimmed(text: &[u8]) -> &[u8] {
+    match text {
+        [b' ', rest @ ..] if rest.len() > 1 && rest[0] > b' ' && rest[rest.len() - 1] > b' ' => rest,
+        _ => text.trim_ascii(),
     }
 }
 
@@ -93,6 +109,11 @@ impl<'a> Cursor<'a> {
             at: 0,
             depth: 0,
         }
+    }
+
+    /// Whether it stands within brackets.
+    pub fn is_within(&self) -> bool {
+        self.depth > 0
     }
 }
 
@@ -173,7 +194,13 @@ pub fn string(text: &[u8]) -> usize {
 /// Angle brackets in a name are written as `\74` and `\76`. Devices have a second pair within, and sockets an arrow:
 /// `<TCP:[127.0.0.1:4->127.0.0.1:80]>`.
 pub fn name(text: &[u8]) -> usize {
-    if let Some(from) = kind_of_socket(text) {
+    // Most are paths.
+    let kind = if text.get(1) == Some(&b'/') {
+        None
+    } else {
+        kind_of_socket(text)
+    };
+    if let Some(from) = kind {
         let end = memmem::find(&text[from..], b"]>");
         return end.map_or(text.len(), |end| from + end + 2);
     }

@@ -183,6 +183,14 @@ pub fn text(argument: &[u8]) -> Option<Text<'_>> {
     if argument.first() != Some(&b'"') {
         return None;
     }
+    // As a rule nothing in it is written as an escape.
+    let end = memchr::memchr2(b'"', b'\\', &argument[1..]).map(|end| end + 1);
+    if let Some(end) = end.filter(|&end| argument[end] == b'"') {
+        return Some(Text {
+            bytes: Cow::Borrowed(&argument[1..end]),
+            cut: argument[end + 1..].starts_with(b"..."),
+        });
+    }
     let length = scan::string(argument);
     let within = &argument[1..length];
     let (within, closed) = match within.strip_suffix(b"\"") {

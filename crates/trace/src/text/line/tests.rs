@@ -32,11 +32,12 @@ fn told(line: &str) -> Option<(Option<u32>, Option<Stamp>, String)> {
             ended,
             ..
         } => format!("{}|{}|{}", words(name), words(arguments), end(ended)),
-        What::Began { name, arguments } => format!("{}|{}|...", words(name), words(arguments)),
+        What::Began { name, arguments, .. } => format!("{}|{}|...", words(name), words(arguments)),
         What::Resumed {
             name,
             arguments,
             ended,
+            ..
         } => format!("...{}|{}|{}", words(name), words(arguments), end(ended)),
         other => format!("{other:?}"),
     };
