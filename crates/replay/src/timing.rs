@@ -65,7 +65,7 @@ pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> Subtracted {
         let of_gap = of_gap(action, cost, guess);
         let of_duration = cost.duration(action.slower, guess);
         let taken =
-            debt.take(of_gap, action.computing_ns as f64) + of_duration.min(action.duration_ns as f64);
+            debt.take(of_gap, action.computing_ns as f64) + debt.take(of_duration, action.duration_ns as f64);
         sum.subtracted_ns += taken;
         sum.clipped_ns += of_gap + of_duration - taken;
     }

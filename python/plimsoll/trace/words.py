@@ -59,6 +59,8 @@ def run_time(time: RunTime) -> str:
     if wall.corrected_s is None:
         return f"{recorded}; what tracing added to it is not known"
     traced = f"tracing was about {share(time.tracing_share)} of it"
+    if time.traced_call_s is not None:
+        traced += f", {seconds(time.traced_call_s[0])} a call"
     if time.interval_only:
         between = span(wall.low_s, wall.high_s)
         return f"{recorded}; {between} without tracing ({traced}: too much for one number)"
