@@ -31,15 +31,18 @@ def run_time(**changed: Any) -> RunTime:
 def test_a_run_is_told_recorded_and_without_tracing() -> None:
     said = plain(words.run_time(run_time()))
     assert (
-        said
-        == "2.00 s as recorded; about 1.60 s without tracing (1.40 to 1.80 s; tracing was about 20 % of it, 30.0 µs a call)"
+        said == "2.00 s as recorded; about 1.60 s without tracing "
+        "(1.40 to 1.80 s; tracing was about 20 % of it, 30.0 µs a call)"
     )
 
 
 def test_a_range_that_is_none_is_not_told() -> None:
     wall = {"recorded_s": 0.382, "low_s": 0.3812, "corrected_s": 0.3814, "high_s": 0.3814}
     said = plain(words.run_time(run_time(wall=wall, tracing_share=0.0014)))
-    assert said == "382 ms as recorded; about 381 ms without tracing (tracing was about 0.14 % of it, 30.0 µs a call)"
+    assert (
+        said
+        == "382 ms as recorded; about 381 ms without tracing (tracing was about 0.14 % of it, 30.0 µs a call)"
+    )
 
 
 def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> None:
