@@ -125,12 +125,18 @@ def record(place: Path, rounds: int, quick: bool) -> None:
         print(f"| {name} | {of(values)} | {middle / bare:.1f} | {more:.2f} |")
 
 
+SOURCES: Final = {
+    "preload": ("--source", "preload"),
+    "strace": ("--source", "strace"),
+    "strace on one core": ("--source", "strace", "--one-core"),
+}
+
+
 def replay(place: Path, rounds: int, quick: bool) -> None:
-    """Programs by themselves, and their replays in `diff` from either recorder."""
-    print(
-        "| program | untraced, s | replay from preload / untraced | replay from strace | what strace's trace says |"
-    )
-    print("|---|---|---|---|---|")
+    """Programs by themselves, and their replays in `diff` from each recorder."""
+    heads = ["program", "by itself, s", *(f"replay from {source} / itself" for source in SOURCES)]
+    heads += [f"by the trace of {source} it took" for source in SOURCES if source != "preload"]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     names = list(PROGRAMS)[:3] if quick else list(PROGRAMS)
     for name in names:
         program = place / f"{name}.py"
@@ -142,23 +148,22 @@ def replay(place: Path, rounds: int, quick: bool) -> None:
         things: dict[str, Callable[[], Any]] = {
             "untraced": lambda p=program: timed([sys.executable, p], cwd=place)
         }
-        for source in ("preload", "strace"):
-            trace = place / f"{name}.{source}"
-            record = engine("trace", "record", "--source", source, "-o", trace, "--", sys.executable, program)
+        for source, options in SOURCES.items():
+            trace = place / f"{name}.trace"
+            record = engine("trace", "record", *options, "-o", trace, "--", sys.executable, program)
             things[source] = lambda c=record, t=trace, r=root: [timed(c, cwd=place), replayed(t, r)][1]
         took = in_turn(rounds, things)
         bare = took["untraced"]
-        ratios = {
-            source: [said["wall_s"] / one for said, one in zip(took[source], bare, strict=True)]
-            for source in ("preload", "strace")
-        }
-        said = [one["untraced_s"] for one in took["strace"]]
-        low, high = (statistics.median(one[end] for one in said) for end in ("low_s", "high_s"))
-        print(
-            f"| {name} | {of(bare)} | {of(ratios['preload'])} | {of(ratios['strace'])} | "
-            f"{low:.2f} to {high:.2f} s: {held(low, high, bare)} |",
-            flush=True,
-        )
+        cells = [name, of(bare)]
+        for source in SOURCES:
+            cells.append(of([said["wall_s"] / one for said, one in zip(took[source], bare, strict=True)]))
+        for source in list(SOURCES)[1:]:
+            said = [one["untraced_s"] for one in took[source]]
+            low, middle, high = (
+                statistics.median(one[end] for one in said) for end in ("low_s", "middle_s", "high_s")
+            )
+            cells.append(f"{low:.2f} to {high:.2f} s, about {middle:.2f}: {held(low, high, bare)}")
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def held(low: float, high: float, bare: Sequence[float]) -> str:

@@ -150,6 +150,24 @@ def test_the_exit_status_and_the_output_are_those_of_the_program(lab: Lab) -> No
     assert "what tracing added to it is not known" in text
 
 
+def test_strace_and_its_program_share_a_core_where_that_is_asked_for(lab: Lab) -> None:
+    script = "import os; print(os.sched_getaffinity(0))"
+    all_cores = os.sched_getaffinity(0)
+    words = ("trace", "record", "-o", "job.trace", "--one-core", "--", sys.executable, "-I", "-c", script)
+    done = lab.run(*words)
+    assert (done.code, done.out) == (0, f"{{{max(all_cores)}}}\n"), done.err
+    profile = json.loads(lab.run("trace", "show", "job.trace", "--json").out)
+    assert "--one-core" in profile["source"]["options"]
+    middle, low, high = profile["time"]["traced_call_s"]
+    assert 0 < low <= middle <= high
+    lab.run("trace", "show", "job.trace", "--html", "job.html")
+    assert "In this run it was about" in (lab.directory / "job.html").read_text()
+    # Whoever is attached to keeps the cores that it has, and preload wakes nobody.
+    for other in (("-p", str(os.getpid())), ("--source", "preload", "--", "true")):
+        refused = lab.run("trace", "record", "-o", "x.trace", "--one-core", *other)
+        assert refused.code == 2 and "--one-core is for a program" in refused.err, refused
+
+
 def test_names_that_would_harm_are_shown_and_stay_text(lab: Lab) -> None:
     place = lab.directory / "names"
     place.mkdir()

@@ -1,5 +1,6 @@
 //! What a worker does: one call, in 96 bytes.
 
+use plimsoll_trace::cost::Slower;
 use plimsoll_trace::event::{OpenId, PathId};
 
 macro_rules! operations {
@@ -271,6 +272,8 @@ pub struct Action {
     pub mode: u32,
     /// Calls between the action before it and this one.
     pub folded: u32,
+    /// By how much tracing it was slower than calibrated.
+    pub slower: Slower,
     /// What is done.
     pub operation: Operation,
     /// See [`mark`].
@@ -296,6 +299,7 @@ impl Action {
             flags: 0,
             mode: 0,
             folded: 0,
+            slower: Slower::default(),
             operation,
             marks: 0,
         }
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn an_action_is_small_and_its_number_its_place() {
-        assert_eq!(size_of::<Action>(), 96);
+        assert_eq!(size_of::<Action>(), 104);
         for (place, operation) in Operation::ALL.iter().enumerate() {
             assert_eq!(*operation as usize, place);
         }

@@ -86,7 +86,13 @@ impl Trace {
             let within = |copy, directory: &[u8]| Some(beneath(directory, table.path(id, copy)?));
             within(Copy::Private, private).or_else(|| within(Copy::Shared, shared))
         };
-        Plan::new(self.events.iter().copied(), &self.names, place, options)
+        Plan::new(
+            &self.header,
+            self.events.iter().copied(),
+            &self.names,
+            place,
+            options,
+        )
     }
 }
 

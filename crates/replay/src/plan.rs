@@ -12,7 +12,9 @@ mod span;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 
+use plimsoll_trace::cost::Drift;
 use plimsoll_trace::event::{Event, OpenId, Outcome, PathId, ThreadId};
+use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
 
 use crate::action::{Action, Operation, Recorded};
@@ -100,12 +102,13 @@ impl Plan {
     /// # Errors
     /// [`PlanError::TooMany`].
     pub fn new(
+        header: &Header,
         events: impl IntoIterator<Item = Event>,
         names: &Names,
         place: impl Fn(PathId) -> Option<Vec<u8>>,
         options: Options,
     ) -> Result<Self, PlanError> {
-        let mut planner = Planner::new(names, &place, options);
+        let mut planner = Planner::new(header, names, &place, options);
         for event in events {
             planner.take(&event)?;
         }
@@ -188,10 +191,16 @@ struct Planner<'a> {
     /// Steps of all workers, in the order in which they came.
     steps: Vec<Step>,
     claims: Vec<Claim>,
+    drift: Drift,
 }
 
 impl<'a> Planner<'a> {
-    fn new(trace: &'a Names, place: &impl Fn(PathId) -> Option<Vec<u8>>, options: Options) -> Self {
+    fn new(
+        header: &Header,
+        trace: &'a Names,
+        place: &impl Fn(PathId) -> Option<Vec<u8>>,
+        options: Options,
+    ) -> Self {
         let places = Places::new(trace.paths().len(), place);
         let workers = trace.threads().len();
         let mut plan = Plan {
@@ -213,6 +222,7 @@ impl<'a> Planner<'a> {
             reach: HashMap::new(),
             steps: Vec::new(),
             claims: Vec::new(),
+            drift: Drift::new(header),
         }
     }
 
@@ -226,8 +236,9 @@ impl<'a> Planner<'a> {
         self.plan.zero_ns = self.plan.zero_ns.min(event.start_ns);
         self.plan.end_ns = self.plan.end_ns.max(event.end_ns());
         self.pass(event);
+        let slower = self.drift.take(event);
         match self.fate(event) {
-            Fate::Act(action) => self.add(event, action),
+            Fate::Act(action) => self.add(event, Action { slower, ..action }),
             fate => {
                 self.plan.ignored += u64::from(fate == Fate::Ignore);
                 let thread = &mut self.threads[at];

@@ -5,11 +5,12 @@ mod tally;
 
 use std::collections::BTreeMap;
 
+use plimsoll_trace::cost::{Cost, Guess};
 use plimsoll_trace::names::Names;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::timing::{Cost, Guess, Subtracted, Timing};
+use crate::timing::{Subtracted, Timing, subtracted};
 
 pub(crate) use compare::{Comparison, NOT_OPEN};
 pub(crate) use tally::{Tally, Unfinished};
@@ -194,9 +195,9 @@ pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> (f64, Interval, [Subtracted;
         high_s: least,
     };
     let mut tracing = [Subtracted::default(); 3];
-    for action in plan.workers.iter().flat_map(|worker| &worker.actions) {
+    for worker in &plan.workers {
         for (sum, guess) in tracing.iter_mut().zip(Guess::ALL) {
-            let found = cost.subtracted(action, guess);
+            let found = subtracted(&worker.actions, cost, guess);
             sum.subtracted_ns += found.subtracted_ns;
             sum.clipped_ns += found.clipped_ns;
         }

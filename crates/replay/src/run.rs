@@ -7,6 +7,7 @@ mod worker;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use plimsoll_trace::cost::Cost;
 use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
 
@@ -15,7 +16,7 @@ use crate::perform::room::Room;
 use crate::plan::Plan;
 use crate::result::{FORMAT, Replayed, recorded, seconds};
 use crate::root::Root;
-use crate::timing::{Cost, Timing};
+use crate::timing::Timing;
 use crew::Crew;
 
 /// How a plan is carried out.

@@ -4,7 +4,7 @@
 
 pub mod pace;
 
-use plimsoll_trace::header::Calibration;
+use plimsoll_trace::cost::{Cost, Debt, Guess};
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
@@ -22,31 +22,6 @@ pub enum Timing {
         /// What computing is multiplied by: 0.5 for a processor twice as fast. Not negative.
         scale: f64,
     },
-}
-
-/// One of three guesses at what tracing cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guess {
-    /// The median.
-    Middle,
-    /// The low end: recorded times are least too long.
-    Low,
-    /// The high end.
-    High,
-}
-
-impl Guess {
-    /// All of them, in the order of [`Calibration`].
-    pub const ALL: [Self; 3] = [Self::Middle, Self::Low, Self::High];
-}
-
-/// What tracing cost a call, by each [`Guess`]: ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Cost {
-    /// Outside of the recorded duration.
-    gap_ns: [f64; 3],
-    /// Within it.
-    duration_ns: [f64; 3],
 }
 
 /// What was subtracted from recorded times, ns.
@@ -67,55 +42,40 @@ pub struct Think {
     pub waiting_ns: u64,
 }
 
-impl Cost {
-    /// As it was measured; nothing where it was not.
-    pub fn of(calibration: Option<&Calibration>) -> Self {
-        let Some(found) = calibration else {
-            return Self::default();
-        };
-        let mut cost = Self::default();
-        for (place, (call, duration)) in found.call_ns.into_iter().zip(found.duration_ns).enumerate() {
-            cost.duration_ns[place] = duration.max(0.0);
-            cost.gap_ns[place] = (call - duration).max(0.0);
-        }
-        cost
-    }
-
-    /// The time before an action, without the cost of tracing.
-    pub fn think(&self, action: &Action, guess: Guess) -> Think {
-        Think {
-            computing_ns: less(action.computing_ns, self.of_gap(action, guess)),
+impl Think {
+    /// The time before the next action of a worker, without the cost of tracing; `debt` is the worker's.
+    pub fn before(action: &Action, cost: &Cost, guess: Guess, debt: &mut Debt) -> Self {
+        let taken = debt.take(of_gap(action, cost, guess), action.computing_ns as f64);
+        Self {
+            computing_ns: less(action.computing_ns, taken),
             waiting_ns: action.waiting_ns,
         }
     }
+}
 
-    /// How long the call took, without the cost of tracing, ns.
-    pub fn duration(&self, action: &Action, guess: Guess) -> u64 {
-        less(action.duration_ns, self.duration_ns[guess as usize])
-    }
+/// How long the call took, without the cost of tracing, ns.
+pub fn duration(action: &Action, cost: &Cost, guess: Guess) -> u64 {
+    less(action.duration_ns, cost.duration(action.slower, guess))
+}
 
-    /// What is subtracted from this action's times, and what cannot be.
-    pub fn subtracted(&self, action: &Action, guess: Guess) -> Subtracted {
-        let of_duration = self.duration_ns[guess as usize];
-        let pairs = [
-            (action.computing_ns, self.of_gap(action, guess)),
-            (action.duration_ns, of_duration),
-        ];
-        let mut sum = Subtracted::default();
-        for (time, cost) in pairs {
-            let possible = cost.min(time as f64);
-            sum.subtracted_ns += possible;
-            sum.clipped_ns += cost - possible;
-        }
-        sum
+/// What is subtracted from the times of a worker's actions, and what cannot be.
+pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> Subtracted {
+    let (mut sum, mut debt) = (Subtracted::default(), Debt::default());
+    for action in actions {
+        let of_gap = of_gap(action, cost, guess);
+        let of_duration = cost.duration(action.slower, guess);
+        let taken =
+            debt.take(of_gap, action.computing_ns as f64) + debt.take(of_duration, action.duration_ns as f64);
+        sum.subtracted_ns += taken;
+        sum.clipped_ns += of_gap + of_duration - taken;
     }
+    sum
+}
 
-    /// Every call costs its gap something; those that are folded into the gap cost it their durations' share, too.
-    fn of_gap(&self, action: &Action, guess: Guess) -> f64 {
-        let folded = f64::from(action.folded);
-        let at = guess as usize;
-        self.gap_ns[at] * (folded + 1.0) + self.duration_ns[at] * folded
-    }
+/// Every call costs its gap something; those that are folded into the gap cost it their durations' share, too. They were made
+/// shortly before, when tracing was as slow.
+fn of_gap(action: &Action, cost: &Cost, guess: Guess) -> f64 {
+    f64::from(action.folded) * cost.call(action.slower, guess) + cost.gap(action.slower, guess)
 }
 
 fn less(time: u64, cost: f64) -> u64 {
@@ -129,6 +89,8 @@ pub fn scaled(computing_ns: u64, scale: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_trace::header::Calibration;
+
     use super::*;
     use crate::action::{Operation, Recorded};
 
@@ -153,20 +115,26 @@ mod tests {
     #[test]
     fn tracing_is_subtracted_but_never_more_than_there_was() {
         let action = action(100_000, 15_000, 0);
-        let think = |guess| cost().think(&action, guess).computing_ns;
+        let think = |guess| Think::before(&action, &cost(), guess, &mut Debt::default()).computing_ns;
         assert_eq!(Guess::ALL.map(think), [80_000, 84_000, 72_000]);
-        assert_eq!(cost().duration(&action, Guess::Middle), 5_000);
-        assert_eq!(cost().think(&action, Guess::Middle).waiting_ns, 7);
+        assert_eq!(duration(&action, &cost(), Guess::Middle), 5_000);
+        assert_eq!(
+            Think::before(&action, &cost(), Guess::Middle, &mut Debt::default()).waiting_ns,
+            7
+        );
         let short = self::action(12_000, 4_000, 0);
-        assert_eq!(cost().think(&short, Guess::Middle).computing_ns, 0);
-        let found = cost().subtracted(&short, Guess::Middle);
+        assert_eq!(
+            Think::before(&short, &cost(), Guess::Middle, &mut Debt::default()).computing_ns,
+            0
+        );
+        let found = subtracted(&[short], &cost(), Guess::Middle);
         assert_eq!((found.subtracted_ns, found.clipped_ns), (16_000.0, 14_000.0));
     }
 
     #[test]
     fn calls_that_are_folded_cost_all_of_theirs() {
         let action = action(200_000, 0, 3);
-        let think = cost().think(&action, Guess::Middle);
+        let think = Think::before(&action, &cost(), Guess::Middle, &mut Debt::default());
         assert_eq!(think.computing_ns, 200_000 - 4 * 20_000 - 3 * 10_000);
     }
 
@@ -174,8 +142,11 @@ mod tests {
     fn without_calibration_nothing_is_subtracted() {
         let action = action(5, 6, 7);
         let cost = Cost::of(None);
-        assert_eq!(cost.think(&action, Guess::High).computing_ns, 5);
-        assert_eq!(cost.duration(&action, Guess::High), 6);
+        assert_eq!(
+            Think::before(&action, &cost, Guess::High, &mut Debt::default()).computing_ns,
+            5
+        );
+        assert_eq!(duration(&action, &cost, Guess::High), 6);
         assert_eq!(scaled(10, 0.4), 4);
     }
 }

@@ -102,7 +102,11 @@ fn planned(trace: &(Vec<Event>, Names), from: &Path, order: Ordering) -> Plan {
         order,
         ..Options::default()
     };
-    Plan::new(events.iter().copied(), names, place, options).unwrap()
+    Plan::new(&header(), events.iter().copied(), names, place, options).unwrap()
+}
+
+fn header() -> Header {
+    Header::new(Recorder::Strace, 1000)
 }
 
 fn replayed(plan: &Plan, names: &Names, root: &Root) -> Replayed {
@@ -111,7 +115,7 @@ fn replayed(plan: &Plan, names: &Names, root: &Root) -> Replayed {
         allow_root: true,
         ..Settings::default()
     };
-    let header = Header::new(Recorder::Strace, 1000);
+    let header = header();
     run(plan, root, names, &header, &settings, &AtomicBool::new(false)).unwrap()
 }
 

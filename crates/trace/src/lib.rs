@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod constants;
+pub mod cost;
 pub mod event;
 pub mod export;
 pub mod file;

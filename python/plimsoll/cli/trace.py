@@ -63,6 +63,10 @@ def _record(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uncalibrated", action="store_true", help="do not measure first what tracing costs here"
     )
+    parser.add_argument(
+        "--one-core", action="store_true",
+        help="keep strace and the program on one core, where a traced call costs a fraction: for one thread",
+    )  # fmt: skip
     parser.add_argument("command", nargs="*", metavar="CMD", help="after --: program and arguments")
 
 
@@ -114,6 +118,8 @@ def record(args: argparse.Namespace) -> int:
     """The program's exit status is ours, unless the recording itself failed."""
     if bool(args.command) == bool(args.pid):
         raise BadInput("give either a program (after --) or the process to attach to (-p PID)")
+    if args.one_core and (args.pid or args.source != "strace"):
+        raise BadInput("--one-core is for a program that strace records: leave it out")
     status, made = engine.record(
         args.output,
         args.command,
@@ -121,6 +127,7 @@ def record(args: argparse.Namespace) -> int:
         seconds=_seconds(args.length),
         source=args.source,
         calibrated=not args.uncalibrated,
+        one_core=args.one_core,
     )
     if made is None:
         return status or int(ExitCode.ERROR)

@@ -66,6 +66,7 @@ def record(
     seconds: float | None = None,
     source: str = "strace",
     calibrated: bool = True,
+    one_core: bool = False,
 ) -> tuple[int, Made | None]:
     """Records a program, which has our stdin, stdout and stderr. Gives its exit status and what was recorded.
 
@@ -77,6 +78,7 @@ def record(
     words += [] if seconds is None else ["--for", str(seconds)]
     words += [] if source == "strace" else ["--source", source]
     words += [] if calibrated else ["--uncalibrated"]
+    words += ["--one-core"] if one_core else []
     words += ["--", *command] if command else []
     with tempfile.TemporaryDirectory(prefix="plimsoll-trace-") as place:
         said = Path(place) / "report.json"

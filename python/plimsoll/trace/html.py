@@ -105,7 +105,7 @@ def render(told: Told, pictures: Pictures, trace: str) -> str:
         failures=tables.failures(profile),
         missing=tables.missing(profile),
         processes=tables.processes(profile, MOST_PROCESSES),
-        correction=words.correction(profile.source),
+        correction=words.correction(profile.source, profile.time),
         blind_spots=tables.blind_spots(profile),
         unplaced=_unplaced(pictures),
         examples=profile.unparsed.examples,

@@ -83,6 +83,7 @@ class RunTime(Part):
     calls: Times | None
     waiting: Times | None
     tracing_share: float | None
+    traced_call_s: tuple[float, float, float] | None
     interval_only: bool
 
 

@@ -61,7 +61,7 @@ def _run(style: Style, profile: Profile) -> list[str]:
         waiting = f", {words.duration(time.waiting, only)} of it waiting" if time.waiting else ""
         lines += style.pair("in calls", f"{words.duration(time.calls, only)} over all threads{waiting}")
     else:
-        lines += style.pair("in calls", words.correction(profile.source))
+        lines += style.pair("in calls", words.correction(profile.source, profile.time))
     failed = f" ({count(all_.failed_calls)} failed)" if all_.failed_calls else ""
     who = f"{plural(all_.processes, 'process', 'processes')} with {plural(all_.threads, 'thread')}"
     lines += style.pair("calls", f"{count(all_.calls)}{failed} by {who}, {plural(all_.files, 'file')}")

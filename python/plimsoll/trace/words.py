@@ -59,6 +59,8 @@ def run_time(time: RunTime) -> str:
     if wall.corrected_s is None:
         return f"{recorded}; what tracing added to it is not known"
     traced = f"tracing was about {share(time.tracing_share)} of it"
+    if time.traced_call_s is not None:
+        traced += f", {seconds(time.traced_call_s[0])} a call"
     if time.interval_only:
         between = span(wall.low_s, wall.high_s)
         return f"{recorded}; {between} without tracing ({traced}: too much for one number)"
@@ -67,7 +69,7 @@ def run_time(time: RunTime) -> str:
     return f"{recorded}; about {about} without tracing ({traced if ends == about else f'{ends}; {traced}'})"
 
 
-def correction(source: Source) -> str:
+def correction(source: Source, time: RunTime) -> str:
     """What was subtracted, or why nothing was."""
     if not source.has_durations:
         return "The log has no durations of calls (strace -T): times in calls are not known."
@@ -80,11 +82,15 @@ def correction(source: Source) -> str:
         [seconds(each / 1e9) for each in values]
         for values in (source.calibration.call_ns, source.calibration.duration_ns)
     )
-    return (
+    said = (
         f"Tracing cost {cost[0]} a call on the traced host ({cost[1]} to {cost[2]}), {inside[0]} of it within "
         f"the recorded duration ({inside[1]} to {inside[2]}), measured there over "
-        f"{count(source.calibration.calls)} calls. It is taken off every time below, never past zero."
+        f"{count(source.calibration.calls)} calls."
     )
+    if source.recorder == "strace" and time.traced_call_s is not None:
+        run = [seconds(each) for each in time.traced_call_s]
+        said += f" In this run it was about {run[0]} ({run[1]} to {run[2]}), by the shortest of its calls."
+    return f"{said} It is taken off every time below, never past zero."
 
 
 def command(source: Source) -> str:

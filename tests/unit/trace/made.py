@@ -99,7 +99,7 @@ def document(*files: dict[str, Any], **changed: Any) -> dict[str, Any]:
         },
         "chosen": {"file": None, "from_s": None, "to_s": None},
         "time": {"start_s": 0.0, "end_s": 2.0, "wall": times(2.0), "calls": times(0.5), "waiting": times(0.1),
-                 "tracing_share": 0.2, "interval_only": False},
+                 "tracing_share": 0.2, "traced_call_s": [3e-05, 2.5e-05, 4e-05], "interval_only": False},
         "totals": {"calls": 60, "failed_calls": 2, "files": len(found), "processes": 2, "threads": 2, **io(40, 8),
                    "elsewhere": {"reads": 0, "read_bytes": 0, "writes": 1, "write_bytes": 12}},
         "files": found,

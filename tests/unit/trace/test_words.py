@@ -31,15 +31,18 @@ def run_time(**changed: Any) -> RunTime:
 def test_a_run_is_told_recorded_and_without_tracing() -> None:
     said = plain(words.run_time(run_time()))
     assert (
-        said
-        == "2.00 s as recorded; about 1.60 s without tracing (1.40 to 1.80 s; tracing was about 20 % of it)"
+        said == "2.00 s as recorded; about 1.60 s without tracing "
+        "(1.40 to 1.80 s; tracing was about 20 % of it, 30.0 µs a call)"
     )
 
 
 def test_a_range_that_is_none_is_not_told() -> None:
     wall = {"recorded_s": 0.382, "low_s": 0.3812, "corrected_s": 0.3814, "high_s": 0.3814}
     said = plain(words.run_time(run_time(wall=wall, tracing_share=0.0014)))
-    assert said == "382 ms as recorded; about 381 ms without tracing (tracing was about 0.14 % of it)"
+    assert (
+        said
+        == "382 ms as recorded; about 381 ms without tracing (tracing was about 0.14 % of it, 30.0 µs a call)"
+    )
 
 
 def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> None:
@@ -51,11 +54,20 @@ def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> N
     assert plain(words.duration(mostly.calls, False)) == "400 ms"
 
 
+def test_what_tracing_cost_is_told_as_calibrated_and_as_the_run_says() -> None:
+    found = told().profile
+    said = plain(words.correction(found.source, found.time))
+    assert "Tracing cost 35.0 µs a call on the traced host (30.0 µs to 42.0 µs)" in said, said
+    assert "In this run it was about 30.0 µs (25.0 µs to 40.0 µs), by the shortest of its calls." in said
+    preload = told(source=document()["source"] | {"recorder": "preload"}).profile
+    assert "In this run" not in words.correction(preload.source, preload.time)
+
+
 def test_without_calibration_nothing_is_said_to_be_corrected() -> None:
     bare = run_time(wall=times(2.0, corrected=False), tracing_share=None)
     assert plain(words.run_time(bare)) == "2.00 s as recorded; what tracing added to it is not known"
     found = told(source=document()["source"] | {"calibration": None}).profile
-    assert "nobody has measured what tracing cost" in words.correction(found.source)
+    assert "nobody has measured what tracing cost" in words.correction(found.source, found.time)
 
 
 def test_a_range_keeps_both_units_where_they_differ() -> None:

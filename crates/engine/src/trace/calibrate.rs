@@ -82,7 +82,7 @@ pub(super) fn strace(strace: &Strace) -> anyhow::Result<Calibration> {
 
     let mut fifo = Fifo::new().context("making a pipe for strace")?;
     let mut command = strace.command(fifo.path().as_os_str(), false);
-    let mut child = spinning(&mut command)?.spawn().context("starting strace")?;
+    let mut child = strace.start(spinning(&mut command)?)?;
     let mut log = Vec::new();
     let mut piece = vec![0; 64 * 1024];
     let since = Instant::now();
@@ -102,9 +102,9 @@ pub(super) fn strace(strace: &Strace) -> anyhow::Result<Calibration> {
     let traced = read_rounds(&done.stdout).context("strace cannot trace here")?;
     let mut durations = durations(&log)?;
     ensure!(
-        durations.len() >= ROUNDS * CALLS / 2,
+        durations.len() >= ROUNDS / 2,
         "strace told of {} calls only",
-        durations.len()
+        durations.len() * CALLS
     );
     durations.sort_by(f64::total_cmp);
     Ok(Calibration {
@@ -166,7 +166,8 @@ fn mean_duration(place: &Place) -> anyhow::Result<f64> {
     Ok(sum as f64 / count as f64)
 }
 
-/// How long strace says that the reads took, ns: means of as many as a round has.
+/// How long strace says that the reads took, ns: means of as many as a round has, as the times of rounds are means. A median of single
+/// ones would not fit them where wake-ups are either fast or slow.
 fn durations(log: &[u8]) -> anyhow::Result<Vec<f64>> {
     let mut found = Vec::new();
     let mut follower = Follower::new();
@@ -178,5 +179,8 @@ fn durations(log: &[u8]) -> anyhow::Result<Vec<f64>> {
         });
         Ok(())
     })?;
-    Ok(found)
+    Ok(found
+        .chunks_exact(CALLS)
+        .map(|round| round.iter().sum::<f64>() / CALLS as f64)
+        .collect())
 }

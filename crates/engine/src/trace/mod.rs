@@ -49,6 +49,9 @@ pub(crate) enum Trace {
         /// Do not measure what tracing costs here
         #[arg(long)]
         uncalibrated: bool,
+        /// Keep strace and the program on one core
+        #[arg(long)]
+        one_core: bool,
         /// Write what was recorded there, as JSON, and nothing to stdout: that is the program's
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
@@ -98,6 +101,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             pid,
             seconds,
             uncalibrated,
+            one_core,
             report,
             command,
         } => record::run(&record::Wanted {
@@ -107,6 +111,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             pids: pid,
             seconds,
             calibrated: !uncalibrated,
+            one_core,
             command,
         }),
         Trace::Profile(chosen) => profile::profile(chosen),

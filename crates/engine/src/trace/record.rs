@@ -39,6 +39,8 @@ pub(super) struct Wanted {
     pub(super) pids: Vec<u32>,
     pub(super) seconds: Option<f64>,
     pub(super) calibrated: bool,
+    /// strace and the program share a core.
+    pub(super) one_core: bool,
     pub(super) command: Vec<OsString>,
 }
 
@@ -62,7 +64,10 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
             bail!("there is no process {pid}");
         }
     }
-    let strace = Strace::find()?;
+    if wanted.one_core && !wanted.pids.is_empty() {
+        bail!("--one-core is for a program that is started: what runs already keeps its cores");
+    }
+    let strace = Strace::find(wanted.one_core)?;
     let calibration = if wanted.calibrated {
         Some(
             calibrate::strace(&strace)
@@ -130,6 +135,8 @@ pub(super) fn number(status: ExitStatus) -> i32 {
 fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) -> Header {
     let options = strace.options(!wanted.pids.is_empty());
     let options = options.iter().map(|word| word.to_string_lossy().into_owned());
+    // Not strace's, but what was traced has seen one core only.
+    let one_core = wanted.one_core.then(|| "--one-core".to_owned());
     let facts = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
@@ -139,7 +146,7 @@ fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) ->
         format: FORMAT.into(),
         recorder: Recorder::Strace,
         recorder_version: strace.version.clone(),
-        options: options.collect(),
+        options: options.chain(one_core).collect(),
         command: wanted.words(),
         attached: !wanted.pids.is_empty(),
         host: vec![
@@ -169,7 +176,7 @@ impl Recording {
         if !wanted.command.is_empty() {
             command.arg("--").args(&wanted.command);
         }
-        let child = command.spawn().context("starting strace")?;
+        let child = strace.start(&mut command)?;
         Ok(Self { child, fifo })
     }
 

@@ -1,9 +1,11 @@
 //! How strace is run: the options with which it tells all that a trace holds, and nothing of what is in the files.
 
 use std::ffi::{OsStr, OsString};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 
 /// All calls about files, descriptors, names, processes and sockets, and those in which a thread waits; strace leaves out those with
 /// `?` where it does not know them.
@@ -20,11 +22,14 @@ pub(super) struct Strace {
     pub(super) version: String,
     /// Other calls than those that are traced cost nothing: option `--seccomp-bpf`, not when attaching.
     has_filter: bool,
+    /// It shares a core with what it traces.
+    one_core: bool,
 }
 
 impl Strace {
-    /// The strace of this host.
-    pub(super) fn find() -> anyhow::Result<Self> {
+    /// The strace of this host. With `one_core` it and all that it traces will have one core together: they wake each other twice a
+    /// call, which is quick and even on one core, and neither from one to another that sleeps.
+    pub(super) fn find(one_core: bool) -> anyhow::Result<Self> {
         let said = Command::new("strace").arg("-V").stdin(Stdio::null()).output();
         let said = said.context("strace cannot be started: install it (Debian, Ubuntu: apt-get install strace; Fedora, RHEL: dnf install strace)")?;
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -38,6 +43,7 @@ impl Strace {
         Ok(Self {
             version,
             has_filter: number >= (5, 3),
+            one_core,
         })
     }
 
@@ -62,4 +68,27 @@ impl Strace {
         command.args(self.options(attaching)).arg("-o").arg(log);
         command
     }
+
+    /// Starts it. Cores are inherited, so that it is this thread that moves to one and back.
+    pub(super) fn start(&self, command: &mut Command) -> anyhow::Result<Child> {
+        if !self.one_core {
+            return command.spawn().context("starting strace");
+        }
+        let own = Pid::from_raw(0);
+        let all = sched_getaffinity(own).context("asking for this process's cores")?;
+        sched_setaffinity(own, &last_of(&all)?).context("moving to one core")?;
+        let child = command.spawn().context("starting strace");
+        sched_setaffinity(own, &all).context("moving back from one core")?;
+        child
+    }
+}
+
+/// The last core of a set: the first ones have more of the host's interrupts.
+fn last_of(all: &CpuSet) -> anyhow::Result<CpuSet> {
+    let last = (0..CpuSet::count())
+        .rev()
+        .find(|&core| all.is_set(core).unwrap_or(false));
+    let mut one = CpuSet::new();
+    one.set(last.context("this process has no core")?)?;
+    Ok(one)
 }

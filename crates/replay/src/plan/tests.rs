@@ -1,10 +1,11 @@
+use plimsoll_trace::cost::{Cost, Guess};
 use plimsoll_trace::event::{FileId, ThreadId};
+use plimsoll_trace::header::Recorder;
 use plimsoll_trace::names::{FileEntry, Kind, ThreadEntry};
 use plimsoll_trace::syscalls;
 
 use super::*;
 use crate::action::mark;
-use crate::timing::{Cost, Guess};
 
 /// A trace that is written down call by call.
 #[derive(Default)]
@@ -58,6 +59,7 @@ impl Script {
             (!text.starts_with(b"/proc")).then(|| text.to_vec())
         };
         Plan::new(
+            &header(),
             self.events.iter().copied(),
             &self.names,
             place,
@@ -65,6 +67,10 @@ impl Script {
         )
         .unwrap()
     }
+}
+
+fn header() -> Header {
+    Header::new(Recorder::Strace, 1000)
 }
 
 fn told(worker: &Worker) -> Vec<&'static str> {
@@ -260,7 +266,8 @@ fn synced_memory_is_synced_where_maps_are_read() {
         read_maps: true,
         ..Options::default()
     };
-    let plan = Plan::new(script.events.iter().copied(), &script.names, place, options).unwrap();
+    let events = script.events.iter().copied();
+    let plan = Plan::new(&header(), events, &script.names, place, options).unwrap();
     assert_eq!(told(&plan.workers[0]), ["open", "fdatasync"]);
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use plimsoll_trace::cost::{Cost, Guess};
 use plimsoll_trace::event::{OpenId, PathId};
 use plimsoll_trace::names::Names;
 
@@ -13,7 +14,7 @@ use crate::action::{Action, Operation};
 use crate::perform::Done;
 use crate::plan::Plan;
 use crate::root::Refusal;
-use crate::timing::{Cost, Guess};
+use crate::timing::duration;
 
 /// Examples that are kept of each kind.
 const EXAMPLES: usize = 3;
@@ -114,7 +115,7 @@ impl Tally {
                 calls.count += 1;
                 calls.total_ns += took_ns;
                 calls.recorded_ns += action.duration_ns;
-                calls.untraced_ns += cost.duration(action, Guess::Middle);
+                calls.untraced_ns += duration(action, cost, Guess::Middle);
                 calls
                     .times
                     .get_or_insert_with(histogram)

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
+use plimsoll_trace::cost::Cost;
+
 use super::gate::Gate;
 use super::worker::Work;
 use super::{RunError, Settings, scarce};
 use crate::perform::Common;
 use crate::result::Tally;
-use crate::timing::{Cost, pace};
+use crate::timing::pace;
 
 /// Of a worker's stack: it calls the kernel, and little else.
 const STACK: usize = 256 << 10;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::Duration;
 
+use plimsoll_trace::cost::{Debt, Guess};
 use plimsoll_trace::event::PathId;
 
 use super::crew::Crew;
@@ -14,7 +15,7 @@ use crate::perform::{Done, Hands};
 use crate::plan::Worker;
 use crate::result::{Tally, Unfinished};
 use crate::timing::pace::{self, Burner};
-use crate::timing::{Guess, Timing, scaled};
+use crate::timing::{Think, Timing, duration, scaled};
 
 /// How often one that waits looks whether anybody can go on, and whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,6 +27,7 @@ pub(super) struct Work<'a, 'c> {
     plan: &'a Worker,
     hands: Hands<'a>,
     burner: Burner,
+    debt: Debt,
     tally: Tally,
     next_edge: usize,
     /// End of the last action, on the clock of `pace`.
@@ -42,6 +44,7 @@ impl<'a, 'c> Work<'a, 'c> {
             plan,
             hands: hands.map_err(|why| scarce("memory", why.into()))?,
             burner: Burner::default(),
+            debt: Debt::default(),
             tally: Tally::new(),
             next_edge: 0,
             end: pace::now().max(crew.origin),
@@ -79,7 +82,7 @@ impl<'a, 'c> Work<'a, 'c> {
                 pace::sleep_until(crew.origin.saturating_add(since), stop)
             }
             Timing::Diff { scale } => {
-                let think = crew.cost.think(action, Guess::Middle);
+                let think = Think::before(action, crew.cost, Guess::Middle, &mut self.debt);
                 let begun = self.end;
                 let spent = pace::now() - begun;
                 let computing = scaled(think.computing_ns, scale);
@@ -185,7 +188,7 @@ impl<'a, 'c> Work<'a, 'c> {
             return true;
         }
         let crew = self.crew;
-        let duration = crew.cost.duration(action, Guess::Middle);
+        let duration = duration(action, crew.cost, Guess::Middle);
         let went_on = if action.operation == Operation::Wait {
             self.sleep(duration)
         } else {

@@ -26,7 +26,7 @@ impl Profiler {
         let has_durations = self.header.has_durations;
         let is_corrected = self.header.calibration.is_some();
         let tree = process::tree(&self.workers, names, has_durations, is_corrected);
-        let wall = self.wall.times(self.header.calibration.as_ref());
+        let wall = self.wall.times(is_corrected);
         let mut same = self.by_path(names);
         let calls = std::mem::take(&mut self.calls);
         let telling = Telling {
@@ -147,6 +147,10 @@ impl Profiler {
             calls: works().filter_map(|work| work.calls_time).reduce(Times::and),
             waiting: works().filter_map(|work| work.waiting_time).reduce(Times::and),
             tracing_share,
+            traced_call_s: self
+                .wall
+                .cost_of_a_call()
+                .filter(|_| self.header.calibration.is_some()),
             interval_only: tracing_share.is_some_and(|share| share > MOST_OF_THE_RUN),
         }
     }

@@ -135,6 +135,9 @@ pub struct RunTime {
     pub waiting: Option<Times>,
     /// Estimated share of tracing in `wall`, 0..=1.
     pub tracing_share: Option<f64>,
+    /// What tracing cost a call of this run in the mean, s: best estimate, low and high end. It is calibrated, and with strace follows
+    /// what short calls of the trace say.
+    pub traced_call_s: Option<[f64; 3]>,
     /// Tracing was most of the run: say `low_s` to `high_s` wherever a time is told, not one number.
     pub interval_only: bool,
 }

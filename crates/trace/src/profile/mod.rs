@@ -29,6 +29,7 @@ mod time;
 pub use chosen::Choice;
 pub use json::Profile;
 
+use crate::cost::{Cost, Drift};
 use crate::event::{Event, Outcome};
 use crate::header::Header;
 use crate::names::Names;
@@ -41,7 +42,7 @@ use file::File;
 use json::Elsewhere;
 use open::Opens;
 use process::Worker;
-use time::{Cost, Spent, Wall};
+use time::{Spent, Wall};
 
 /// Names looked for in vain that are kept in a profile.
 pub const MISSING: usize = 50;
@@ -58,6 +59,7 @@ pub struct Profiler {
     header: Header,
     chooser: Chooser,
     cost: Cost,
+    drift: Drift,
     calls: Calls,
     workers: Vec<Worker>,
     /// By [`crate::event::FileId`].
@@ -86,13 +88,11 @@ struct Taken {
 impl Profiler {
     /// Of a trace that nothing of has been read yet.
     pub fn new(header: &Header, choice: Choice) -> Self {
-        let cost = header
-            .calibration
-            .map_or(Cost::NONE, |found| Cost::of(found.duration_ns));
         Self {
             header: header.clone(),
             chooser: Chooser::new(choice),
-            cost,
+            cost: Cost::of(header.calibration.as_ref()),
+            drift: Drift::new(header),
             calls: Calls::default(),
             workers: Vec::new(),
             files: Vec::new(),
@@ -120,6 +120,7 @@ impl Profiler {
             self.workers.resize(place + 1, Worker::default());
         }
         self.workers[place].sees(event);
+        let slower = self.drift.take(event);
         if !self.chooser.is_in_time(event.start_ns) {
             return;
         }
@@ -127,7 +128,8 @@ impl Profiler {
         let is_call = self.calls.named(kind).is_call;
         if event.call.is_made() {
             // Tracing has cost what it has, whatever was asked for.
-            self.wall.add(event, &mut self.workers[place].in_piece);
+            let in_piece = &mut self.workers[place].in_piece;
+            self.wall.add(event, in_piece, &self.cost, slower);
         }
         let subject = self.chooser.subject(names, event.file, event.path);
         let target = match event.call.effect {
@@ -137,7 +139,7 @@ impl Profiler {
         if self.chooser.leaves_out(subject, target) {
             return;
         }
-        let spent = event.duration_ns.map(|ns| self.cost.spent(ns));
+        let spent = event.duration_ns.map(|ns| Spent::new(ns, &self.cost, slower));
         let mut taken = Taken {
             kind,
             spent,

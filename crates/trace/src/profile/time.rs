@@ -1,44 +1,8 @@
 //! Times without what tracing has added to them.
 
 use super::json::Times;
+use crate::cost::{Cost, Debt, Guess, Slower};
 use crate::event::Event;
-use crate::header::Calibration;
-
-/// What tracing adds to a time, ns: the smallest likely, the median, the greatest likely.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cost {
-    low: u64,
-    median: u64,
-    high: u64,
-}
-
-impl Cost {
-    /// Of the three numbers of a [`Calibration`]. What is no number, or below 0, costs nothing.
-    pub(super) fn of([median, low, high]: [f64; 3]) -> Self {
-        Self {
-            low: low as u64,
-            median: median as u64,
-            high: high as u64,
-        }
-    }
-
-    /// Nothing is known.
-    pub(super) const NONE: Self = Self {
-        low: 0,
-        median: 0,
-        high: 0,
-    };
-
-    /// A duration with the cost of one call taken off; never below 0.
-    pub(super) fn spent(&self, recorded_ns: u64) -> Spent {
-        Spent {
-            recorded: recorded_ns,
-            low: recorded_ns.saturating_sub(self.high),
-            corrected: recorded_ns.saturating_sub(self.median),
-            high: recorded_ns.saturating_sub(self.low),
-        }
-    }
-}
 
 /// A time, or a sum of times: as recorded, and with the greatest, the median and the smallest likely cost taken off. ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,6 +14,17 @@ pub(super) struct Spent {
 }
 
 impl Spent {
+    /// A recorded duration with the cost of one call taken off; never below 0.
+    pub(super) fn new(recorded_ns: u64, cost: &Cost, slower: Slower) -> Self {
+        let without = |guess| recorded_ns.saturating_sub(cost.duration(slower, guess) as u64);
+        Self {
+            recorded: recorded_ns,
+            low: without(Guess::High),
+            corrected: without(Guess::Middle),
+            high: without(Guess::Low),
+        }
+    }
+
     /// Adds another.
     pub(super) fn add(&mut self, other: &Self) {
         self.recorded = self.recorded.saturating_add(other.recorded);
@@ -77,51 +52,71 @@ const BESIDE_NS: i64 = 10_000_000;
 /// How long a run took, and would have taken without tracing.
 ///
 /// Tracing stops the thread that makes a call. Threads that run beside each other lose that time together, those that take turns
-/// one after the other. So the run is cut into pieces of [`BESIDE_NS`], by the ends of calls; in each the thread with most calls
-/// tells how many delayed the run, and the sum over the pieces, times the cost of a call, is what the run lost. A recorder that
-/// serves one thread after the other, as strace does, delays the run by all calls in the worst case: that, at the greatest likely
-/// cost, is the lower end of the interval.
+/// one after the other. So the run is cut into pieces of [`BESIDE_NS`], by the ends of calls; in each the thread that lost most
+/// tells how long the run was delayed, and the sum over the pieces is what the run lost. A recorder that serves one thread after
+/// the other, as strace does, delays the run by all calls in the worst case: that, at the high guess, is the lower end of the
+/// interval. Calls have not cost more than passed meanwhile (see [`Debt`]).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wall {
     first_ns: Option<i64>,
     last_ns: i64,
     piece: i64,
-    most_in_piece: u64,
-    /// Sum over the pieces before.
-    critical: u64,
-    all: u64,
+    most_in_piece: [f64; 3],
+    /// Sum over the pieces before, ns, by [`Guess`].
+    critical: [f64; 3],
+    /// Sum over all calls, ns, by [`Guess`].
+    all: [f64; 3],
+    calls: u64,
 }
 
-/// What a thread has done in the piece of the run that goes on.
+/// What tracing has cost a thread in the piece of the run that goes on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InPiece {
     piece: i64,
-    calls: u64,
+    /// ns, by [`Guess`].
+    cost: [f64; 3],
+    debts: [Debt; 3],
+    /// When its last call ended.
+    end: Option<i64>,
 }
 
 impl Wall {
     /// A call has ended. `thread` is kept by its thread.
-    pub(super) fn add(&mut self, event: &Event, thread: &mut InPiece) {
+    pub(super) fn add(&mut self, event: &Event, thread: &mut InPiece, cost: &Cost, slower: Slower) {
         let end = event.end_ns();
+        self.last_ns = self.first_ns.map_or(end, |_| self.last_ns.max(end));
         let first = self.first_ns.get_or_insert(event.start_ns);
         *first = event.start_ns.min(*first);
-        self.last_ns = if self.all == 0 { end } else { self.last_ns.max(end) };
-        self.all += 1;
 
         // Calls are told when they have ended; one that is told late belongs to where the run is.
         let piece = end.div_euclid(BESIDE_NS);
-        if piece > self.piece || self.all == 1 {
+        if piece > self.piece {
+            self.end_piece();
             self.piece = piece;
-            self.critical += std::mem::take(&mut self.most_in_piece);
         }
-        if thread.piece != self.piece || thread.calls == 0 {
-            *thread = InPiece {
-                piece: self.piece,
-                calls: 0,
-            };
+        if thread.piece != self.piece {
+            thread.piece = self.piece;
+            thread.cost = [0.0; 3];
         }
-        thread.calls += 1;
-        self.most_in_piece = self.most_in_piece.max(thread.calls);
+        let passed = end.saturating_sub(thread.end.unwrap_or(event.start_ns)).max(0) as f64;
+        thread.end = Some(end.max(thread.end.unwrap_or(end)));
+        for (place, guess) in Guess::ALL.into_iter().enumerate() {
+            let cost = thread.debts[place].take(cost.call(slower, guess), passed);
+            thread.cost[place] += cost;
+            self.most_in_piece[place] = self.most_in_piece[place].max(thread.cost[place]);
+            self.all[place] += cost;
+        }
+        self.calls += 1;
+    }
+
+    fn end_piece(&mut self) {
+        for (sum, most) in self
+            .critical
+            .iter_mut()
+            .zip(std::mem::take(&mut self.most_in_piece))
+        {
+            *sum += most;
+        }
     }
 
     /// When the first call began, and when the last one ended, ns; none without calls.
@@ -129,19 +124,23 @@ impl Wall {
         self.first_ns.map(|first| (first, self.last_ns))
     }
 
+    /// What tracing cost a call, s: the mean over all calls, by [`Guess`]. None without calls.
+    pub(super) fn cost_of_a_call(&self) -> Option<[f64; 3]> {
+        (self.calls > 0).then(|| self.all.map(|ns| ns * 1e-9 / self.calls as f64))
+    }
+
     /// From the first call's beginning to the last one's end.
-    pub(super) fn times(&self, calibration: Option<&Calibration>) -> Times {
+    pub(super) fn times(&mut self, is_corrected: bool) -> Times {
+        self.end_piece();
         let (first, last) = self.ends_ns().unwrap_or_default();
         let recorded_s = last.saturating_sub(first) as f64 / 1e9;
-        let critical = self.critical + self.most_in_piece;
-        let without =
-            |calls: u64, cost_ns: f64| (recorded_s - calls as f64 * cost_ns.max(0.0) * 1e-9).max(0.0);
-        let cost = calibration.map(|calibration| calibration.call_ns);
+        let without = |cost_ns: f64| is_corrected.then_some((recorded_s - cost_ns * 1e-9).max(0.0));
+        let ([middle, low, _], [_, _, most]) = (self.critical, self.all);
         Times {
             recorded_s,
-            low_s: cost.map(|[_, _, high]| without(self.all, high)),
-            corrected_s: cost.map(|[median, _, _]| without(critical, median)),
-            high_s: cost.map(|[_, low, _]| without(critical, low)),
+            low_s: without(most),
+            corrected_s: without(middle),
+            high_s: without(low),
         }
     }
 }
@@ -150,6 +149,7 @@ impl Wall {
 mod tests {
     use super::*;
     use crate::event::{Outcome, ThreadId};
+    use crate::header::Calibration;
     use crate::syscalls;
 
     const CALIBRATION: Calibration = Calibration {
@@ -166,9 +166,14 @@ mod tests {
             let call = syscalls::find(b"read").unwrap();
             let mut event = Event::new(id, call, start * 1000, Outcome::Returned(1));
             event.duration_ns = Some((end - start) as u64 * 1000);
-            wall.add(&event, &mut threads[thread]);
+            wall.add(
+                &event,
+                &mut threads[thread],
+                &Cost::of(Some(&CALIBRATION)),
+                Slower::default(),
+            );
         }
-        wall.times(Some(&CALIBRATION))
+        wall.times(true)
     }
 
     fn close(times: Times, [recorded, low, corrected, high]: [f64; 4]) {
@@ -185,15 +190,12 @@ mod tests {
 
     #[test]
     fn a_call_never_takes_less_than_nothing() {
-        let spent = Cost::of(CALIBRATION.duration_ns).spent(7_000);
+        let spent = Spent::new(7_000, &Cost::of(Some(&CALIBRATION)), Slower::default());
         assert_eq!(
             (spent.recorded, spent.low, spent.corrected, spent.high),
             (7_000, 0, 1_000, 2_000)
         );
-        assert_eq!(
-            Cost::of([f64::NAN, -1.0, 0.0]).spent(5).times(false).corrected_s,
-            None
-        );
+        assert_eq!(spent.times(false).corrected_s, None);
     }
 
     #[test]

@@ -268,7 +268,7 @@ fn mostly_tracing_is_said_first_and_names_are_safe() {
     assert!(
         profile.findings[0]
             .text
-            .ends_with("it takes between 0.0 s and 4.0 ms"),
+            .ends_with("it takes between 0.0 s and 2.0 ms"),
         "{}",
         profile.findings[0].text
     );
