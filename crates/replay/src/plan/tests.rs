@@ -282,3 +282,16 @@ fn an_attribute_without_a_name_is_left_out() {
     assert_eq!(told(&plan.workers[0]), ["getxattr"]);
     assert_eq!(plan.workers[0].actions[0].folded, 1);
 }
+
+/// stderr that went to a file, which the program did nothing with.
+#[test]
+fn what_was_open_before_and_is_only_closed_needs_no_file() {
+    let mut script = Script::new(1);
+    let file = script.file(b"/log", Kind::File);
+    for (start, name) in [(0, "ioctl"), (10, "close"), (20, "+released")] {
+        let event = script.call(0, name, start, start + 5, 0);
+        (event.file, event.open) = (file, open_id(0));
+    }
+    let plan = script.plan();
+    assert!(plan.workers[0].actions.is_empty() && plan.before.is_empty());
+}

@@ -69,6 +69,10 @@ impl Planner<'_> {
         let Some(open) = event.open else {
             return Fate::Fold;
         };
+        if self.opens.get(open).have == Have::Unmet {
+            // It was open before the trace, as stderr may be, and nothing else was done with it: nobody asks for its file.
+            return Fate::Fold;
+        }
         let is_release = event.call.effect == Effect::Released;
         let have = self.have(open, event.file);
         let state = self.opens.get(open);
