@@ -132,7 +132,7 @@ impl Recent {
 /// their share of the cost: what was longer than calibrated in both halves may be tracing. Of seeks it is, and of all calls that
 /// took less than calibrated. A small read may have waited for a disk, and the program may have computed before it; where both
 /// halves are about as much longer, tracing is the best guess, elsewhere what was calibrated is. The range then goes from what was
-/// calibrated to the least of what all calls took that do not wait for others.
+/// calibrated to the mean of what all calls took that do not wait for others.
 #[derive(Debug)]
 pub struct Drift {
     cost: Cost,
