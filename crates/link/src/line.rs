@@ -242,11 +242,13 @@ impl Line {
             bytes: BytesMut::new(),
             silence: greeting,
         };
-        // Both at once: over a narrow pipe each side would wait for the other to read first.
-        let first = async { tokio::try_join!(self.greet(&mut writer, own), reading.be_greeted(hear)) };
+        // Both at once: over a narrow pipe each side would wait for the other to read first. One that greets and hangs up
+        // before it hears us may be of another version: what it said is read first, and tells more than a broken pipe.
+        let said = async { Ok(self.greet(&mut writer, own).await) };
+        let first = async { tokio::try_join!(said, reading.be_greeted(hear)) };
         let sent = match timeout(greeting, first).await {
-            Ok(Ok(((), sent))) => sent,
-            Ok(Err(error)) => return error,
+            Ok(Ok((Ok(()), sent))) => sent,
+            Ok(Ok((Err(error), _)) | Err(error)) => return error,
             Err(_) => return LinkError::Silent(greeting),
         };
         reading.silence = silence;
@@ -257,9 +259,17 @@ impl Line {
             beat: Instant::now(),
             silence,
         };
+        // Whoever does not read any more may have had something to say before: that is read to its end.
+        let writing = async {
+            let error = writing.run().await;
+            if matches!(error, LinkError::Io(_)) {
+                tokio::time::sleep(silence).await;
+            }
+            error
+        };
         tokio::select! {
             error = reading.run(hear) => error,
-            error = writing.run() => error,
+            error = writing => error,
         }
     }
 

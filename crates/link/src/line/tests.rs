@@ -136,10 +136,7 @@ async fn a_side_that_falls_silent_is_noticed_and_one_that_beats_is_not() {
     // A peer that greets and then says nothing.
     let (a, mut mute) = duplex(1024);
     let one = near.over(a, Duration::from_millis(50));
-    let mut greeting = BytesMut::new();
-    let body = serde_json::to_vec(&far.own).unwrap();
-    Frame::Greeting(body.into()).write(&mut greeting).unwrap();
-    mute.write_all(&greeting).await.unwrap();
+    mute.write_all(&greeting("1.2.3")).await.unwrap();
     assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
     // And one that takes nothing.
     let (a, _deaf) = duplex(1);
@@ -230,4 +227,67 @@ async fn closing_says_what_was_said_before_and_lets_no_link_begin() {
     let (a, b) = duplex(1024);
     let _other = far.over(b, PATIENT);
     assert!(matches!(near.over(a, PATIENT).await.unwrap(), LinkError::Closed));
+}
+
+/// The first word of a side of this version, as it stands on the wire.
+fn greeting(version: &str) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    let body = serde_json::to_vec(&Greeting::new(version)).unwrap();
+    Frame::Greeting(body.into()).write(&mut bytes).unwrap();
+    bytes
+}
+
+/// One that takes its time.
+struct SlowEar(Ear);
+
+impl Hear for SlowEar {
+    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+        self.0.greeted(theirs)
+    }
+
+    async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.0.hear(heard).await
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_before_hanging_up_is_heard() {
+    let mut near = Side::new();
+    let (a, mut gone) = duplex(4096);
+    gone.write_all(&greeting("1.2.3")).await.unwrap();
+    let mut said = BytesMut::new();
+    for number in 1..=3_u64 {
+        let body = serde_json::to_vec(&number).unwrap().into();
+        Frame::Message { number, body }.write(&mut said).unwrap();
+    }
+    gone.write_all(&said).await.unwrap();
+    let (line, own, mut ear) = (
+        near.line.clone(),
+        near.own.clone(),
+        SlowEar(Ear(near.ear.clone())),
+    );
+    let one = tokio::spawn(async move {
+        let (reader, writer) = split(a);
+        line.converse(reader, writer, &own, &mut ear, Patience::over(PATIENT))
+            .await
+    });
+    gone.read_exact(&mut [0; 16]).await.unwrap();
+    drop(gone);
+    near.line.say(&0).unwrap(); // cannot be written
+    for number in 1..=3 {
+        assert_eq!(near.message().await, number);
+    }
+    let why = timeout(PATIENT / 2, one).await.unwrap().unwrap();
+    assert!(matches!(why, LinkError::Closed | LinkError::Io(_)), "{why}");
+}
+
+#[tokio::test]
+async fn another_version_that_hangs_up_before_it_hears_us_is_told_as_such() {
+    let near = Side::new();
+    let (a, mut gone) = duplex(4096);
+    gone.write_all(&greeting("9.8.7")).await.unwrap();
+    drop(gone);
+    let why = near.over(a, PATIENT).await.unwrap();
+    assert!(matches!(why, LinkError::Version(_)), "{why}");
 }
