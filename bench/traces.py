@@ -134,8 +134,9 @@ SOURCES: Final = {
 
 def replay(place: Path, rounds: int, quick: bool) -> None:
     """Programs by themselves, and their replays in `diff` from each recorder."""
-    heads = ["program", "by itself, s", *(f"replay from {source} / itself" for source in SOURCES)]
-    heads += [f"by the trace of {source} it took" for source in SOURCES if source != "preload"]
+    heads = ["program", "by itself, s", "itself / itself", "replay from preload / itself"]
+    for source in list(SOURCES)[1:]:
+        heads += [f"replay from {source} / itself", "share of tracing", "by the trace it took", "right"]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     names = list(PROGRAMS)[:3] if quick else list(PROGRAMS)
     for name in names:
@@ -144,33 +145,56 @@ def replay(place: Path, rounds: int, quick: bool) -> None:
         root = place / f"root-{name}"
         root.mkdir()
         timed([sys.executable, program], cwd=place)  # its data are there from now on
-        # Recorded anew each round: the host is faster in one minute than in another, and a trace keeps its own minute.
-        things: dict[str, Callable[[], Any]] = {
-            "untraced": lambda p=program: timed([sys.executable, p], cwd=place)
-        }
-        for source, options in SOURCES.items():
-            trace = place / f"{name}.trace"
-            record = engine("trace", "record", *options, "-o", trace, "--", sys.executable, program)
-            things[source] = lambda c=record, t=trace, r=root: [timed(c, cwd=place), replayed(t, r)][1]
-        took = in_turn(rounds, things)
-        bare = took["untraced"]
-        cells = [name, of(bare)]
+        itself = [sys.executable, program]
+        took = [a_round(itself, place, place / f"{name}.trace", root) for _ in range(rounds)]
+        bare = [one for per_round in took for pair, _ in per_round.values() for one in pair]
+        # What the host does to the same program within seconds: no ratio says more than that.
+        again = [after / before for per_round in took for (before, after), _ in per_round.values()]
+        cells = [name, of(bare), of(again, digits=3)]
         for source in SOURCES:
-            cells.append(of([said["wall_s"] / one for said, one in zip(took[source], bare, strict=True)]))
-        for source in list(SOURCES)[1:]:
-            said = [one["untraced_s"] for one in took[source]]
-            low, middle, high = (
-                statistics.median(one[end] for one in said) for end in ("low_s", "middle_s", "high_s")
-            )
-            cells.append(f"{low:.2f} to {high:.2f} s, about {middle:.2f}: {held(low, high, bare)}")
+            own = [statistics.mean(per_round[source][0]) for per_round in took]
+            said = [per_round[source][1] for per_round in took]
+            cells.append(of([one["wall_s"] / alone for one, alone in zip(said, own, strict=True)], digits=3))
+            if source != "preload":
+                cells += by_its_trace(said, own)
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def held(low: float, high: float, bare: Sequence[float]) -> str:
-    """An interval for the untraced time, held against times that scatter by themselves."""
-    if low <= statistics.median(bare) <= high:
-        return "contains the median"
-    return "meets the range" if low <= max(bare) and min(bare) <= high else "misses the range"
+def a_round(
+    itself: list[object], place: Path, trace: Path, root: Path
+) -> dict[str, tuple[tuple[float, float], dict[str, Any]]]:
+    """By source: how long the program takes by itself before and after it, s; what the engine says of its replay.
+
+    The host is faster in one minute than in the next, and a trace keeps the speed of its own minute: so the
+    program runs before and after each recording.
+    """
+    found = {}
+    before = timed(itself, cwd=place)
+    for source, options in SOURCES.items():
+        timed(engine("trace", "record", *options, "-o", trace, "--", *itself), cwd=place)
+        after = timed(itself, cwd=place)
+        found[source] = ((before, after), replayed(trace, root))
+        before = timed(itself, cwd=place)
+    return found
+
+
+def by_its_trace(said: Sequence[dict[str, Any]], bare: Sequence[float]) -> list[str]:
+    """What traces of strace tell of the time without it; in how many rounds that is right."""
+    ends = [one["untraced_s"] for one in said]
+    low, middle, high = (
+        statistics.median(one[end] for one in ends) for end in ("low_s", "middle_s", "high_s")
+    )
+    shares = [1 - one["untraced_s"]["middle_s"] / one["recorded_s"] for one in said]
+    return [
+        f"{statistics.median(shares):.0%}",
+        f"{low:.2f} to {high:.2f} s, about {middle:.2f}",
+        f"in {sum(map(contains, ends, bare))} of {len(said)}",
+    ]
+
+
+def contains(ends: dict[str, float], bare: float) -> bool:
+    """Whether the time of the program lies in what its trace tells."""
+    return ends["low_s"] <= bare <= ends["high_s"]
 
 
 def replayed(trace: Path, root: Path) -> dict[str, Any]:

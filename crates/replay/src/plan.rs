@@ -192,6 +192,8 @@ struct Planner<'a> {
     steps: Vec<Step>,
     claims: Vec<Claim>,
     drift: Drift,
+    /// Whoever did not compute between two calls waited for the one core of the recording.
+    on_one_core: bool,
 }
 
 impl<'a> Planner<'a> {
@@ -223,6 +225,7 @@ impl<'a> Planner<'a> {
             steps: Vec::new(),
             claims: Vec::new(),
             drift: Drift::new(header),
+            on_one_core: header.is_on_one_core(),
         }
     }
 
@@ -256,7 +259,9 @@ impl<'a> Planner<'a> {
             let gap = event.start_ns.saturating_sub(end).max(0).unsigned_abs();
             let computing = event.cpu_ns.map_or(gap, |cpu| cpu.min(gap));
             thread.computing += computing;
-            thread.waiting += gap - computing;
+            if !self.on_one_core {
+                thread.waiting += gap - computing;
+            }
         }
         thread.end = Some(event.end_ns().max(thread.end.unwrap_or(i64::MIN)));
     }

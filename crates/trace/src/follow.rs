@@ -7,6 +7,7 @@ use crate::event::{Event, Outcome, ThreadId};
 use crate::kernel::{Begun, Birth, Done, Kernel, Request};
 use crate::memo::Memo;
 use crate::mixed::Mixed;
+use crate::one_core::OneCore;
 use crate::syscalls::{self, Effect, Syscall};
 use crate::telling;
 use crate::text::line::Ended;
@@ -59,6 +60,8 @@ pub struct Follower {
     forking: BTreeMap<u32, Birth>,
     /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.
     waiting: BTreeMap<u32, VecDeque<(i64, Vec<u8>)>>,
+    /// Who has it, where all threads share one.
+    one_core: Option<OneCore>,
     trouble: Trouble,
     lines: u64,
     /// The number of the last line that was odd, from 1.
@@ -74,6 +77,12 @@ impl Follower {
     /// What is known so far. Whoever knows more than the log tells it before its first line: descriptors, directories.
     pub fn kernel(&mut self) -> &mut Kernel {
         &mut self.kernel
+    }
+
+    /// All that was traced had one core together, and strace the same: what a thread computed between two calls is told from what
+    /// it waited for the core.
+    pub fn on_one_core(&mut self) {
+        self.one_core = Some(OneCore::default());
     }
 
     /// What could not be understood so far.
@@ -211,6 +220,9 @@ impl Follower {
     ) {
         match self.calls.take(line, pid, at_ns) {
             Said::Began(call) => {
+                if let Some(core) = &mut self.one_core {
+                    core.enters(pid, at_ns);
+                }
                 if let Some(known) = self.known.get(call.name, syscalls::find) {
                     // Of all others, arguments matter when they end.
                     let asked = matches!(known.effect, Effect::Fork | Effect::Close)
@@ -223,13 +235,20 @@ impl Follower {
                 }
             }
             Said::Call(call) => {
+                // On one line stands a call of its own: what began before it has lost its end.
+                let is_whole = matches!(line.what, line::What::Call { .. });
                 let begun = self.begun.get_mut(&pid).and_then(Option::take);
+                let begun = begun.filter(|_| !is_whole);
                 if !self.forking.is_empty() {
                     self.forking.remove(&pid);
                 }
                 match (self.known.get(call.name, syscalls::find), call.ended) {
                     (Some(known), Some(ended)) => {
-                        let event = ends(&mut self.kernel, &call, known, &ended, begun);
+                        let cpu_ns = self
+                            .one_core
+                            .as_mut()
+                            .and_then(|core| has_had(core, &call, is_whole, known, &ended));
+                        let event = ends(&mut self.kernel, &call, known, &ended, begun, cpu_ns);
                         tell(&mut self.kernel, &event, Some(&call), hear);
                     }
                     _ => self.trouble.unknown_calls += 1,
@@ -239,6 +258,7 @@ impl Follower {
             Said::Exited { .. } | Said::Killed { .. } => {
                 self.forking.remove(&pid);
                 self.begun.remove(&pid);
+                self.leaves_for_ever(pid);
                 let status = match line.what {
                     line::What::Exited(status) => Outcome::Returned(i64::from(status)),
                     _ => Outcome::Unknown,
@@ -251,6 +271,7 @@ impl Follower {
                 if let Some(begun) = self.begun.remove(&by).flatten() {
                     self.begun.insert(pid, Some(begun));
                 }
+                self.leaves_for_ever(by);
                 let gone = self.kernel.is_superseded(pid, by);
                 self.exited(gone, at_ns, Outcome::Unknown, hear);
             }
@@ -267,6 +288,12 @@ impl Follower {
     ) {
         if let Some(event) = thread.and_then(|thread| telling::exited(thread, at_ns, status)) {
             tell(&mut self.kernel, &event, None, hear);
+        }
+    }
+
+    fn leaves_for_ever(&mut self, thread: u32) {
+        if let Some(core) = &mut self.one_core {
+            core.ends(thread);
         }
     }
 
@@ -289,12 +316,30 @@ const UNKNOWN: Done<'_> = Done {
     cpu_ns: None,
 };
 
+/// The processor time that the thread of a call that has ended had before it, ns, where it had less than passed.
+fn has_had(
+    core: &mut OneCore,
+    call: &Call<'_>,
+    is_whole: bool,
+    known: &Syscall,
+    ended: &Ended<'_>,
+) -> Option<u64> {
+    if is_whole {
+        core.enters(call.pid, call.at_ns);
+    }
+    // Whose call takes two lines was interrupted by others.
+    let waited = !is_whole || known.effect == Effect::Wait;
+    let end = call.at_ns.saturating_add(ended.duration_ns.unwrap_or(0));
+    core.leaves(call.pid, end, waited)
+}
+
 fn ends(
     kernel: &mut Kernel,
     call: &Call<'_>,
     known: &'static Syscall,
     ended: &Ended<'_>,
     begun: Option<Begun>,
+    cpu_ns: Option<u64>,
 ) -> Event {
     let asked = Request::written(call, known);
     let begun = begun.unwrap_or_else(|| kernel.begins(&asked));
@@ -308,7 +353,7 @@ fn ends(
         outcome,
         returned: ended.name(),
         duration_ns: ended.duration_ns.and_then(|ns| u64::try_from(ns).ok()),
-        cpu_ns: None,
+        cpu_ns,
     };
     kernel.ends(&asked, &done, begun, call.at_ns)
 }

@@ -67,7 +67,18 @@ impl Header {
             calibration: None,
         }
     }
+
+    /// Whether the recorder and all that it traced had one core together, and it tells how long calls took: then who computes
+    /// is known.
+    pub fn is_on_one_core(&self) -> bool {
+        self.recorder == Recorder::Strace
+            && self.has_durations
+            && self.options.iter().any(|option| option == ONE_CORE)
+    }
 }
+
+/// In the options of a recording, where strace and all that it traced had one core together.
+pub const ONE_CORE: &str = "--one-core";
 
 /// What tracing a call costs on a host: measured there, by the same recorder with the same options.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

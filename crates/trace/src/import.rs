@@ -47,8 +47,12 @@ impl<W: Write> Importer<W> {
     /// # Errors
     /// [`FileError`].
     pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
+        let mut follower = Follower::new();
+        if header.is_on_one_core() {
+            follower.on_one_core();
+        }
         let taker = Taker {
-            follower: Follower::new(),
+            follower,
             read_link: None,
             events: 0,
         };

@@ -21,6 +21,7 @@ pub mod kernel;
 mod memo;
 mod mixed;
 pub mod names;
+mod one_core;
 pub mod preload;
 pub mod profile;
 pub mod syscalls;

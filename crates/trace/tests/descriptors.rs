@@ -232,6 +232,35 @@ fn a_descriptor_that_was_none_stands_for_nothing() {
     assert_eq!(unknown.count(), 0);
 }
 
+/// Lines are lost where a log was cut in the middle, or was written by several straces.
+#[test]
+fn a_close_after_a_call_whose_end_is_lost_closes() {
+    let mut follower = Follower::new();
+    let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
+        7 read(3,  <unfinished ...>
+        7 close(3) = 0
+        7 openat(AT_FDCWD, "b", O_RDONLY) = 3
+        7 close(3 <unfinished ...>
+        7 openat(AT_FDCWD, "c", O_RDONLY) = 3
+        7 close(3) = 0"#;
+    let mut told = Vec::new();
+    for line in log.lines() {
+        follower.line(
+            line.trim_start().as_bytes(),
+            1,
+            &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
+                let file = seen
+                    .event
+                    .file
+                    .map(|file| String::from_utf8_lossy(kernel.name_of(file)).into_owned());
+                told.push(format!("{} {}", seen.event.call.name, file.unwrap_or_default()));
+            },
+        );
+    }
+    assert_eq!(told, ["openat a", "close a", "openat b", "openat c", "close c"]);
+    assert_eq!(follower.endless(), 2);
+}
+
 const SHELL: &str = r#"
     exec 9<"$0"
     for i in 1 2 3; do (cat <&9 | sort | head -n 2 >"out.$i"; cat "out.$i") & done

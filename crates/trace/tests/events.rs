@@ -381,3 +381,54 @@ fn flags_are_numbers_and_locks_have_ranges() {
         ]
     );
 }
+
+/// Two threads on one core: what one of them computes while the other one sleeps, and what it then waits for the core.
+#[test]
+fn on_one_core_computing_is_told_from_waiting_for_it() {
+    let log = r"7 1700000001.000000 clone(flags=CLONE_VM|CLONE_FILES|CLONE_FS|CLONE_SIGHAND|CLONE_THREAD) = 8 <0.000010>
+        8 1700000001.000100 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=0, tv_nsec=5000000}, NULL <unfinished ...>
+        7 1700000001.003000 close(9) = -1 EBADF (Bad file descriptor) <0.000010>
+        8 1700000001.005000 <... clock_nanosleep resumed>) = 0 <0.004900>
+        8 1700000001.005200 close(9) = -1 EBADF (Bad file descriptor) <0.000010>
+        8 1700000001.007000 close(9) = -1 EBADF (Bad file descriptor) <0.000010>
+        7 1700000001.008000 close(9) = -1 EBADF (Bad file descriptor) <0.000010>
+        8 1700000001.009000 exit(0) = ?
+        8 1700000001.009000 +++ exited with 0 +++
+        7 1700000001.010000 close(9) = -1 EBADF (Bad file descriptor) <0.000010>";
+    let told = |on_one_core: bool| {
+        let mut follower = Follower::new();
+        if on_one_core {
+            follower.on_one_core();
+        }
+        let mut told = Vec::new();
+        for line in log.lines() {
+            follower.line(
+                line.trim_start().as_bytes(),
+                7,
+                &mut |_: &mut Kernel, seen: &Seen<'_>| {
+                    told.push((seen.event.start_ns / 1000, seen.event.cpu_ns.map(|ns| ns / 1000)));
+                },
+            );
+        }
+        assert_eq!(follower.trouble(), &plimsoll_trace::follow::Trouble::default());
+        told
+    };
+    assert!(told(false).iter().all(|(_, cpu)| cpu.is_none()));
+    let told = told(true);
+    assert_eq!(told.len(), 9);
+    assert_eq!(
+        told.into_iter()
+            .filter_map(|(start, cpu)| Some((start, cpu?)))
+            .collect::<Vec<_>>(),
+        [
+            // The other thread came to its first call meanwhile.
+            (3_000, 2_900),
+            // 1.79 ms, of which both wanted what was over 1.
+            (7_000, 1_395),
+            // All until the other one woke up, its half of those, and all since the other one called last.
+            (8_000, 1_990 + 395 + 990),
+            (9_000, 990),
+            (10_000, 1_000),
+        ]
+    );
+}

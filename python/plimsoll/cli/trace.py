@@ -65,7 +65,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--one-core", action="store_true",
-        help="keep strace and the program on one core, where a traced call costs a fraction: for one thread",
+        help="keep strace and the program on one core, where a traced call costs a fraction",
     )  # fmt: skip
     parser.add_argument("command", nargs="*", metavar="CMD", help="after --: program and arguments")
 

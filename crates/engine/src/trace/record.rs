@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use plimsoll_trace::header::{Calibration, FORMAT, Header, Recorder};
+use plimsoll_trace::header::{Calibration, FORMAT, Header, ONE_CORE, Recorder};
 use plimsoll_trace::import::Importer;
 
 use super::fifo::Fifo;
@@ -136,7 +136,7 @@ fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) ->
     let options = strace.options(!wanted.pids.is_empty());
     let options = options.iter().map(|word| word.to_string_lossy().into_owned());
     // Not strace's, but what was traced has seen one core only.
-    let one_core = wanted.one_core.then(|| "--one-core".to_owned());
+    let one_core = wanted.one_core.then(|| ONE_CORE.to_owned());
     let facts = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()

@@ -1,6 +1,6 @@
 use plimsoll_trace::cost::{Cost, Guess};
 use plimsoll_trace::event::{FileId, ThreadId};
-use plimsoll_trace::header::Recorder;
+use plimsoll_trace::header::{ONE_CORE, Recorder};
 use plimsoll_trace::names::{FileEntry, Kind, ThreadEntry};
 use plimsoll_trace::syscalls;
 
@@ -107,6 +107,30 @@ fn processor_time_tells_computing_from_waiting() {
     let plan = script.plan();
     let action = plan.workers[0].actions[1];
     assert_eq!((action.computing_ns, action.waiting_ns), (30_000, 70_000));
+}
+
+/// Everybody waited for the core that the recording left them: a replay has others.
+#[test]
+fn nobody_waits_again_for_the_one_core_of_a_recording() {
+    let mut script = Script::new(1);
+    let path = script.path(b"/a");
+    script.call(0, "stat", 0, 10, 0).path = path;
+    let event = script.call(0, "stat", 110, 120, 0);
+    event.path = path;
+    event.cpu_ns = Some(30_000);
+    let mut header = header();
+    header.options.push(ONE_CORE.to_owned());
+    let place = |path| Some(script.names.path(path).to_vec());
+    let plan = Plan::new(
+        &header,
+        script.events.iter().copied(),
+        &script.names,
+        place,
+        Options::default(),
+    )
+    .unwrap();
+    let action = plan.workers[0].actions[1];
+    assert_eq!((action.computing_ns, action.waiting_ns), (30_000, 0));
 }
 
 #[test]

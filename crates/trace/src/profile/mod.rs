@@ -31,7 +31,7 @@ pub use json::Profile;
 
 use crate::cost::{Cost, Drift};
 use crate::event::{Event, Outcome};
-use crate::header::Header;
+use crate::header::{Header, Recorder};
 use crate::names::Names;
 use crate::syscalls::Effect;
 use axis::{Axis, Line};
@@ -161,7 +161,10 @@ impl Profiler {
         sums.failed += u64::from(matches!(event.outcome, Outcome::Failed(_)));
         sums.read_bytes = sums.read_bytes.saturating_add(taken.read.unwrap_or(0));
         sums.write_bytes = sums.write_bytes.saturating_add(taken.written.unwrap_or(0));
-        sums.used_cpu(event.cpu_ns);
+        if self.header.recorder == Recorder::Preload {
+            // With strace, its own share is in it.
+            sums.used_cpu(event.cpu_ns);
+        }
         if let Some(spent) = &taken.spent {
             sums.time.add(spent);
             let from_elsewhere = event.call.effect == Effect::Read && subject == Subject::Elsewhere;
