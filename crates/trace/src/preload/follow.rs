@@ -45,11 +45,19 @@ pub fn follow(
     }
     following.end(&heads, told);
     let records = merge.records();
-    let lost = records.iter().map(super::Records::lost).sum();
+    // A damaged log may tell of any number.
+    let lost = records
+        .iter()
+        .map(super::Records::lost)
+        .fold(0, u64::saturating_add);
+    let unknown_calls = records
+        .iter()
+        .map(super::Records::unknown_calls)
+        .fold(0, u64::saturating_add);
     let lost = Lost {
-        records: following.records + lost,
+        records: following.records.saturating_add(lost),
         lost,
-        unknown_calls: records.iter().map(super::Records::unknown_calls).sum(),
+        unknown_calls,
         cut: records.iter().filter(|one| one.cut_bytes().is_some()).count() as u64,
     };
     (following.kernel, lost)

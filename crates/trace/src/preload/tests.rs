@@ -184,6 +184,16 @@ fn the_log_that_is_fuzzed_is_this_one() {
     assert!(log() == corpus, "the test's log was changed: write it there anew");
 }
 
+/// Found by fuzzing: sums of what damaged logs tell went round.
+#[test]
+fn however_many_are_said_to_be_lost_they_are_counted_as_lost() {
+    let lost = record(u16::MAX, [0, 0, 0], [10, 0], i64::MAX, &[]);
+    let one = [head(1, 5, false), lost.clone(), lost].concat();
+    let logs = [&one, &one].map(|bytes| Log::parse(bytes).unwrap());
+    let (_, lost) = follow(logs.into(), 0, &mut |_, _| {});
+    assert_eq!((lost.lost, lost.records), (u64::MAX, u64::MAX));
+}
+
 #[test]
 fn threads_are_merged_by_time_and_ends_come_first() {
     let read = |start, duration| record(0, [0, 1, 0], [start, duration], 0, &words(&[3]));
