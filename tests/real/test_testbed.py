@@ -185,7 +185,13 @@ def test_up_exec_ssh_status_down(home: Path, lab: Lab) -> None:
 
 @pytest.mark.parametrize("word", [signal.SIGINT, signal.SIGTERM])
 def test_up_and_wait(home: Path, lab: Lab, word: signal.Signals) -> None:
-    with lab.start("testbed", "up", lab.file(SMALL), "--wait") as waiting:
+    # As for what a shell starts in the background.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        started = lab.start("testbed", "up", lab.file(SMALL), "--wait")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with started as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline().startswith("small is up")
         (status,) = json.loads(lab.run("testbed", "status", "--json").out)

@@ -84,21 +84,28 @@ def _named(word: str | None) -> str | None:
 
 
 def _up(args: argparse.Namespace) -> int:
-    testbed = testbeds.up(load_testbed(args.file))
+    if not args.wait:
+        _tell_up(testbeds.up(load_testbed(args.file)))
+        return int(ExitCode.PASSED)
+    # SIGINT too: a shell that starts something in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with testbeds.up(load_testbed(args.file)) as testbed:
+        try:
+            _tell_up(testbed)
+            while places.answers(testbed.directory):
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            print("taking it down")
+    return int(ExitCode.PASSED)
+
+
+def _tell_up(testbed: Testbed) -> None:
     testbed.keep()
     print(f"{testbed.name} {'was up already' if testbed.reused else 'is up'}: {len(testbed.hosts)} hosts")
     print(f"  run something on one:  plimsoll testbed exec {testbed.hosts[-1].name} -- hostname")
     print(f"  from the host lab:     ssh -F {testbed.ssh_config} {testbed.hosts[-1].name} hostname")
     print(f"  end it:                plimsoll testbed down {testbed.name}", flush=True)
-    if args.wait:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with testbed:
-            try:
-                while places.answers(testbed.directory):
-                    time.sleep(0.5)
-            except KeyboardInterrupt:
-                print("taking it down")
-    return int(ExitCode.PASSED)
 
 
 def _down(args: argparse.Namespace) -> int:

@@ -57,6 +57,9 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         bail!("give either a program (behind --) or the process to attach to (-p)");
     }
     if wanted.source == Source::Preload {
+        if wanted.one_core {
+            bail!("--one-core is for strace: preload's calls wake nobody");
+        }
         return preload::run(wanted);
     }
     for pid in &wanted.pids {
