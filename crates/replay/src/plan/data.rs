@@ -44,7 +44,14 @@ impl Planner<'_> {
         match self.have(open, event.file) {
             Have::Real => {}
             Have::Ignored => return Fate::Ignore,
-            Have::Pipe { .. } => return act(event, Operation::Wait),
+            Have::Pipe { .. } => {
+                let mut action = of(event, Operation::Wait);
+                if self.on_one_core {
+                    // A pipe keeps nobody waiting but for its other end, which is ordered, and for the core.
+                    action.marks |= mark::CAUSED;
+                }
+                return Fate::Act(action);
+            }
             _ => {
                 let kind = self.kind(event.file);
                 let waits = kind == Kind::Pipe || is_read;

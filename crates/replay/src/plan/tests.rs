@@ -54,12 +54,16 @@ impl Script {
     }
 
     fn plan(&self) -> Plan {
+        self.plan_of(&header())
+    }
+
+    fn plan_of(&self, header: &Header) -> Plan {
         let place = |path| {
             let text = self.names.path(path);
             (!text.starts_with(b"/proc")).then(|| text.to_vec())
         };
         Plan::new(
-            &header(),
+            header,
             self.events.iter().copied(),
             &self.names,
             place,
@@ -71,6 +75,14 @@ impl Script {
 
 fn header() -> Header {
     Header::new(Recorder::Strace, 1000)
+}
+
+/// Where everybody shared one core.
+fn on_one_core() -> Header {
+    Header {
+        options: vec![ONE_CORE.to_owned()],
+        ..header()
+    }
 }
 
 fn told(worker: &Worker) -> Vec<&'static str> {
@@ -118,17 +130,7 @@ fn nobody_waits_again_for_the_one_core_of_a_recording() {
     let event = script.call(0, "stat", 110, 120, 0);
     event.path = path;
     event.cpu_ns = Some(30_000);
-    let mut header = header();
-    header.options.push(ONE_CORE.to_owned());
-    let place = |path| Some(script.names.path(path).to_vec());
-    let plan = Plan::new(
-        &header,
-        script.events.iter().copied(),
-        &script.names,
-        place,
-        Options::default(),
-    )
-    .unwrap();
+    let plan = script.plan_of(&on_one_core());
     let action = plan.workers[0].actions[1];
     assert_eq!((action.computing_ns, action.waiting_ns), (30_000, 0));
 }
@@ -233,6 +235,12 @@ fn pipes_are_no_files_but_order_their_ends() {
     assert_eq!(told(&plan.workers[1]), ["waiting", "waiting"]);
     assert_eq!(plan.workers[0].edges.len(), 1);
     assert!(plan.workers[0].actions[1].has(mark::CAUSED));
+    let written = |plan: &Plan| plan.workers[1].actions[0].has(mark::CAUSED);
+    assert!(!written(&plan), "it may have been full");
+    assert!(
+        written(&script.plan_of(&on_one_core())),
+        "whoever wrote lost the core to who reads"
+    );
 }
 
 #[test]
