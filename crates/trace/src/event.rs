@@ -74,7 +74,8 @@ pub struct Event {
     pub start_ns: i64,
     /// How long it took, as recorded: the cost of tracing is in it.
     pub duration_ns: Option<u64>,
-    /// Processor time that the thread has used since the event before it: ns. Known to the preload recorder only.
+    /// Processor time that the thread has used since the event before it: ns. The preload recorder measures it where that was long;
+    /// of strace on one core it is inferred where others may have had the core, and the cost of tracing is in it.
     pub cpu_ns: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,

@@ -116,23 +116,13 @@ fn processor_time_tells_computing_from_waiting() {
     let event = script.call(0, "stat", 110, 120, 0);
     event.path = path;
     event.cpu_ns = Some(30_000);
-    let plan = script.plan();
-    let action = plan.workers[0].actions[1];
-    assert_eq!((action.computing_ns, action.waiting_ns), (30_000, 70_000));
-}
-
-/// Everybody waited for the core that the recording left them: a replay has others.
-#[test]
-fn nobody_waits_again_for_the_one_core_of_a_recording() {
-    let mut script = Script::new(1);
-    let path = script.path(b"/a");
-    script.call(0, "stat", 0, 10, 0).path = path;
-    let event = script.call(0, "stat", 110, 120, 0);
-    event.path = path;
-    event.cpu_ns = Some(30_000);
-    let plan = script.plan_of(&on_one_core());
-    let action = plan.workers[0].actions[1];
-    assert_eq!((action.computing_ns, action.waiting_ns), (30_000, 0));
+    let told = |plan: Plan| {
+        let action = plan.workers[0].actions[1];
+        (action.computing_ns, action.waiting_ns)
+    };
+    assert_eq!(told(script.plan()), (30_000, 70_000));
+    // Everybody waited for the core that the recording left them: a replay has others.
+    assert_eq!(told(script.plan_of(&on_one_core())), (30_000, 0));
 }
 
 #[test]
