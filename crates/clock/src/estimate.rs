@@ -34,8 +34,11 @@ pub enum Begin {
     Knot,
     /// The least delay changed.
     RouteChange,
-    /// The agent's clock jumped (suspended or migrated machine), somewhere between the piece before and this one.
+    /// The agent's clock jumped (suspended or migrated machine), somewhere between the piece before and this one: no clock
+    /// without a jump keeps the constraints of both.
     Jump,
+    /// It jumped by less than that, or the way took another time in one direction only: the two look alike.
+    Shift,
 }
 
 /// A stretch with one drift.
@@ -211,7 +214,8 @@ impl Drawn {
 
 fn pieces(sections: &[Section], drawn: &Drawn, samples: &[Sample], origin: &Origin, rate: f64) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for section in sections {
+    for (place, section) in sections.iter().enumerate() {
+        let begins = section.begins(place.checked_sub(1).map(|before| &sections[before]), rate);
         let knots = &section.shape.knots;
         let spans = knots.iter().zip(
             knots
@@ -246,7 +250,7 @@ fn pieces(sections: &[Section], drawn: &Drawn, samples: &[Sample], origin: &Orig
                 drift_low_ppm: low.max(-rate) * 1e6,
                 drift_high_ppm: high.min(rate) * 1e6,
                 probes: after.saturating_sub(first),
-                begins: if k == 0 { section.begin } else { Begin::Knot },
+                begins: if k == 0 { begins } else { Begin::Knot },
             });
         }
     }

@@ -100,6 +100,20 @@ fn within(points: &[Point], (from, to): (f64, f64)) -> &[Point] {
 }
 
 impl Section {
+    /// Why it begins, as it is told: a jump only where no clock without one keeps the constraints of this and of the one before.
+    pub fn begins(&self, before: Option<&Self>, rate: f64) -> Begin {
+        let is_proved = |before: &Self| {
+            let up = self.envelope.lower(self.from) - before.envelope.upper(before.to);
+            let down = before.envelope.lower(before.to) - self.envelope.upper(self.from);
+            up.max(down) > rate * (self.from - before.to)
+        };
+        if self.begin == Begin::Jump && !before.is_some_and(is_proved) {
+            Begin::Shift
+        } else {
+            self.begin
+        }
+    }
+
     /// None if there are constraints of one kind only.
     fn new(
         begin: Begin,

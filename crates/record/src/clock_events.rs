@@ -1,7 +1,7 @@
 //! What happened to the clocks of a run, as lines for its events. All of it is told and changes no number: stamps are of a clock
 //! that nobody sets, and the map has taken the rest into account.
 
-use plimsoll_clock::Begin;
+use plimsoll_clock::{Begin, Piece};
 
 use crate::timeline::{AgentClock, Clocks};
 
@@ -10,7 +10,7 @@ use crate::timeline::{AgentClock, Clocks};
 pub struct ClockEvent {
     /// Time of the run, ns.
     pub t_ns: i64,
-    /// clock-step, clock-jump, route-change
+    /// clock-step, clock-jump, clock-shift, route-change
     pub kind: &'static str,
     /// For people: the agent, and what it was.
     pub text: String,
@@ -46,17 +46,17 @@ fn turns<'a>(name: &'a str, clock: &'a AgentClock, zero_ns: i64) -> impl Iterato
         let (before, piece) = (&pair[0], &pair[1]);
         let t_ns = piece.from_ns.wrapping_add(piece.offset_ns).wrapping_sub(zero_ns);
         let (kind, text) = match piece.begins {
-            Begin::Jump => {
-                let since = piece.from_ns.wrapping_sub(before.from_ns) as f64;
-                let drifted = before
-                    .offset_ns
-                    .wrapping_add((before.drift_ppm * 1e-6 * since) as i64);
-                let size = seconds(drifted.wrapping_sub(piece.offset_ns));
-                (
-                    "clock-jump",
-                    format!("its clock jumped by {size} (suspended, or moved?)"),
-                )
-            }
+            Begin::Jump => (
+                "clock-jump",
+                format!("its clock jumped by {} (suspended, or moved?)", jump(before, piece)),
+            ),
+            Begin::Shift => (
+                "clock-shift",
+                format!(
+                    "its clock jumped by {}, or its probes were held up in one direction: no number takes a side",
+                    jump(before, piece)
+                ),
+            ),
             Begin::RouteChange => (
                 "route-change",
                 "the way between it and the controller took another time from here on".into(),
@@ -66,6 +66,15 @@ fn turns<'a>(name: &'a str, clock: &'a AgentClock, zero_ns: i64) -> impl Iterato
         let text = format!("agent {name}: {text}");
         Some(ClockEvent { t_ns, kind, text })
     })
+}
+
+/// By how much the piece is beside where the one before would have come to.
+fn jump(before: &Piece, piece: &Piece) -> String {
+    let since = piece.from_ns.wrapping_sub(before.from_ns) as f64;
+    let drifted = before
+        .offset_ns
+        .wrapping_add((before.drift_ppm * 1e-6 * since) as i64);
+    seconds(drifted.wrapping_sub(piece.offset_ns))
 }
 
 fn seconds(ns: i64) -> String {

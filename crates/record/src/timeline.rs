@@ -425,6 +425,7 @@ mod tests {
                 piece(4_010, 5_000 * SECOND, Begin::Knot),
                 piece(4_020, 5_002 * SECOND, Begin::Jump),
                 piece(4_030, 5_002 * SECOND, Begin::RouteChange),
+                piece(4_040, 5_001 * SECOND, Begin::Shift),
             ],
             ..AgentClock::default()
         };
@@ -450,6 +451,12 @@ mod tests {
                     32,
                     "route-change",
                     "agent a: the way between it and the controller took another time from here on"
+                ),
+                (
+                    41,
+                    "clock-shift",
+                    "agent a: its clock jumped by 1 s, or its probes were held up in one direction: \
+                     no number takes a side"
                 ),
             ]
         );

@@ -91,6 +91,10 @@ pub enum Claim {
     Locks(u32),
     /// A worker has ended.
     Awaits(u32),
+    /// A child of this process ends.
+    Departs(u32),
+    /// A signal is waited for: that of a child of this process, where one has ended meanwhile.
+    Heeds(u32),
     /// A worker begins.
     Starts(u32),
     /// It holds this one until it executes or exits (vfork).
@@ -243,6 +247,8 @@ struct Finder {
     locks: HashMap<u32, Marks>,
     /// What each worker has done last.
     last: HashMap<u32, Mark>,
+    /// By process: how its last child ended that has ended.
+    departed: HashMap<u32, Mark>,
     /// Whom a worker has been lent by.
     lent: HashMap<u32, u32>,
     /// What has given a worker back to itself.
@@ -291,6 +297,14 @@ impl Finder {
                     lock.put(mark);
                 }
                 Claim::Awaits(worker) => self.needs.extend(self.last.get(&worker)),
+                Claim::Departs(process) => {
+                    self.departed.insert(process, mark);
+                }
+                Claim::Heeds(process) => {
+                    let departed = self.departed.get(&process);
+                    self.needs
+                        .extend(departed.filter(|child| (step.start..=step.end).contains(&child.end)));
+                }
                 Claim::Starts(worker) => {
                     if let Some(known) = self.known.get_mut(worker as usize) {
                         known.learn(mark);

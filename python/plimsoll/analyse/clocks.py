@@ -16,6 +16,7 @@ _MS = 1e6
 _BEGINS = {
     "route_change": ("route-change", "the way between it and the controller took another time from here on"),
     "jump": ("clock-jump", "its clock jumped (a machine that was suspended or moved)"),
+    "shift": ("clock-shift", "its clock jumped, or its probes were held up in one direction"),
 }
 """Kinds of pieces that are worth telling. A knot is none: the rate of no clock is the same for all time."""
 
@@ -97,7 +98,7 @@ def _events(name: str, clock: AgentClock, t0_ns: int) -> Iterator[HostEvent]:
         kind, text = _BEGINS[piece.begins]
         at_s = (piece.from_ns + piece.offset_ns - t0_ns) / 1e9
         by_ms = None
-        if kind == "clock-jump":
+        if piece.begins != "route_change":
             drifted = before.offset_ns + before.drift_ppm * 1e-6 * (piece.from_ns - before.from_ns)
             by_ms = (drifted - piece.offset_ns) / _MS
             text += f", by {number(by_ms)} ms"

@@ -92,7 +92,7 @@ class HostEvent:
     t_s: float
     agent: str
     kind: str
-    """clock-step, route-change, clock-jump"""
+    """clock-step, route-change, clock-jump, clock-shift"""
     by_ms: float | None
     text: str
 

@@ -131,12 +131,15 @@ def test_what_happened_to_clocks_is_told() -> None:
     )
     third = second.model_copy(update={"from_ns": 120 * S, "begins": "route_change"})
     knot = third.model_copy(update={"from_ns": 130 * S, "begins": "knot"})
-    clock = AgentClock(bound_ns=1, pieces=(first, second, third, knot), steps=((5 * S, -250 * MS),))
+    shift = knot.model_copy(update={"from_ns": 140 * S, "begins": "shift"})
+    pieces = (first, second, third, knot, shift)
+    clock = AgentClock(bound_ns=1, pieces=pieces, steps=((5 * S, -250 * MS),))
     found = events(crew(clock, t0_ns=8 * S))
     assert [(event.kind, round(event.t_s, 3)) for event in found] == [
         ("clock-step", 5.0),
         ("clock-jump", 10.0),
         ("route-change", 20.0),
+        ("clock-shift", 40.0),
     ]
     assert found[0].by_ms == -250 and "back by 250" in found[0].text
     assert found[1].by_ms == pytest.approx(2000.0, abs=1e-3)

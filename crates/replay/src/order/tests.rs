@@ -10,9 +10,12 @@ fn order(list: &[(u32, i64, i64, &[Claim])]) -> Order {
             let index = counts[worker as usize];
             counts[worker as usize] += 1;
             claims.extend_from_slice(what);
-            let waits = what
-                .iter()
-                .any(|claim| matches!(claim, Claim::Draws { .. } | Claim::Awaits(_) | Claim::Locks(_)));
+            let waits = what.iter().any(|claim| {
+                matches!(
+                    claim,
+                    Claim::Draws { .. } | Claim::Awaits(_) | Claim::Heeds(_) | Claim::Locks(_)
+                )
+            });
             Step {
                 worker,
                 index,
@@ -175,6 +178,28 @@ fn one_waits_for_threads_that_end_and_for_those_it_was_lent_to() {
     assert_eq!(found.edges[0], [edge(1, 1, 1), edge(2, 1, 2)]);
     assert_eq!(found.edges[1], [], "the start is no edge: nobody begins before");
     assert_eq!(found.caused, [(0, 2)]);
+}
+
+#[test]
+fn a_signal_comes_from_the_child_that_ended_meanwhile() {
+    let found = order(&[
+        (1, 0, 5, &[Claim::Departs(7)]),
+        (0, 10, 100, &[Claim::Heeds(7)]),
+        (2, 20, 30, &[Claim::Departs(8)]),
+        (3, 40, 50, &[Claim::Departs(7)]),
+        (4, 60, 95, &[Claim::Departs(7)]),
+        (0, 110, 200, &[Claim::Heeds(7)]),
+    ]);
+    assert_eq!(
+        found.edges[0],
+        [edge(0, 4, 1)],
+        "not of one before it, nor of another process; and of two the later, as the earlier may not have been heard"
+    );
+    assert_eq!(
+        found.caused,
+        [(0, 0)],
+        "where none has ended it was another signal"
+    );
 }
 
 #[test]

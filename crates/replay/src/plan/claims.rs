@@ -53,7 +53,16 @@ impl Planner<'_> {
         let (from, to) = (self.pipe(event.open), self.pipe(event.open2));
         match event.call.effect {
             Effect::Execute if event.outcome.value().is_some() => self.claims.push(Claim::Returns),
-            Effect::Exit | Effect::Exited => self.claims.push(Claim::Returns),
+            Effect::Exit | Effect::Exited => {
+                self.claims.push(Claim::Returns);
+                let parent = self.parent(event).map(Claim::Departs);
+                self.claims.extend(parent);
+            }
+            // What shells wait by, and what tells them that a child has ended (SIGCHLD) is in no trace.
+            Effect::Wait if matches!(event.call.name, "rt_sigsuspend" | "pause") => {
+                let process = self.process(event.thread).map(Claim::Heeds);
+                self.claims.extend(process);
+            }
             Effect::Wait => {
                 let other = event.other.map(|other| Claim::Awaits(other.index() as u32));
                 self.claims.extend(other);
@@ -71,6 +80,12 @@ impl Planner<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The process that made the one that ends with this thread.
+    fn parent(&self, event: &Event) -> Option<u32> {
+        let thread = self.trace.threads().get(event.thread.index())?;
+        self.process(thread.parent.filter(|_| thread.tid == thread.pid)?)
     }
 
     fn pipe(&mut self, open: Option<OpenId>) -> Option<u32> {

@@ -208,6 +208,39 @@ fn a_child_begins_by_its_fork_and_is_waited_for() {
 }
 
 #[test]
+fn a_shell_that_waits_for_a_signal_goes_on_when_its_child_has_ended() {
+    let mut script = Script::new(3);
+    let path = script.path(b"/a");
+    for child in 1..=2 {
+        script.call(0, "vfork", 0, 10, 7).other = ThreadId::new(child);
+        script.call(child, "stat", 100, 110, 0).path = path;
+    }
+    script.call(0, "rt_sigsuspend", 200, 1000, 0).outcome = Outcome::Restarted;
+    script.call(1, "+exited", 900, 900, 0);
+    script.call(0, "pause", 1100, 5000, 0).outcome = Outcome::Failed(4);
+    script.call(2, "exit", 2000, 2010, 0);
+    script.call(2, "+exited", 6000, 6000, 0);
+    let plan = script.plan();
+    let parent = &plan.workers[0];
+    assert_eq!(told(parent), ["fork", "fork", "waiting", "waiting"]);
+    let caused: Vec<_> = parent
+        .actions
+        .iter()
+        .map(|action| action.has(mark::CAUSED))
+        .collect();
+    assert_eq!(caused[2..], [true, true]);
+    let edges: Vec<_> = parent.edges.iter().map(|edge| (edge.at, edge.worker)).collect();
+    assert_eq!(edges, [(2, 1), (3, 2)]);
+    script.events.retain(|event| event.thread.index() != 2);
+    let alone = script.plan();
+    let waits = &alone.workers[0].actions[3];
+    assert!(
+        !waits.has(mark::CAUSED),
+        "it was another signal, which comes when it came"
+    );
+}
+
+#[test]
 fn pipes_are_no_files_but_order_their_ends() {
     let mut script = Script::new(2);
     let pipe = script.file(b"pipe:", Kind::Pipe);

@@ -1,7 +1,7 @@
 //! Calls that make and change names, and the bits that new files do not get.
 
 use plimsoll_trace::constants::{AT_REMOVEDIR, O_CREAT, O_EXCL, S_IFMT};
-use plimsoll_trace::event::{Event, PathId};
+use plimsoll_trace::event::{Event, PathId, ThreadId};
 use plimsoll_trace::syscalls::Effect;
 
 use super::{of, refuse};
@@ -58,14 +58,14 @@ impl Planner<'_> {
     }
 
     pub(super) fn umask(&mut self, event: &Event) -> Fate {
-        if let (Some(mask), Some(process)) = (event.mode, self.process(event)) {
+        if let (Some(mask), Some(process)) = (event.mode, self.process(event.thread)) {
             self.masks.insert(process, mask & 0o777);
         }
         Fate::Fold
     }
 
-    fn process(&self, event: &Event) -> Option<u32> {
-        let entry = self.trace.threads().get(event.thread.index())?;
+    pub(in crate::plan) fn process(&self, thread: ThreadId) -> Option<u32> {
+        let entry = self.trace.threads().get(thread.index())?;
         Some(entry.pid)
     }
 
