@@ -13,11 +13,13 @@
 
 mod marks;
 mod ranges;
+mod sleepers;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use marks::{Known, Mark, Marks};
 use ranges::Ranges;
+use sleepers::Sleepers;
 
 /// One action, for the order.
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +93,24 @@ pub enum Claim {
     Locks(u32),
     /// A worker has ended.
     Awaits(u32),
+    /// Whoever waits at this address (futex) of a process goes on, so many of them.
+    Wakes {
+        /// Which process.
+        process: u32,
+        /// Where.
+        address: u64,
+        /// How many.
+        count: u32,
+    },
+    /// One that has waited there goes on.
+    Woken {
+        /// Which process.
+        process: u32,
+        /// Where.
+        address: u64,
+    },
+    /// A thread of this process ends, and whoever joins it goes on.
+    Parts(u32),
     /// A child of this process ends.
     Departs(u32),
     /// A signal is waited for: that of a child of this process, where one has ended meanwhile.
@@ -247,6 +267,9 @@ struct Finder {
     locks: HashMap<u32, Marks>,
     /// What each worker has done last.
     last: HashMap<u32, Mark>,
+    sleepers: Sleepers,
+    /// By process: how its last thread ended that has ended.
+    parted: HashMap<u32, Mark>,
     /// By process: how its last child ended that has ended.
     departed: HashMap<u32, Mark>,
     /// Whom a worker has been lent by.
@@ -297,13 +320,31 @@ impl Finder {
                     lock.put(mark);
                 }
                 Claim::Awaits(worker) => self.needs.extend(self.last.get(&worker)),
+                Claim::Wakes {
+                    process,
+                    address,
+                    count,
+                } => self.sleepers.wake((process, address), count, step.start, mark),
+                Claim::Woken { process, address } => {
+                    let waker = self.sleepers.waker((process, address), step.start);
+                    let parted = || {
+                        self.parted
+                            .get(&process)
+                            .copied()
+                            .filter(|mark| ended_meanwhile(mark, step))
+                    };
+                    self.needs.extend(waker.or_else(parted));
+                }
+                Claim::Parts(process) => {
+                    self.parted.insert(process, mark);
+                }
                 Claim::Departs(process) => {
                     self.departed.insert(process, mark);
                 }
                 Claim::Heeds(process) => {
                     let departed = self.departed.get(&process);
                     self.needs
-                        .extend(departed.filter(|child| (step.start..=step.end).contains(&child.end)));
+                        .extend(departed.filter(|mark| ended_meanwhile(mark, step)));
                 }
                 Claim::Starts(worker) => {
                     if let Some(known) = self.known.get_mut(worker as usize) {
@@ -400,6 +441,10 @@ impl Finder {
             }
         }
     }
+}
+
+fn ended_meanwhile(mark: &Mark, step: &Step) -> bool {
+    (step.start..=step.end).contains(&mark.end)
 }
 
 #[cfg(test)]

@@ -64,6 +64,8 @@ pub const FIONCLEX: u64 = 0x5450;
 pub const FICLONE: u64 = 0x4004_9409;
 /// Of ioctl(2): the same for a range.
 pub const FICLONERANGE: u64 = 0x4020_940d;
+/// Of futex(2): the bits of what it does; the others tell how.
+pub const FUTEX_COMMAND: u64 = 0x7f;
 /// Of `close_range(2)`.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
 /// Of `close_range(2)`.

@@ -93,6 +93,7 @@ pub struct Event {
     /// readlink has found, where the source tells it; the name of an extended attribute.
     pub path2: Option<PathId>,
     /// Where in the file data begin, given or as the open file stood. Of lseek: what was asked. Of mmap: where the range begins.
+    /// Of futex: the address.
     pub offset: Option<i64>,
     /// The same of `open2`.
     pub offset2: Option<i64>,
@@ -100,7 +101,7 @@ pub struct Event {
     /// Of close: descriptors that the open file still has. Of `io_submit`: requests that are told behind it.
     pub length: Option<u64>,
     /// The number that the call takes as flags on x86-64: `O_*`, `AT_*`, `RENAME_*`, `FALLOC_*`, `MAP_*`, RWF_*; whence of lseek; the advice
-    /// of fadvise; the command of fcntl, ioctl, flock.
+    /// of fadvise; the command of fcntl, ioctl, flock, futex.
     pub flags: Option<u64>,
     /// Permissions that are asked for. Of stat and its like: type and permissions that they have found. Of mmap: protection.
     pub mode: Option<u32>,

@@ -126,7 +126,7 @@ pub enum Argument {
     How,
     /// Permissions, octal.
     Mode,
-    /// What fcntl, ioctl or flock is to do.
+    /// What fcntl, ioctl, flock or futex is to do.
     Command,
     /// What it is to do it with.
     Value,
@@ -150,7 +150,7 @@ pub enum Argument {
     Blocks,
     /// How much.
     Length,
-    /// Where in the file.
+    /// Where in the file. Of futex(2), which has none: the address.
     Offset,
     /// Where in the file, by pointer: `[4096] => [8192]`, or `NULL` for the descriptor's own offset.
     Place,

@@ -354,7 +354,9 @@ fn flags_are_numbers_and_locks_have_ranges() {
         fadvise64(3, 0, 0, POSIX_FADV_SEQUENTIAL) = 0
         openat2(AT_FDCWD, "b", {flags=O_RDONLY|O_NOFOLLOW, mode=0, resolve=RESOLVE_BENEATH}, 24) = 4
         ftruncate(3, 77) = 0
-        lseek(3, 0, SEEK_END) = 77"#;
+        lseek(3, 0, SEEK_END) = 77
+        futex(0x7f00, FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME, 2, NULL, FUTEX_BITSET_MATCH_ANY) = 0
+        futex(0x7f00, FUTEX_WAKE_PRIVATE, 1) = 1"#;
     let mut follower = Follower::new();
     let mut found = Vec::new();
     for line in log.lines() {
@@ -378,6 +380,8 @@ fn flags_are_numbers_and_locks_have_ranges() {
             (Some(0x2_0000), Some(0), None, None),
             (None, None, None, Some(77)),
             (Some(2), None, Some(0), None),
+            (Some(0x189), None, Some(0x7f00), None),
+            (Some(0x81), None, Some(0x7f00), None),
         ]
     );
 }

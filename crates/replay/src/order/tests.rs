@@ -13,7 +13,11 @@ fn order(list: &[(u32, i64, i64, &[Claim])]) -> Order {
             let waits = what.iter().any(|claim| {
                 matches!(
                     claim,
-                    Claim::Draws { .. } | Claim::Awaits(_) | Claim::Heeds(_) | Claim::Locks(_)
+                    Claim::Draws { .. }
+                        | Claim::Awaits(_)
+                        | Claim::Heeds(_)
+                        | Claim::Woken { .. }
+                        | Claim::Locks(_)
                 )
             });
             Step {
@@ -199,6 +203,60 @@ fn a_signal_comes_from_the_child_that_ended_meanwhile() {
         found.caused,
         [(0, 0)],
         "where none has ended it was another signal"
+    );
+}
+
+#[test]
+fn sleepers_are_woken_by_the_first_that_woke_somebody_since() {
+    let (process, address) = (7, 0x40);
+    let wake = |count| Claim::Wakes {
+        process,
+        address,
+        count,
+    };
+    let woken = Claim::Woken { process, address };
+    let elsewhere = Claim::Woken { process: 8, address };
+    let found = order(&[
+        (0, 0, 2, &[wake(1)]),
+        (1, 10, 60, &[woken]),
+        (2, 12, 61, &[woken]),
+        (3, 14, 62, &[woken]),
+        (4, 15, 63, &[elsewhere]),
+        (0, 20, 65, &[wake(1)]),
+        (5, 50, 55, &[wake(2)]),
+        (1, 70, 80, &[woken]),
+    ]);
+    assert_eq!(
+        found.edges[1],
+        [edge(0, 0, 2)],
+        "not by one before it slept, and by none a second time"
+    );
+    assert_eq!(
+        (&found.edges[2], &found.edges[3]),
+        (&vec![edge(0, 5, 1)], &vec![edge(0, 5, 1)])
+    );
+    assert_eq!(found.edges[4], []);
+    assert_eq!(
+        found.caused,
+        [(1, 0), (2, 0), (3, 0)],
+        "the others sleep as long as they did"
+    );
+}
+
+#[test]
+fn whoever_joins_a_thread_goes_on_when_it_has_ended() {
+    let woken = Claim::Woken {
+        process: 7,
+        address: 0x40,
+    };
+    let found = order(&[
+        (0, 0, 100, &[woken]),
+        (1, 50, 90, &[Claim::Parts(7)]),
+        (2, 60, 95, &[Claim::Parts(8)]),
+    ]);
+    assert_eq!(
+        (&found.edges[0], &found.caused),
+        (&vec![edge(0, 1, 1)], &vec![(0, 0)])
     );
 }
 

@@ -4,11 +4,11 @@ use plimsoll_trace::constants::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, O_CREAT, O_EXCL, O_TMPFILE,
     O_TRUNC, SEEK_END,
 };
-use plimsoll_trace::event::{Event, OpenId, Outcome, PathId};
+use plimsoll_trace::event::{Event, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::syscalls::Effect;
 
 use super::Planner;
-use super::calls::is_vfork;
+use super::calls::{Futex, is_vfork};
 use super::opens::Have;
 use crate::action::{Action, Operation, mark};
 use crate::order::Claim;
@@ -55,17 +55,12 @@ impl Planner<'_> {
             Effect::Execute if event.outcome.value().is_some() => self.claims.push(Claim::Returns),
             Effect::Exit | Effect::Exited => {
                 self.claims.push(Claim::Returns);
-                let parent = self.parent(event).map(Claim::Departs);
-                self.claims.extend(parent);
-            }
-            // What shells wait by, and what tells them that a child has ended (SIGCHLD) is in no trace.
-            Effect::Wait if matches!(event.call.name, "rt_sigsuspend" | "pause") => {
-                let process = self.process(event.thread).map(Claim::Heeds);
-                self.claims.extend(process);
+                let end = self.end_of(event.thread);
+                self.claims.extend(end);
             }
             Effect::Wait => {
-                let other = event.other.map(|other| Claim::Awaits(other.index() as u32));
-                self.claims.extend(other);
+                let claim = self.claim_end(event);
+                self.claims.extend(claim);
             }
             Effect::Lock | Effect::Fcntl => {
                 let file = event.file.map(|file| Claim::Locks(file.index() as u32));
@@ -82,10 +77,37 @@ impl Planner<'_> {
         }
     }
 
-    /// The process that made the one that ends with this thread.
-    fn parent(&self, event: &Event) -> Option<u32> {
-        let thread = self.trace.threads().get(event.thread.index())?;
-        self.process(thread.parent.filter(|_| thread.tid == thread.pid)?)
+    /// With its first thread, a process ends, which the one that made it may wait for.
+    fn end_of(&self, thread: ThreadId) -> Option<Claim> {
+        let thread = self.trace.threads().get(thread.index())?;
+        Some(if thread.tid == thread.pid {
+            Claim::Departs(self.process(thread.parent?)?)
+        } else {
+            Claim::Parts(thread.pid)
+        })
+    }
+
+    /// What ends a wait.
+    fn claim_end(&self, event: &Event) -> Option<Claim> {
+        if let Some(child) = event.other {
+            return Some(Claim::Awaits(child.index() as u32));
+        }
+        let process = self.process(event.thread)?;
+        // What shells wait by: that it was SIGCHLD, and of which child, is in no trace.
+        if matches!(event.call.name, "rt_sigsuspend" | "pause") {
+            return Some(Claim::Heeds(process));
+        }
+        let futex = Futex::of(event)?;
+        let address = event.offset?.cast_unsigned();
+        let count = u32::try_from(event.outcome.value()?).ok()?;
+        match futex {
+            Futex::Sleeps => Some(Claim::Woken { process, address }),
+            Futex::Wakes => (count > 0).then_some(Claim::Wakes {
+                process,
+                address,
+                count,
+            }),
+        }
     }
 
     fn pipe(&mut self, open: Option<OpenId>) -> Option<u32> {

@@ -240,6 +240,59 @@ fn a_shell_that_waits_for_a_signal_goes_on_when_its_child_has_ended() {
     );
 }
 
+/// As Python's threads hand on their lock, and as the first one joins the second one.
+#[test]
+fn futexes_end_when_somebody_wakes_them() {
+    let mut script = Script::new(2);
+    script.names.set_thread(
+        ThreadId::new(1).unwrap(),
+        ThreadEntry {
+            tid: 1,
+            pid: 0,
+            parent: ThreadId::new(0),
+        },
+    );
+    let futex = |script: &mut Script, thread, start, end, operation: &str, value| {
+        let event = script.call(thread, "futex", start, end, value);
+        event.offset = Some(0x40);
+        event.flags = plimsoll_trace::constants::bits(operation.as_bytes());
+        assert!(event.flags.is_some(), "{operation}");
+    };
+    script.call(0, "clone", 0, 10, 1).other = ThreadId::new(1);
+    futex(
+        &mut script,
+        0,
+        20,
+        1000,
+        "FUTEX_WAIT_BITSET_PRIVATE|FUTEX_CLOCK_REALTIME",
+        0,
+    );
+    futex(&mut script, 1, 900, 990, "FUTEX_WAKE_PRIVATE", 1);
+    futex(&mut script, 1, 1100, 1101, "FUTEX_WAKE_PRIVATE", 0);
+    futex(&mut script, 0, 1200, 3000, "FUTEX_WAIT", 0);
+    script.call(1, "exit", 2900, 2900, 0);
+    futex(&mut script, 0, 4000, 5000, "FUTEX_WAIT_PRIVATE", 0);
+    let plan = script.plan();
+    let [one, other] = &plan.workers[..] else { panic!() };
+    assert_eq!(told(one), ["fork", "waiting", "waiting", "waiting"]);
+    assert_eq!(told(other), ["computing", "computing", "computing"]);
+    let caused: Vec<_> = one
+        .actions
+        .iter()
+        .map(|action| action.has(mark::CAUSED))
+        .collect();
+    assert_eq!(
+        caused,
+        [false, true, true, false],
+        "the last one is woken by nobody that was seen"
+    );
+    let edges: Vec<_> = one.edges.iter().map(|edge| (edge.at, edge.until)).collect();
+    assert_eq!(edges, [(1, 1), (2, 3)]);
+    // Whoever joins goes on at 2900, not at 3000; the last sleep is as long as it was.
+    let span = plan.span_ns(&Cost::of(None), Guess::Middle);
+    assert_eq!(span, 4_900_000);
+}
+
 #[test]
 fn pipes_are_no_files_but_order_their_ends() {
     let mut script = Script::new(2);

@@ -84,11 +84,10 @@ impl<'a, 'c> Work<'a, 'c> {
             Timing::Diff { scale } => {
                 let think = Think::before(action, crew.cost, Guess::Middle, &mut self.debt);
                 let begun = self.end;
-                let spent = pace::now() - begun;
                 let computing = scaled(think.computing_ns, scale);
                 // The recorded wait was for a processor, too. Where computing waits for one here, that is not waited for again.
                 let until = begun.saturating_add_unsigned(computing.saturating_add(think.waiting_ns));
-                self.burner.burn(computing, spent, stop) && (think.waiting_ns == 0 || self.sleep_until(until))
+                self.burner.burn(computing, begun, stop) && (think.waiting_ns == 0 || self.sleep_until(until))
             }
         }
     }
@@ -192,9 +191,8 @@ impl<'a, 'c> Work<'a, 'c> {
         let went_on = if action.operation == Operation::Wait {
             self.sleep(duration)
         } else {
-            let spent = pace::now() - self.end;
             self.burner
-                .burn(scaled(duration, scale), spent, || crew.is_over())
+                .burn(scaled(duration, scale), self.end, || crew.is_over())
         };
         self.end = pace::now();
         went_on

@@ -220,7 +220,10 @@ impl Kernel {
             Effect::Exit => {
                 self.is_gone(asked.pid);
             }
-            Effect::Wait => event.other = u32::try_from(value).ok().and_then(|pid| self.waited(asked, pid)),
+            Effect::Wait => {
+                event.offset = asked.number(Argument::Offset);
+                event.other = u32::try_from(value).ok().and_then(|pid| self.waited(asked, pid));
+            }
             Effect::Read | Effect::Write => self.data(asked, value, event),
             Effect::Transfer => self.transfer(asked, value, event),
             Effect::Seek => self.seek(asked, value, event),
