@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::constants::FUTEX_COMMAND;
 use crate::syscalls::Syscall;
 
 macro_rules! ids {
@@ -61,6 +62,15 @@ impl Outcome {
             _ => None,
         }
     }
+}
+
+/// What a futex(2) does to those who sleep at its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Futex {
+    /// One more sleeps: `FUTEX_WAIT`, `FUTEX_LOCK_PI` and the like.
+    Sleeps,
+    /// Some are woken: `FUTEX_WAKE`, and what wakes some and lets others sleep elsewhere.
+    Wakes,
 }
 
 /// A call that has ended, or never did. Fields that a call does not have, or that are not known, are None.
@@ -131,6 +141,18 @@ impl Event {
             flags: None,
             mode: None,
             other: None,
+        }
+    }
+
+    /// What it does where it is a futex(2); none of other calls, where the source does not tell, and of what does neither.
+    pub fn futex(&self) -> Option<Futex> {
+        if !matches!(self.call.name, "futex" | "futex_time64") {
+            return None;
+        }
+        match self.flags? & FUTEX_COMMAND {
+            0 | 6 | 9 | 11 | 13 => Some(Futex::Sleeps),
+            1 | 3 | 4 | 5 | 10 | 12 => Some(Futex::Wakes),
+            _ => None,
         }
     }
 

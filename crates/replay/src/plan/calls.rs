@@ -3,8 +3,8 @@
 mod descriptors;
 mod names;
 
-use plimsoll_trace::constants::{AT_EMPTY_PATH, FUTEX_COMMAND};
-use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId};
+use plimsoll_trace::constants::AT_EMPTY_PATH;
+use plimsoll_trace::event::{Event, FileId, Futex, OpenId, Outcome, PathId};
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::syscalls::Effect;
 
@@ -72,7 +72,7 @@ impl Planner<'_> {
 
     /// Requests of `io_submit` are made one after the other, so that there is nothing left to be waited for.
     fn wait(&self, event: &Event) -> Action {
-        if Futex::of(event) == Some(Futex::Wakes) {
+        if event.futex() == Some(Futex::Wakes) {
             // It takes what time it takes, and is in order where it began.
             return of(event, Operation::Compute);
         }
@@ -227,28 +227,6 @@ fn fork(event: &Event) -> Fate {
 
 pub(super) fn is_vfork(event: &Event) -> bool {
     event.call.name == "vfork" || event.flags.is_some_and(|flags| flags & CLONE_VFORK != 0)
-}
-
-/// What a futex(2) does to those who sleep at its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Futex {
-    /// One more sleeps: `FUTEX_WAIT`, `FUTEX_LOCK_PI` and the like.
-    Sleeps,
-    /// Some are woken: `FUTEX_WAKE`, and what wakes some and lets others sleep elsewhere.
-    Wakes,
-}
-
-impl Futex {
-    pub(super) fn of(event: &Event) -> Option<Self> {
-        if !matches!(event.call.name, "futex" | "futex_time64") {
-            return None;
-        }
-        match event.flags? & FUTEX_COMMAND {
-            0 | 6 | 9 | 11 | 13 => Some(Self::Sleeps),
-            1 | 3 | 4 | 5 | 10 | 12 => Some(Self::Wakes),
-            _ => None,
-        }
-    }
 }
 
 /// What failed anyway is not refused: nothing would have been changed.

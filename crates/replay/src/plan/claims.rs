@@ -4,11 +4,11 @@ use plimsoll_trace::constants::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, O_CREAT, O_EXCL, O_TMPFILE,
     O_TRUNC, SEEK_END,
 };
-use plimsoll_trace::event::{Event, OpenId, Outcome, PathId, ThreadId};
+use plimsoll_trace::event::{Event, Futex, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::syscalls::Effect;
 
 use super::Planner;
-use super::calls::{Futex, is_vfork};
+use super::calls::is_vfork;
 use super::opens::Have;
 use crate::action::{Action, Operation, mark};
 use crate::order::Claim;
@@ -97,7 +97,7 @@ impl Planner<'_> {
         if matches!(event.call.name, "rt_sigsuspend" | "pause") {
             return Some(Claim::Heeds(process));
         }
-        let futex = Futex::of(event)?;
+        let futex = event.futex()?;
         let address = event.offset?.cast_unsigned();
         let count = u32::try_from(event.outcome.value()?).ok()?;
         match futex {

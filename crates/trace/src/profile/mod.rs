@@ -30,7 +30,7 @@ pub use chosen::Choice;
 pub use json::Profile;
 
 use crate::cost::{Cost, Drift};
-use crate::event::{Event, Outcome};
+use crate::event::{Event, Futex, Outcome};
 use crate::header::{Header, Recorder};
 use crate::names::Names;
 use crate::syscalls::Effect;
@@ -126,12 +126,13 @@ impl Profiler {
         }
         let kind = self.calls.kind(event.call);
         let is_call = self.calls.named(kind).is_call;
+        let subject = self.chooser.subject(names, event.file, event.path);
         if event.call.is_made() {
             // Tracing has cost what it has, whatever was asked for.
             let in_piece = &mut self.workers[place].in_piece;
-            self.wall.add(event, in_piece, &self.cost, slower);
+            self.wall
+                .add(event, waits(event, subject), in_piece, &self.cost, slower);
         }
-        let subject = self.chooser.subject(names, event.file, event.path);
         let target = match event.call.effect {
             Effect::Transfer => self.chooser.subject(names, event.file2, None),
             _ => Subject::None,
@@ -167,8 +168,7 @@ impl Profiler {
         }
         if let Some(spent) = &taken.spent {
             sums.time.add(spent);
-            let from_elsewhere = event.call.effect == Effect::Read && subject == Subject::Elsewhere;
-            if from_elsewhere || matches!(event.call.effect, Effect::Wait | Effect::Receive) {
+            if waits(event, subject) {
                 sums.waiting.add(spent);
             }
         }
@@ -186,4 +186,11 @@ impl Profiler {
         let bin = self.axis.place(event.start_ns);
         self.line.add(&self.axis, bin, amounts);
     }
+}
+
+/// Whether a call waits for something else than a file: futex, poll, wait4, sleep, reads of pipes and sockets.
+fn waits(event: &Event, subject: Subject) -> bool {
+    let from_elsewhere = event.call.effect == Effect::Read && subject == Subject::Elsewhere;
+    let waits = matches!(event.call.effect, Effect::Wait | Effect::Receive);
+    from_elsewhere || waits && event.futex() != Some(Futex::Wakes)
 }

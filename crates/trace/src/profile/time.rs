@@ -45,23 +45,30 @@ impl Spent {
     }
 }
 
-/// Within such a time, threads are taken to run beside each other, ns. It is short, for processes that wait for each other take
-/// turns in longer times: their costs add up. It is long enough for some hundred calls under strace.
+/// What tracing cost is summed up over such a time, ns. It is short, for processes that wait for each other take turns in longer
+/// times. It is long enough for some hundred calls under strace.
 const BESIDE_NS: i64 = 10_000_000;
 
 /// How long a run took, and would have taken without tracing.
 ///
 /// Tracing stops the thread that makes a call. Threads that run beside each other lose that time together, those that take turns
-/// one after the other. So the run is cut into pieces of [`BESIDE_NS`], by the ends of calls; in each the thread that lost most
-/// tells how long the run was delayed, and the sum over the pieces is what the run lost. A recorder that serves one thread after
-/// the other, as strace does, delays the run by all calls in the worst case: that, at the high guess, is the lower end of the
-/// interval. Calls have not cost more than passed meanwhile (see [`Debt`]).
+/// one after the other. So the run is cut into pieces of [`BESIDE_NS`], by the ends of calls. In each the run was delayed by what all
+/// threads lost over how many of them ran at a time, those that waited left out, but no less than by what the thread lost that lost
+/// most; the sum over the pieces is what the run lost. The upper end of the interval has that thread only, the lower one all calls at
+/// the high guess: a recorder that serves one thread after the other, as strace does, delays the run by them in the worst case.
+/// Calls have not cost more than passed meanwhile (see [`Debt`]).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wall {
     first_ns: Option<i64>,
     last_ns: i64,
     piece: i64,
+    /// When the last call of the piece before ended; none of the first one.
+    piece_before_ns: Option<i64>,
     most_in_piece: [f64; 3],
+    /// Of all threads, at the middle guess.
+    sum_in_piece: f64,
+    /// How long threads have run in it, not waited; of all of them, ns.
+    ran_in_piece: i64,
     /// Sum over the pieces before, ns, by [`Guess`].
     critical: [f64; 3],
     /// Sum over all calls, ns, by [`Guess`].
@@ -81,41 +88,67 @@ pub(super) struct InPiece {
 }
 
 impl Wall {
-    /// A call has ended. `thread` is kept by its thread.
-    pub(super) fn add(&mut self, event: &Event, thread: &mut InPiece, cost: &Cost, slower: Slower) {
+    /// A call has ended, which has waited for something all the time if it `waits`. `thread` is kept by its thread.
+    pub(super) fn add(
+        &mut self,
+        event: &Event,
+        waits: bool,
+        thread: &mut InPiece,
+        cost_of: &Cost,
+        slower: Slower,
+    ) {
         let end = event.end_ns();
-        self.last_ns = self.first_ns.map_or(end, |_| self.last_ns.max(end));
-        let first = self.first_ns.get_or_insert(event.start_ns);
-        *first = event.start_ns.min(*first);
-
         // Calls are told when they have ended; one that is told late belongs to where the run is.
         let piece = end.div_euclid(BESIDE_NS);
         if piece > self.piece {
             self.end_piece();
             self.piece = piece;
         }
+        self.last_ns = self.first_ns.map_or(end, |_| self.last_ns.max(end));
+        let first = self.first_ns.get_or_insert(event.start_ns);
+        *first = event.start_ns.min(*first);
         if thread.piece != self.piece {
             thread.piece = self.piece;
             thread.cost = [0.0; 3];
         }
-        let passed = end.saturating_sub(thread.end.unwrap_or(event.start_ns)).max(0) as f64;
-        thread.end = Some(end.max(thread.end.unwrap_or(end)));
+        let before = thread.end.unwrap_or(event.start_ns);
+        let passed = end.saturating_sub(before).max(0);
+        let run = if waits { event.start_ns } else { end };
+        let ran = run.saturating_sub(before.max(self.piece_begun_ns())).max(0);
+        self.ran_in_piece = self.ran_in_piece.saturating_add(ran);
+        thread.end = Some(end.max(before));
         for (place, guess) in Guess::ALL.into_iter().enumerate() {
-            let cost = thread.debts[place].take(cost.call(slower, guess), passed);
+            let cost = thread.debts[place].take(cost_of.call(slower, guess), passed as f64);
             thread.cost[place] += cost;
             self.most_in_piece[place] = self.most_in_piece[place].max(thread.cost[place]);
             self.all[place] += cost;
+            if guess == Guess::Middle {
+                // While one waits, what its own tracing costs passes as well.
+                let hidden = if waits {
+                    cost_of.duration(slower, guess)
+                } else {
+                    0.0
+                };
+                self.sum_in_piece += (cost - hidden).max(0.0);
+            }
         }
         self.calls += 1;
     }
 
+    /// When the piece begins that goes on.
+    fn piece_begun_ns(&self) -> i64 {
+        self.piece_before_ns.or(self.first_ns).unwrap_or(0)
+    }
+
     fn end_piece(&mut self) {
-        for (sum, most) in self
-            .critical
-            .iter_mut()
-            .zip(std::mem::take(&mut self.most_in_piece))
-        {
-            *sum += most;
+        let mut lost = std::mem::take(&mut self.most_in_piece);
+        let lasted = self.last_ns.saturating_sub(self.piece_begun_ns()).max(1) as f64;
+        self.piece_before_ns = self.first_ns.and(Some(self.last_ns));
+        let at_a_time = (std::mem::take(&mut self.ran_in_piece) as f64 / lasted).max(1.0);
+        let middle = &mut lost[Guess::Middle as usize];
+        *middle = middle.max(std::mem::take(&mut self.sum_in_piece) / at_a_time);
+        for (sum, lost) in self.critical.iter_mut().zip(lost) {
+            *sum += lost;
         }
     }
 
@@ -158,7 +191,7 @@ mod tests {
         calls: 1000,
     };
 
-    /// `calls` are thread, start and end in us.
+    /// `calls` are thread, start and end in us; those of 400 us and more wait.
     fn wall(calls: &[(usize, i64, i64)]) -> Times {
         let (mut wall, mut threads) = (Wall::default(), vec![InPiece::default(); 8]);
         for &(thread, start, end) in calls {
@@ -168,6 +201,7 @@ mod tests {
             event.duration_ns = Some((end - start) as u64 * 1000);
             wall.add(
                 &event,
+                end - start >= 400,
                 &mut threads[thread],
                 &Cost::of(Some(&CALIBRATION)),
                 Slower::default(),
@@ -208,12 +242,22 @@ mod tests {
     #[test]
     fn threads_beside_each_other_and_in_turns() {
         let beside: Vec<_> = (0..100)
-            .flat_map(|n| [(0, n * 1000, n * 1000 + 10), (1, n * 1000 + 1, n * 1000 + 9)])
+            .flat_map(|n| [(0, n * 1000, n * 1000 + 10), (1, n * 1000, n * 1000 + 10)])
             .collect();
         close(wall(&beside), [0.09901, 0.09101, 0.09601, 0.09701]);
         let turns: Vec<_> = (0..200)
             .map(|n| (n as usize / 20 % 2, n * 1000, n * 1000 + 10))
             .collect();
         close(wall(&turns), [0.19901, 0.19101, 0.19301, 0.19501]);
+    }
+
+    /// As with Python's lock: one computes for 0.5 ms while the other one waits for it to end. The upper end supposes that it does not.
+    #[test]
+    fn threads_that_take_turns_within_a_piece_lose_one_after_the_other() {
+        let turns: Vec<_> = (0..200)
+            .map(|n| (n as usize % 2, n * 500, n * 500 + 500))
+            .collect();
+        // Of 30 us a call, 6 pass while its thread waits, but for the last one, which is alone in its piece.
+        close(wall(&turns), [0.1, 0.092, 0.095_194, 0.09798]);
     }
 }
