@@ -87,19 +87,24 @@ impl<'a, 'c> Work<'a, 'c> {
                 let computing = scaled(think.computing_ns, scale);
                 // The recorded wait was for a processor, too. Where computing waits for one here, that is not waited for again.
                 let until = begun.saturating_add_unsigned(computing.saturating_add(think.waiting_ns));
+                let until = until.saturating_sub(self.burner.ahead());
                 self.burner.burn(computing, begun, stop) && (think.waiting_ns == 0 || self.sleep_until(until))
             }
         }
     }
 
     fn sleep(&mut self, ns: u64) -> bool {
-        ns == 0 || self.sleep_until(pace::now().saturating_add_unsigned(ns))
+        let until = pace::now().saturating_add_unsigned(ns);
+        ns == 0 || self.sleep_until(until.saturating_sub(self.burner.ahead()))
     }
 
     fn sleep_until(&mut self, until: i64) -> bool {
         let crew = self.crew;
-        let slept = pace::now() >= until || pace::sleep_until(until, || crew.is_over());
-        self.tally.late(pace::now() - until);
+        let is_over = pace::now() >= until;
+        let slept = is_over || pace::sleep_until(until, || crew.is_over());
+        let late = pace::now() - until;
+        self.tally.late(late);
+        self.burner.has_slept(if is_over { 0 } else { late });
         slept
     }
 

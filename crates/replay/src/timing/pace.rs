@@ -78,14 +78,24 @@ fn sleep_to(time: i64) {
 }
 
 /// Burns processor time, and keeps account of what was burnt too much: reading the clock of a thread is a system call, and takes
-/// longer than many a think time.
+/// longer than many a think time. By how much a sleep was late is in the same account: that of the program is in what was recorded.
 #[derive(Debug, Default)]
 pub struct Burner {
-    /// Burnt already of what comes next, ns.
+    /// Passed already of what comes next, ns.
     ahead: i64,
 }
 
 impl Burner {
+    /// What has passed already of what comes next, ns.
+    pub fn ahead(&self) -> i64 {
+        self.ahead
+    }
+
+    /// A sleep that took into account what had passed has ended so late, ns.
+    pub fn has_slept(&mut self, late: i64) {
+        self.ahead = late.clamp(0, MOST_AHEAD_NS);
+    }
+
     /// Burns `computing` ns, of which has passed already what we had to do ourselves since `begun`, on the clock of [`now`]. False
     /// where `stop` said so before.
     pub fn burn(&mut self, computing: u64, begun: i64, stop: impl Fn() -> bool) -> bool {
@@ -168,6 +178,15 @@ mod tests {
         let mut burner = Burner::default();
         assert!(burner.burn(0, now() - 5_000, || false));
         assert!(burner.ahead >= 5_000);
+        burner.has_slept(7_000);
+        assert!(burner.burn(3_000, now(), || false));
+        assert!(
+            burner.ahead() >= 4_000,
+            "what a sleep was late is taken from what comes next"
+        );
+        burner.has_slept(SECOND);
+        assert_eq!(burner.ahead(), MOST_AHEAD_NS, "we had lost the processor");
+        burner.has_slept(0);
         assert!(!burner.burn(3_600 * SECOND as u64, now(), || true));
     }
 }
