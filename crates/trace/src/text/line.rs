@@ -139,14 +139,16 @@ fn is_word_of_strace(text: &[u8]) -> bool {
 
 /// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
 fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
-    // What most lines begin with, in one step.
+    // What most lines begin with, in one step: strace fills up to five places, and ids of containers have fewer digits.
     let (length, number) = time::digits(text);
-    if let [b' ', next, ..] = text[length..]
-        && next > b' '
+    let blanks = text[length..].iter().take_while(|&&byte| byte == b' ').count();
+    let rest = &text[length + blanks..];
+    if blanks > 0
+        && rest.first().is_some_and(|&next| next > b' ')
         && (1..=9).contains(&length)
         && (1..=MOST_PID).contains(&number)
     {
-        return (Some(number as u32), &text[length + 1..]);
+        return (Some(number as u32), rest);
     }
     let (start, end) = match text.strip_prefix(b"[pid ") {
         Some(rest) => (rest, b"]".as_slice()),

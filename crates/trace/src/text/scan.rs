@@ -5,6 +5,7 @@
 //! may be called so.
 
 use memchr::{memchr2, memmem};
+use wide::u8x16;
 
 /// What a [`Cursor`] stops at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,14 +127,10 @@ impl Iterator for Cursor<'_> {
         let text = self.text;
         let mut at = self.at;
         while let Some(&byte) = text.get(at) {
-            let class = CLASS[usize::from(byte)];
-            if class == PLAIN {
-                at += 1;
-                continue;
-            }
             let here = at;
             let mut mark = None;
-            at += match class {
+            at += match CLASS[usize::from(byte)] {
+                PLAIN => 1 + plain(&text[here + 1..]),
                 QUOTE => string(&text[here..]),
                 ANGLE => {
                     let Some(length) = angle(text, here) else {
@@ -146,7 +143,7 @@ impl Iterator for Cursor<'_> {
                     self.depth += 1;
                     1
                 }
-                _ if self.depth == 0 => {
+                class if self.depth == 0 => {
                     mark = Some(if class == COMMA { Mark::Comma } else { Mark::Close });
                     1
                 }
@@ -166,6 +163,34 @@ impl Iterator for Cursor<'_> {
     }
 }
 
+/// Bytes that are looked at together.
+const STEP: usize = 16;
+
+/// How many bytes from the first on are plain, at least.
+#[inline]
+fn plain(text: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(&bytes) = text[at..].first_chunk::<STEP>() {
+        let marks = may_mean(u8x16::new(bytes)).to_bitmask();
+        if marks != 0 {
+            return at + marks.trailing_zeros() as usize;
+        }
+        at += STEP;
+    }
+    at
+}
+
+/// All bytes that are not plain for [`CLASS`], and some control characters.
+#[inline]
+fn may_mean(bytes: u8x16) -> u8x16 {
+    let are = |some: u8x16, byte: u8| some.simd_eq(u8x16::splat(byte));
+    // Brackets and braces differ by one bit, parentheses by another one.
+    let folded = bytes | u8x16::splat(0x20);
+    let parentheses = are(bytes & u8x16::splat(!1), b'(');
+    let braces = are(folded, b'{') | are(folded, b'}');
+    parentheses | braces | are(folded, b'"') | are(folded, b',') | are(folded, b'<')
+}
+
 /// How long it is what begins with `<` here: a name, or nothing but that byte; none where the line is left open.
 fn angle(text: &[u8], at: usize) -> Option<usize> {
     let rest = &text[at..];
@@ -179,6 +204,10 @@ fn angle(text: &[u8], at: usize) -> Option<usize> {
 /// How long the string is that begins here, with both quotation marks; to the end where it is cut.
 #[inline]
 pub fn string(text: &[u8]) -> usize {
+    // With `-s 0` nearly all data are.
+    if text.get(1) == Some(&b'"') {
+        return 2;
+    }
     let mut at = 1;
     while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if text[at + found] == b'"' {
@@ -249,6 +278,25 @@ fn is_left_open(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::text::value::Arguments;
+
+    #[test]
+    fn what_is_passed_over_is_plain() {
+        for byte in 0..=u8::MAX {
+            let is_plain = CLASS[usize::from(byte)] == PLAIN;
+            for at in 0..3 * STEP {
+                let mut text = [b'x'; 3 * STEP];
+                text[at] = byte;
+                let passed = plain(&text);
+                assert!(passed == at || is_plain && passed == text.len(), "{byte} at {at}");
+                assert!(
+                    passed == text.len() || !is_plain || byte < b' ',
+                    "{byte} stops for nothing"
+                );
+            }
+        }
+        // A rest that is shorter than a step is left to the table.
+        assert_eq!(plain(&[b'x'; 2 * STEP - 1]), STEP);
+    }
 
     #[test]
     fn what_was_cut_is_what_arguments_are() {
