@@ -343,9 +343,10 @@ fn an_answer_right_behind_a_change_is_purged_without_another_one() {
         let service = gateway(&server.url(&name), config);
         assert!(kept(&service, ONE) && kept(&service, TWO));
         server.sql(&name, "UPDATE one SET text = 'x'");
-        wait_until("the change", || caches.count(0, ONE) == 1);
+        wait_until("the change", || caches.count(0, ONE) >= 1);
+        let before = caches.count(0, ONE);
         assert!(kept(&service, ONE) && kept(&service, TWO));
-        wait_until("no more than the change", || caches.count(0, ONE) >= 2);
+        wait_until("the answer behind it", || caches.count(0, ONE) > before);
         assert_eq!(caches.count(0, TWO), 0);
     }
 }
