@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
-from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.answer.compose import with_answer
+from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.caches import cache_times
 from plimsoll.analyse.clocks import about_time, greatest_bound
 from plimsoll.analyse.consistency import consistency
@@ -111,6 +112,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         runs.append(found)
         histograms[run.id] = parts
     info = _info(results, runs)
+    metrics = [one.metric for one in rules.responses]
     groups = grouped(runs, histograms, rules.design)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
     whole = Analysis(
@@ -118,7 +120,9 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         answer=(),
         runs=tuple(runs),
         cells=cell_results(groups, rules.design),
-        saturation=saturations(groups, rules.design, rules.capacity, [one.metric for one in rules.responses]),
+        saturation=tuple(
+            map(worded_saturation, saturations(groups, rules.design, rules.capacity, metrics)),
+        ),
         effects=effects,
         models=models,
         verdicts=verdicts(groups, rules.thresholds, _unfinished(results)),

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from tests.unit.hosts_made import Made, make
 
-from plimsoll.analyse.answer import sentences
+from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.results import (
     Analysis,
     Capacity,
@@ -30,11 +30,13 @@ from plimsoll.analyse.results import (
     RunResult,
     Saturation,
     Series,
+    TermPart,
     TesterResult,
     Traffic,
     Utilization,
     Verdict,
 )
+from plimsoll.analyse.results_verdicts import ResourceKind, SaturationVerdict
 from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
@@ -192,8 +194,18 @@ def make_run(
                 _round(busy - 0.01),
                 _round(min(1, busy + 0.01)),
                 {"busiest thread": _round(busy), "cpu": _round(busy / 2), "memory.rss": 25_000_000.0},
+                kind=ResourceKind.BUSIEST_THREAD,
             ),
-            Utilization("testers", "testers", "busiest thread", share_of_testers, None, None, {}),
+            Utilization(
+                "testers",
+                "testers",
+                "busiest thread",
+                share_of_testers,
+                None,
+                None,
+                {},
+                kind=ResourceKind.BUSIEST_THREAD,
+            ),
             Utilization(
                 "host",
                 "host",
@@ -202,6 +214,7 @@ def make_run(
                 None,
                 None,
                 {"core 0": _round(busy), "core 1": 0.36},
+                kind=ResourceKind.CPU,
             ),
         ),
         bottleneck="gateway" if busy > 0.9 else "not resolved",
@@ -275,7 +288,7 @@ def _saturation(combination: dict[str, str], cells: list[CellResult]) -> Saturat
         load_factor="testers",
         lower=2.0,
         upper=4.0,
-        verdict="bracketed",
+        verdict=SaturationVerdict.BRACKETED,
         text="between 2 and 4 testers",
         bottleneck="gateway",
         capacities=(
@@ -320,6 +333,7 @@ def _model(runs: list[RunResult], key: str, scale: str) -> tuple[Model, tuple[Ef
             share,
             0.0001 if share else None,
             2.0,
+            (TermPart((key, "testers") if ":" in term else (term,)),),
         )
         for term, level, value, share in terms
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -78,3 +79,57 @@ def test_documents_point_at_what_is_there(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if not re.match(r"[a-z]+:", target):
             assert (page.parent / target).exists(), f"{page.name} points at {target}"
+
+
+ANSWER = ROOT / "python" / "plimsoll" / "analyse" / "answer"
+READS_TEXT = {
+    "replace", "split", "rsplit", "splitlines", "partition", "rpartition", "lower", "casefold", "find", "rfind",
+    "index", "rindex", "count", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip",
+}  # fmt: skip
+"""Methods of a text that look into it, or take it apart."""
+OF_NAMES = {("words.py", "loads"), ("components.py", "component_words")}
+"""Functions that look into names: `testers` without its s; whether a component calls itself a service."""
+
+
+def _asks_for_a_word(each: ast.Compare) -> bool:
+    """`"word" in text`."""
+    left = each.left
+    word = isinstance(left, ast.Constant) and isinstance(left.value, str)
+    return word and isinstance(each.ops[0], (ast.In, ast.NotIn))
+
+
+def reads_text(path: Path) -> list[str]:
+    """Places at which a module looks into a text, as far as this can be seen."""
+    found = []
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    allowed = {
+        each
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and (path.name, function.name) in OF_NAMES
+        for each in ast.walk(function)
+    }
+    for each in ast.walk(tree):
+        if isinstance(each, (ast.Import, ast.ImportFrom)):
+            names = [one.name for one in each.names] + [getattr(each, "module", "") or ""]
+            if {"re", "string", "textwrap"} & set(names):
+                found.append(f"{path.name}:{each.lineno}: imports {names[0]}")
+        elif each in allowed:
+            continue
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+            if each.func.attr in READS_TEXT:
+                found.append(f"{path.name}:{each.lineno}: .{each.func.attr}()")
+        elif isinstance(each, ast.Compare) and _asks_for_a_word(each):
+            found.append(f"{path.name}:{each.lineno}: a word in a text")
+    return found
+
+
+def test_no_sentence_is_read_again_where_sentences_are_made() -> None:
+    modules = sorted(ANSWER.glob("*.py"))
+    assert len(modules) > 5
+    assert [place for path in modules for place in reads_text(path)] == []
+
+
+def test_a_module_that_reads_its_own_sentences_is_seen(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text('import re\nx = said.replace(" by ", "")\ny = "cannot be excluded" in found.text\n')
+    assert len(reads_text(bad)) == 3

@@ -16,9 +16,9 @@ from plimsoll.analyse.metrics import METRICS, THROUGHPUTS, canonical
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
-from plimsoll.analyse.saturation import NOT_REACHED, Bracket, saturation, throughput_error
+from plimsoll.analyse.results_verdicts import SaturationVerdict
+from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.thresholds import Sample, judge, not_yet, observe
-from plimsoll.analyse.wording import factor_word
 from plimsoll.plan.model import CapacityRules, Threshold
 from plimsoll.plan.rules import Rule
 
@@ -252,7 +252,7 @@ def saturations(
         error = throughput_error(levels)
         by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
         for (rest, members), mine in zip(combinations.items(), levels, strict=True):
-            bracket = saturation(mine, error, load=factor_word(design.load_factor))
+            bracket = saturation(mine, error)
             facts = [_level(g, design, by_group[id(g)], rules.response) for g in members if g.valid]
             out.append(
                 _saturation(dict(rest), name, design.load_factor, bracket, facts, rules, members, design)
@@ -298,7 +298,7 @@ def _saturation(
     members: Sequence[Group],
     design: Design,
 ) -> Saturation:
-    nominal = capacity.nominal(levels, saturated=bracket.verdict != NOT_REACHED)
+    nominal = capacity.nominal(levels, saturated=bracket.verdict != SaturationVerdict.NOT_REACHED)
     found: list[Capacity] = [nominal]
     share = None
     if rules.response is not None:
@@ -314,10 +314,15 @@ def _saturation(
         lower=bracket.lower,
         upper=bracket.upper,
         verdict=bracket.verdict,
-        text=bracket.text,
+        text="",
         bottleneck=_gives_way(members, nominal.load, design),
         capacities=tuple(found),
         efficiency=share,
+        levels=bracket.levels,
+        reason=bracket.reason,
+        falls_from=bracket.falls_from,
+        doubt=bracket.doubt,
+        has_error=bracket.has_error,
     )
 
 

@@ -28,7 +28,7 @@ from plimsoll.analyse.linear import (
     orthonormal,
     projected_square,
 )
-from plimsoll.analyse.results import Interval
+from plimsoll.analyse.results import Interval, TermPart
 from plimsoll.analyse.terms import Factor, Term, candidates, make_factors, select
 from plimsoll.errors import BadInput
 
@@ -70,6 +70,7 @@ class TermEffect:
     coefficient: float | None
     coefficient_interval: Interval | None
     levels: tuple[LevelEffect, ...]
+    parts: tuple[TermPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -347,6 +348,7 @@ class _Fit:
             coefficient,
             coefficient_interval,
             levels,
+            tuple(term.parts),
         )
 
     def _levels(self, term: Term, place: slice) -> tuple[LevelEffect, ...]:

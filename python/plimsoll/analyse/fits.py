@@ -97,10 +97,20 @@ def effects_of(fit: Factorial, response: str) -> list[Effect]:
 
 def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
     if not term.levels:  # it can be estimated in part only: its share of the variation, but no effects
-        share = Effect(
-            response, fit.scale, term.name, "", None, None, term.percent, term.p_value, float(term.df)
-        )
-        return [share]
+        return [
+            Effect(
+                response=response,
+                scale=fit.scale,
+                term=term.name,
+                level="",
+                effect=None,
+                interval=None,
+                variation_percent=term.percent,
+                p_value=term.p_value,
+                df=float(term.df),
+                parts=term.parts,
+            )
+        ]
     rows = []
     for position, level in enumerate(term.levels):
         first = position == 0
@@ -115,6 +125,7 @@ def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
                 variation_percent=term.percent if first else None,
                 p_value=term.p_value if first else None,
                 df=float(term.df) if first else None,
+                parts=term.parts,
             )
         )
     return rows

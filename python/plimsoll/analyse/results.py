@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from plimsoll.analyse.results_hosts import HostsResult
+from plimsoll.analyse.results_verdicts import Doubt, ResourceKind, SaturationReason, SaturationVerdict
 
 OpenLoad = Literal["none", "some", "all"]
 FORMAT = "plimsoll.analysis/1"
@@ -161,6 +162,9 @@ class Utilization:
     detail: dict[str, float] = field(default_factory=dict)
     host: str = ""
     """The watched host that it is, or runs on; empty: the host of the lab."""
+    kind: ResourceKind = ResourceKind.OTHER
+    cores: int = 0
+    """Those that the resource is of; 0: of no cores, or of all of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,12 +401,29 @@ class Saturation:
     load_factor: str
     lower: float | None
     upper: float | None
-    verdict: str
-    """bracketed, not reached, at or below the lowest level, retrograde, cannot be said"""
+    verdict: SaturationVerdict
     text: str
     bottleneck: str
     capacities: tuple[Capacity, ...]
     efficiency: float | None
+    levels: int = 0
+    """Levels of the load that have a valid run."""
+    reason: SaturationReason | None = None
+    """Why nothing can be said."""
+    falls_from: float | None = None
+    """The load from which throughput surely falls again."""
+    doubt: Doubt | None = None
+    """The greatest gain beyond the bracket that cannot be excluded."""
+    has_error: bool = True
+    """False: judged by the means, as no level has two valid runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermPart:
+    """The factors of a term of a model, or of one that cannot be told from it (`sign` -1: but for its sign)."""
+
+    factors: tuple[str, ...]
+    sign: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +442,8 @@ class Effect:
     """Share of the term in the total variation (on the first level's row of a term; None on the others)."""
     p_value: float | None = None
     df: float | None = None
+    parts: tuple[TermPart, ...] = ()
+    """What `term` is made of: its factors, then those of each alias; empty: "residual" and "block"."""
 
 
 @dataclass(frozen=True, slots=True)

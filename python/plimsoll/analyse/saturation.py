@@ -5,7 +5,7 @@ combinations that are passed together (on logarithms, so that gains are ratios w
 For each level i and each higher level j the gain X_j / X_i - 1 has a t interval; the intervals of one i are widened by
 Bonferroni for their number. Level i *still rises* if some gain is surely above zero and at least LEAST_GAIN; it *is
 flat* if all its gains are surely below MOST_FLAT. The bracket reaches from the last level that still rises to the next.
-Where the next is not surely flat, the verdict stands, and the text says which gain cannot be excluded.
+Where the next is not surely flat, the verdict stands, with the gain that cannot be excluded as its doubt.
 
 Rejected: a knee found by curvature (its place follows the range of loads that were run), and fitting a curve here (a
 model belongs to prediction, this is what was seen).
@@ -22,17 +22,12 @@ from numpy.typing import NDArray
 
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import Pooled, pooled_error
+from plimsoll.analyse.results_verdicts import Doubt, SaturationReason, SaturationVerdict
 
 Array = NDArray[np.float64]
 
 LEAST_GAIN = 0.05
 MOST_FLAT = 0.10
-
-BRACKETED = "bracketed"
-NOT_REACHED = "not reached"
-AT_LOWEST = "at or below the lowest level"
-RETROGRADE = "retrograde"
-CANNOT_SAY = "cannot be said"
 
 
 @dataclass(frozen=True)
@@ -51,16 +46,21 @@ class Bracket:
     """Saturation lies above `lower` and at or below `upper` (levels of the load factor).
 
     `upper` None: not reached. `lower` None: at or below the lowest level. `sure`: the upper level is flat beyond doubt.
-    `falls_from`: level from which throughput surely falls again (retrograde), None if it does not.
+    `falls_from`: level from which throughput surely falls again (retrograde), None if it does not. `levels`: so many
+    were run. `reason`: why nothing can be said. `doubt`: the greatest gain that cannot be excluded.
     """
 
-    verdict: str
+    verdict: SaturationVerdict
     lower: float | None
     upper: float | None
     sure: bool
     falls_from: float | None
     gains: tuple[Gain, ...]
-    text: str
+    levels: int
+    reason: SaturationReason | None = None
+    doubt: Doubt | None = None
+    has_error: bool = True
+    """False: judged by the means, as there are no repetitions."""
 
 
 def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) -> Pooled | None:
@@ -81,30 +81,30 @@ def saturation(
     levels: Mapping[float, Sequence[float]],
     error: Pooled | None,
     *,
-    load: str = "load",
     confidence: float = 0.95,
     least_gain: float = LEAST_GAIN,
     most_flat: float = MOST_FLAT,
 ) -> Bracket:
     """Bracket of one combination of the other factors.
 
-    `levels`: throughputs (one per valid run) by level of the load. `error`: see `throughput_error`. `load`: the unit
-    for the text ("testers").
+    `levels`: throughputs (one per valid run) by level of the load. `error`: see `throughput_error`.
     """
     known = sorted(level for level, values in levels.items() if len(values))
     if len(known) < 2:
-        return Bracket(
-            CANNOT_SAY, None, None, False, None, (), f"{len(known)} level of {load} is not enough to tell"
-        )
+        return _nothing(SaturationReason.TOO_FEW_LEVELS, len(known))
     means = [float(np.mean(levels[level])) for level in known]
     if max(means) <= 0:
-        return Bracket(CANNOT_SAY, None, None, False, None, (), "nothing succeeded at any level")
+        return _nothing(SaturationReason.NOTHING_SUCCEEDED, len(known))
     gains = _gains(known, levels, means, error, confidence)
     rising = [any(_rises(g, least_gain) for g in row) for row in gains]
     last = max((i for i, rises in enumerate(rising) if rises), default=None)
     falls = _falls_from(known, levels, means, error, confidence, least_gain)
     every = tuple(g for row in gains for g in row)
-    return _verdict(known, gains, last, falls, every, load, most_flat, error is not None)
+    return _verdict(known, gains, last, falls, every, most_flat, error is not None)
+
+
+def _nothing(reason: SaturationReason, levels: int) -> Bracket:
+    return Bracket(SaturationVerdict.CANNOT_SAY, None, None, False, None, (), levels, reason)
 
 
 def _gains(
@@ -180,42 +180,32 @@ def _verdict(
     last: int | None,
     falls: float | None,
     every: tuple[Gain, ...],
-    load: str,
     most_flat: float,
     has_error: bool,
 ) -> Bracket:
-    if last is not None and last >= len(known) - 2 and falls is None:
-        text = f"still rises at {known[-1]:g} {load}, the highest level: saturation was not reached"
-        return Bracket(NOT_REACHED, known[-1], None, True, None, every, text + _no_error(has_error))
+    verdict, count = SaturationVerdict, len(known)
+    if last is not None and last >= count - 2 and falls is None:
+        return Bracket(verdict.NOT_REACHED, known[-1], None, True, None, every, count, has_error=has_error)
     at = 0 if last is None else last + 1
     sure, doubt = _flat(gains[at], most_flat)
     if last is None and not sure and falls is None and has_error:
-        text = f"the runs differ too much to tell whether throughput rises{doubt}"
-        return Bracket(CANNOT_SAY, None, None, False, None, every, text)
-    fall = f"; from {falls:g} {load} on throughput falls again" if falls is not None else ""
-    verdict = RETROGRADE if falls is not None else (AT_LOWEST if last is None else BRACKETED)
-    if last is None:
-        text = f"saturates at or below {known[0]:g} {load}, the lowest level{fall}{doubt}"
-        return Bracket(verdict, None, known[0], sure, falls, every, text + _no_error(has_error))
-    text = f"saturates between {known[last]:g} and {known[at]:g} {load}{fall}{doubt}"
-    return Bracket(verdict, known[last], known[at], sure, falls, every, text + _no_error(has_error))
+        reason = SaturationReason.RUNS_DIFFER
+        return Bracket(verdict.CANNOT_SAY, None, None, False, None, every, count, reason, doubt)
+    found = (
+        verdict.RETROGRADE if falls is not None else verdict.AT_LOWEST if last is None else verdict.BRACKETED
+    )
+    lower = None if last is None else known[last]
+    return Bracket(found, lower, known[at], sure, falls, every, count, None, doubt, has_error)
 
 
-def _flat(row: Sequence[Gain], most_flat: float) -> tuple[bool, str]:
+def _flat(row: Sequence[Gain], most_flat: float) -> tuple[bool, Doubt | None]:
     """Whether all gains from a level are surely small, and if not, what cannot be excluded."""
     tops = [(g.high if g.high is not None else g.gain, g) for g in row]
     if not tops:
-        return True, ""
+        return True, None
     top, g = max(tops, key=lambda item: item[0])
     if top < most_flat and all(g.high is not None for g in row):
-        return True, ""
-    if g.high is None:
-        return False, ""
-    return (
-        False,
-        f" (a gain of up to {100 * top:.0f} % at {g.end:g} cannot be excluded)" if top >= most_flat else "",
-    )
-
-
-def _no_error(has_error: bool) -> str:
-    return "" if has_error else " (one repetition: judged by the means, without an interval)"
+        return True, None
+    if g.high is None or top < most_flat:
+        return False, None
+    return False, Doubt(top, g.end)

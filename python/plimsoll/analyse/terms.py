@@ -26,6 +26,7 @@ from plimsoll.analyse.linear import (
     product_columns,
     same_span,
 )
+from plimsoll.analyse.results import TermPart
 
 MOST_COLUMNS = 1500
 """Orders are added while the candidate columns stay below this: a limit on time (the work grows with its cube)."""
@@ -55,6 +56,11 @@ class Term:
     to_levels: Array
     complete: bool = True
     aliases: list[str] = field(default_factory=list)
+    parts: list[TermPart] = field(default_factory=list)
+    """Its own factors, then those of each alias."""
+
+    def __post_init__(self) -> None:
+        self.parts = self.parts or [TermPart(self.factors)]
 
     @property
     def title(self) -> str:
@@ -222,6 +228,7 @@ def _settle(fresh: list[tuple[Term, Array]], basis: Array, kept: list[Term], nam
 def _add_alias(lead: Term, term: Term) -> None:
     sign = _sign(lead.columns, term.columns) if lead.columns.shape[1] == 1 else 1
     lead.aliases.append(term.name if sign > 0 else f"- {term.name}")
+    lead.parts.append(TermPart(term.factors, sign))
 
 
 def _sign(a: Array, b: Array) -> int:

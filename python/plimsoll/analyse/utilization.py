@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from plimsoll.analyse.batch import batch_mean
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_verdicts import ResourceKind
 from plimsoll.analyse.transactions import Window
 from plimsoll.collect.samples import SampleSeries
 
@@ -71,7 +72,15 @@ def _shared(
     what = "core" if count == 1 else f"{count} cores"
     detail = {name.removeprefix("service:"): float(each.mean()) / count for name, each in used.items()}
     return Utilization(
-        f"services' {what}", "cores", f"cpu of the {what} that they share", mean, low, high, detail
+        f"services' {what}",
+        "cores",
+        f"cpu of the {what} that they share",
+        mean,
+        low,
+        high,
+        detail,
+        kind=ResourceKind.CPU_OF_SHARED_CORES,
+        cores=count,
     )
 
 
@@ -104,12 +113,14 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
     share = np.maximum(cpu / max(1, cores) - idle, 0.0)
     threads = [np.maximum(values - idle, 0.0) for values in threads]
     name, resource, values = component.removeprefix("service:"), f"cpu of its {cores} cores", share
+    kind = ResourceKind.CPU_OF_CORES
     if cores == 1:
         resource = "cpu of its core"
     elif threads:
         thread = np.concatenate(threads)
         if float(thread.mean()) > float(share.mean()):
             resource, values = "busiest thread", thread
+            kind = ResourceKind.BUSIEST_THREAD
     mean, low, high = mean_interval(values)
     detail = {"cpu": float(share.mean()), "cores_used": float(cpu.mean())}
     if threads:
@@ -118,9 +129,9 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
         found = mine.get((metric, ""))
         if found is not None and found.size:
             detail[metric] = float(found.mean())
-    return Utilization(
-        name, "testers" if component == "testers" else "service", resource, mean, low, high, detail
-    )
+    role = "testers" if component == "testers" else "service"
+    on = cores if kind == ResourceKind.CPU_OF_CORES else 0
+    return Utilization(name, role, resource, mean, low, high, detail, kind=kind, cores=on)
 
 
 def cores_seen(samples: Sequence[SampleSeries]) -> int | None:
@@ -154,7 +165,8 @@ def _host(
         if found.size and float(found.mean()) > float(values.mean()):
             resource, values = name, found
     mean, low, high = mean_interval(values)
-    return Utilization("host", "host", resource, mean, low, high, detail)
+    kind = ResourceKind.CPU if values is busy else ResourceKind.OTHER
+    return Utilization("host", "host", resource, mean, low, high, detail, kind=kind)
 
 
 def _links(mine: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_verdicts import ResourceKind
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization import mean_interval
 from plimsoll.analyse.wording import number
@@ -115,7 +116,8 @@ def _host(one: WatchedReadings, steps: _Steps) -> Utilization | None:
     }
     first = max(binding, key=lambda name: binding[name][0])
     detail = _detail(means, everything, steps)
-    return Utilization(one.name, "host", first, *found[first], detail, one.host)
+    kind = ResourceKind.CPU if first == "cpu" else ResourceKind.OTHER
+    return Utilization(one.name, "host", first, *found[first], detail, one.host, kind)
 
 
 def _above(one: Busy, other: Busy) -> bool:
@@ -163,7 +165,10 @@ def _process(one: WatchedReadings, steps: _Steps) -> Utilization | None:
     memory = steps.gauge("process.memory")
     if memory is not None:
         detail["memory.rss"] = memory
-    return Utilization(one.name, "service", "cpu of its process", *steps.utilization(cpu), detail, one.host)
+    kind = ResourceKind.CPU_OF_PROCESS
+    return Utilization(
+        one.name, "service", "cpu of its process", *steps.utilization(cpu), detail, one.host, kind
+    )
 
 
 def watch_notes(told: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

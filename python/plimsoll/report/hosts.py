@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.answer_hosts import fairness_words, leading_run
+from plimsoll.analyse.answer.hosts import fairness_words, leading_run
 from plimsoll.analyse.results import Interval, RunResult
 from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult, PlaceResult
 from plimsoll.analyse.wording import (

@@ -19,6 +19,7 @@ from plimsoll.analyse.results import (
     Saturation,
     Verdict,
 )
+from plimsoll.analyse.results_verdicts import SaturationVerdict
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
@@ -110,10 +111,12 @@ def cell_heads(labels: Labels) -> str:
 def bracket(labels: Labels, found: Saturation) -> str:
     """Between which loads a combination saturates, or why that cannot be said."""
     lower, upper = labels.load_label(found.lower), labels.load_label(found.upper)
-    if found.lower is not None and found.upper is not None and found.verdict in {"bracketed", "retrograde"}:
+    falls = found.verdict == SaturationVerdict.RETROGRADE
+    bracketed = falls or found.verdict == SaturationVerdict.BRACKETED
+    if found.lower is not None and found.upper is not None and bracketed:
         text = f"between {lower} and {upper}"
-        return f"{text}, falling beyond" if found.verdict == "retrograde" else text
-    if found.verdict == "not reached" and found.lower is not None:
+        return f"{text}, falling beyond" if falls else text
+    if found.verdict == SaturationVerdict.NOT_REACHED and found.lower is not None:
         return f"not reached at {lower}"
     return found.verdict
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from tests.golden.fixture import designed, empty, single
 
-from plimsoll.analyse.answer import sentences, with_answer
-from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult
+from plimsoll.analyse.answer.compose import sentences, with_answer
+from plimsoll.analyse.answer.worded import worded_saturation
+from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult, TermPart
+from plimsoll.analyse.results_verdicts import Doubt, SaturationReason, SaturationVerdict
 
 
 def said(analysis: Analysis) -> str:
@@ -55,20 +57,22 @@ def test_not_reached_is_at_least() -> None:
 
 
 def test_saturated_at_the_lowest_level_and_retrograde() -> None:
-    text = said(with_saturation(verdict="retrograde", lower=None, upper=1.0, text=""))
+    text = said(with_saturation(verdict="retrograde", lower=None, upper=1.0))
     assert "saturated already at the lowest load tried (1 tester), carries less beyond" in text
 
 
 def test_a_bracket_that_cannot_be_said_claims_no_limit() -> None:
     why = "the runs differ too much to tell whether throughput rises"
-    text = said(with_saturation(verdict="cannot be said", lower=None, upper=None, text=why))
+    reason = SaturationReason.RUNS_DIFFER
+    text = said(with_saturation(verdict="cannot be said", lower=None, upper=None, reason=reason))
     assert f"carried up to 1 453 ± 26 requests/s (151 MB/s of payload); {why}." in text
     assert "saturates" not in text
 
 
 def test_a_gain_that_cannot_be_excluded_is_said() -> None:
-    doubt = "saturates between 2 and 4 testers (a gain of up to 12 % at 8 cannot be excluded)"
-    assert "(a gain of up to 12 % at 8 cannot be excluded)" in said(with_saturation(text=doubt))
+    text = said(with_saturation(doubt=Doubt(0.12, 8.0)))
+    assert "between 2 and 4 testers (a gain of up to 12 % at 8 cannot be excluded), and what" in text
+    assert "carried up to 1 453" in text, "at most would claim what the bracket cannot"
 
 
 def test_not_resolved_is_an_answer() -> None:
@@ -148,10 +152,11 @@ def test_what_was_tried_at_one_load_is_not_compared() -> None:
     cells = (*(cell for cell in analysis.cells if cell.cell["zip level"] == "0"), only)
     lone = replace(
         second,
-        verdict="cannot be said",
+        verdict=SaturationVerdict.CANNOT_SAY,
         lower=None,
         upper=None,
-        text="1 level of testers is not enough to tell",
+        reason=SaturationReason.TOO_FEW_LEVELS,
+        levels=1,
     )
     text = said(replace(analysis, cells=cells, saturation=(first, lone)))
     assert "carries most" not in text
@@ -199,3 +204,93 @@ def test_a_staged_run_is_told_stage_by_stage_and_without_an_interval_over_all_of
     assert ", 25.0 % failed." in text
     assert "± holds within this run" not in text
     assert "How much runs differ cannot be said: one repetition." in text
+
+
+def test_the_bracket_in_words() -> None:
+    def text(**changes: object) -> str:
+        return worded_saturation(with_saturation(**changes).saturation[0]).text
+
+    assert text() == "saturates between 2 and 4 testers"
+    assert (
+        text(verdict="not reached", lower=8.0, upper=None)
+        == "still rises at 8 testers, the highest level: saturation was not reached"
+    )
+    assert text(verdict="retrograde", falls_from=8.0).endswith("; from 8 testers on throughput falls again")
+    lowest = text(verdict="at or below the lowest level", lower=None, upper=1.0, has_error=False)
+    assert lowest == (
+        "saturates at or below 1 testers, the lowest level (one repetition: judged by the means, without an interval)"
+    )
+    none = {"verdict": "cannot be said", "lower": None, "upper": None}
+    assert text(**none, reason="too few levels", levels=1) == "1 level of testers is not enough to tell"
+    assert text(**none, reason="nothing succeeded") == "nothing succeeded at any level"
+    differ = text(**none, reason="runs differ", doubt=Doubt(0.234, 4.0))
+    assert differ == (
+        "the runs differ too much to tell whether throughput rises (a gain of up to 23 % at 4 cannot be excluded)"
+    )
+
+
+AWKWARD = ("sort by key", "a (b cannot be excluded)", "x; y")
+"""Levels that read like parts of our own sentences."""
+
+
+def renamed(analysis: Analysis, levels: dict[str, str]) -> Analysis:
+    """The same analysis with other labels for the levels of the zip level."""
+
+    def cell(old: dict[str, str]) -> dict[str, str]:
+        return old | {"zip level": levels[old["zip level"]]}
+
+    info = analysis.experiment
+    factors = info.factors | {"zip level": [levels[one] for one in info.factors["zip level"]]}
+    return replace(
+        analysis,
+        experiment=replace(info, factors=factors),
+        runs=tuple(replace(one, cell=cell(one.cell)) for one in analysis.runs),
+        cells=tuple(replace(one, cell=cell(one.cell)) for one in analysis.cells),
+        saturation=tuple(replace(one, combination=cell(one.combination)) for one in analysis.saturation),
+        effects=tuple(
+            replace(one, level=levels.get(one.level, one.level)) if one.term == "zip level" else one
+            for one in analysis.effects
+        ),
+    )
+
+
+def test_levels_that_read_like_our_sentences_change_nothing_else() -> None:
+    """The sentences with awkward levels are those with plain ones, level by level."""
+    plain = ("ALPHA", "BETA", "GAMMA")
+    found = [
+        said(renamed(designed(), dict(zip(("0", "1", "5"), names, strict=True))))
+        for names in (plain, AWKWARD)
+    ]
+    expected = found[0]
+    for name, awkward in zip(plain, AWKWARD, strict=True):
+        expected = expected.replace(name, awkward)
+    assert found[1] == expected
+    assert "With zip level a (b cannot be excluded) the target carries at most 6" in found[1]
+    assert "carried up to" not in found[1], "a level is no doubt"
+
+
+def test_what_stops_a_level_that_has_a_by_in_its_name() -> None:
+    analysis = renamed(designed(), dict(zip(("0", "1", "5"), AWKWARD, strict=True)))
+    many = tuple(
+        replace(
+            analysis.saturation[0],
+            combination={"zip level": str(level)},
+            capacities=(Capacity("nominal", Interval(100.0 + level, None, None), 4.0, "", True),),
+        )
+        for level in range(20)
+    )
+    text = said(replace(analysis, saturation=many))
+    assert "At 8 testers, zip level sort by key is stopped by the gateway service in 2 of 2 runs, " in text
+    assert "zip level a (b cannot be excluded) by the gateway service in 2 of 2 runs" in text
+    assert "sort is stopped" not in text
+
+
+def test_a_factor_with_a_colon_in_its_name_is_one_factor() -> None:
+    analysis = designed()
+    parts = (TermPart(("a:b", "testers")), TermPart(("c:d",), -1))
+    effects = tuple(
+        replace(one, term="a:b:testers - c:d", parts=parts) if one.term == "zip level" else one
+        for one in analysis.effects
+    )
+    text = said(replace(analysis, effects=effects))
+    assert "throughput between the runs, a:b × testers - c:d explains 71 % and testers 25 %" in text

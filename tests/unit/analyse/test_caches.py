@@ -14,7 +14,7 @@ from tests.golden.fixture import set_up
 from tests.unit.analyse.made import latency, run
 from tests.unit.versioned import OLD, Row, make_results
 
-from plimsoll.analyse.answer import sentences
+from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.caches import cache_times, miss_ratios
 from plimsoll.analyse.results import CacheTimes, RunResult
 from plimsoll.api import analysis

@@ -12,7 +12,7 @@ from scipy import stats
 from tests.unit.analyse.made import histogram, run
 
 from plimsoll.analyse.across import Design, grouped
-from plimsoll.analyse.answer_consistency import cheapest, of_consistency
+from plimsoll.analyse.answer.consistency import cheapest, of_consistency
 from plimsoll.analyse.consistency import NONE_STALE, OF_CELLS, consistency
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.proportion import wilson

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.hosts_made import MS, Made, S, Site, make
 
-from plimsoll.analyse.answer_hosts import fairness_words
+from plimsoll.analyse.answer.hosts import fairness_words
 from plimsoll.analyse.clocks import events, greatest_bound, start_spread, unknown_clocks
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis, RunResult

@@ -10,7 +10,7 @@ import pytest
 from tests.golden.fixture import HOSTILE, designed, set_up, single, wan
 from tests.unit.hosts_made import Made, Site, make
 
-from plimsoll.analyse.answer import sentences
+from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.results import Analysis
 from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult
 from plimsoll.api import analysis

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.golden.fixture import HOSTILE, designed, empty, make_run, set_up, single
 
-from plimsoll.analyse.answer import sentences
+from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.results import Analysis, Interval
 from plimsoll.report.html import render
 from plimsoll.report.machine import flat, hosts

@@ -8,6 +8,7 @@ import pytest
 from tests.golden.fixture import designed, single
 
 from plimsoll.analyse.results import Analysis, Capacity, Interval, StageResult
+from plimsoll.analyse.results_verdicts import SaturationVerdict
 from plimsoll.report import tables
 from plimsoll.report.labels import ONLY, Labels, run_value
 from plimsoll.report.tables import Table
@@ -82,7 +83,7 @@ def test_a_capacity_that_no_load_has_says_why() -> None:
 )
 def test_brackets(verdict: str, lower: float | None, upper: float | None, said: str) -> None:
     analysis = designed()
-    found = replace(analysis.saturation[0], verdict=verdict, lower=lower, upper=upper)
+    found = replace(analysis.saturation[0], verdict=SaturationVerdict(verdict), lower=lower, upper=upper)
     assert tables.bracket(Labels(analysis), found) == said
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.golden.fixture import designed, empty, single
 
-from plimsoll.analyse.answer import with_answer
+from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.results import Analysis, CodeCount, ErrorCount, Utilization
 from plimsoll.report.terminal import summary_lines

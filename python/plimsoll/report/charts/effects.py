@@ -7,7 +7,7 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.explained import term_words
+from plimsoll.analyse.answer.explained import term_words
 from plimsoll.analyse.results import Model
 from plimsoll.analyse.wording import describe, number, quantity
 from plimsoll.report import tables
@@ -35,7 +35,7 @@ def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
     """Sorted bars of the share of each term in the variation; None where the analysis gives none."""
     rows: Rows = [
         {
-            "term": term_words(each.term),
+            "term": term_words(each),
             "share": each.variation_percent,
             "said": "< 0.01 %" if each.variation_percent < 0.01 else f"{number(each.variation_percent)} %",
             "kind": "residual" if each.term == "residual" else "term",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.answer_hosts import away_ms
+from plimsoll.analyse.answer.hosts import away_ms
 from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
 from plimsoll.analyse.wording import count, number, percent, plural, quantity

@@ -23,25 +23,32 @@ def explained(analysis: Analysis) -> list[str]:
     return [*said, *_ends(analysis)]
 
 
-def term_words(term: str) -> str:
-    """`zip × testers` for an interaction as the fit names it."""
-    return " × ".join(factor_word(part) for part in term.split(":"))
+def term_words(each: Effect) -> str:
+    """`zip × testers` for an interaction, with what it cannot be told from: `zip + users × testers`."""
+    if not each.parts:
+        return each.term
+    first, *others = (
+        (part.sign, " × ".join(factor_word(name) for name in part.factors)) for part in each.parts
+    )
+    return first[1] + "".join(f" {'+' if sign > 0 else '-'} {words}" for sign, words in others)
 
 
 def _sentence(analysis: Analysis, model: Model) -> str:
-    shares = {
-        each.term: each.variation_percent
+    shares = [
+        (each, each.variation_percent)
         for each in analysis.effects
         if (each.response, each.scale) == (model.response, model.scale) and each.variation_percent is not None
-    }
-    noise = shares.pop("residual", None)
-    ranked = sorted(shares.items(), key=lambda item: -item[1])
-    named = [(term, share) for term, share in ranked[:MOST_TERMS] if share >= WORTH_SAYING]
+    ]
+    noise = next((share for each, share in shares if each.term == "residual"), None)
+    ranked = sorted(
+        ((each, share) for each, share in shares if each.term != "residual"), key=lambda item: -item[1]
+    )
+    named = [(each, share) for each, share in ranked[:MOST_TERMS] if share >= WORTH_SAYING]
     if not named:
         return ""
     what = f"the {'logarithm of the ' if model.scale == 'log' else ''}{describe(model.response).title}"
     first = f"{term_words(named[0][0])} explains {_share(named[0][1])}"
-    parts = [first, *(f"{term_words(term)} {_share(share)}" for term, share in named[1:])]
+    parts = [first, *(f"{term_words(each)} {_share(share)}" for each, share in named[1:])]
     told = f"Of the variation of {what} between the runs, {listing(parts)}"
     if noise is None or model.error_df <= 0:  # a fit with nothing left over explains its noise as well
         return f"{told}."

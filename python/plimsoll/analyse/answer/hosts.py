@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_hosts import HostsResult, PlaceResult, RttSource
+from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
 from plimsoll.analyse.wording import UNKNOWN, listing, number, percent, quantity
 
 MOST_NAMED: Final = 4
@@ -33,18 +33,26 @@ def of_hosts(analysis: Analysis) -> list[str]:
     run = leading_run(analysis)
     if run is None or run.hosts is None or not run.valid:
         return []
-    said = fairness_words(run.hosts)
-    if said and len(analysis.runs) > 1:
-        said[0] = f"In run {run.id}, {said[0][:1].lower()}{said[0][1:]}"
-    return said
+    return fairness_words(run.hosts, run.id if len(analysis.runs) > 1 else "")
 
 
-def fairness_words(hosts: HostsResult) -> list[str]:
-    """Sentences about the sites of one run, the nearest first; none where testers of one site alone did anything."""
+def fairness_words(hosts: HostsResult, run: str = "") -> list[str]:
+    """Sentences about the sites of one run, the nearest first; none where testers of one site alone did anything.
+    `run`: its id, which the first sentence names, where there are several runs."""
     sites = sorted((each for each in hosts.sites if each.transactions), key=_distance)
     if len(sites) < 2:
         return []
-    return [each for each in (_peak(sites), _work(sites, hosts), _way(sites, hosts.rtt_source)) if each]
+    said: list[str] = []
+    for make in (_peak, _work, _way):
+        text = make(sites, hosts, "" if said else run)
+        if text:
+            said.append(text)
+    return said
+
+
+def _start(run: str, alone: str, after: str) -> str:
+    """The first word of a sentence, behind the run that it is about, where that is named."""
+    return f"In run {run}, {after}" if run else alone
 
 
 def _distance(place: PlaceResult) -> float:
@@ -62,7 +70,7 @@ def _named(place: PlaceResult) -> str:
     return place.site if away is None else f"{place.site} ({quantity(away, 'ms')} away)"
 
 
-def _peak(sites: Sequence[PlaceResult]) -> str:
+def _peak(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
     known = [each for each in sites if each.peak_share is not None and each.testers_share is not None]
     if len(known) < 2:
         return ""
@@ -71,16 +79,16 @@ def _peak(sites: Sequence[PlaceResult]) -> str:
         f"{_named(each)} got {percent(each.peak_share)} with {percent(each.testers_share)} of the testers"
         for each in shown
     ]
-    head = "Of the throughput of the peak window" if len(shown) == len(known) else "Of the peak's throughput"
-    return f"{head} {listing(parts)}."
+    what = "the throughput of the peak window" if len(shown) == len(known) else "the peak's throughput"
+    return f"{_start(run, 'Of', 'of')} {what} {listing(parts)}."
 
 
-def _work(sites: Sequence[PlaceResult], hosts: HostsResult) -> str:
+def _work(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
     near, far = sites[0], sites[-1]
     if near.share is None or far.share is None or near.share <= 0:
         return ""
     ratio = far.share / near.share
-    text = f"A tester of {far.site} did {number(ratio)} times the work of one of {near.site}"
+    text = f"{_start(run, 'A', 'a')} tester of {far.site} did {number(ratio)} times the work of one of {near.site}"
     known = [
         f"{what} {number(value)}"
         for what, value in (("the sites", hosts.jain_sites), ("the hosts", hosts.jain_hosts))
@@ -96,7 +104,7 @@ def _bound(hosts: HostsResult) -> str:
     return f" (clocks agree within {quantity(hosts.bound_ms, 'ms')})" if hosts.bound_ms else ""
 
 
-def _way(sites: Sequence[PlaceResult], source: RttSource) -> str:
+def _way(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
     """What of the difference is the way, and what is the service."""
     near, far = sites[0], sites[-1]
     a, b = near.response_less_rtt_ms, far.response_less_rtt_ms
@@ -104,9 +112,9 @@ def _way(sites: Sequence[PlaceResult], source: RttSource) -> str:
     if a is None or b is None or ways[0] is None or ways[1] is None:
         return ""
     times = f"{quantity(a, 'ms')} at {near.site} and {quantity(b, 'ms')} at {far.site}"
-    head = f"Less one round trip the median response takes {times}"
+    head = f"{_start(run, 'Less', 'less')} one round trip the median response takes {times}"
     longer, apart = b - a, ways[1] - ways[0]
-    if abs(longer) <= max(ALIKE * max(a, apart), PROBE_NOISE_MS if source == "probes" else 0.0):
+    if abs(longer) <= max(ALIKE * max(a, apart), PROBE_NOISE_MS if hosts.rtt_source == "probes" else 0.0):
         unequal = near.share is not None and far.share is not None and far.share < (1 - ALIKE) * near.share
         return (
             f"{head}: the service treats them alike{', what sets them apart is the way' if unequal else ''}."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from plimsoll.analyse.answer.words import MOST_SENTENCES, capital
 from plimsoll.analyse.results import Analysis, Consistency, Interval
 from plimsoll.analyse.wording import (
     count,
@@ -17,9 +17,6 @@ from plimsoll.analyse.wording import (
     plural,
     quantity,
 )
-
-MOST_SENTENCES: Final = 8
-"""Levels (or cells) that get a sentence of their own."""
 
 
 def of_consistency(analysis: Analysis) -> list[str]:
@@ -95,26 +92,23 @@ def _cheapest(told: Sequence[Consistency], factor: str | None) -> list[str]:
     if clean == 1:
         return [f"Only {names} is without stale answers."]
     if len(found) == clean:
-        return [
-            f"{names[:1].upper()}{names[1:]} are without stale answers, and their costs cannot be told apart."
-        ]
+        return [f"{capital(names)} are without stale answers, and their costs cannot be told apart."]
     are = "is" if len(found) == 1 else "are"
     return [f"Of {count(clean)} levels without stale answers {names} {are} the cheapest."]
 
 
 def _sentence(each: Consistency, most: Consistency | None) -> str:
     head = f"With {level_words(each.cell)} " if each.cell else ""
-    parts = [_stale(each), _throughput(each, most), _origin(each)]
-    text = head + "; ".join(part for part in parts if part)
-    return f"{text[:1].upper()}{text[1:]}."
+    parts = [_stale(each, starts=not head), _throughput(each, most), _origin(each)]
+    return f"{head}{'; '.join(part for part in parts if part)}."
 
 
-def _stale(each: Consistency) -> str:
+def _stale(each: Consistency, *, starts: bool) -> str:
     interval = each.stale_share
     known = interval is not None and interval.low is not None and interval.high is not None
     if not each.stale:
         bound = f" (at most {percent(interval.high, 2)})" if interval is not None and known else ""
-        return f"none of {plural(each.answers, 'answer')} was stale{bound}"
+        return f"{'None' if starts else 'none'} of {plural(each.answers, 'answer')} was stale{bound}"
     share = percent(each.stale / each.answers if interval is None else interval.mean)
     if interval is not None and interval.low is not None and interval.high is not None:
         share += f" ({percent_range(interval.low, interval.high)})"

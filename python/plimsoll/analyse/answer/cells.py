@@ -1,0 +1,88 @@
+"""What each cell carried where no load was varied, and each stage of a staged run, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll.analyse.answer.components import component_words, evidence
+from plimsoll.analyse.answer.words import MOST_SENTENCES, payload
+from plimsoll.analyse.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.metrics import canonical
+from plimsoll.analyse.results import Analysis, CellResult, RunResult
+from plimsoll.analyse.wording import describe, level_words, listing, percent, plural, plus_minus, quantity
+
+
+def leading_response(analysis: Analysis) -> str:
+    """The canonical name of the response that leads."""
+    names = [canonical(name) for name in analysis.experiment.responses]
+    return next((name for name in names if name is not None), "throughput_per_s")
+
+
+def of_cells(analysis: Analysis) -> list[str]:
+    """A sentence on each cell; of many, on the best and the worst."""
+    measured = [cell for cell in analysis.cells if cell.valid]
+    if len(measured) <= MOST_SENTENCES:
+        return [_cell_sentence(analysis, cell) for cell in measured]
+    metric = leading_response(analysis)
+    known = sorted(
+        (cell for cell in measured if metric in cell.responses), key=lambda cell: cell.responses[metric].mean
+    )
+    if not known:
+        return [f"{plural(len(measured), 'cell')} were measured; the table has them all."]
+    said = [_cell_sentence(analysis, cell) for cell in (known[-1], known[0])]
+    return [
+        *said,
+        f"The other {plural(len(known) - 2, 'cell')} lie between these two; the table has them all.",
+    ]
+
+
+def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
+    name = leading_response(analysis)
+    metric = describe(name)
+    runs = [run for run in analysis.runs if run.valid and run.cell == cell.cell]
+    one = runs[0] if len(runs) == 1 else None
+    interval = cell.responses.get(name)
+    if one is not None and name == "throughput_per_s" and one.traffic.throughput_interval is not None:
+        interval = (
+            one.traffic.throughput_interval
+        )  # of the one run, by batch means: better than none, and said below
+    head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
+    if interval is None:
+        return f"{head}: {metric.title} cannot be said."
+    does = "carried" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
+    text = f"{head} {does} {plus_minus(interval, metric.kind, metric.unit)}{payload(cell, name)}"
+    if one is not None and metric.kind != "ms":
+        times = one.traffic.response_ms
+        shown = [
+            f"{word} {quantity(value, 'ms')}"
+            for word, value in (("median", times.p50), ("p95", times.p95), ("p99", times.p99))
+            if value is not None
+        ]
+        text += f", with response times of {listing(shown)}" if shown else ""
+    return f"{text}{_bottleneck(cell, runs)}.{_failures(cell)}"
+
+
+def of_stages(analysis: Analysis) -> list[str]:
+    """Stage by stage, where there is one run of a staged load: its mean over all stages answers little."""
+    stages = analysis.runs[0].stages if len(analysis.runs) == 1 else ()
+    if not 2 <= len(stages) <= MOST_SENTENCES:
+        return []
+    parts = []
+    for stage in stages:
+        carried = quantity(stage.traffic.throughput_per_s, "rate", "requests/s")
+        p95 = stage.traffic.response_ms.p95
+        failed = f", {percent(stage.traffic.error_rate)} failed" if stage.traffic.error_rate else ""
+        slow = f" with p95 {quantity(p95, 'ms')}" if p95 is not None else ""
+        parts.append(f"{stage.name or f'stage {stage.stage}'} {carried}{slow}{failed}")
+    return [f"Stage by stage: {'; '.join(parts)}."]
+
+
+def _bottleneck(cell: CellResult, runs: Sequence[RunResult]) -> str:
+    if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
+        return ""
+    seen = [each for run in runs for each in run.utilization if each.component == cell.bottleneck]
+    return f"; its limit is {component_words(cell.bottleneck, seen)}{evidence(seen)}"
+
+
+def _failures(cell: CellResult) -> str:
+    return f" {percent(cell.error_rate)} of all requests failed." if cell.error_rate else ""

@@ -1,0 +1,64 @@
+"""What must be known about the runs behind the answer: thresholds failed, runs left out, doubts, no interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from plimsoll.analyse.results import Analysis, RunResult
+from plimsoll.analyse.wording import count, describe, listing, plural
+
+
+def about_the_runs(analysis: Analysis) -> list[str]:
+    """What a reader must know before the figures are believed."""
+    said = []
+    failed = [each for each in analysis.verdicts if not each.passed and each.judged]
+    if failed:
+        tests = listing(dict.fromkeys(f"{describe(each.metric).title} {each.test}" for each in failed))
+        judged = sum(each.judged for each in analysis.verdicts)
+        said.append(f"{count(len(failed))} of {plural(judged, 'threshold')} failed: {tests}.")
+    invalid = [run for run in analysis.runs if not run.valid]
+    if invalid:
+        are = "is invalid and left out" if len(invalid) == 1 else "are invalid and left out"
+        said.append(f"{_of_runs(invalid, analysis)} {are}: {_reasons(invalid)}.")
+    doubtful = [run for run in analysis.runs if run.valid and run.doubtful_reasons]
+    if doubtful:
+        are = "is doubtful" if len(doubtful) == 1 else "are doubtful"
+        reasons = _grouped(reason for run in doubtful for reason in run.doubtful_reasons)
+        which = "The run" if len(analysis.runs) == 1 else _of_runs(doubtful, analysis)
+        said.append(f"{which} {are}: {reasons}.")
+    if not any(each.low is not None for cell in analysis.cells for each in cell.responses.values()):
+        said.append(_no_interval(analysis))
+    return said
+
+
+def _of_runs(some: Sequence[RunResult], analysis: Analysis) -> str:
+    return f"{count(len(some))} of {plural(len(analysis.runs), 'run')}"
+
+
+def _no_interval(analysis: Analysis) -> str:
+    once = analysis.experiment.repetitions == 1
+    why = "one repetition" if once else "no cell has two valid repetitions yet"
+    if len(analysis.runs) == 1 and analysis.runs[0].traffic.throughput_interval is None:
+        return f"How much runs differ cannot be said: {why}."
+    if len(analysis.runs) == 1:
+        return f"± holds within this run; how much runs differ cannot be said: {why}."
+    return f"No interval: {why}."
+
+
+def _reasons(runs: Sequence[RunResult]) -> str:
+    return _grouped(reason for run in runs for reason in run.invalid_reasons or (f"it {run.status}",))
+
+
+def _grouped(reasons: Iterable[str]) -> str:
+    found = Counter(reasons)
+    shown = [text if times == 1 else f"{text} ({times} times)" for text, times in found.most_common(3)]
+    more = len(found) - 3
+    return "; ".join(shown) + (f"; and {plural(more, 'other reason')}" if more > 0 else "")
+
+
+def nothing_valid(analysis: Analysis) -> str:
+    """Why there is no answer, where no run is valid."""
+    runs = analysis.runs
+    none = "the one run is not valid" if len(runs) == 1 else f"none of the {count(len(runs))} runs is valid"
+    return f"Nothing can be said about the target: {none} ({_reasons(runs)})."

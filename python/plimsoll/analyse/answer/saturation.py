@@ -1,0 +1,193 @@
+"""Where the combinations of the factors saturate, what they carry and what limits them, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from plimsoll.analyse.answer.brackets import cannot_say, doubt_words
+from plimsoll.analyse.answer.components import component_words, evidence, most_used
+from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
+from plimsoll.analyse.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.results import Analysis, Capacity, CellResult, Interval, RunResult, Saturation
+from plimsoll.analyse.results_verdicts import SaturationVerdict
+from plimsoll.analyse.wording import (
+    UNKNOWN,
+    describe,
+    factor_word,
+    level_words,
+    listing,
+    number,
+    plural,
+    plus_minus,
+)
+
+
+def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[str]:
+    """How the combinations compare, then a sentence on each; of many, on the best and the worst."""
+    ranked = sorted(found, key=lambda each: -(_mean(_capacity(each, "nominal")) or -math.inf))
+    said = _comparison([each for each in ranked if not _one_load(analysis, each)])
+    if len(found) <= MOST_SENTENCES:
+        return said + [_saturation_sentence(analysis, each) for each in found]
+    said += [_saturation_sentence(analysis, each) for each in (ranked[0], ranked[-1])]
+    return [
+        *said,
+        f"The other {plural(len(found) - 2, 'combination')} lie between these two; the table has them all.",
+        *_what_stops(analysis),
+    ]
+
+
+def _what_stops(analysis: Analysis) -> list[str]:
+    """At the highest load, the component that gave way at each level of the first factor, and in how many of its runs:
+    those in which it was the load generator are invalid, and say so here."""
+    info = analysis.experiment
+    tried = [cell.load for cell in analysis.cells if cell.load is not None]
+    varied = (name for name, levels in info.factors.items() if name != info.load_factor and len(levels) > 1)
+    first = next(varied, None)
+    if first is None or info.load_factor is None or not tried:
+        return []
+    top = [cell.cell for cell in analysis.cells if cell.load == max(tried)]
+    parts: list[str] = []
+    for level in info.factors[first]:
+        runs = [run for run in analysis.runs if run.cell in top and run.cell.get(first) == level]
+        named = Counter(run.bottleneck for run in runs if run.bottleneck != NOT_RESOLVED)
+        if named:
+            ((most, times),) = named.most_common(1)
+            seen = [each for run in runs for each in run.utilization if each.component == most]
+            used = f" ({used})" if (used := most_used(seen)) else ""
+            stopped = f"by {component_words(most, seen)}{used} in {times} of {plural(len(runs), 'run')}"
+            verb = "" if parts else "is stopped "  # said once, of the first
+            parts.append(f"{factor_word(first)} {level} {verb}{stopped}")
+    if not parts:
+        return []
+    load = loads(load_label(analysis, info.load_factor, max(tried)) or UNKNOWN, factor_word(info.load_factor))
+    return [f"At {load}, {listing(parts)}."]
+
+
+def _capacity(found: Saturation, kind: str) -> Capacity | None:
+    return next((each for each in found.capacities if each.kind == kind), None)
+
+
+def _mean(capacity: Capacity | None) -> float | None:
+    return capacity.value.mean if capacity is not None and capacity.value is not None else None
+
+
+def _comparison(ranked: Sequence[Saturation]) -> list[str]:
+    """Which combination carries most, and how much more than the least; nothing for a single one. Those of which one
+    load was tried, as in a design that varies one factor at a time, may carry more: they are not compared."""
+    known = [
+        (each, capacity.value)
+        for each in ranked
+        if (capacity := _capacity(each, "nominal")) and capacity.value
+    ]
+    if len(known) < 2 or not known[0][0].combination:
+        return []
+    (best, most), (second, next_most), (worst, least) = known[0], known[1], known[-1]
+    name = capital(level_words(best.combination))
+    if _overlap(most, next_most):
+        return [f"{name} and {level_words(second.combination)} carry most, and cannot be told apart."]
+    certain = most.low is not None and next_most.high is not None
+    times = (
+        f"{number(most.mean / least.mean, 2)} times as much as {level_words(worst.combination)}"
+        if least.mean > 0
+        else ""
+    )
+    tail = "" if certain else "; without intervals, that is one observation"
+    return [f"{name} carries most{', ' + times if times else ''}{tail}."]
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    if one.low is None or other.high is None:
+        return False
+    return one.low <= other.high
+
+
+def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
+    metric = describe(found.metric)
+    capacity = _capacity(found, "nominal")
+    head = f"With {level_words(found.combination)} the target" if found.combination else "The target"
+    if capacity is None or capacity.value is None:
+        return f"{head}: no valid run says what it carries."
+    cell = _cell_at(analysis, found, capacity.load)
+    carried = plus_minus(capacity.value, metric.kind, metric.unit) + payload(cell, found.metric)
+    if _one_load(analysis, found):
+        load = load_label(analysis, found.load_factor, capacity.load) or UNKNOWN
+        return (
+            f"{head} carried {carried} at {loads(load, factor_word(found.load_factor))}, the only load tried."
+        )
+    if found.verdict == SaturationVerdict.NOT_REACHED:
+        carries = "carries at least"
+    elif found.upper is None or found.doubt is not None:
+        carries = "carried up to"  # "at most" would claim what the bracket cannot
+    else:
+        carries = "carries at most"
+    text = f"{head} {carries} {carried}; {_where(analysis, found)}"
+    limit = _limit(analysis, found, capacity.load)
+    return f"{text}{limit}.{_bounded(analysis, found)}"
+
+
+def _where(analysis: Analysis, found: Saturation) -> str:
+    lower, upper = (load_label(analysis, found.load_factor, load) for load in (found.lower, found.upper))
+    word = factor_word(found.load_factor)
+    if found.verdict == SaturationVerdict.NOT_REACHED:
+        highest = upper or lower
+        return (
+            f"it is not saturated at {loads(highest, word)}, the highest load tried"
+            if highest
+            else "it is not saturated"
+        )
+    if upper is None:
+        return cannot_say(found)
+    falls = ", carries less beyond" if found.verdict == SaturationVerdict.RETROGRADE else ""
+    doubt = doubt_words(found.doubt)
+    if lower is None:
+        return f"it is saturated already at the lowest load tried ({loads(upper, word)}){falls}{doubt}"
+    return f"it saturates between {lower} and {upper} {word}{falls}{doubt}"
+
+
+def _limit(analysis: Analysis, found: Saturation, load: float | None) -> str:
+    if found.upper is None:
+        return ""
+    if not found.bottleneck or found.bottleneck == NOT_RESOLVED:
+        return ", and what saturates it is not resolved"
+    runs = [
+        run
+        for run in analysis.runs
+        if run.valid and is_at(run.cell, found) and load is not None and _load_of(analysis, run) == load
+    ]
+    seen = [each for run in runs for each in run.utilization if each.component == found.bottleneck]
+    return f", and what saturates it is {component_words(found.bottleneck, seen)}{evidence(seen)}"
+
+
+def _cell_at(analysis: Analysis, found: Saturation, load: float | None) -> CellResult | None:
+    return next((cell for cell in analysis.cells if cell.load == load and is_at(cell.cell, found)), None)
+
+
+def _one_load(analysis: Analysis, found: Saturation) -> bool:
+    """Whether nothing can be said because one load was tried, as in a design that varies one factor at a time."""
+    tried = sum(cell.valid > 0 and is_at(cell.cell, found) for cell in analysis.cells)
+    return found.verdict == SaturationVerdict.CANNOT_SAY and tried == 1
+
+
+def _load_of(analysis: Analysis, run: RunResult) -> float | None:
+    return next((cell.load for cell in analysis.cells if cell.cell == run.cell), None)
+
+
+def _bounded(analysis: Analysis, found: Saturation) -> str:
+    """What the rules of `capacity:` leave of the nominal one; nothing where they never bind."""
+    said: list[str] = []
+    metric = describe(found.metric)
+    for kind in ("usable", "error-limited"):
+        capacity = _capacity(found, kind)
+        if capacity is None or not capacity.reached:
+            continue
+        if capacity.value is None:
+            start = "it" if said else "It"
+            said.append(f"{start} has no {kind} capacity: {capacity.remark or 'the rule is held at no load'}")
+            continue
+        load = load_label(analysis, found.load_factor, capacity.load)
+        at = f" at {loads(load, factor_word(found.load_factor))}" if load else ""
+        carried = plus_minus(capacity.value, metric.kind, metric.unit)
+        said.append(f"{'its' if said else 'Its'} {kind} capacity ({capacity.definition}) is {carried}{at}")
+    return f" {'; '.join(said)}." if said else ""

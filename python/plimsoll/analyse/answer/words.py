@@ -1,0 +1,43 @@
+"""Parts that several sentences have in common: loads, cells, and the start of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from plimsoll.analyse.results import Analysis, CellResult, Saturation
+from plimsoll.analyse.wording import number, quantity
+
+MOST_SENTENCES: Final = 8
+"""Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
+
+
+def capital(text: str) -> str:
+    """With a capital, and nothing else of the text changed: levels are shown as people wrote them."""
+    return text[:1].upper() + text[1:]
+
+
+def load_label(analysis: Analysis, factor: str, load: float | None) -> str | None:
+    """The level of a load as people wrote it."""
+    if load is None:
+        return None
+    found = (cell.cell[factor] for cell in analysis.cells if cell.load == load and factor in cell.cell)
+    return next(found, number(load))
+
+
+def loads(label: str, word: str) -> str:
+    """`4 testers`, `1 tester`."""
+    return f"{label} {word.removesuffix('s') if label == '1' else word}"
+
+
+def is_at(cell: Mapping[str, str], found: Saturation) -> bool:
+    """Whether a cell belongs to the combination."""
+    return all(cell.get(name) == level for name, level in found.combination.items())
+
+
+def payload(cell: CellResult | None, metric: str) -> str:
+    """The payload throughput beside another throughput, in brackets; empty where it says nothing more."""
+    found = cell.responses.get("payload_bytes_per_s") if cell else None
+    if found is None or metric == "payload_bytes_per_s" or found.mean <= 0:
+        return ""
+    return f" ({quantity(found.mean, 'bytes_rate')} of payload)"
