@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer.compose import with_answer
-from plimsoll.analyse.answer.worded import worded_saturation
+from plimsoll.analyse.answer.worded import worded_run, worded_saturation, worded_verdict
 from plimsoll.analyse.caches import cache_times
 from plimsoll.analyse.clocks import about_time, greatest_bound
 from plimsoll.analyse.consistency import consistency
@@ -39,6 +39,7 @@ from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changin
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
+from plimsoll.analyse.verdict_rules import RULES
 from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.collect.caches import NONE, read_caches
 from plimsoll.collect.hosts import (
@@ -125,9 +126,10 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         ),
         effects=effects,
         models=models,
-        verdicts=verdicts(groups, rules.thresholds, _unfinished(results)),
+        verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),
         left_out=(*left, *(one for run in runs for one in _left_out(run)), *unfitted),
         consistency=consistency(groups, rules.design),
+        rules=RULES,
     )
     return with_answer(whole)
 
@@ -222,10 +224,10 @@ def _one(
         facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
     versions = _staleness(run, measured, greatest_bound(crew))
     if versions is None:
-        return run_result(facts, found, limits), found.histograms
+        return worded_run(run_result(facts, found, limits)), found.histograms
     notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
     facts = replace(facts, staleness=versions.staleness, notes=notes)
-    return run_result(facts, found, limits), {**found.histograms, HISTOGRAM: versions.ages}
+    return worded_run(run_result(facts, found, limits)), {**found.histograms, HISTOGRAM: versions.ages}
 
 
 def _with_hosts(

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from tests.unit.hosts_made import Made, make
 
-from plimsoll.analyse.answer.compose import sentences
+from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.results import (
     Analysis,
     Capacity,
@@ -36,7 +36,7 @@ from plimsoll.analyse.results import (
     Utilization,
     Verdict,
 )
-from plimsoll.analyse.results_verdicts import ResourceKind, SaturationVerdict
+from plimsoll.analyse.results_verdicts import CapacityKind, ResourceKind, SaturationVerdict
 from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
@@ -292,9 +292,18 @@ def _saturation(combination: dict[str, str], cells: list[CellResult]) -> Saturat
         text="between 2 and 4 testers",
         bottleneck="gateway",
         capacities=(
-            Capacity("nominal", top, best.load, "highest mean throughput of a cell", True),
-            Capacity("usable", top, best.load, f"highest with {rule}", False, "the rule held at every load"),
-            Capacity("error-limited", None, None, "highest load with rate<10%", False, "not reached"),
+            Capacity(CapacityKind.NOMINAL, top, best.load, "highest mean throughput of a cell", True),
+            Capacity(
+                CapacityKind.USABLE,
+                top,
+                best.load,
+                f"highest with {rule}",
+                False,
+                "the rule held at every load",
+            ),
+            Capacity(
+                CapacityKind.ERROR_LIMITED, None, None, "highest load with rate<10%", False, "not reached"
+            ),
         ),
         efficiency=1.0,
     )
@@ -409,7 +418,7 @@ def designed(
             *((LeftOut(HOSTILE, HOSTILE),) if hostile else ()),
         ),
     )
-    return replace(analysis, answer=sentences(analysis))
+    return with_answer(analysis)
 
 
 def single() -> Analysis:
@@ -440,7 +449,7 @@ def single() -> Analysis:
         verdicts=(),
         left_out=(),
     )
-    return replace(analysis, answer=sentences(analysis))
+    return with_answer(analysis)
 
 
 def empty() -> Analysis:
@@ -448,7 +457,7 @@ def empty() -> Analysis:
     start = single()
     info = replace(start.experiment, planned_runs=24, finished_runs=0, complete=False)
     bare = replace(start, experiment=info, runs=(), cells=(), answer=())
-    return replace(bare, answer=sentences(bare))
+    return with_answer(bare)
 
 
 @cache

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse import capacity
+from plimsoll.analyse import capacity, verdict_rules
+from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.diagnostics import equal_variances_p
 from plimsoll.analyse.means import cell_intervals
 from plimsoll.analyse.metrics import METRICS, THROUGHPUTS, canonical
@@ -18,12 +19,12 @@ from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
 from plimsoll.analyse.results_verdicts import SaturationVerdict
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
-from plimsoll.analyse.thresholds import Sample, judge, not_yet, observe
+from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet, observe
+from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan.model import CapacityRules, Threshold
 from plimsoll.plan.rules import Rule
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-NOT_RESOLVED = "not resolved"
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""
 
@@ -109,6 +110,7 @@ def cell_results(groups: Sequence[Group], design: Design) -> tuple[CellResult, .
                 stretch=_stretch(group, lowest),
                 scaling=_scaling(group, lowest, design),
                 bottleneck=common_bottleneck(group.valid),
+                bottleneck_rule=verdict_rules.rule(RuleName.COMMON_BOTTLENECK),
             )
         )
     return tuple(out)
@@ -323,6 +325,8 @@ def _saturation(
         falls_from=bracket.falls_from,
         doubt=bracket.doubt,
         has_error=bracket.has_error,
+        rule=verdict_rules.rule(RuleName.SATURATION),
+        bottleneck_rule=verdict_rules.rule(RuleName.COMMON_BOTTLENECK),
     )
 
 
@@ -346,6 +350,5 @@ def verdicts(
         if not mine and any(threshold.applies(cell) for cell in unfinished):
             out.append(not_yet(threshold, {}))
         elif not mine:
-            reason = "failed: no cell of this experiment is meant by its `where`"
-            out.append(Verdict(threshold.metric, threshold.text, {}, None, False, reason))
+            out.append(no_cell(threshold))
     return tuple(out)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_verdicts import BottleneckReason, BottleneckVerdict, Reason, Severity, Value
+from plimsoll.analyse.verdict_rules import RuleName, rule
 
-NOT_RESOLVED = "not resolved"
+NOT_RESOLVED: Final = BottleneckVerdict.NOT_RESOLVED.value
+"""Stands for the name of a component where none was found."""
 THRESHOLD = 0.9
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """Name of the component, or "not resolved", and why."""
+    """Name of the component, or "not resolved", and what led to it."""
 
     component: str
-    reason: str
+    verdict: BottleneckVerdict
+    reason: Reason
 
 
 def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOLD) -> Bottleneck:
@@ -31,14 +36,13 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if c.mean >= threshold), key=lambda c: c.mean, default=None)
     if full is not None:
-        return Bottleneck(
-            full.component, f"the load generator itself: {_busy(full)}; the service was not the limit"
-        )
+        reason = _reason(BottleneckReason.LOAD_GENERATOR_FULL, full)
+        return Bottleneck(full.component, BottleneckVerdict.LOAD_GENERATOR, reason)
     places = dict.fromkeys(c.host for c in components)
     weighed = [one for place in places for one in _on([c for c in components if c.host == place], threshold)]
     if weighed:
         return _judge(_ranked(weighed), threshold)
-    return Bottleneck(NOT_RESOLVED, "no utilization was measured")
+    return _not_resolved(_reason(BottleneckReason.NOT_WATCHED))
 
 
 def _on(components: list[Utilization], threshold: float) -> list[Utilization]:
@@ -60,25 +64,31 @@ def _ranked(components: list[Utilization]) -> list[Utilization]:
 def _judge(ranked: list[Utilization], threshold: float) -> Bottleneck:
     first = ranked[0]
     if first.mean < threshold:
-        return Bottleneck(NOT_RESOLVED, f"nothing that was watched is full: the highest is {_said(first)}")
+        return _not_resolved(_reason(BottleneckReason.NOTHING_FULL, first))
     if len(ranked) > 1:
         second = ranked[1]
         first_low = first.low if first.low is not None else first.mean
         second_high = second.high if second.high is not None else second.mean
         if first_low <= second_high:
-            return Bottleneck(NOT_RESOLVED, f"{_said(first)} cannot be told from {_said(second)}")
-    return Bottleneck(first.component, _busy(first))
-
-
-def _said(c: Utilization) -> str:
-    """For where the component is not named beside it."""
-    return f"{c.component}: {_busy(c)}"
-
-
-def _busy(c: Utilization) -> str:
-    interval = (
-        f" ({100 * c.low:.0f} to {100 * c.high:.0f} %)"
-        if c.low is not None and c.high is not None and f"{100 * c.low:.0f}" != f"{100 * c.high:.0f}"
-        else ""
+            return _not_resolved(_reason(BottleneckReason.NOT_TOLD_APART, first, second))
+    return Bottleneck(
+        first.component, BottleneckVerdict.RESOLVED, _reason(BottleneckReason.FULL, first, *ranked[1:2])
     )
-    return f"{c.resource} {100 * c.mean:.0f} % busy{interval}"
+
+
+def _not_resolved(reason: Reason) -> Bottleneck:
+    return Bottleneck(NOT_RESOLVED, BottleneckVerdict.NOT_RESOLVED, reason)
+
+
+def _reason(code: BottleneckReason, *seen: Utilization) -> Reason:
+    """With the utilization of the first component, and of the second where two were weighed."""
+    values: dict[str, Value] = {}
+    for prefix, one in zip(("", "second_"), seen, strict=False):
+        values |= {
+            f"{prefix}component": one.component,
+            f"{prefix}resource": one.resource,
+            f"{prefix}mean": one.mean,
+            f"{prefix}low": one.low,
+            f"{prefix}high": one.high,
+        }
+    return Reason(code, Severity.NOTE, values, rule(RuleName.BOTTLENECK))

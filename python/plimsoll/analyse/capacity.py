@@ -7,14 +7,24 @@ error-limited: throughput at the highest load whose error rate's upper bound is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
+from plimsoll.analyse import verdict_rules
 from plimsoll.analyse.means import cell_intervals
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.results import Capacity, Interval
+from plimsoll.analyse.results_verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
+from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan.rules import Rule
+
+_RULES: Final = {
+    CapacityKind.NOMINAL: RuleName.NOMINAL,
+    CapacityKind.USABLE: RuleName.USABLE,
+    CapacityKind.ERROR_LIMITED: RuleName.ERROR_LIMITED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,43 +43,56 @@ class Level:
 def nominal(levels: Sequence[Level], *, saturated: bool) -> Capacity:
     """Highest mean throughput."""
     best = _best(levels)
-    definition = "highest mean throughput of all load levels"
     if best is None:
-        return Capacity("nominal", None, None, definition, False, "no level has a throughput")
-    remark = "" if saturated else "throughput still rises at the highest level: the capacity is higher"
-    return Capacity("nominal", best.throughput, best.load, definition, saturated, remark)
+        return _capacity(CapacityKind.NOMINAL, None, None, False, [_note(CapacityReason.NO_THROUGHPUT)])
+    notes = [] if saturated else [_note(CapacityReason.STILL_RISES)]
+    return _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
 
 
 def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest mean throughput at a level that holds the response rule; the remark tells whether the upper end of the
+    """Highest mean throughput at a level that holds the response rule; a reason tells whether the upper end of the
     interval over the runs holds it too."""
-    definition = f"highest mean throughput at a load where {rule.metric} {rule.text} is held"
     known = [level for level in levels if level.observed is not None]
     held = [level for level in known if level.observed is not None and rule.holds(level.observed)]
     best = _best(held)
     if best is None:
-        return Capacity("usable", None, None, definition, bool(known), "the rule is held at no level")
+        notes = [_note(CapacityReason.HELD_NOWHERE)]
+        return _capacity(CapacityKind.USABLE, None, rule, bool(known), notes)
     reached = len(held) < len(known)
-    bounds = _bounds(known)
-    edge = bounds[known.index(best)]
-    return Capacity("usable", best.throughput, best.load, definition, reached, _remark(rule, edge, reached))
-
-
-def _remark(rule: Rule, edge: Interval | None, reached: bool) -> str:
-    parts = []
-    if edge is None or edge.low is None or edge.high is None:
-        parts.append("held at the estimate; one repetition gives no bound")
-    else:
-        bound = edge.high if rule.upper else edge.low
-        side = "upper" if rule.upper else "lower"
-        parts.append(
-            f"held at the {side} bound too"
-            if rule.holds(bound)
-            else f"held at the estimate, not at its {side} bound"
-        )
+    notes = [_edge(rule, _bounds(known)[known.index(best)])]
     if not reached:
-        parts.append("no level breaks the rule: the limit was not reached")
-    return "; ".join(parts)
+        notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
+    return _capacity(CapacityKind.USABLE, best, rule, reached, notes)
+
+
+def _edge(rule: Rule, edge: Interval | None) -> Reason:
+    if edge is None or edge.low is None or edge.high is None:
+        return _note(CapacityReason.NO_BOUND)
+    bound = edge.high if rule.upper else edge.low
+    code = CapacityReason.HELD_AT_BOUND if rule.holds(bound) else CapacityReason.HELD_AT_ESTIMATE
+    return _note(code, side="upper" if rule.upper else "lower", bound=bound)
+
+
+def _note(code: CapacityReason, **values: Value) -> Reason:
+    return Reason(code, Severity.NOTE, values)
+
+
+def _capacity(
+    kind: CapacityKind, level: Level | None, asked: Rule | None, reached: bool, reasons: Sequence[Reason]
+) -> Capacity:
+    """Without texts. `asked`: the rule of `capacity:`."""
+    made_by = verdict_rules.rule(_RULES[kind])
+    return Capacity(
+        kind=kind,
+        value=None if level is None else level.throughput,
+        load=None if level is None else level.load,
+        definition="",
+        reached=reached,
+        asked_metric="" if asked is None else asked.metric,
+        asked="" if asked is None else asked.text,
+        reasons=tuple(replace(each, rule=made_by) for each in reasons),
+        rule=made_by,
+    )
 
 
 def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
@@ -79,19 +102,20 @@ def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
     """Highest load at which the upper 95 % bound of the error rate is under the rule."""
-    definition = f"highest load whose upper 95 % bound of the error rate holds {rule.text}"
     rates = [(level, error_rate(level.errors, level.ended)) for level in sorted(levels, key=lambda x: x.load)]
     known = [(level, rate) for level, rate in rates if rate is not None]
     held = [(level, rate) for level, rate in known if rule.holds(rate.high if rule.upper else rate.low)]
     if not held:
-        remark = "nothing ended" if not known else f"held at no level; the least bound is {_least(known):.2g}"
-        return Capacity("error-limited", None, None, definition, bool(known), remark)
+        note = _note(CapacityReason.NOTHING_ENDED)
+        if known:
+            note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least(known))
+        return _capacity(CapacityKind.ERROR_LIMITED, None, rule, bool(known), [note])
     level, rate = held[-1]
     above = [other for other, _ in known if other.load > level.load]
-    remark = f"error rate {100 * rate.rate:.3g} %, upper bound {100 * rate.high:.3g} %"
+    notes = [_note(CapacityReason.ERROR_RATE, rate=rate.rate, upper=rate.high)]
     if not above:
-        remark += "; no level breaks the rule: the limit was not reached"
-    return Capacity("error-limited", level.throughput, level.load, definition, bool(above), remark)
+        notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
+    return _capacity(CapacityKind.ERROR_LIMITED, level, rule, bool(above), notes)
 
 
 def _least(known: Sequence[tuple[Level, object]]) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from plimsoll.analyse.results_hosts import CoverageStep, LostAgent
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.validity import Loss
-from plimsoll.analyse.wording import count, number
 from plimsoll.collect.hosts import TESTERS, Agent, Crew
 
 
@@ -64,14 +63,6 @@ def lost_agents(crew: Crew, last_ns: Mapping[str, int]) -> tuple[LostAgent, ...]
 
 def _lost(agent: Agent, last_ns: int | None) -> LostAgent:
     lost_s = None if agent.lost_ns is None else agent.lost_ns / 1e9
-    when = "at an unknown time" if lost_s is None else f"at {number(lost_s)} s"
-    if agent.rows is None:
-        text = f"lost {when}; what it had told of whole seconds is counted"
-    elif agent.rows == 0:
-        text = f"lost {when}, and none of its segments were brought in: what it did until then is unknown"
-    else:
-        until = "" if last_ns is None else f", the last of which ended at {number(last_ns / 1e9)} s"
-        text = f"lost {when}; {count(agent.rows)} of its transactions are on disk{until}"
     return LostAgent(
         agent=agent.name,
         host=agent.host,
@@ -80,7 +71,7 @@ def _lost(agent: Agent, last_ns: int | None) -> LostAgent:
         transactions=agent.rows,
         last_s=None if last_ns is None else last_ns / 1e9,
         brought_in=agent.rows is None or agent.rows > 0,
-        text=text,
+        text="",
     )
 
 
@@ -92,15 +83,10 @@ def loss(crew: Crew) -> Loss | None:
     missing = missing_rows(crew)
     known = crew.started + (missing or 0)
     return Loss(
-        agents=tuple(_short(one) for one in lost),
+        agents=lost,
         of=len(carriers(crew)),
         on_disk=None if missing is None or known == 0 else crew.started / known,
     )
-
-
-def _short(one: LostAgent) -> str:
-    when = "" if one.lost_s is None else f" at {number(one.lost_s)} s"
-    return f"{one.agent}{when}{'' if one.brought_in else ' (nothing of what it did was brought in)'}"
 
 
 def missing_rows(crew: Crew) -> int | None:

@@ -11,7 +11,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from plimsoll.analyse.results_hosts import HostsResult
-from plimsoll.analyse.results_verdicts import Doubt, ResourceKind, SaturationReason, SaturationVerdict
+from plimsoll.analyse.results_verdicts import (
+    BottleneckVerdict,
+    CapacityKind,
+    Doubt,
+    Finding,
+    Reason,
+    ResourceKind,
+    RuleId,
+    RunVerdict,
+    SaturationReason,
+    SaturationVerdict,
+    Superseded,
+    ThresholdVerdict,
+    VerdictRule,
+)
 
 OpenLoad = Literal["none", "some", "all"]
 FORMAT = "plimsoll.analysis/1"
@@ -359,6 +373,14 @@ class RunResult:
     """Where there are several agents."""
     without_lost: Traffic | None = None
     """The figures of the window without the transactions of lost agents, where any was lost."""
+    verdict: RunVerdict = RunVerdict.VALID
+    reasons: tuple[Reason, ...] = ()
+    """Those of `invalid_reasons` and `doubtful_reasons`, as codes and figures."""
+    validity_rule: RuleId | None = None
+    bottleneck_verdict: BottleneckVerdict = BottleneckVerdict.NOT_RESOLVED
+    bottleneck_why: Reason | None = None
+    """`bottleneck_reason` as a code with the utilizations that were weighed."""
+    bottleneck_rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,19 +399,25 @@ class CellResult:
     stretch: float | None
     scaling: float | None
     bottleneck: str
+    bottleneck_rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """A capacity with its definition. `load` is the level at which it was reached."""
 
-    kind: str
-    """nominal, usable or error-limited"""
+    kind: CapacityKind
     value: Interval | None
     load: float | None
     definition: str
     reached: bool
     remark: str = ""
+    asked_metric: str = ""
+    asked: str = ""
+    """The rule of `capacity:` behind it, as written, and its metric; empty: the nominal one."""
+    reasons: tuple[Reason, ...] = ()
+    """`remark` as codes and figures."""
+    rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +444,8 @@ class Saturation:
     """The greatest gain beyond the bracket that cannot be excluded."""
     has_error: bool = True
     """False: judged by the means, as no level has two valid runs."""
+    rule: RuleId | None = None
+    bottleneck_rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,6 +506,10 @@ class Verdict:
     reason: str
     judged: bool = True
     """False while runs of the cell are to come and none is valid yet; `passed` is false then too."""
+    verdict: ThresholdVerdict | None = None
+    reasons: tuple[Reason, ...] = ()
+    """`reason` as codes and figures."""
+    rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,4 +589,11 @@ class Analysis:
     left_out: tuple[LeftOut, ...]
     consistency: ConsistencyResult | None = None
     """Where operations read versions."""
+    findings: tuple[Finding, ...] = ()
+    """The sentences of `answer`, each with the verdict and the rule behind it."""
+    rules: tuple[VerdictRule, ...] = ()
+    """The rules that made the verdicts."""
+    superseded: tuple[Superseded, ...] = ()
+    """Verdicts of earlier analyses of these measurements that newer rules state otherwise."""
+    notes: tuple[str, ...] = ()
     format: str = FORMAT

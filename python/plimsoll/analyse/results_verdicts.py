@@ -6,11 +6,216 @@ Sentences are made from these in `answer`, and nothing but a reader reads a sent
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-Value = float | int | str | bool | None | tuple[str, ...]
-"""A figure behind a verdict: a number, a name, or several names."""
+Value = float | int | str | bool | None | tuple[str | float | bool | None, ...]
+"""A figure behind a verdict: a number, a name, or several of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleId:
+    """The rule that made a verdict, as `verdict_rules` lists it."""
+
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRule:
+    """A rule with its statement in one sentence."""
+
+    name: str
+    version: int
+    statement: str
+
+
+class Severity(StrEnum):
+    """What a reason does to what it is about: makes it invalid, doubtful or failed; or is told with it."""
+
+    INVALID = "invalid"
+    DOUBTFUL = "doubtful"
+    FAILED = "failed"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason with the figures behind it. `text`: in words; filled in by `answer`."""
+
+    code: str
+    severity: Severity
+    values: dict[str, Value] = field(default_factory=dict)
+    rule: RuleId | None = None
+    text: str = ""
+
+
+class RunVerdict(StrEnum):
+    """Whether a run measured the target."""
+
+    VALID = "valid"
+    DOUBTFUL = "doubtful"
+    INVALID = "invalid"
+
+
+class RunReason(StrEnum):
+    """Codes of the reasons against a run."""
+
+    NOT_FINISHED = "not finished"
+    NOTHING_SUCCEEDED = "nothing succeeded"
+    TESTER_CPU = "tester cpu"
+    STARTED = "started"
+    LATENESS = "lateness"
+    DAMAGED = "damaged record"
+    LOST_RECORDS = "lost records of agents"
+    TREND = "trend"
+    STEAL = "steal"
+    LOST_AGENTS = "lost agents"
+    UNKNOWN_CLOCKS = "unknown clocks"
+
+
+class BottleneckVerdict(StrEnum):
+    """Whether a component was found that limits a run."""
+
+    RESOLVED = "resolved"
+    LOAD_GENERATOR = "load generator"
+    NOT_RESOLVED = "not resolved"
+
+
+class BottleneckReason(StrEnum):
+    """Codes of what led to a bottleneck, or to none."""
+
+    LOAD_GENERATOR_FULL = "load generator full"
+    FULL = "full"
+    NOTHING_FULL = "nothing full"
+    NOT_TOLD_APART = "not told apart"
+    NOT_WATCHED = "not watched"
+
+
+class CapacityKind(StrEnum):
+    """Which capacity it is."""
+
+    NOMINAL = "nominal"
+    USABLE = "usable"
+    ERROR_LIMITED = "error-limited"
+
+
+class CapacityReason(StrEnum):
+    """Codes of what must be known about a capacity."""
+
+    NO_THROUGHPUT = "no throughput"
+    STILL_RISES = "still rises"
+    HELD_NOWHERE = "held nowhere"
+    BOUND_HELD_NOWHERE = "bound held nowhere"
+    NOTHING_ENDED = "nothing ended"
+    HELD_AT_BOUND = "held at the bound"
+    HELD_AT_ESTIMATE = "held at the estimate"
+    NO_BOUND = "no bound"
+    ERROR_RATE = "error rate"
+    LIMIT_NOT_REACHED = "limit not reached"
+
+
+class ThresholdVerdict(StrEnum):
+    """How a threshold was judged on a cell."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_JUDGED = "not judged"
+
+
+class ThresholdReason(StrEnum):
+    """Codes of what led to the verdict on a threshold, or must be known about it."""
+
+    BROKEN = "broken"
+    NO_VALID_RUN = "no valid run"
+    NO_SAMPLE = "no sample"
+    NO_CELL = "no cell"
+    NOT_YET = "not yet"
+    NOTHING_STALE = "no answer was stale"
+    FEW_BEYOND = "few values beyond"
+
+
+class Topic(StrEnum):
+    """What a sentence of the answer is about."""
+
+    PROGRESS = "progress"
+    NOTHING = "nothing measured"
+    CHEAPEST = "cheapest consistency"
+    READERS = "readers"
+    CACHES = "caches"
+    RANKING = "ranking"
+    SATURATION = "saturation"
+    CELLS = "cells"
+    STAGES = "stages"
+    SITES = "sites"
+    SITES_FAIRNESS = "fairness of sites"
+    EFFECTS = "effects"
+    THRESHOLDS = "thresholds"
+    VALIDITY = "validity"
+    REPETITIONS = "repetitions"
+
+
+class RankingVerdict(StrEnum):
+    """Which combination has the highest nominal capacity."""
+
+    HIGHEST = "highest"
+    NOT_TOLD_APART = "not told apart"
+    ONE_OBSERVATION = "highest, without intervals"
+
+
+class CheapestVerdict(StrEnum):
+    """Which level of consistency costs least."""
+
+    CHEAPEST = "cheapest"
+    ONLY = "only one without stale answers"
+    NOT_TOLD_APART = "not told apart"
+    NONE_CLEAN = "none without stale answers"
+
+
+class SitesVerdict(StrEnum):
+    """Whether a service treats its nearest and its farthest site alike."""
+
+    ALIKE = "alike"
+    WAITS_MORE = "waits more"
+    WAITS_LESS = "waits less"
+
+
+Subject = dict[str, str | dict[str, str]]
+"""What a verdict is about, by name: `{"run": "0001"}`, `{"metric": ..., "combination": {...}}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence of the answer. `verdict`, `values` and `rule`: where a rule of its own made it."""
+
+    topic: Topic
+    text: str
+    verdict: str = ""
+    values: dict[str, Value] = field(default_factory=dict)
+    rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A verdict as it was stated by a rule. `rule`, `version`: None where the analysis recorded none. `values`: what of
+    the verdict is a level or a name, such as the ends of a bracket."""
+
+    verdict: str
+    rule: str | None
+    version: int | None
+    values: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A verdict of an earlier analysis of the same measurements that a newer rule states otherwise."""
+
+    what: str
+    """The rule that is asked now."""
+    subject: Subject
+    earlier: Stated
+    now: Stated
+    text: str = ""
 
 
 class SaturationVerdict(StrEnum):

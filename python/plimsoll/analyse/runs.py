@@ -17,8 +17,10 @@ from plimsoll.analyse.results import (
     Utilization,
 )
 from plimsoll.analyse.results_hosts import HostsResult
+from plimsoll.analyse.results_verdicts import Reason, RunReason, RunVerdict, Severity
 from plimsoll.analyse.summary import RunSummary
-from plimsoll.analyse.validity import Loss, Observed, judge_run
+from plimsoll.analyse.validity import Loss, Observed, against, judge_run, verdict_of
+from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.plan.model import Validity
 
 
@@ -57,9 +59,9 @@ class RunFacts:
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
-    """Judges the run and puts its result together. A run that did not finish is invalid, and says how it ended."""
+    """Judges the run and puts its result together, without texts. A run that did not finish is invalid."""
     verdict = judge_run(_observed(facts, summary), limits)
-    unfinished = () if facts.status == "finished" else (f"the run did not finish: {facts.status}",)
+    reasons = (*_unfinished(facts.status), *verdict.reasons)
     narrow = bottleneck(facts.utilization)
     return RunResult(
         id=facts.id,
@@ -68,9 +70,9 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         order=facts.order,
         block=facts.block,
         status=facts.status,
-        valid=verdict.valid and not unfinished,
-        invalid_reasons=(*unfinished, *verdict.invalid),
-        doubtful_reasons=verdict.doubtful,
+        valid=verdict_of(reasons) != RunVerdict.INVALID,
+        invalid_reasons=(),
+        doubtful_reasons=(),
         evidence=verdict.evidence,
         counts=facts.counts,
         traffic=summary.traffic,
@@ -78,7 +80,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         share_cv=summary.fairness.cv,
         utilization=tuple(facts.utilization),
         bottleneck=narrow.component,
-        bottleneck_reason=narrow.reason,
+        bottleneck_reason="",
         peak=summary.peak,
         stages=summary.stages,
         workloads=summary.workloads,
@@ -95,7 +97,19 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         caches=facts.caches,
         hosts=facts.hosts,
         without_lost=summary.without_lost,
+        verdict=verdict_of(reasons),
+        reasons=reasons,
+        validity_rule=rule(RuleName.VALIDITY),
+        bottleneck_verdict=narrow.verdict,
+        bottleneck_why=narrow.reason,
+        bottleneck_rule=rule(RuleName.BOTTLENECK),
     )
+
+
+def _unfinished(status: str) -> tuple[Reason, ...]:
+    if status == "finished":
+        return ()
+    return (against(RunReason.NOT_FINISHED, Severity.INVALID, status=status),)
 
 
 def _observed(facts: RunFacts, summary: RunSummary) -> Observed:

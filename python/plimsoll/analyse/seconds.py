@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,8 +232,7 @@ def _stage(stage: Stage, table: _Table, length: int) -> StageResult:
 
 
 def _trend(throughput: NDArray[np.float64]) -> Trend:
-    found = trend(throughput)
-    return Trend(found.verdict, found.change, found.p_value, found.effective_bins, f"throughput {found.text}")
+    return replace(trend(throughput), metric="throughput")
 
 
 def _ms(ns: int | None) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,20 +53,30 @@ def mser5(values: Sequence[float] | Array, *, bin_s: float = 1.0, group: int = 5
     return WarmUp(cut, f"steady from {cut:g} s on (mean {total[best] / left[best]:.4g})")
 
 
+class TrendVerdict(StrEnum):
+    """Whether a series still moves."""
+
+    STEADY = "steady"
+    TRENDS = "trends"
+    TOO_SHORT = "too short to tell"
+    BY_PLAN = "changes by plan"
+
+
 @dataclass(frozen=True)
 class Trend:
-    """Whether a series still moves. `change` is that from start to end of the window as a share of its mean."""
+    """Whether a series still moves. `change` is that from start to end of the window as a share of its mean; `noise`:
+    False where the series has none, so that `p_value` was not tested; `metric`: throughput or response time."""
 
-    verdict: Literal["steady", "trends", "too short to tell", "changes by plan"]
+    verdict: TrendVerdict
     change: float | None
     p_value: float | None
     effective_bins: float
-    text: str
+    noise: bool = True
+    metric: str = ""
 
 
-CHANGES_BY_PLAN: Final = Trend(
-    "changes by plan", None, None, 0.0, "the load changes by plan: a steady state is not looked for"
-)
+CHANGES_BY_PLAN: Final = Trend(TrendVerdict.BY_PLAN, None, None, 0.0)
+"""The load changes by plan: a steady state is not looked for."""
 
 
 def trend(values: Sequence[float] | Array, *, alpha: float = 0.01, least: float = LEAST_CHANGE) -> Trend:
@@ -78,9 +89,7 @@ def trend(values: Sequence[float] | Array, *, alpha: float = 0.01, least: float 
     """
     y = np.asarray(values, dtype=np.float64)
     if y.size < FEWEST_BINS:
-        return Trend(
-            "too short to tell", None, None, float(y.size), f"{y.size} bins, {FEWEST_BINS} are needed"
-        )
+        return Trend(TrendVerdict.TOO_SHORT, None, None, float(y.size))
     x = np.arange(y.size, dtype=np.float64)
     x -= x.mean()
     mean = float(y.mean())
@@ -90,17 +99,18 @@ def trend(values: Sequence[float] | Array, *, alpha: float = 0.01, least: float 
     change = slope * y.size / abs(mean) if mean else 0.0
     if power <= 1e-20 * max(float(y @ y), 1e-300):
         moves = abs(change) >= least
-        text = f"changes by {100 * change:+.1f} % of its mean, without noise"
-        return Trend("trends" if moves else "steady", change, 0.0 if moves else 1.0, float(y.size), text)
+        return Trend(_moving(moves), change, 0.0 if moves else 1.0, float(y.size), noise=False)
     effective = _effective(residual, power)
     if effective < FEWEST_INDEPENDENT:
-        text = f"only {effective:.1f} independent bins of {y.size}, {FEWEST_INDEPENDENT:g} are needed"
-        return Trend("too short to tell", change, None, effective, text)
+        return Trend(TrendVerdict.TOO_SHORT, change, None, effective)
     se = math.sqrt(power / (effective - 2) / float(x @ x))
     p = 2 * t_tail(abs(slope) / se, effective - 2)
     moves = p < alpha and abs(change) >= least
-    text = f"changes by {100 * change:+.1f} % of its mean over the window (p = {p:.2g})"
-    return Trend("trends" if moves else "steady", change, p, effective, text)
+    return Trend(_moving(moves), change, p, effective)
+
+
+def _moving(moves: bool) -> TrendVerdict:
+    return TrendVerdict.TRENDS if moves else TrendVerdict.STEADY
 
 
 def _effective(residual: Array, power: float) -> float:

@@ -18,7 +18,7 @@ from plimsoll.analyse.placed import PlacedSums, TesterSums
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.quantum import FINEST, coarse_enough, parts_of
 from plimsoll.analyse.results import Ecdf, Peak, Series, StageResult, TesterResult, Traffic, WorkloadResult
-from plimsoll.analyse.steady import CHANGES_BY_PLAN, Trend, WarmUp, mser5, peak_window, trend
+from plimsoll.analyse.steady import CHANGES_BY_PLAN, Trend, TrendVerdict, WarmUp, mser5, peak_window, trend
 from plimsoll.analyse.timeline import Timeline, default_quantum
 from plimsoll.analyse.traffic import BINS, NEVER, Block, WindowSum, within
 from plimsoll.analyse.transactions import Int, Stage, Transactions, Window
@@ -341,20 +341,15 @@ class Accumulator:
         least = FINEST * self.layout.bound_ns
         bins = next((b for b in (TREND_BINS, 30, 20) if total >= 10 * b and length >= b * least), None)
         if bins is None:
-            text = f"{total} transactions in the window are too few to tell whether they trend"
-            if total >= 10 * 20:
-                text = "the window is too short for the clocks of the hosts to tell whether it trends"
-            return Trend("too short to tell", None, None, 0.0, text)
+            return Trend(TrendVerdict.TOO_SHORT, None, None, 0.0)
         done = count.reshape(bins, -1).sum(axis=1)
         throughput = trend(done.astype(np.float64))
-        if throughput.verdict == "trends" or not done.all():
-            return _about(throughput, "throughput")
+        if throughput.verdict == TrendVerdict.TRENDS or not done.all():
+            return replace(throughput, metric="throughput")
         response = trend(self.whole.bin_response.reshape(bins, -1).sum(axis=1) / done)
-        return (
-            _about(response, "response time")
-            if response.verdict == "trends"
-            else _about(throughput, "throughput")
-        )
+        if response.verdict == TrendVerdict.TRENDS:
+            return replace(response, metric="response time")
+        return replace(throughput, metric="throughput")
 
     def _advice(self) -> WarmUp:
         """MSER-5 on the throughput of the whole run up to the end of the window, warm-up included."""
@@ -379,10 +374,6 @@ def _without_intervals(traffic: Traffic) -> Traffic:
         response_ms=replace(traffic.response_ms, mean_interval=None),
         request_ms=replace(traffic.request_ms, mean_interval=None),
     )
-
-
-def _about(found: Trend, what: str) -> Trend:
-    return Trend(found.verdict, found.change, found.p_value, found.effective_bins, f"{what} {found.text}")
 
 
 def summarise(layout: Layout, chunks: Sequence[Transactions], *, exact: bool = True) -> RunSummary:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from plimsoll.analyse import verdict_rules
 from plimsoll.analyse.metrics import METRICS, canonical, latency
 from plimsoll.analyse.quantiles import Histogram, merged, rank
 from plimsoll.analyse.results import RunResult, Verdict
-from plimsoll.analyse.wording import number, percent, quantity
+from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict, Value
+from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan.model import Threshold
 from plimsoll.plan.rules import COUNTS, FRACTIONS, TIMES, Rule
 
+FEW = 10
+"""Values beyond a percentile below which it is weak."""
 STALE_AGE = "stale_age"
 """The duration of which most transactions have none."""
 
@@ -24,38 +28,41 @@ class Sample:
     histograms: Sequence[Mapping[str, Histogram]]
 
 
-def observe(rule: Rule, sample: Sample) -> tuple[float | None, str]:
-    """The value that a rule is about, in SI units, and a remark ("" or what is weak about it). None: no sample."""
+Observed = tuple[float | None, Reason | None]
+
+
+def observe(rule: Rule, sample: Sample) -> Observed:
+    """The value that a rule is about, in SI units, and what is weak about it. None: no sample."""
     if not sample.runs:
-        return None, "no valid run"
+        return None, _reason(ThresholdReason.NO_VALID_RUN)
     if rule.metric in TIMES:
         return _time(rule, sample)
     if rule.metric in FRACTIONS:
         return _fraction(rule, sample)
     if rule.metric in COUNTS and rule.metric != "concurrency":
-        return float(sum(_count(run, rule.metric) for run in sample.runs)), ""
+        return float(sum(_count(run, rule.metric) for run in sample.runs)), None
     read = METRICS[canonical(rule.metric) or rule.metric]
     known = [value for run in sample.runs if (value := read(run)) is not None]
-    return (sum(known) / len(known), "") if known else (None, "no sample")
+    return (sum(known) / len(known), None) if known else (None, _no_sample())
 
 
-def _time(rule: Rule, sample: Sample) -> tuple[float | None, str]:
+def _time(rule: Rule, sample: Sample) -> Observed:
     whole = merged(h[rule.metric] for h in sample.histograms if rule.metric in h)
     total = whole.total
     if rule.metric == STALE_AGE and (rule.stat == "avg" or total == 0):
         return _stale_age(rule, sample)
     if total == 0 or whole.smallest is None or whole.largest is None:
-        return None, "no sample"
+        return None, _no_sample()
     if rule.stat == "min":
-        return whole.smallest / 1e9, ""
+        return whole.smallest / 1e9, None
     if rule.stat == "max":
-        return whole.largest / 1e9, ""
+        return whole.largest / 1e9, None
     if rule.stat == "avg":
-        return _mean(rule.metric, sample), ""
+        return _mean(rule.metric, sample), None
     q = 0.5 if rule.arg is None else rule.arg / 100.0
     value = whole.quantile(q)
     beyond = total - rank(q, total) - 1
-    weak = f"only {beyond} of {total} values lie beyond it" if beyond < 10 else ""
+    weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < FEW else None
     return (None if value is None else value / 1e9), weak
 
 
@@ -69,22 +76,22 @@ def _mean(metric: str, sample: Sample) -> float | None:
     return total / count / 1e3 if count else None
 
 
-def _stale_age(rule: Rule, sample: Sample) -> tuple[float | None, str]:
+def _stale_age(rule: Rule, sample: Sample) -> Observed:
     """The mean is over all answers, those that were not stale with 0; where none was stale, every statistic is 0."""
     got = [run.staleness.readers for run in sample.runs if run.staleness is not None]
     answers, stale = sum(one.answers for one in got), sum(one.stale for one in got)
     if not answers:
-        return None, "no sample"
+        return None, _no_sample()
     total = sum((one.stale_age_ms_mean or 0.0) * one.answers for one in got)
-    return total / answers / 1e3, "" if stale else "no answer was stale"
+    return total / answers / 1e3, None if stale else _reason(ThresholdReason.NOTHING_STALE)
 
 
-def _fraction(rule: Rule, sample: Sample) -> tuple[float | None, str]:
+def _fraction(rule: Rule, sample: Sample) -> Observed:
     parts = [_part_and_whole(rule.metric, run) for run in sample.runs]
     part, whole = sum(each for each, _ in parts), sum(each for _, each in parts)
     if rule.stat == "count":
-        return float(part), ""
-    return (part / whole, "") if whole else (None, "no sample")
+        return float(part), None
+    return (part / whole, None) if whole else (None, _no_sample())
 
 
 def _part_and_whole(metric: str, run: RunResult) -> tuple[int, int]:
@@ -116,30 +123,64 @@ def judge(
     threshold: Threshold, cell: Mapping[str, str], sample: Sample, *, unfinished: bool = False
 ) -> Verdict:
     """One threshold on one cell. `unfinished`: runs of the cell are still to come, which may bring a sample."""
-    rule = threshold.rule
-    observed, remark = observe(rule, sample)
+    asked = threshold.rule
+    observed, remark = observe(asked, sample)
     if observed is None and unfinished:
         return not_yet(threshold, cell)
+    reasons = [] if remark is None else [remark]
     if observed is None:
-        return Verdict(rule.metric, threshold.text, dict(cell), None, False, f"failed: {remark}")
-    passed = rule.holds(observed)
-    reason = "" if passed else f"{_shown(rule, observed)} where {threshold.text} was asked"
-    return Verdict(
-        rule.metric, threshold.text, dict(cell), observed, passed, "; ".join(p for p in (reason, remark) if p)
-    )
+        reasons = [replace(each, severity=Severity.FAILED) for each in reasons]
+        return _verdict(threshold, cell, ThresholdVerdict.FAILED, None, reasons)
+    if asked.holds(observed):
+        return _verdict(threshold, cell, ThresholdVerdict.PASSED, observed, reasons)
+    figures: dict[str, Value] = {"observed": observed, "limit": asked.value, "kind": _kind(asked)}
+    broken = _reason(ThresholdReason.BROKEN, Severity.FAILED, **figures)
+    return _verdict(threshold, cell, ThresholdVerdict.FAILED, observed, [broken, *reasons])
 
 
 def not_yet(threshold: Threshold, cell: Mapping[str, str]) -> Verdict:
     """The verdict on a cell of which nothing was measured so far."""
-    reason = "not judged yet: no valid run so far"
-    return Verdict(threshold.rule.metric, threshold.text, dict(cell), None, False, reason, judged=False)
+    return _verdict(threshold, cell, ThresholdVerdict.NOT_JUDGED, None, [_reason(ThresholdReason.NOT_YET)])
 
 
-def _shown(rule: Rule, value: float) -> str:
+def no_cell(threshold: Threshold) -> Verdict:
+    """The verdict on a threshold that is for no cell of the experiment."""
+    reason = _reason(ThresholdReason.NO_CELL, Severity.FAILED)
+    return _verdict(threshold, {}, ThresholdVerdict.FAILED, None, [reason])
+
+
+def _verdict(
+    threshold: Threshold,
+    cell: Mapping[str, str],
+    verdict: ThresholdVerdict,
+    observed: float | None,
+    reasons: Sequence[Reason],
+) -> Verdict:
+    """Without texts."""
+    return Verdict(
+        metric=threshold.rule.metric,
+        test=threshold.text,
+        cell=dict(cell),
+        observed=observed,
+        passed=verdict == ThresholdVerdict.PASSED,
+        reason="",
+        judged=verdict != ThresholdVerdict.NOT_JUDGED,
+        verdict=verdict,
+        reasons=tuple(reasons),
+        rule=verdict_rules.rule(RuleName.THRESHOLD),
+    )
+
+
+def _reason(code: ThresholdReason, severity: Severity = Severity.NOTE, **values: Value) -> Reason:
+    return Reason(code, severity, values, verdict_rules.rule(RuleName.THRESHOLD))
+
+
+def _no_sample() -> Reason:
+    return _reason(ThresholdReason.NO_SAMPLE)
+
+
+def _kind(rule: Rule) -> str:
+    """Of what is observed: a time in seconds, a share of 1, or a plain number."""
     if rule.metric in TIMES:
-        return quantity(
-            value * 1e3, "ms", digits=4
-        )  # one more than elsewhere: it may lie just beyond the rule
-    if rule.metric in FRACTIONS and rule.stat != "count":
-        return percent(value)
-    return number(value, 5)
+        return "time"
+    return "fraction" if rule.metric in FRACTIONS and rule.stat != "count" else "number"

@@ -1,25 +1,27 @@
 """Whether a run measured the target or the load generator: the rules of the experiment file's `validity:`.
 
 A run is *invalid* when its numbers say nothing about the target, and *doubtful* when they do, with a reservation. Each
-verdict comes with its evidence.
+verdict comes with its evidence, each reason with the rule behind it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from plimsoll.analyse.steady import Trend
-from plimsoll.analyse.wording import count, listing, percent, plural, quantity
+from plimsoll.analyse.results_hosts import LostAgent
+from plimsoll.analyse.results_verdicts import Reason, RunReason, RunVerdict, Severity, Value
+from plimsoll.analyse.steady import Trend, TrendVerdict
+from plimsoll.analyse.verdict_rules import rule_of
 from plimsoll.plan.model import Validity
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Agents that were lost in a run that went on without them. `agents`: each with when, in words; `of`: so many there
-    were; `on_disk`: of the transactions that are known to have been started, the part that is on disk (None: not
-    known)."""
+    """Agents that were lost in a run that went on without them. `of`: so many there were; `on_disk`: of the
+    transactions that are known to have been started, the part that is on disk (None: not known)."""
 
-    agents: tuple[str, ...]
+    agents: tuple[LostAgent, ...]
     of: int
     on_disk: float | None
 
@@ -46,67 +48,95 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Empty tuples: nothing to object to. `evidence` has the numbers by the keys of `validity:`."""
+    """No reasons: nothing to object to. `evidence` has the numbers by the keys of `validity:`."""
 
-    invalid: tuple[str, ...]
-    doubtful: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     evidence: dict[str, float | None]
 
     @property
-    def valid(self) -> bool:
-        """No reason against the run."""
-        return not self.invalid
+    def verdict(self) -> RunVerdict:
+        """By the gravest of the reasons."""
+        return verdict_of(self.reasons)
+
+
+def verdict_of(reasons: Iterable[Reason]) -> RunVerdict:
+    """Of a run with these reasons against it."""
+    severities = {reason.severity for reason in reasons}
+    if Severity.INVALID in severities:
+        return RunVerdict.INVALID
+    return RunVerdict.DOUBTFUL if Severity.DOUBTFUL in severities else RunVerdict.VALID
+
+
+def against(code: RunReason, severity: Severity, **values: Value) -> Reason:
+    """A reason against a run, with the rule behind it."""
+    return Reason(code, severity, values, rule_of(code))
 
 
 def judge_run(seen: Observed, limits: Validity) -> Judgement:
     """Applies the rules."""
-    invalid: list[str] = []
-    if limits.success and seen.succeeded == 0:
-        invalid.append("nothing succeeded in the measured window")
-    if seen.busiest_thread is not None and seen.busiest_thread > limits.tester_cpu:
-        invalid.append(
-            f"the load generator was the limit: an agent's busiest thread used {100 * seen.busiest_thread:.1f} % of a "
-            f"core (tester_cpu: {100 * limits.tester_cpu:g} %)"
-        )
-    share = _started_share(seen)
-    if share is not None and share < limits.started:
-        invalid.append(
-            f"only {100 * share:.2f} % of the planned transactions were started (started: {100 * limits.started:g} %)"
-        )
-    ratio = _lateness_share(seen)
-    if (
-        ratio is not None
-        and seen.lateness_p99 is not None
-        and ratio > limits.lateness_share
-        and seen.lateness_p99 * 1e9 > limits.lateness_floor_ns
-    ):
-        invalid.append(
-            f"testers started late: p99 of lateness {quantity(1e3 * seen.lateness_p99, 'ms')} is {percent(ratio)} of "
-            f"the median response time (lateness_share: {100 * limits.lateness_share:g} %, lateness_floor: "
-            f"{limits.lateness_floor_ns / 1e6:g} ms)"
-        )
-    invalid += _damage(seen, limits)
-    return Judgement(tuple(invalid), _doubts(seen, limits), _evidence(seen, share, ratio))
+    share, ratio = _started_share(seen), _lateness_share(seen)
+    found = (
+        _success(seen, limits),
+        _tester_cpu(seen, limits),
+        _started(share, limits),
+        _lateness(seen, ratio, limits),
+        _damage(seen, limits),
+        _trend(seen, limits),
+        _steal(seen, limits),
+        _lost_agents(seen, limits),
+        _clocks(seen),
+    )
+    return Judgement(tuple(filter(None, found)), _evidence(seen, share, ratio))
 
 
-def _damage(seen: Observed, limits: Validity) -> list[str]:
+def _success(seen: Observed, limits: Validity) -> Reason | None:
+    if not limits.success or seen.succeeded > 0:
+        return None
+    return against(RunReason.NOTHING_SUCCEEDED, Severity.INVALID)
+
+
+def _tester_cpu(seen: Observed, limits: Validity) -> Reason | None:
+    busiest, limit = seen.busiest_thread, limits.tester_cpu
+    if busiest is None or busiest <= limit:
+        return None
+    return against(RunReason.TESTER_CPU, Severity.INVALID, busiest_thread=busiest, limit=limit)
+
+
+def _started(share: float | None, limits: Validity) -> Reason | None:
+    if share is None or share >= limits.started:
+        return None
+    return against(RunReason.STARTED, Severity.INVALID, share=share, limit=limits.started)
+
+
+def _lateness(seen: Observed, ratio: float | None, limits: Validity) -> Reason | None:
+    late, floor_s = seen.lateness_p99, limits.lateness_floor_ns / 1e9
+    if ratio is None or late is None or ratio <= limits.lateness_share:
+        return None
+    if late * 1e9 <= limits.lateness_floor_ns:
+        return None
+    figures = {"p99_s": late, "share": ratio, "limit_share": limits.lateness_share, "limit_s": floor_s}
+    return against(RunReason.LATENESS, Severity.INVALID, **figures)
+
+
+def _damage(seen: Observed, limits: Validity) -> Reason | None:
     """What of the transactions is not on record. Nobody knows the last ones of an agent that was lost, so a run without
     it is judged by how much of what was started is on record, as a run is by how much of its plan was started."""
     loss = seen.loss
     if seen.lost_records or not seen.balanced:
-        return [f"the record is damaged: {seen.lost_records} transactions lost, or the books do not balance"]
+        return against(RunReason.DAMAGED, Severity.INVALID, lost_records=seen.lost_records)
     if loss is None or loss.on_disk is None or loss.on_disk >= limits.started:
-        return []
-    return [
-        f"{_lost(loss)}, and only {percent(loss.on_disk)} of the transactions that are known to have been started "
-        f"are on record (started: {100 * limits.started:g} %): `plimsoll collect` brings in what is still there"
-    ]
+        return None
+    figures = {"on_record": loss.on_disk, "limit": limits.started}
+    return against(RunReason.LOST_RECORDS, Severity.INVALID, **_lost(loss), **figures)
 
 
-def _lost(loss: Loss) -> str:
-    said = listing(loss.agents[:5])
-    more = f" and {count(len(loss.agents) - 5)} more" if len(loss.agents) > 5 else ""
-    return f"{count(len(loss.agents))} of {plural(loss.of, 'agent')} lost: {said}{more}"
+def _lost(loss: Loss) -> dict[str, Value]:
+    return {
+        "agents": tuple(one.agent for one in loss.agents),
+        "lost_s": tuple(one.lost_s for one in loss.agents),
+        "brought_in": tuple(one.brought_in for one in loss.agents),
+        "of": loss.of,
+    }
 
 
 def _started_share(seen: Observed) -> float | None:
@@ -121,23 +151,30 @@ def _lateness_share(seen: Observed) -> float | None:
     return seen.lateness_p99 / seen.response_p50
 
 
-def _doubts(seen: Observed, limits: Validity) -> tuple[str, ...]:
-    found = []
-    if limits.trend and seen.trend is not None and seen.trend.verdict == "trends":
-        found.append(f"still trends after the warm-up: {seen.trend.text}")
-    if seen.steal is not None and seen.steal > limits.steal:
-        found.append(
-            f"the hypervisor gave {100 * seen.steal:.0f} % of this host's processor time to others "
-            f"(steal: {100 * limits.steal:g} %)"
-        )
-    if seen.loss is not None and not _damage(seen, limits):
-        found.append(f"{_lost(seen.loss)}; from then on the load was less than planned")
-    if seen.unknown_clocks:
-        found.append(
-            f"nothing is known of the clock of {listing(seen.unknown_clocks[:5])}: where its times stand against "
-            "those of others is not known"
-        )
-    return tuple(found)
+def _trend(seen: Observed, limits: Validity) -> Reason | None:
+    found = seen.trend
+    if not limits.trend or found is None or found.verdict != TrendVerdict.TRENDS:
+        return None
+    figures = {"change": found.change, "p": found.p_value, "noise": found.noise, "metric": found.metric}
+    return against(RunReason.TREND, Severity.DOUBTFUL, **figures)
+
+
+def _steal(seen: Observed, limits: Validity) -> Reason | None:
+    if seen.steal is None or seen.steal <= limits.steal:
+        return None
+    return against(RunReason.STEAL, Severity.DOUBTFUL, share=seen.steal, limit=limits.steal)
+
+
+def _lost_agents(seen: Observed, limits: Validity) -> Reason | None:
+    if seen.loss is None or _damage(seen, limits) is not None:
+        return None
+    return against(RunReason.LOST_AGENTS, Severity.DOUBTFUL, **_lost(seen.loss))
+
+
+def _clocks(seen: Observed) -> Reason | None:
+    if not seen.unknown_clocks:
+        return None
+    return against(RunReason.UNKNOWN_CLOCKS, Severity.DOUBTFUL, agents=tuple(seen.unknown_clocks))
 
 
 def _evidence(seen: Observed, share: float | None, ratio: float | None) -> dict[str, float | None]:

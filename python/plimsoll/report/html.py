@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from plimsoll import __version__
+from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.results import Analysis, Verdict
 from plimsoll.analyse.wording import count, plural
 from plimsoll.plan.units import about_size
@@ -22,7 +23,7 @@ from plimsoll.report.charts import Figure, check_figures, effect_figures, load_f
 from plimsoll.report.labels import Labels, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
-from plimsoll.report.tables import Table, so_far, verdict_text
+from plimsoll.report.tables import Table, verdict_text
 from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
 
@@ -104,7 +105,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         info=analysis.experiment,
         facts=_facts(analysis),
         so_far=so_far(analysis),
-        answer=[text for text in analysis.answer if text != so_far(analysis)] or ["There is no answer yet."],
+        answer=shown_answer(analysis) or ["There is no answer yet."],
         verdicts=[_mark(each) | {"text": verdict_text(each)} for each in analysis.verdicts],
         contents=[
             ("answer", "Answer"),

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.wording import count, number, percent, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
@@ -107,7 +108,7 @@ def run_facts(run: RunResult) -> str:
         f"median {milliseconds(traffic.response_ms.p50)}",
         f"p95 {milliseconds(traffic.response_ms.p95)}",
         f"{percent(traffic.error_rate)} failed" if traffic.errors else "no errors",
-        f"limited by {run.bottleneck}" if run.bottleneck != "not resolved" else "bottleneck not resolved",
+        f"limited by {run.bottleneck}" if run.bottleneck != NOT_RESOLVED else "bottleneck not resolved",
     ]
     if has_shares(run):
         kind = " of closed loads" if run.open_load == "some" else ""

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plimsoll.analyse.results import (
-    Analysis,
     Capacity,
     CellResult,
     Effect,
@@ -31,7 +30,6 @@ from plimsoll.analyse.wording import (
     observed,
     percent,
     percent_range,
-    plural,
     plus_minus,
     quantity,
     with_unit,
@@ -79,14 +77,6 @@ def latency_cells(latency: Latency) -> tuple[str, ...]:
     mean = plus_minus(latency.mean_interval, "ms") if latency.mean_interval else milliseconds(latency.mean)
     rest = (latency.sd, latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.max)
     return (mean, *(milliseconds(value) for value in rest))
-
-
-def so_far(analysis: Analysis) -> str:
-    """`So far: 7 of 24 runs.` on an unfinished experiment, else nothing."""
-    info = analysis.experiment
-    if info.complete:
-        return ""
-    return f"So far: {count(info.finished_runs)} of {plural(info.planned_runs, 'run')}."
 
 
 def verdict_text(each: Verdict) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from plimsoll.analyse.answer.compose import shown_answer, so_far
+from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, Ecdf, RunResult
 from plimsoll.analyse.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.wording import (
@@ -26,7 +28,7 @@ from plimsoll.analyse.wording import (
 )
 from plimsoll.report import consistency, hosts
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.tables import Column, error_kind, milliseconds, so_far, verdict_text
+from plimsoll.report.tables import Column, error_kind, milliseconds, verdict_text
 
 MOST_WATCHED: Final = 8
 """Hosts of targets, and processes on them, that are shown."""
@@ -197,7 +199,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
     if not kept.balanced or kept.lost_records:
         lines += style.pair("DAMAGED", f"the books do not balance, {count(kept.lost_records)} records lost")
     limit = (
-        run.bottleneck if run.bottleneck == "not resolved" else f"{run.bottleneck} ({run.bottleneck_reason})"
+        run.bottleneck if run.bottleneck == NOT_RESOLVED else f"{run.bottleneck} ({run.bottleneck_reason})"
     )
     theirs = [
         each
@@ -435,9 +437,4 @@ def _cut(text: str, width: int) -> str:
 
 
 def _answer(style: Style, labels: Labels) -> list[str]:
-    unfinished = so_far(labels.analysis)
-    lines: list[str] = []
-    for sentence in labels.analysis.answer:
-        if sentence != unfinished:
-            lines += style.wrapped(sentence)
-    return lines
+    return [line for sentence in shown_answer(labels.analysis) for line in style.wrapped(sentence)]

@@ -18,9 +18,11 @@ from plimsoll.analyse.across import (
     saturations,
     verdicts,
 )
+from plimsoll.analyse.answer.worded import worded_saturation, worded_verdict
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_verdicts import CapacityKind
 from plimsoll.plan.model import CapacityRules, Threshold
 from plimsoll.plan.rules import parse_rule
 
@@ -146,13 +148,13 @@ def test_saturation_per_combination() -> None:
         ("5", "bracketed", 1.0, 2.0),
     ]
     assert all(s.metric == "throughput_per_s" and s.bottleneck == "gateway" for s in found)
-    assert found[0].text == "saturates between 2 and 4 testers"
+    assert worded_saturation(found[0]).text == "saturates between 2 and 4 testers"
     kinds = {c.kind: c for c in found[1].capacities}
     assert set(kinds) == {"nominal", "usable", "error-limited"}
-    nominal = kinds["nominal"].value
+    nominal = kinds[CapacityKind.NOMINAL].value
     assert nominal is not None and nominal.mean == pytest.approx(200, rel=0.03) and nominal.df == 8
-    assert kinds["usable"].load in (2.0, 4.0) and kinds["usable"].reached
-    assert kinds["error-limited"].load == 4.0
+    assert kinds[CapacityKind.USABLE].load in (2.0, 4.0) and kinds[CapacityKind.USABLE].reached
+    assert kinds[CapacityKind.ERROR_LIMITED].load == 4.0
     assert found[1].efficiency == pytest.approx(1, abs=0.05)
 
 
@@ -166,7 +168,7 @@ def test_one_repetition_gives_means_without_intervals() -> None:
     cells = cell_results(groups(1), DESIGN)
     assert all(i.low is None for c in cells for i in c.responses.values())
     found = saturations(groups(1), DESIGN, CapacityRules(), [])
-    assert "without an interval" in found[0].text
+    assert "without an interval" in worded_saturation(found[0]).text
 
 
 def test_thresholds_per_cell() -> None:
@@ -181,7 +183,7 @@ def test_thresholds_per_cell() -> None:
     assert len(found) == 8 + 1 + 1
     assert [v.cell["testers"] for v in found[:8] if not v.passed] == ["8", "8"]
     assert not found[8].passed and found[8].observed == pytest.approx(100, rel=0.05)
-    assert not found[9].passed and "no cell" in found[9].reason
+    assert not found[9].passed and "no cell" in worded_verdict(found[9]).reason
 
 
 def test_thresholds_of_an_unfinished_experiment() -> None:

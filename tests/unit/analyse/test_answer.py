@@ -9,7 +9,7 @@ from tests.golden.fixture import designed, empty, single
 from plimsoll.analyse.answer.compose import sentences, with_answer
 from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult, TermPart
-from plimsoll.analyse.results_verdicts import Doubt, SaturationReason, SaturationVerdict
+from plimsoll.analyse.results_verdicts import CapacityKind, Doubt, SaturationReason, SaturationVerdict
 
 
 def said(analysis: Analysis) -> str:
@@ -88,8 +88,8 @@ def test_testers_as_the_limit_warn() -> None:
 
 def test_rules_that_bind_are_said_and_those_held_nowhere_too() -> None:
     first = designed().saturation[0]
-    usable = Capacity("usable", Interval(700.0, 690.0, 710.0), 2.0, "p(95)<5ms held", True)
-    none = Capacity("error-limited", None, None, "rate<1%", True, "held at no level")
+    usable = Capacity(CapacityKind.USABLE, Interval(700.0, 690.0, 710.0), 2.0, "p(95)<5ms held", True)
+    none = Capacity(CapacityKind.ERROR_LIMITED, None, None, "rate<1%", True, "held at no level")
     text = said(with_saturation(capacities=(first.capacities[0], usable, none)))
     assert "Its usable capacity (p(95)<5ms held) is 700 ± 10 requests/s at 2 testers" in text
     assert "it has no error-limited capacity: held at no level" in text
@@ -129,7 +129,7 @@ def test_many_combinations_name_the_ends_only() -> None:
     analysis = designed()
     many = tuple(
         replace(analysis.saturation[0], combination={"zip level": str(level)}, capacities=(
-            Capacity("nominal", Interval(100.0 + level, 99.9 + level, 100.1 + level), 4.0, "", True),))
+            Capacity(CapacityKind.NOMINAL, Interval(100.0 + level, 99.9 + level, 100.1 + level), 4.0, "", True),))
         for level in range(20)
     )  # fmt: skip
     text = said(replace(analysis, saturation=many))
@@ -275,7 +275,7 @@ def test_what_stops_a_level_that_has_a_by_in_its_name() -> None:
         replace(
             analysis.saturation[0],
             combination={"zip level": str(level)},
-            capacities=(Capacity("nominal", Interval(100.0 + level, None, None), 4.0, "", True),),
+            capacities=(Capacity(CapacityKind.NOMINAL, Interval(100.0 + level, None, None), 4.0, "", True),),
         )
         for level in range(20)
     )

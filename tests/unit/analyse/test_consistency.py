@@ -12,7 +12,8 @@ from scipy import stats
 from tests.unit.analyse.made import histogram, run
 
 from plimsoll.analyse.across import Design, grouped
-from plimsoll.analyse.answer.consistency import cheapest, of_consistency
+from plimsoll.analyse.answer.consistency import of_consistency
+from plimsoll.analyse.cheapest import cheapest
 from plimsoll.analyse.consistency import NONE_STALE, OF_CELLS, consistency
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.proportion import wilson
@@ -29,6 +30,7 @@ from plimsoll.analyse.results import (
     Staleness,
     Utilization,
 )
+from plimsoll.analyse.results_verdicts import ThresholdReason
 from plimsoll.analyse.staleness import HISTOGRAM
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.wording import describe
@@ -99,7 +101,7 @@ def analysis_of(runs: Sequence[RunResult], ages_ms: Sequence[float] = ()) -> Ana
 
 
 def said(runs: Sequence[RunResult], ages_ms: Sequence[float] = ()) -> list[str]:
-    return [text.replace("\u202f", " ") for text in of_consistency(analysis_of(runs, ages_ms))]
+    return [each.text.replace("\u202f", " ") for each in of_consistency(analysis_of(runs, ages_ms))]
 
 
 def test_nothing_where_nobody_read_versions() -> None:
@@ -303,9 +305,11 @@ def test_thresholds_judge_the_runs_of_a_cell_together(metric: str, test: str, va
 
 def test_an_age_is_0_where_nothing_was_stale_and_unknown_where_nothing_was_read() -> None:
     rule = parse_rule("p(95)<1s", "stale_age")
-    assert observe(rule, Sample([with_readers("1", {})], [{}])) == (0.0, "no answer was stale")
-    assert observe(rule, Sample([run("1")], [{}])) == (None, "no sample")
-    assert observe(parse_rule("rate<1%", "stale_share"), Sample([run("1")], [{}])) == (None, "no sample")
+    value, why = observe(rule, Sample([with_readers("1", {})], [{}]))
+    assert value == 0.0 and why is not None and why.code == ThresholdReason.NOTHING_STALE
+    for asked in (rule, parse_rule("rate<1%", "stale_share")):
+        value, why = observe(asked, Sample([run("1")], [{}]))
+        assert value is None and why is not None and why.code == ThresholdReason.NO_SAMPLE
 
 
 def test_every_metric_can_be_a_response() -> None:

@@ -8,18 +8,30 @@ import numpy as np
 import pytest
 from tests.unit.analyse.made import histogram, run
 
+from plimsoll.analyse.answer.reasons import bottleneck_reason
+from plimsoll.analyse.answer.worded import worded_capacity, worded_reasons, worded_verdict
 from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
 from plimsoll.analyse.capacity import Level, efficiency, error_limited, nominal, scaling, stretch, usable
 from plimsoll.analyse.metrics import METRICS, canonical
-from plimsoll.analyse.results import Interval, Utilization
-from plimsoll.analyse.steady import Trend
+from plimsoll.analyse.results import Interval, Utilization, Verdict
+from plimsoll.analyse.results_verdicts import RunVerdict, Severity
+from plimsoll.analyse.steady import Trend, TrendVerdict
 from plimsoll.analyse.thresholds import Sample, judge, observe
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization import utilizations
-from plimsoll.analyse.validity import Observed, judge_run
+from plimsoll.analyse.validity import Judgement, Observed, judge_run
 from plimsoll.collect.samples import SampleSeries
 from plimsoll.plan.model import Threshold, Validity
 from plimsoll.plan.rules import parse_rule
+
+
+def verdict(asked: Threshold, cell: dict[str, str], of: Sample, *, unfinished: bool = False) -> Verdict:
+    return worded_verdict(judge(asked, cell, of, unfinished=unfinished))
+
+
+def texts(found: Judgement, severity: Severity) -> list[str]:
+    """What is said against a run."""
+    return [each.text for each in worded_reasons(found.reasons) if each.severity == severity]
 
 
 def threshold(metric: str, test: str) -> Threshold:
@@ -64,37 +76,37 @@ def test_what_a_rule_is_about(metric: str, test: str, observed: float) -> None:
 
 
 def test_verdicts() -> None:
-    good = judge(threshold("response", "p(95)<500ms"), {"zip": "1"}, sample([1.0] * 400))
+    good = verdict(threshold("response", "p(95)<500ms"), {"zip": "1"}, sample([1.0] * 400))
     assert (good.passed, good.reason, good.cell) == (True, "", {"zip": "1"})
-    bad = judge(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400))
+    bad = verdict(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400))
     assert not bad.passed
     assert bad.reason.replace("\u202f", " ") == "1.000 ms where p(95)<0.5ms was asked"
-    slow = judge(threshold("response", "p(95)<1s"), {}, sample([1234567.0] * 400))
+    slow = verdict(threshold("response", "p(95)<1s"), {}, sample([1234567.0] * 400))
     assert slow.reason.replace("\u202f", " ") == "1 235 s where p(95)<1s was asked"
-    few = judge(threshold("transactions", "count>10000000"), {}, Sample([run(transactions=1234567)], [{}]))
+    few = verdict(threshold("transactions", "count>10000000"), {}, Sample([run(transactions=1234567)], [{}]))
     assert few.reason.replace("\u202f", " ") == "1 234 600 where count>10000000 was asked"
-    weak = judge(threshold("response", "p(99)<500ms"), {}, sample([1.0] * 50))
+    weak = verdict(threshold("response", "p(99)<500ms"), {}, sample([1.0] * 50))
     assert weak.passed and "only 0 of 50 values lie beyond it" in weak.reason
 
 
 @pytest.mark.parametrize("test", ["p(95)<500ms", "avg<1s", "min>0", "max<1s"])
 def test_no_sample_fails(test: str) -> None:
     for empty in (Sample([], []), sample([])):
-        verdict = judge(threshold("response", test), {}, empty)
-        assert not verdict.passed and verdict.observed is None and verdict.reason.startswith("failed: no")
+        found = verdict(threshold("response", test), {}, empty)
+        assert not found.passed and found.observed is None and found.reason.startswith("failed: no")
 
 
 def test_what_is_still_to_come_is_not_judged_yet() -> None:
-    verdict = judge(threshold("response", "p(95)<1s"), {"zip": "1"}, Sample([], []), unfinished=True)
-    assert (verdict.judged, verdict.passed, verdict.cell) == (False, False, {"zip": "1"})
-    assert "failed" not in verdict.reason
-    known = judge(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400), unfinished=True)
+    found = verdict(threshold("response", "p(95)<1s"), {"zip": "1"}, Sample([], []), unfinished=True)
+    assert (found.judged, found.passed, found.cell) == (False, False, {"zip": "1"})
+    assert "failed" not in found.reason
+    known = verdict(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400), unfinished=True)
     assert known.judged and not known.passed, "what was measured counts"
 
 
 def test_no_ended_transaction_fails_an_error_rule() -> None:
     nothing = Sample([run(transactions=0, errors=0)], [{}])
-    assert not judge(threshold("errors", "rate<10%"), {}, nothing).passed
+    assert not verdict(threshold("errors", "rate<10%"), {}, nothing).passed
 
 
 # -- capacities
@@ -117,14 +129,14 @@ LEVELS = [
 
 def test_capacities() -> None:
     top = nominal(LEVELS, saturated=True)
-    assert (top.load, top.reached, top.remark) == (4, True, "")
+    assert (top.load, top.reached, worded_capacity(top).remark) == (4, True, "")
     assert top.value is not None and top.value.mean == 200
     fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
     assert (fast.load, fast.reached) == (2, True)
-    assert fast.remark == "held at the upper bound too"
+    assert worded_capacity(fast).remark == "held at the upper bound too"
     assert efficiency(fast, top) == pytest.approx(0.9)
     edge = usable(LEVELS, parse_rule("p(95)<50ms", "response"))
-    assert edge.load == 4 and "not at its upper bound" in edge.remark
+    assert edge.load == 4 and "not at its upper bound" in worded_capacity(edge).remark
     few = error_limited(LEVELS, parse_rule("rate<1%", "errors"))
     assert (few.load, few.reached) == (4, True)
     strict = error_limited(LEVELS, parse_rule("rate<0.5%", "errors"))
@@ -132,15 +144,15 @@ def test_capacities() -> None:
 
 
 def test_capacities_that_are_not_reached_say_so() -> None:
-    assert "higher" in nominal(LEVELS, saturated=False).remark
+    assert "higher" in worded_capacity(nominal(LEVELS, saturated=False)).remark
     loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
-    assert not loose.reached and "the limit was not reached" in loose.remark
+    assert not loose.reached and "the limit was not reached" in worded_capacity(loose).remark
     none = usable(LEVELS, parse_rule("p(95)<1ms", "response"))
-    assert none.value is None and none.remark == "the rule is held at no level"
+    assert none.value is None and worded_capacity(none).remark == "the rule is held at no level"
     assert efficiency(none, nominal(LEVELS, saturated=True)) is None
     assert not error_limited(LEVELS, parse_rule("rate<50%", "errors")).reached
     held = error_limited(LEVELS[3:], parse_rule("rate<1%", "errors"))
-    assert held.value is None and "held at no level" in held.remark
+    assert held.value is None and "held at no level" in worded_capacity(held).remark
     assert nominal([], saturated=True).value is None
     assert usable([], parse_rule("p(95)<1s", "response")).value is None
     assert error_limited([], parse_rule("rate<1%", "errors")).value is None
@@ -149,7 +161,7 @@ def test_capacities_that_are_not_reached_say_so() -> None:
 def test_one_repetition_has_no_bound() -> None:
     single = [dataclasses.replace(one, observed_runs=one.observed_runs[:1]) for one in LEVELS]
     found = usable(single, parse_rule("p(95)<20ms", "response"))
-    assert "one repetition gives no bound" in found.remark
+    assert "one repetition gives no bound" in worded_capacity(found).remark
 
 
 def test_stretch_and_scaling() -> None:
@@ -178,45 +190,53 @@ FINE = Observed(1000, 0.5, 1000, 999, 0.0005, 0.010, None)
     ],
 )
 def test_invalid(change: dict[str, float], reason: str) -> None:
-    assert judge_run(FINE, Validity()).valid
+    assert judge_run(FINE, Validity()).verdict == RunVerdict.VALID
     found = judge_run(dataclasses.replace(FINE, **change), Validity())  # type: ignore[arg-type]
-    assert not found.valid
-    assert len(found.invalid) == 1 and reason in found.invalid[0].replace("\u202f", " ")
+    assert found.verdict == RunVerdict.INVALID
+    (text,) = texts(found, Severity.INVALID)
+    assert reason in text.replace("\u202f", " ")
+    (why,) = found.reasons
+    assert why.rule is not None and why.rule.name.startswith("validity.")
 
 
 def test_lateness_needs_both_its_share_and_its_floor() -> None:
     quick = dataclasses.replace(FINE, lateness_p99=0.0009, response_p50=0.001)
-    assert judge_run(quick, Validity()).valid, "below 1 ms"
+    assert judge_run(quick, Validity()).verdict == RunVerdict.VALID, "below 1 ms"
     slow = dataclasses.replace(FINE, lateness_p99=0.05, response_p50=1.0)
-    assert judge_run(slow, Validity()).valid, "5 % of the response time"
+    assert judge_run(slow, Validity()).verdict == RunVerdict.VALID, "5 % of the response time"
 
 
 def test_limits_can_be_changed() -> None:
     busy = dataclasses.replace(FINE, busiest_thread=0.95)
-    assert judge_run(busy, Validity(tester_cpu=0.99)).valid
-    assert judge_run(dataclasses.replace(FINE, succeeded=0), Validity(success=False)).valid
+    assert judge_run(busy, Validity(tester_cpu=0.99)).verdict == RunVerdict.VALID
+    assert (
+        judge_run(dataclasses.replace(FINE, succeeded=0), Validity(success=False)).verdict == RunVerdict.VALID
+    )
 
 
 def test_a_trend_is_a_doubt_not_a_verdict() -> None:
-    moving = Trend("trends", 0.2, 1e-6, 60.0, "throughput changes by +20.0 %")
+    moving = Trend(TrendVerdict.TRENDS, 0.2, 1e-6, 60.0, metric="throughput")
     found = judge_run(dataclasses.replace(FINE, trend=moving), Validity())
-    assert found.valid and "still trends" in found.doubtful[0]
+    assert found.verdict == RunVerdict.DOUBTFUL
+    assert texts(found, Severity.DOUBTFUL) == [
+        "still trends after the warm-up: throughput changes by +20.0 % of its mean over the window (p = 1e-06)"
+    ]
     assert found.evidence["trend_change"] == 0.2
-    assert judge_run(dataclasses.replace(FINE, trend=moving), Validity(trend=False)).doubtful == ()
+    assert judge_run(dataclasses.replace(FINE, trend=moving), Validity(trend=False)).reasons == ()
 
 
 def test_steal_is_a_doubt_not_a_verdict() -> None:
     quiet, robbed = (judge_run(dataclasses.replace(FINE, steal=share), Validity()) for share in (0.01, 0.24))
-    assert quiet.doubtful == ()
-    assert robbed.valid
-    assert "24 %" in robbed.doubtful[0]
+    assert quiet.reasons == ()
+    assert robbed.verdict == RunVerdict.DOUBTFUL
+    assert "24 %" in texts(robbed, Severity.DOUBTFUL)[0]
     assert robbed.evidence["steal"] == 0.24
 
 
 def test_what_was_not_watched_is_not_held_against_a_run() -> None:
     unknown = Observed(10, None, None, None, None, None, None)
     found = judge_run(unknown, Validity())
-    assert found.valid and found.evidence["tester_cpu"] is None
+    assert found.verdict == RunVerdict.VALID and found.evidence["tester_cpu"] is None
 
 
 # -- bottleneck
@@ -255,8 +275,9 @@ def part(name: str, role: str, mean: float, half: float | None = 0.01) -> Utiliz
 def test_bottleneck(parts: list[Utilization], name: str) -> None:
     found = bottleneck(parts)
     assert found.component == name
-    assert found.reason
-    assert name == NOT_RESOLVED or f"{name}:" not in found.reason, "its name stands beside the reason"
+    said = bottleneck_reason(found.reason)
+    assert said
+    assert name == NOT_RESOLVED or f"{name}:" not in said, "its name stands beside the reason"
 
 
 def cpu(component: str, *values: float) -> SampleSeries:
@@ -291,7 +312,7 @@ def test_cores_that_services_share_are_full_when_none_of_them_is() -> None:
 def test_what_is_not_resolved_names_what_it_weighed() -> None:
     found = bottleneck([part("db", "service", 0.6), part("cache", "service", 0.3)])
     assert (
-        found.reason
+        bottleneck_reason(found.reason)
         == "nothing that was watched is full: the highest is db: busiest thread 60 % busy (59 to 61 %)"
     )
 

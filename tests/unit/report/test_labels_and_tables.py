@@ -8,7 +8,7 @@ import pytest
 from tests.golden.fixture import designed, single
 
 from plimsoll.analyse.results import Analysis, Capacity, Interval, StageResult
-from plimsoll.analyse.results_verdicts import SaturationVerdict
+from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
 from plimsoll.report import tables
 from plimsoll.report.labels import ONLY, Labels, run_value
 from plimsoll.report.tables import Table
@@ -65,7 +65,7 @@ def test_the_capacity_table() -> None:
 
 def test_a_capacity_that_no_load_has_says_why() -> None:
     analysis = designed()
-    none = Capacity("usable", None, None, "", True, "the rule is held at no level")
+    none = Capacity(CapacityKind.USABLE, None, None, "", True, "the rule is held at no level")
     found = replace(analysis.saturation[0], capacities=(none,))
     assert tables.capacity_words(Labels(analysis), found, "usable") == "the rule is held at no level"
     assert tables.capacity_words(Labels(analysis), found, "nominal") == "–"

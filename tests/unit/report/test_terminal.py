@@ -9,6 +9,7 @@ import pytest
 from tests.golden.fixture import designed, empty, single
 
 from plimsoll.analyse.answer.compose import with_answer
+from plimsoll.analyse.answer.reasons import bottleneck_reason
 from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.results import Analysis, CodeCount, ErrorCount, Utilization
 from plimsoll.report.terminal import summary_lines
@@ -107,7 +108,9 @@ def test_a_bottleneck_is_named_once() -> None:
     analysis = single()
     host = Utilization("host", "host", "cpu", 0.92, None, None)
     narrow = bottleneck([host])
-    run = replace(analysis.runs[0], bottleneck=narrow.component, bottleneck_reason=narrow.reason)
+    run = replace(
+        analysis.runs[0], bottleneck=narrow.component, bottleneck_reason=bottleneck_reason(narrow.reason)
+    )
     assert "bottleneck........: host (cpu 92 % busy)" in text(replace(analysis, runs=(run,)))
 
 

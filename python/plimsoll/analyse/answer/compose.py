@@ -6,6 +6,7 @@ is said to be so: one repetition has no interval, a bracket is never finer than 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from plimsoll.analyse.answer.caches import of_caches
@@ -17,32 +18,53 @@ from plimsoll.analyse.answer.runs import about_the_runs, nothing_valid
 from plimsoll.analyse.answer.saturation import of_saturation
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results_verdicts import Finding, Topic
 from plimsoll.analyse.wording import count, plural
 
 
 def with_answer(analysis: Analysis) -> Analysis:
     """The same analysis with its answer filled in."""
-    return replace(analysis, answer=sentences(analysis))
+    found = findings(analysis)
+    return replace(analysis, answer=tuple(each.text for each in found), findings=found)
 
 
 def sentences(analysis: Analysis) -> tuple[str, ...]:
     """The answer, the most important sentence first; `analysis.answer` itself is not read."""
-    info = analysis.experiment
-    said: list[str] = []
-    if not info.complete:
-        said.append(f"So far: {count(info.finished_runs)} of {plural(info.planned_runs, 'run')}.")
+    return tuple(each.text for each in findings(analysis))
+
+
+def findings(analysis: Analysis) -> tuple[Finding, ...]:
+    """What the answer says, sentence by sentence, with the verdicts and rules behind them."""
+    said = [Finding(Topic.PROGRESS, text) for text in (so_far(analysis),) if text]
     if not analysis.runs:
-        return (*said, "Nothing has been measured yet.")
+        return (*said, Finding(Topic.NOTHING, "Nothing has been measured yet."))
     if not any(run.valid for run in analysis.runs):
-        return (*said, nothing_valid(analysis))
-    said += of_consistency(analysis) or of_caches(analysis)
+        return (*said, Finding(Topic.NOTHING, nothing_valid(analysis)))
+    said += of_consistency(analysis) or _about(Topic.CACHES, of_caches(analysis))
     leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
-    said += of_saturation(analysis, leading) if leading else of_cells(analysis)
-    said += of_stages(analysis)
+    said += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
+    said += _about(Topic.STAGES, of_stages(analysis))
     said += of_hosts(analysis)
-    said += explained(analysis)
+    said += _about(Topic.EFFECTS, explained(analysis))
     said += about_the_runs(analysis)
     return tuple(said)
+
+
+def so_far(analysis: Analysis) -> str:
+    """`So far: 7 of 24 runs.` on an unfinished experiment, else nothing."""
+    info = analysis.experiment
+    if info.complete:
+        return ""
+    return f"So far: {count(info.finished_runs)} of {plural(info.planned_runs, 'run')}."
+
+
+def shown_answer(analysis: Analysis) -> list[str]:
+    """The answer where `so_far` stands beside it already."""
+    return [each.text for each in analysis.findings if each.topic != Topic.PROGRESS]
+
+
+def _about(topic: Topic, texts: Iterable[str]) -> list[Finding]:
+    return [Finding(topic, text) for text in texts]
 
 
 def _leading_metric(analysis: Analysis) -> str:

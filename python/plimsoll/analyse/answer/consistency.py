@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital
-from plimsoll.analyse.results import Analysis, Consistency, Interval
+from plimsoll.analyse.cheapest import Cheapest, judge_cheapest
+from plimsoll.analyse.results import Analysis, Consistency
+from plimsoll.analyse.results_verdicts import CheapestVerdict, Finding, Topic, Value
+from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.analyse.wording import (
     count,
     factor_word,
@@ -19,7 +22,7 @@ from plimsoll.analyse.wording import (
 )
 
 
-def of_consistency(analysis: Analysis) -> list[str]:
+def of_consistency(analysis: Analysis) -> list[Finding]:
     """The level that is cheapest without stale answers, or with the fewest, and a sentence on each; nothing where
     nobody read versions."""
     found = analysis.consistency
@@ -27,48 +30,27 @@ def of_consistency(analysis: Analysis) -> list[str]:
         return []
     told = [each for each in found.levels or found.cells if each.answers]
     if not told:
-        return ["No answer told its version, so nothing can be said about stale ones."]
-    said = _cheapest(told, found.factor) if found.levels else []
+        text = "No answer told its version, so nothing can be said about stale ones."
+        return [Finding(Topic.READERS, text)]
+    said = _judged(told, found.factor) if found.levels else []
     if len(told) > MOST_SENTENCES:
-        return [*said, f"What readers got at {count(len(told))} levels stands in the table."]
+        text = f"What readers got at {count(len(told))} levels stands in the table."
+        return [*said, Finding(Topic.READERS, text)]
     most = next((each for each in told if _is_most(each)), None) if len(told) > 1 else None
-    return [*said, *(_sentence(each, most) for each in told)]
+    return [*said, *(Finding(Topic.READERS, _sentence(each, most)) for each in told)]
 
 
-def cheapest(told: Sequence[Consistency]) -> list[Consistency]:
-    """Of the levels without stale answers (or, if there is none, those with the lowest share) the one at which readers
-    got most; of several that cannot be told apart in this, the one with the fewest origin fetches per answer. More than
-    one where these are equal too."""
-    none = [each for each in told if not each.stale]
-    least = min(_share(each) for each in told)
-    left = none or [each for each in told if _share(each) == least]
-    known = [each for each in left if each.relative_reads is not None]
-    if known:
-        top = max(known, key=lambda each: _reads(each).mean)
-        left = [each for each in known if _as_many(_reads(each), _reads(top))]
-    fewest = min(_fetches(each) for each in left)
-    return [each for each in left if _fetches(each) == fewest]
-
-
-def _share(each: Consistency) -> float:
-    return each.stale / each.answers
-
-
-def _fetches(each: Consistency) -> float:
-    return each.fetches_per_answer or 0.0
-
-
-def _reads(each: Consistency) -> Interval:
-    assert each.relative_reads is not None  # asked of levels that have them
-    return each.relative_reads
-
-
-def _as_many(one: Interval, top: Interval) -> bool:
-    """Whether the reads cannot be told apart. Both are relative to the same level, whose own error is in every other
-    ratio, so an interval that reaches the other's mean is enough."""
-    if one.mean >= top.mean:
-        return True
-    return one.high is not None and one.high >= top.mean
+def _judged(told: Sequence[Consistency], factor: str | None) -> list[Finding]:
+    found = judge_cheapest(told)
+    if found is None:
+        return []
+    values: dict[str, Value] = {
+        "levels": tuple(level_words(cell) for cell in found.levels),
+        "clean": found.clean,
+        "share": found.share,
+    }
+    text = _cheapest(found, factor)
+    return [Finding(Topic.CHEAPEST, text, found.verdict, values, rule(RuleName.CHEAPEST))]
 
 
 def _is_most(each: Consistency) -> bool:
@@ -77,24 +59,21 @@ def _is_most(each: Consistency) -> bool:
     return reads is not None and reads.low == reads.high == 1.0
 
 
-def _cheapest(told: Sequence[Consistency], factor: str | None) -> list[str]:
-    if len(told) < 2:
-        return []
-    found = cheapest(told)
-    names = listing(level_words(each.cell) for each in found)
-    clean = sum(not each.stale for each in told)
+def _cheapest(found: Cheapest, factor: str | None) -> str:
+    names = listing(map(level_words, found.levels))
+    one = len(found.levels) == 1
     word = f"level of {factor_word(factor)}" if factor else "level"
-    if clean == 0:
-        are = "has" if len(found) == 1 else "have"
-        return [
-            f"No {word} is without stale answers; {names} {are} the fewest ({percent(_share(found[0]))})."
-        ]
-    if clean == 1:
-        return [f"Only {names} is without stale answers."]
-    if len(found) == clean:
-        return [f"{capital(names)} are without stale answers, and their costs cannot be told apart."]
-    are = "is" if len(found) == 1 else "are"
-    return [f"Of {count(clean)} levels without stale answers {names} {are} the cheapest."]
+    match found.verdict:
+        case CheapestVerdict.NONE_CLEAN:
+            has = "has" if one else "have"
+            return f"No {word} is without stale answers; {names} {has} the fewest ({percent(found.share)})."
+        case CheapestVerdict.ONLY:
+            return f"Only {names} is without stale answers."
+        case CheapestVerdict.NOT_TOLD_APART:
+            return f"{capital(names)} are without stale answers, and their costs cannot be told apart."
+        case CheapestVerdict.CHEAPEST:
+            are = "is" if one else "are"
+            return f"Of {count(found.clean)} levels without stale answers {names} {are} the cheapest."
 
 
 def _sentence(each: Consistency, most: Consistency | None) -> str:

@@ -7,15 +7,13 @@ from typing import Final
 
 from plimsoll.analyse.results import Analysis, RunResult
 from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
+from plimsoll.analyse.results_verdicts import Finding, SitesVerdict, Topic, Value
+from plimsoll.analyse.sites import SitesFairness, away_ms, sites_by_distance, sites_fairness
+from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.analyse.wording import UNKNOWN, listing, number, percent, quantity
 
 MOST_NAMED: Final = 4
 """Sites that are named each; of more, the nearest and the farthest."""
-ALIKE: Final = 0.1
-"""Near and far are treated alike where what is left of their times without the way differs by less than a tenth: of the
-shorter one, or of the difference of the ways, whichever is more."""
-PROBE_NOISE_MS: Final = 1.0
-"""Probes are answered by processes, which wait for their turn; the network's own round trip is not known better."""
 
 
 def leading_run(analysis: Analysis) -> RunResult | None:
@@ -28,41 +26,50 @@ def leading_run(analysis: Analysis) -> RunResult | None:
     )
 
 
-def of_hosts(analysis: Analysis) -> list[str]:
+def of_hosts(analysis: Analysis) -> list[Finding]:
     """What to say of the leading run, where it has testers of several sites."""
     run = leading_run(analysis)
     if run is None or run.hosts is None or not run.valid:
         return []
-    return fairness_words(run.hosts, run.id if len(analysis.runs) > 1 else "")
+    return fairness_findings(run.hosts, run.id if len(analysis.runs) > 1 else "")
 
 
-def fairness_words(hosts: HostsResult, run: str = "") -> list[str]:
-    """Sentences about the sites of one run, the nearest first; none where testers of one site alone did anything.
-    `run`: its id, which the first sentence names, where there are several runs."""
-    sites = sorted((each for each in hosts.sites if each.transactions), key=_distance)
+def fairness_words(hosts: HostsResult) -> list[str]:
+    """Sentences about the sites of one run."""
+    return [each.text for each in fairness_findings(hosts)]
+
+
+def fairness_findings(hosts: HostsResult, run: str = "") -> list[Finding]:
+    """What is found about the sites of one run, the nearest first; nothing where testers of one site alone did
+    anything. `run`: its id, which the first sentence names, where there are several runs."""
+    sites = sites_by_distance(hosts)
     if len(sites) < 2:
         return []
-    said: list[str] = []
-    for make in (_peak, _work, _way):
+    said: list[Finding] = []
+    for make in (_peak, _work):
         text = make(sites, hosts, "" if said else run)
         if text:
-            said.append(text)
+            said.append(Finding(Topic.SITES, text))
+    found = sites_fairness(sites, hosts)
+    if found is not None:
+        said.append(_judged(found, "" if said else run))
     return said
+
+
+def _judged(found: SitesFairness, run: str) -> Finding:
+    values: dict[str, Value] = {
+        "near": found.near,
+        "far": found.far,
+        "near_ms": found.near_ms,
+        "far_ms": found.far_ms,
+        "longer_ms": found.longer_ms,
+    }
+    return Finding(Topic.SITES_FAIRNESS, _way(found, run), found.verdict, values, rule(RuleName.SITES))
 
 
 def _start(run: str, alone: str, after: str) -> str:
     """The first word of a sentence, behind the run that it is about, where that is named."""
     return f"In run {run}, {after}" if run else alone
-
-
-def _distance(place: PlaceResult) -> float:
-    away = away_ms(place)
-    return float("inf") if away is None else away
-
-
-def away_ms(place: PlaceResult) -> float | None:
-    """How far it is: the round trip of its testers' connections, else of its agents' probes."""
-    return place.rtt_ms if place.rtt_ms is not None else place.probe_rtt_ms
 
 
 def _named(place: PlaceResult) -> str:
@@ -104,21 +111,16 @@ def _bound(hosts: HostsResult) -> str:
     return f" (clocks agree within {quantity(hosts.bound_ms, 'ms')})" if hosts.bound_ms else ""
 
 
-def _way(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
+def _way(found: SitesFairness, run: str) -> str:
     """What of the difference is the way, and what is the service."""
-    near, far = sites[0], sites[-1]
-    a, b = near.response_less_rtt_ms, far.response_less_rtt_ms
-    ways = (away_ms(near), away_ms(far))
-    if a is None or b is None or ways[0] is None or ways[1] is None:
-        return ""
-    times = f"{quantity(a, 'ms')} at {near.site} and {quantity(b, 'ms')} at {far.site}"
+    times = (
+        f"{quantity(found.near_ms, 'ms')} at {found.near} and {quantity(found.far_ms, 'ms')} at {found.far}"
+    )
     head = f"{_start(run, 'Less', 'less')} one round trip the median response takes {times}"
-    longer, apart = b - a, ways[1] - ways[0]
-    if abs(longer) <= max(ALIKE * max(a, apart), PROBE_NOISE_MS if hosts.rtt_source == "probes" else 0.0):
-        unequal = near.share is not None and far.share is not None and far.share < (1 - ALIKE) * near.share
-        return (
-            f"{head}: the service treats them alike{', what sets them apart is the way' if unequal else ''}."
-        )
-    trips = f", {number(abs(longer) / ways[1], 2)} of its round trips" if ways[1] > 0 else UNKNOWN
-    more = "more" if longer > 0 else "less"
-    return f"{head}: {far.site} waits {quantity(abs(longer), 'ms')}{trips}, {more} than its way explains."
+    if found.verdict == SitesVerdict.ALIKE:
+        way = ", what sets them apart is the way" if found.unequal else ""
+        return f"{head}: the service treats them alike{way}."
+    longer, trip = abs(found.longer_ms), found.far_away_ms
+    trips = f", {number(longer / trip, 2)} of its round trips" if trip > 0 else UNKNOWN
+    more = "more" if found.verdict == SitesVerdict.WAITS_MORE else "less"
+    return f"{head}: {found.far} waits {quantity(longer, 'ms')}{trips}, {more} than its way explains."

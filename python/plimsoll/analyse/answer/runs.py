@@ -6,29 +6,32 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from plimsoll.analyse.results import Analysis, RunResult
+from plimsoll.analyse.results_verdicts import Finding, Topic
 from plimsoll.analyse.wording import count, describe, listing, plural
 
 
-def about_the_runs(analysis: Analysis) -> list[str]:
+def about_the_runs(analysis: Analysis) -> list[Finding]:
     """What a reader must know before the figures are believed."""
-    said = []
+    said: list[Finding] = []
     failed = [each for each in analysis.verdicts if not each.passed and each.judged]
     if failed:
         tests = listing(dict.fromkeys(f"{describe(each.metric).title} {each.test}" for each in failed))
         judged = sum(each.judged for each in analysis.verdicts)
-        said.append(f"{count(len(failed))} of {plural(judged, 'threshold')} failed: {tests}.")
+        text = f"{count(len(failed))} of {plural(judged, 'threshold')} failed: {tests}."
+        said.append(Finding(Topic.THRESHOLDS, text))
     invalid = [run for run in analysis.runs if not run.valid]
     if invalid:
         are = "is invalid and left out" if len(invalid) == 1 else "are invalid and left out"
-        said.append(f"{_of_runs(invalid, analysis)} {are}: {_reasons(invalid)}.")
+        text = f"{_of_runs(invalid, analysis)} {are}: {_reasons(invalid)}."
+        said.append(Finding(Topic.VALIDITY, text))
     doubtful = [run for run in analysis.runs if run.valid and run.doubtful_reasons]
     if doubtful:
         are = "is doubtful" if len(doubtful) == 1 else "are doubtful"
         reasons = _grouped(reason for run in doubtful for reason in run.doubtful_reasons)
         which = "The run" if len(analysis.runs) == 1 else _of_runs(doubtful, analysis)
-        said.append(f"{which} {are}: {reasons}.")
+        said.append(Finding(Topic.VALIDITY, f"{which} {are}: {reasons}."))
     if not any(each.low is not None for cell in analysis.cells for each in cell.responses.values()):
-        said.append(_no_interval(analysis))
+        said.append(Finding(Topic.REPETITIONS, _no_interval(analysis)))
     return said
 
 

@@ -10,8 +10,10 @@ from plimsoll.analyse.answer.brackets import cannot_say, doubt_words
 from plimsoll.analyse.answer.components import component_words, evidence, most_used
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import Analysis, Capacity, CellResult, Interval, RunResult, Saturation
-from plimsoll.analyse.results_verdicts import SaturationVerdict
+from plimsoll.analyse.ranking import Ranking, nominal_value, ranking
+from plimsoll.analyse.results import Analysis, Capacity, CellResult, RunResult, Saturation
+from plimsoll.analyse.results_verdicts import Finding, RankingVerdict, SaturationVerdict, Topic, Value
+from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.analyse.wording import (
     UNKNOWN,
     describe,
@@ -24,18 +26,22 @@ from plimsoll.analyse.wording import (
 )
 
 
-def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[str]:
+def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[Finding]:
     """How the combinations compare, then a sentence on each; of many, on the best and the worst."""
-    ranked = sorted(found, key=lambda each: -(_mean(_capacity(each, "nominal")) or -math.inf))
+    ranked = sorted(found, key=lambda each: -_nominal_mean(each))
     said = _comparison([each for each in ranked if not _one_load(analysis, each)])
     if len(found) <= MOST_SENTENCES:
-        return said + [_saturation_sentence(analysis, each) for each in found]
-    said += [_saturation_sentence(analysis, each) for each in (ranked[0], ranked[-1])]
-    return [
-        *said,
-        f"The other {plural(len(found) - 2, 'combination')} lie between these two; the table has them all.",
-        *_what_stops(analysis),
-    ]
+        return said + [_judged(analysis, each) for each in found]
+    said += [_judged(analysis, each) for each in (ranked[0], ranked[-1])]
+    left = plural(len(found) - 2, "combination")
+    rest = [f"The other {left} lie between these two; the table has them all.", *_what_stops(analysis)]
+    return [*said, *(Finding(Topic.SATURATION, text) for text in rest)]
+
+
+def _judged(analysis: Analysis, found: Saturation) -> Finding:
+    values: dict[str, Value] = {"lower": found.lower, "upper": found.upper}
+    text = _saturation_sentence(analysis, found)
+    return Finding(Topic.SATURATION, text, found.verdict, values, found.rule)
 
 
 def _what_stops(analysis: Analysis) -> list[str]:
@@ -69,38 +75,35 @@ def _capacity(found: Saturation, kind: str) -> Capacity | None:
     return next((each for each in found.capacities if each.kind == kind), None)
 
 
-def _mean(capacity: Capacity | None) -> float | None:
-    return capacity.value.mean if capacity is not None and capacity.value is not None else None
+def _nominal_mean(found: Saturation) -> float:
+    value = nominal_value(found)
+    return (value.mean if value is not None else 0.0) or -math.inf
 
 
-def _comparison(ranked: Sequence[Saturation]) -> list[str]:
+def _comparison(ranked: Sequence[Saturation]) -> list[Finding]:
     """Which combination carries most, and how much more than the least; nothing for a single one. Those of which one
     load was tried, as in a design that varies one factor at a time, may carry more: they are not compared."""
-    known = [
-        (each, capacity.value)
-        for each in ranked
-        if (capacity := _capacity(each, "nominal")) and capacity.value
-    ]
-    if len(known) < 2 or not known[0][0].combination:
+    found = ranking(ranked)
+    if found is None:
         return []
-    (best, most), (second, next_most), (worst, least) = known[0], known[1], known[-1]
-    name = capital(level_words(best.combination))
-    if _overlap(most, next_most):
-        return [f"{name} and {level_words(second.combination)} carry most, and cannot be told apart."]
-    certain = most.low is not None and next_most.high is not None
-    times = (
-        f"{number(most.mean / least.mean, 2)} times as much as {level_words(worst.combination)}"
-        if least.mean > 0
-        else ""
-    )
-    tail = "" if certain else "; without intervals, that is one observation"
-    return [f"{name} carries most{', ' + times if times else ''}{tail}."]
+    values: dict[str, Value] = {
+        "best": level_words(found.best),
+        "second": level_words(found.second),
+        "worst": level_words(found.worst),
+        "times": found.times,
+    }
+    return [Finding(Topic.RANKING, _ranking(found), found.verdict, values, rule(RuleName.RANKING))]
 
 
-def _overlap(one: Interval, other: Interval) -> bool:
-    if one.low is None or other.high is None:
-        return False
-    return one.low <= other.high
+def _ranking(found: Ranking) -> str:
+    name = capital(level_words(found.best))
+    if found.verdict == RankingVerdict.NOT_TOLD_APART:
+        return f"{name} and {level_words(found.second)} carry most, and cannot be told apart."
+    times = "" if found.times is None else f", {number(found.times, 2)} times as much as "
+    worst = level_words(found.worst) if times else ""
+    alone = found.verdict == RankingVerdict.ONE_OBSERVATION
+    tail = "; without intervals, that is one observation" if alone else ""
+    return f"{name} carries most{times}{worst}{tail}."
 
 
 def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:

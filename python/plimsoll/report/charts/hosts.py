@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.answer.hosts import away_ms
 from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
+from plimsoll.analyse.sites import away_ms
 from plimsoll.analyse.wording import count, number, percent, plural, quantity
 from plimsoll.report import hosts
 from plimsoll.report.charts.figure import Figure

@@ -1,0 +1,136 @@
+"""Why a run is invalid or doubtful, and why its bottleneck is what it is, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.analyse.results_hosts import LostAgent
+from plimsoll.analyse.results_verdicts import BottleneckReason, Reason, RunReason, Value
+from plimsoll.analyse.wording import count, listing, number, percent, plural, quantity
+
+MOST_AGENTS = 5
+"""Agents that a reason names."""
+
+
+def run_reason(reason: Reason) -> str:
+    """One reason against a run."""
+    told = reason.values
+    match reason.code:
+        case RunReason.NOT_FINISHED:
+            return f"the run did not finish: {told['status']}"
+        case RunReason.NOTHING_SUCCEEDED:
+            return "nothing succeeded in the measured window"
+        case RunReason.TESTER_CPU:
+            return (
+                f"the load generator was the limit: an agent's busiest thread used "
+                f"{100 * figure(told, 'busiest_thread'):.1f} % of a core (tester_cpu: {_limit(told)} %)"
+            )
+        case RunReason.STARTED:
+            return (
+                f"only {100 * figure(told, 'share'):.2f} % of the planned transactions were started "
+                f"(started: {_limit(told)} %)"
+            )
+        case RunReason.LATENESS:
+            return (
+                f"testers started late: p99 of lateness {quantity(1e3 * figure(told, 'p99_s'), 'ms')} is "
+                f"{percent(figure(told, 'share'))} of the median response time (lateness_share: "
+                f"{100 * figure(told, 'limit_share'):g} %, lateness_floor: {1e3 * figure(told, 'limit_s'):g} ms)"
+            )
+        case RunReason.DAMAGED:
+            return f"the record is damaged: {told['lost_records']} transactions lost, or the books do not balance"
+        case RunReason.LOST_RECORDS:
+            return (
+                f"{_lost(told)}, and only {percent(figure(told, 'on_record'))} of the transactions that are known to "
+                f"have been started are on record (started: {_limit(told)} %): `plimsoll collect` brings in what is "
+                "still there"
+            )
+        case RunReason.TREND:
+            return f"still trends after the warm-up: {_trend(told)}"
+        case RunReason.STEAL:
+            return (
+                f"the hypervisor gave {100 * figure(told, 'share'):.0f} % of this host's processor time to others "
+                f"(steal: {_limit(told)} %)"
+            )
+        case RunReason.LOST_AGENTS:
+            return f"{_lost(told)}; from then on the load was less than planned"
+        case RunReason.UNKNOWN_CLOCKS:
+            return (
+                f"nothing is known of the clock of {listing(names(told, 'agents')[:MOST_AGENTS])}: where its times "
+                "stand against those of others is not known"
+            )
+        case _:
+            return reason.code
+
+
+def figure(told: Mapping[str, Value], name: str) -> float:
+    """A number behind a verdict; NaN where it is none."""
+    value = told.get(name)
+    return float(value) if isinstance(value, (int, float)) else float("nan")
+
+
+def names(told: Mapping[str, Value], name: str) -> list[str]:
+    """Several names behind a verdict."""
+    value = told.get(name)
+    return [str(each) for each in value] if isinstance(value, tuple) else []
+
+
+def _limit(told: Mapping[str, Value]) -> str:
+    return f"{100 * figure(told, 'limit'):g}"
+
+
+def _trend(told: Mapping[str, Value]) -> str:
+    moves = f"{told['metric']} changes by {100 * figure(told, 'change'):+.1f} % of its mean"
+    if not told["noise"]:
+        return f"{moves}, without noise"
+    return f"{moves} over the window (p = {figure(told, 'p'):.2g})"
+
+
+def _lost(told: Mapping[str, Value]) -> str:
+    times, there = told["lost_s"], told["brought_in"]
+    assert isinstance(times, tuple) and isinstance(there, tuple)  # both by agent
+    agents = names(told, "agents")
+    said = [
+        f"{agent}{'' if at is None else f' at {number(float(at))} s'}"
+        f"{'' if brought_in else ' (nothing of what it did was brought in)'}"
+        for agent, at, brought_in in zip(agents, times, there, strict=True)
+    ]
+    more = f" and {count(len(agents) - MOST_AGENTS)} more" if len(agents) > MOST_AGENTS else ""
+    of = plural(int(figure(told, "of")), "agent")
+    return f"{count(len(agents))} of {of} lost: {listing(said[:MOST_AGENTS])}{more}"
+
+
+def lost_words(one: LostAgent) -> str:
+    """When an agent was lost, and what is known of what it did."""
+    when = "at an unknown time" if one.lost_s is None else f"at {number(one.lost_s)} s"
+    if one.transactions is None:
+        return f"lost {when}; what it had told of whole seconds is counted"
+    if one.transactions == 0:
+        return f"lost {when}, and none of its segments were brought in: what it did until then is unknown"
+    until = "" if one.last_s is None else f", the last of which ended at {number(one.last_s)} s"
+    return f"lost {when}; {count(one.transactions)} of its transactions are on disk{until}"
+
+
+def bottleneck_reason(reason: Reason) -> str:
+    """What led to the bottleneck of a run. A component that stands beside it is not named again."""
+    told = reason.values
+    match reason.code:
+        case BottleneckReason.LOAD_GENERATOR_FULL:
+            return f"the load generator itself: {_busy(told)}; the service was not the limit"
+        case BottleneckReason.FULL:
+            return _busy(told)
+        case BottleneckReason.NOTHING_FULL:
+            return f"nothing that was watched is full: the highest is {told['component']}: {_busy(told)}"
+        case BottleneckReason.NOT_TOLD_APART:
+            first = f"{told['component']}: {_busy(told)}"
+            return f"{first} cannot be told from {told['second_component']}: {_busy(told, 'second_')}"
+        case _:
+            return "no utilization was measured"
+
+
+def _busy(told: Mapping[str, Value], prefix: str = "") -> str:
+    mean, low, high = (told[f"{prefix}{name}"] for name in ("mean", "low", "high"))
+    interval = ""
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        ends = [f"{100 * end:.0f}" for end in (low, high)]
+        interval = f" ({ends[0]} to {ends[1]} %)" if ends[0] != ends[1] else ""
+    return f"{told[f'{prefix}resource']} {100 * figure({'mean': mean}, 'mean'):.0f} % busy{interval}"

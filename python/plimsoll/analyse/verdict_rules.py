@@ -1,0 +1,178 @@
+"""The rules that make verdicts: each with a name, a version and its statement. docs/methods.md has the reasons.
+
+A change of a rule that can change a verdict raises its version. analysis.json keeps name and version with each verdict,
+so that a later analysis shows what a newer rule says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from plimsoll.analyse.results_verdicts import RuleId, RunReason, VerdictRule
+
+
+class RuleName(StrEnum):
+    """Names of the rules, as they stand in analysis.json."""
+
+    FINISHED = "validity.finished"
+    SUCCESS = "validity.success"
+    TESTER_CPU = "validity.tester_cpu"
+    STARTED = "validity.started"
+    LATENESS = "validity.lateness"
+    RECORD = "validity.record"
+    LOST_RECORDS = "validity.lost_records"
+    TREND = "validity.trend"
+    STEAL = "validity.steal"
+    LOST_AGENTS = "validity.lost_agents"
+    CLOCKS = "validity.clocks"
+    VALIDITY = "validity"
+    BOTTLENECK = "bottleneck"
+    COMMON_BOTTLENECK = "bottleneck.common"
+    SATURATION = "saturation"
+    NOMINAL = "capacity.nominal"
+    USABLE = "capacity.usable"
+    ERROR_LIMITED = "capacity.error-limited"
+    RANKING = "capacity.ranking"
+    THRESHOLD = "threshold"
+    CHEAPEST = "consistency.cheapest"
+    SITES = "fairness.sites"
+
+
+def newest(checks: Iterable[VerdictRule]) -> int:
+    """The version of a rule that is made of others: it rises with each of them."""
+    return 1 + sum(check.version - 1 for check in checks)
+
+
+_CHECKS: Final = (
+    VerdictRule(RuleName.FINISHED, 1, "A run that did not finish as planned is invalid."),
+    VerdictRule(RuleName.SUCCESS, 1, "A run in whose window nothing succeeded is invalid."),
+    VerdictRule(
+        RuleName.TESTER_CPU,
+        1,
+        "A run in which the busiest thread of an agent used more of a core than `tester_cpu` is invalid.",
+    ),
+    VerdictRule(
+        RuleName.STARTED,
+        1,
+        "A run that started a smaller part of its planned transactions than `started` is invalid.",
+    ),
+    VerdictRule(
+        RuleName.LATENESS,
+        1,
+        "A run is invalid if the p99 of lateness is above `lateness_share` of the median response time and above "
+        "`lateness_floor`.",
+    ),
+    VerdictRule(
+        RuleName.RECORD, 1, "A run of which records were lost, or whose books do not balance, is invalid."
+    ),
+    VerdictRule(
+        RuleName.LOST_RECORDS,
+        1,
+        "A run that lost agents is invalid if a smaller part than `started` of the transactions that are known to have "
+        "been started is on record.",
+    ),
+    VerdictRule(
+        RuleName.TREND,
+        1,
+        "A run is doubtful if its throughput, or else its response time, changes by at least 5 % of its mean over the "
+        "window, with p < 0.01.",
+    ),
+    VerdictRule(
+        RuleName.STEAL,
+        1,
+        "A run is doubtful if the hypervisor gave more of the processor time to others than `steal`.",
+    ),
+    VerdictRule(RuleName.LOST_AGENTS, 1, "A run that went on without an agent that was lost is doubtful."),
+    VerdictRule(RuleName.CLOCKS, 1, "A run with an agent of whose clock nothing is known is doubtful."),
+)
+
+RULES: Final = (
+    *_CHECKS,
+    VerdictRule(
+        RuleName.VALIDITY,
+        newest(_CHECKS),
+        "A run is invalid if one of the rules `validity.*` says so, else doubtful if one says so, else valid.",
+    ),
+    VerdictRule(
+        RuleName.BOTTLENECK,
+        1,
+        "The bottleneck of a run is the load generator if that was at 90 % or above, else the component of highest "
+        "utilization if that is at 90 % or above and its interval lies above that of the second.",
+    ),
+    VerdictRule(
+        RuleName.COMMON_BOTTLENECK,
+        1,
+        "The bottleneck of a cell is that of more than half of its valid runs; that of a combination, of the runs "
+        "where its throughput is highest.",
+    ),
+    VerdictRule(
+        RuleName.SATURATION,
+        1,
+        "Throughput saturates between the last level from which some gain is surely above zero and at least 5 %, and "
+        "the next; a gain of 10 % or more that cannot be excluded beyond it is a doubt.",
+    ),
+    VerdictRule(
+        RuleName.NOMINAL, 1, "The nominal capacity is the highest mean throughput of all load levels."
+    ),
+    VerdictRule(
+        RuleName.USABLE,
+        1,
+        "The usable capacity is the highest mean throughput at a load where the rule on the response time holds.",
+    ),
+    VerdictRule(
+        RuleName.ERROR_LIMITED,
+        1,
+        "The error-limited capacity is the throughput at the highest load whose upper 95 % bound of the error rate "
+        "holds the rule on errors.",
+    ),
+    VerdictRule(
+        RuleName.RANKING,
+        1,
+        "A combination has the highest capacity if the interval of its nominal capacity lies above that of the second.",
+    ),
+    VerdictRule(
+        RuleName.THRESHOLD,
+        1,
+        "A threshold passes on a cell if its test holds for the value over all valid runs; no sample fails.",
+    ),
+    VerdictRule(
+        RuleName.CHEAPEST,
+        1,
+        "Of the levels without stale answers (else of those with the lowest share) the cheapest has the most reads, "
+        "and of several whose intervals reach these the fewest fetches per answer.",
+    ),
+    VerdictRule(
+        RuleName.SITES,
+        1,
+        "A service treats its nearest and farthest site alike if their median response times less one round trip "
+        "differ by at most a tenth of the shorter one, or of the difference of the round trips.",
+    ),
+)
+"""Every rule once."""
+
+_IDS: Final = {each.name: RuleId(each.name, each.version) for each in RULES}
+_OF_REASONS: Final = {
+    RunReason.NOT_FINISHED: RuleName.FINISHED,
+    RunReason.NOTHING_SUCCEEDED: RuleName.SUCCESS,
+    RunReason.TESTER_CPU: RuleName.TESTER_CPU,
+    RunReason.STARTED: RuleName.STARTED,
+    RunReason.LATENESS: RuleName.LATENESS,
+    RunReason.DAMAGED: RuleName.RECORD,
+    RunReason.LOST_RECORDS: RuleName.LOST_RECORDS,
+    RunReason.TREND: RuleName.TREND,
+    RunReason.STEAL: RuleName.STEAL,
+    RunReason.LOST_AGENTS: RuleName.LOST_AGENTS,
+    RunReason.UNKNOWN_CLOCKS: RuleName.CLOCKS,
+}
+
+
+def rule(name: RuleName) -> RuleId:
+    """Name and version of a rule, to be kept with its verdicts."""
+    return _IDS[name]
+
+
+def rule_of(reason: RunReason) -> RuleId:
+    """The rule behind a reason against a run."""
+    return _IDS[_OF_REASONS[reason]]
