@@ -13,7 +13,8 @@ from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer.compose import with_answer
-from plimsoll.analyse.answer.worded import worded_run, worded_saturation, worded_verdict
+from plimsoll.analyse.answer.superseded import earlier_note
+from plimsoll.analyse.answer.worded import worded_run, worded_saturation, worded_superseded, worded_verdict
 from plimsoll.analyse.caches import cache_times
 from plimsoll.analyse.clocks import about_time, greatest_bound
 from plimsoll.analyse.consistency import consistency
@@ -36,12 +37,14 @@ from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness
 from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changing_load
+from plimsoll.analyse.superseded import NotComparable, with_superseded
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
 from plimsoll.analyse.verdict_rules import RULES
 from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.collect.caches import NONE, read_caches
+from plimsoll.collect.earlier import read_earlier
 from plimsoll.collect.hosts import (
     TCP_RETRANSMITS,
     TCP_RTT,
@@ -92,11 +95,28 @@ class Options:
 
 def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
     """Computes the whole analysis of a results directory from its files. Raises DamagedResults."""
-    return analyse_results(open_results(Path(directory)), options or Options())
+    return analysis_of(open_results(Path(directory)), options)
+
+
+def analysis_of(results: Results, options: Options | None = None) -> Analysis:
+    """The same for results that are open. Where nothing is changed by options, the verdicts of the analysis.json that
+    is there are held against it."""
+    found = analyse_results(results, options or Options())
+    return found if options not in (None, Options()) else _with_earlier(results, found)
+
+
+def _with_earlier(results: Results, found: Analysis) -> Analysis:
+    """With the verdicts of the earlier analysis that newer rules state otherwise. One that cannot be read is noted: it
+    is not what was measured."""
+    try:
+        earlier = read_earlier(results.path)
+        return found if earlier is None else worded_superseded(with_superseded(found, earlier))
+    except (DamagedResults, NotComparable) as error:
+        return replace(found, notes=(*found.notes, earlier_note(str(error))))
 
 
 def analyse_results(results: Results, options: Options) -> Analysis:
-    """The same for results that are open."""
+    """The analysis alone, from what was measured."""
     rules = _Rules(results.plan)
     runs: list[RunResult] = []
     histograms: dict[str, Mapping[str, Histogram]] = {}

@@ -596,4 +596,5 @@ class Analysis:
     superseded: tuple[Superseded, ...] = ()
     """Verdicts of earlier analyses of these measurements that newer rules state otherwise."""
     notes: tuple[str, ...] = ()
+    """What must be known about this analysis itself."""
     format: str = FORMAT

@@ -28,6 +28,8 @@ class VerdictRule:
     name: str
     version: int
     statement: str
+    rests_on: tuple[str, ...] = ()
+    """Rules whose verdicts it takes for granted."""
 
 
 class Severity(StrEnum):
@@ -211,10 +213,12 @@ class Superseded:
     """A verdict of an earlier analysis of the same measurements that a newer rule states otherwise."""
 
     what: str
-    """The rule that is asked now."""
+    """The rule that states it now, by name."""
     subject: Subject
     earlier: Stated
     now: Stated
+    changed: tuple[str, ...]
+    """Rules that have another version now: its own, or some that it rests on."""
     text: str = ""
 
 

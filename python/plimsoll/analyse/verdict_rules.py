@@ -94,6 +94,7 @@ RULES: Final = (
         RuleName.VALIDITY,
         newest(_CHECKS),
         "A run is invalid if one of the rules `validity.*` says so, else doubtful if one says so, else valid.",
+        rests_on=tuple(check.name for check in _CHECKS),
     ),
     VerdictRule(
         RuleName.BOTTLENECK,
@@ -106,52 +107,64 @@ RULES: Final = (
         1,
         "The bottleneck of a cell is that of more than half of its valid runs; that of a combination, of the runs "
         "where its throughput is highest.",
+        rests_on=(RuleName.BOTTLENECK, RuleName.VALIDITY),
     ),
     VerdictRule(
         RuleName.SATURATION,
         1,
         "Throughput saturates between the last level from which some gain is surely above zero and at least 5 %, and "
         "the next; a gain of 10 % or more that cannot be excluded beyond it is a doubt.",
+        rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
-        RuleName.NOMINAL, 1, "The nominal capacity is the highest mean throughput of all load levels."
+        RuleName.NOMINAL,
+        1,
+        "The nominal capacity is the highest mean throughput of all load levels.",
+        rests_on=(RuleName.SATURATION,),
     ),
     VerdictRule(
         RuleName.USABLE,
         1,
         "The usable capacity is the highest mean throughput at a load where the rule on the response time holds.",
+        rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
         RuleName.ERROR_LIMITED,
         1,
         "The error-limited capacity is the throughput at the highest load whose upper 95 % bound of the error rate "
         "holds the rule on errors.",
+        rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
         RuleName.RANKING,
         1,
         "A combination has the highest capacity if the interval of its nominal capacity lies above that of the second.",
+        rests_on=(RuleName.NOMINAL,),
     ),
     VerdictRule(
         RuleName.THRESHOLD,
         1,
         "A threshold passes on a cell if its test holds for the value over all valid runs; no sample fails.",
+        rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
         RuleName.CHEAPEST,
         1,
         "Of the levels without stale answers (else of those with the lowest share) the cheapest has the most reads, "
         "and of several whose intervals reach these the fewest fetches per answer.",
+        rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
         RuleName.SITES,
         1,
         "A service treats its nearest and farthest site alike if their median response times less one round trip "
         "differ by at most a tenth of the shorter one, or of the difference of the round trips.",
+        rests_on=(RuleName.VALIDITY,),
     ),
 )
 """Every rule once."""
 
+_BY_NAME: Final = {each.name: each for each in RULES}
 _IDS: Final = {each.name: RuleId(each.name, each.version) for each in RULES}
 _OF_REASONS: Final = {
     RunReason.NOT_FINISHED: RuleName.FINISHED,
@@ -171,6 +184,14 @@ _OF_REASONS: Final = {
 def rule(name: RuleName) -> RuleId:
     """Name and version of a rule, to be kept with its verdicts."""
     return _IDS[name]
+
+
+def basis(name: RuleName) -> tuple[RuleName, ...]:
+    """All rules that a rule rests on, directly or not, without itself."""
+    found: dict[RuleName, None] = {}
+    for each in _BY_NAME[name].rests_on:
+        found |= dict.fromkeys((RuleName(each), *basis(RuleName(each))))
+    return tuple(found)
 
 
 def rule_of(reason: RunReason) -> RuleId:

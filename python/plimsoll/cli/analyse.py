@@ -13,7 +13,7 @@ from plimsoll.analyse.document import finite
 from plimsoll.analyse.effects import Factorial
 from plimsoll.analyse.fits import effects_of, fit_table, model_of
 from plimsoll.analyse.wording import ends, number, percent
-from plimsoll.api import Options, analyse_results
+from plimsoll.api import Options, analysis_of
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode
@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
 def _directory(args: argparse.Namespace) -> int:
     options = Options.parse(args.set, args.quantum, exact=not args.fast)
     results = open_results(args.source)
-    found = analyse_results(results, options)
+    found = analysis_of(results, options)
     # What was asked for once with other options must not replace the analysis of the experiment as it was written.
     written = write_files(results, found) if options == Options() else []
     if args.json:

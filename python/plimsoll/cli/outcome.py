@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis
-from plimsoll.api import Options, analyse_results, setup_of
+from plimsoll.api import analysis_of, setup_of
 from plimsoll.cli.progress import wants_colour
 from plimsoll.collect.results import Results, open_results
 from plimsoll.drive.directory import write_json, write_text
@@ -25,7 +25,7 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
     results = open_results(outcome.directory)
     if not quiet and len(results.runs) > 1:
         print(f"analysing {len(results.runs)} runs", file=sys.stderr)  # a long experiment takes a while here
-    analysis = analyse_results(results, Options())
+    analysis = analysis_of(results)
     written = write_files(results, analysis) if files else []
     if as_json:
         print_json(analysis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from plimsoll.api import Options, analyse_results
+from plimsoll.api import analysis_of
 from plimsoll.cli.outcome import write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Writes and says where."""
     results = open_results(args.directory)
-    found = analyse_results(results, Options())
+    found = analysis_of(results)
     if args.figures:
         from plimsoll.report.figures import write_figures
 

@@ -213,6 +213,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         _effects(labels),
         Section("checks", "Checks of the runs and the model", figures=tuple(check_figures(labels))),
         _validity(labels),
+        _superseded(labels),
         _left_out(labels),
         _set_up(labels, setup),
     ]
@@ -290,6 +291,13 @@ def _validity(labels: Labels) -> Section:
     )
     books = tables.books(labels)
     return Section("validity", "Validity", text, tables=(tables.validity(labels),), folded=(books,))
+
+
+def _superseded(labels: Labels) -> Section:
+    """Verdicts of earlier analyses that newer rules state otherwise, and notes; empty where there are none."""
+    analysis = labels.analysis
+    shown = (tables.superseded(labels),) if analysis.superseded else ()
+    return Section("superseded", "Superseded verdicts", " ".join(analysis.notes), tables=shown)
 
 
 def _left_out(labels: Labels) -> Section:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
 from plimsoll.analyse.results import (
     Capacity,
     CellResult,
@@ -515,3 +516,19 @@ def metrics(run: RunResult) -> Table:
     ]
     heads = "Transactions|Mean|Standard deviation|p50|p95|Max"
     return _table(f"Named metrics of run {run.id}", "Metric", heads, rows)
+
+
+def superseded(labels: Labels) -> Table:
+    """Both verdicts on what newer rules state otherwise."""
+    rows = [
+        (
+            subject_words(each),
+            what_words(each),
+            *(words(one) for one in (each.earlier, each.now) for words in (stated_words, version_words)),
+            listing(each.changed),
+        )
+        for each in labels.analysis.superseded
+    ]
+    heads = "Of|Verdict|Earlier|Made by|Now|Made by|Rules that changed"
+    note = "Of the same measurements. The figures of this page are those of the rules of now."
+    return _table("Verdicts that newer rules state otherwise", heads, "", rows, note)

@@ -37,6 +37,8 @@ LEAST_TEXT: Final = 10
 """Columns that a text of a table keeps at least."""
 MOST_ROWS: Final = 40
 """Lines of the table of cells; the report has them all."""
+MOST_SUPERSEDED: Final = 10
+"""Verdicts that newer rules state otherwise; analysis.json and the report have them all."""
 HISTOGRAM_ROWS: Final = 10
 PLAIN: Final = {
     "\u202f": " ",
@@ -134,6 +136,7 @@ def summary_lines(
             blocks += [_all_totals(style, analysis), _cells(style, labels), _errors(style, analysis.runs)]
         blocks.append(_readers(style, labels))
     blocks.append(_answer(style, labels))
+    blocks.append(_superseded(style, analysis))
     if files and not quiet:
         blocks.append([line for name in files for line in style.pair("written", name)])
     lines: list[str] = []
@@ -438,3 +441,13 @@ def _cut(text: str, width: int) -> str:
 
 def _answer(style: Style, labels: Labels) -> list[str]:
     return [line for sentence in shown_answer(labels.analysis) for line in style.wrapped(sentence)]
+
+
+def _superseded(style: Style, analysis: Analysis) -> list[str]:
+    """Verdicts that newer rules state otherwise, and notes on the analysis itself."""
+    shown = analysis.superseded[:MOST_SUPERSEDED]
+    lines = [line for each in shown for line in style.pair("superseded", each.text)]
+    left = len(analysis.superseded) - len(shown)
+    if left:
+        lines += style.pair("superseded", f"{plural(left, 'more verdict')}: see analysis.json")
+    return lines + [line for each in analysis.notes for line in style.pair("note", each)]

@@ -7,7 +7,8 @@ from dataclasses import replace
 from plimsoll.analyse.answer.brackets import bracket_text
 from plimsoll.analyse.answer.limits import capacity_definition, capacity_reason, threshold_reason
 from plimsoll.analyse.answer.reasons import bottleneck_reason, lost_words, run_reason
-from plimsoll.analyse.results import Capacity, RunResult, Saturation, Verdict
+from plimsoll.analyse.answer.superseded import superseded_text
+from plimsoll.analyse.results import Analysis, Capacity, RunResult, Saturation, Verdict
 from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import Reason, Severity
 
@@ -57,3 +58,9 @@ def worded_verdict(found: Verdict) -> Verdict:
     """With its reason."""
     reasons = tuple(replace(each, text=threshold_reason(each, found.test)) for each in found.reasons)
     return replace(found, reasons=reasons, reason="; ".join(each.text for each in reasons))
+
+
+def worded_superseded(analysis: Analysis) -> Analysis:
+    """With the texts of the verdicts that are superseded."""
+    found = tuple(replace(each, text=superseded_text(each)) for each in analysis.superseded)
+    return replace(analysis, superseded=found)

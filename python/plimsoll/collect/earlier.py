@@ -1,0 +1,20 @@
+"""The analysis that an earlier release, or this one, has left in a results directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from plimsoll.collect.results import read_json
+from plimsoll.errors import DamagedResults
+
+
+def read_earlier(directory: Path) -> dict[str, Any] | None:
+    """analysis.json as it stands; None where there is none. Raises DamagedResults where it cannot be read."""
+    path = directory / "analysis.json"
+    if not path.exists():
+        return None
+    try:
+        return read_json(path, "plimsoll.analysis")
+    except RecursionError as error:
+        raise DamagedResults(f"{path} cannot be read: it is nested too deeply") from error

@@ -1,0 +1,188 @@
+"""What newer rules state otherwise is kept beside what an earlier analysis stated, and told."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.golden.fixture import designed, set_up
+
+from plimsoll.analyse.answer.worded import worded_superseded
+from plimsoll.analyse.document import as_document
+from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.superseded import NotComparable, with_superseded
+from plimsoll.analyse.verdict_rules import RULES, RuleName, rule
+from plimsoll.report.html import render
+from plimsoll.report.terminal import summary_lines
+
+
+def now() -> Analysis:
+    """An analysis with the rules of now."""
+    whole = designed(seconds=4)
+    validity, bottleneck = rule(RuleName.VALIDITY), rule(RuleName.BOTTLENECK)
+    return replace(
+        whole,
+        runs=tuple(
+            replace(run, validity_rule=validity, bottleneck_rule=bottleneck, doubtful_reasons=())
+            for run in whole.runs
+        ),
+        saturation=tuple(replace(one, rule=rule(RuleName.SATURATION)) for one in whole.saturation),
+        verdicts=tuple(replace(one, rule=rule(RuleName.THRESHOLD)) for one in whole.verdicts),
+        rules=RULES,
+    )
+
+
+def document(whole: Analysis) -> dict[str, Any]:
+    return copy.deepcopy(as_document(whole))
+
+
+def older(whole: Analysis, name: RuleName, **found: Any) -> dict[str, Any]:
+    """The document as version 0 of a rule would have left it; `found` changes the first verdict of that rule."""
+    made = document(whole)
+    for each in made["rules"]:
+        each["version"] -= each["name"] == name
+    holders = {
+        RuleName.VALIDITY: (made["runs"], "validity_rule"),
+        RuleName.BOTTLENECK: (made["runs"], "bottleneck_rule"),
+        RuleName.SATURATION: (made["saturation"], "rule"),
+        RuleName.THRESHOLD: (made["verdicts"], "rule"),
+    }
+    some, key = holders[name]
+    for each in some:
+        each[key]["version"] -= 1
+    some[0].update(found)
+    return made
+
+
+def told(whole: Analysis, earlier: dict[str, Any]) -> list[str]:
+    return [
+        each.text.replace("\u202f", " ")
+        for each in worded_superseded(with_superseded(whole, earlier)).superseded
+    ]
+
+
+def test_the_same_verdicts_supersede_nothing() -> None:
+    whole = now()
+    assert with_superseded(whole, document(whole)).superseded == ()
+    assert told(whole, older(whole, RuleName.VALIDITY)) == [], "another version that states the same"
+
+
+def test_another_verdict_of_the_same_version_is_no_matter_of_rules() -> None:
+    whole = now()
+    earlier = document(whole)
+    earlier["runs"][0]["valid"] = False
+    assert told(whole, earlier) == []
+
+
+def test_both_verdicts_on_a_run_are_kept() -> None:
+    whole = now()
+    (each,) = with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)).superseded
+    assert (each.what, each.subject, each.changed) == ("validity", {"run": "0001"}, ("validity",))
+    assert (each.earlier.verdict, each.earlier.rule, each.earlier.version) == ("invalid", "validity", 0)
+    assert (each.now.verdict, each.now.rule, each.now.version) == ("valid", "validity", 1)
+    assert told(whole, older(whole, RuleName.VALIDITY, valid=False)) == [
+        "Run 0001: validity was invalid (rule validity, version 0) and is valid (rule validity, version 1)."
+    ]
+
+
+def test_an_analysis_that_recorded_no_rules() -> None:
+    whole = now()
+    earlier = document(whole)
+    del earlier["rules"], earlier["findings"], earlier["superseded"]
+    for each in (*earlier["runs"], *earlier["saturation"], *earlier["verdicts"], *earlier["cells"]):
+        for key in ("validity_rule", "bottleneck_rule", "rule", "verdict" if "counts" in each else "rule"):
+            each.pop(key, None)
+    earlier["runs"][0]["bottleneck"] = "host"
+    here = whole.runs[0].bottleneck
+    assert told(whole, earlier) == [
+        f"Run 0001: bottleneck was host (no rule recorded) and is {here} (rule bottleneck, version 1)."
+    ]
+
+
+def test_the_ends_of_a_bracket_belong_to_its_verdict() -> None:
+    whole = now()
+    assert told(whole, older(whole, RuleName.SATURATION, lower=4.0, upper=8.0)) == [
+        "Zip level 0 (throughput): saturation was bracketed, lower 4.00, upper 8.00 (rule saturation, version 0) and "
+        "is bracketed, lower 2.00, upper 4.00 (rule saturation, version 1)."
+    ]
+
+
+def test_a_threshold_by_its_metric_its_test_and_its_cell() -> None:
+    whole = now()
+    (text,) = told(whole, older(whole, RuleName.THRESHOLD, passed=False))
+    assert text.startswith("Zip level 0 and testers 8 (response time p(95)<500ms): threshold was failed (")
+
+
+def test_a_verdict_that_rests_on_a_rule_that_changed() -> None:
+    whole = now()
+    earlier = older(whole, RuleName.VALIDITY, valid=False)
+    earlier["saturation"][0]["verdict"] = "not reached"
+    found = with_superseded(whole, earlier).superseded
+    assert [(each.what, each.changed) for each in found] == [
+        ("validity", ("validity",)),
+        ("saturation", ("validity",)),
+    ]
+    assert told(whole, earlier)[1].endswith("(rule saturation, version 1; changed: validity).")
+
+
+def test_other_measurements_are_not_compared() -> None:
+    """A run that was carried out again, and what is said over all runs."""
+    whole = now()
+    earlier = older(whole, RuleName.VALIDITY, valid=False)
+    earlier["saturation"][0]["verdict"] = "not reached"
+    earlier["runs"][0]["counts"]["succeeded"] += 1
+    assert told(whole, earlier) == []
+    earlier["runs"][1]["valid"] = not earlier["runs"][1]["valid"]
+    assert [text[:8] for text in told(whole, earlier)] == ["Run 0002"]
+
+
+def test_what_was_superseded_before_is_carried_over_once() -> None:
+    whole = now()
+    first = worded_superseded(with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)))
+    second = worded_superseded(with_superseded(whole, document(first)))
+    assert second.superseded == first.superseded and len(second.superseded) == 1
+    again = older(first, RuleName.VALIDITY, valid=False)
+    assert worded_superseded(with_superseded(whole, again)).superseded == first.superseded
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"runs": 1},
+        {"runs": [1]},
+        {"runs": [], "cells": [{}]},
+        {"runs": [], "cells": [], "saturation": [], "verdicts": [], "superseded": [{"what": "x"}]},
+        {"runs": [{"id": [], "counts": {}}]},
+    ],
+)
+def test_what_has_not_the_form_of_an_analysis(broken: dict[str, Any]) -> None:
+    with pytest.raises(NotComparable, match="form of an analysis"):
+        with_superseded(now(), broken)
+
+
+def test_summary_and_report_show_both() -> None:
+    whole = now()
+    found = worded_superseded(with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)))
+    found = replace(found, notes=("A note <b>.",))
+    lines = " ".join(" ".join(summary_lines(found, 100)).split())
+    assert (
+        "superseded........: Run 0001: validity was invalid (rule validity, version 0) and is valid" in lines
+    )
+    assert "note..............: A note <b>." in lines
+    page = render(found, set_up(False), bundle="")
+    assert "Verdicts that newer rules state otherwise" in page
+    assert "rule validity, version 0" in page and "A note &lt;b&gt;." in page
+    assert "Superseded verdicts" not in render(whole, set_up(False), bundle="")
+
+
+def test_of_many_the_summary_shows_some() -> None:
+    whole = now()
+    earlier = older(whole, RuleName.VALIDITY)
+    for run in earlier["runs"]:
+        run["valid"] = not run["valid"]
+    found = worded_superseded(with_superseded(whole, earlier))
+    assert len(found.superseded) == 24
+    assert any("14 more verdicts: see analysis.json" in line for line in summary_lines(found, 100))
