@@ -13,8 +13,15 @@ from typing import Any
 
 from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
 from plimsoll.analyse.answer.compose import with_answer
+from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.answer.superseded import earlier_note
-from plimsoll.analyse.answer.worded import worded_run, worded_saturation, worded_superseded, worded_verdict
+from plimsoll.analyse.answer.worded import (
+    worded_model,
+    worded_run,
+    worded_saturation,
+    worded_superseded,
+    worded_verdict,
+)
 from plimsoll.analyse.caches import cache_times
 from plimsoll.analyse.clocks import about_time, greatest_bound
 from plimsoll.analyse.consistency import consistency
@@ -33,6 +40,7 @@ from plimsoll.analyse.results import (
     OpenLoad,
     RunResult,
 )
+from plimsoll.analyse.results_verdicts import LeftOutReason, Value
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness
@@ -123,11 +131,11 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     left: list[LeftOut] = list(_not_there(results))
     for run in results.runs:
         if run.summary is None or (run.transactions is None and not run.live):
-            left.append(LeftOut(f"run {run.id}", _why_nothing(run)))
+            left.append(_nothing_of(run))
             continue
         measured = _measured(run, options)
         if measured is None:
-            left.append(LeftOut(f"run {run.id}", _why_within_warmup(run)))
+            left.append(_within_warmup(run))
             continue
         found, parts = _one(run, results, options, measured, rules.validity)
         runs.append(found)
@@ -145,9 +153,11 @@ def analyse_results(results: Results, options: Options) -> Analysis:
             map(worded_saturation, saturations(groups, rules.design, rules.capacity, metrics)),
         ),
         effects=effects,
-        models=models,
+        models=tuple(map(worded_model, models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),
-        left_out=(*left, *(one for run in runs for one in _left_out(run)), *unfitted),
+        left_out=tuple(
+            map(worded_left_out, (*left, *(one for run in runs for one in _left_out(run)), *unfitted))
+        ),
         consistency=consistency(groups, rules.design),
         rules=RULES,
     )
@@ -471,56 +481,44 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
 
 
 def _not_there(results: Results) -> list[LeftOut]:
+    """What of the plan was not to be measured. This and what follows: without texts."""
     excluded = results.plan["design"]["excluded"]
-    found = []
-    if excluded:
-        cells = "; ".join(
-            ", ".join(f"{name} {label}" for name, label in cell.items()) for cell in excluded[:10]
-        )
-        more = f" and {len(excluded) - 10} more" if len(excluded) > 10 else ""
-        found.append(
-            LeftOut(f"{len(excluded)} cells of the design", f"excluded by the experiment file: {cells}{more}")
-        )
+    found = [_leave(LeftOutReason.EXCLUDED, cells=tuple(excluded))] if excluded else []
     for host in results.environment.get("hosts", ()):
         if host.get("reason"):
-            found.append(LeftOut(f"the host {host['name']} (site {host['site']})", host["reason"]))
-    found += [LeftOut(text, "the design cannot tell") for text in results.plan["not_estimable"]]
-    return found
+            told = {"host": host["name"], "site": host["site"], "reason": host["reason"]}
+            found.append(_leave(LeftOutReason.HOST, **told))
+    return found + [_leave(LeftOutReason.NOT_ESTIMABLE, term=text) for text in results.plan["not_estimable"]]
 
 
-def _why_nothing(run: RunFiles) -> str:
-    reason = run.record.get("reason") or "no reason is on record"
-    return f"measured nothing ({run.record.get('status')}): {reason}"
+def _leave(code: LeftOutReason, *, cells: tuple[dict[str, str], ...] = (), **values: Value) -> LeftOut:
+    return LeftOut("", "", code, values, cells)
 
 
-def _why_within_warmup(run: RunFiles) -> str:
+def _nothing_of(run: RunFiles) -> LeftOut:
+    """A run that measured nothing."""
     status, reason = run.record.get("status"), run.record.get("reason")
-    told = f" ({status}: {reason})" if reason else f" ({status})"
-    return f"ended within its warm-up of {run.record['warmup_s']:g} s{told}"
+    return _leave(LeftOutReason.MEASURED_NOTHING, run=run.id, status=status, reason=reason)
+
+
+def _within_warmup(run: RunFiles) -> LeftOut:
+    status, reason, cut = run.record.get("status"), run.record.get("reason"), run.record["warmup_s"]
+    return _leave(LeftOutReason.WITHIN_WARMUP, run=run.id, status=status, reason=reason, warmup_s=cut)
 
 
 def _left_out(run: RunResult) -> list[LeftOut]:
     """What of a run is in no figure."""
-    where, counts, found = f"run {run.id}", run.counts, []
+    found = []
     if not run.valid:
-        cell = ", ".join(f"{name} {label}" for name, label in run.cell.items())
-        found.append(LeftOut(f"{where} ({cell})" if cell else where, "; ".join(run.invalid_reasons)))
-    if counts.dropped:
-        found.append(
-            LeftOut(f"{counts.dropped} arrivals of {where}", "found no free slot and were never started")
-        )
-    if counts.missed:
-        found.append(
-            LeftOut(
-                f"{counts.missed} slots of {where}",
-                "passed during a transaction (late: skip), or were due when the run ended",
-            )
-        )
-    if counts.in_flight_at_end:
-        found.append(
-            LeftOut(f"{counts.in_flight_at_end} transactions of {where}", "in progress when the run ended")
-        )
-    return found
+        reason = "; ".join(run.invalid_reasons)
+        cells = (run.cell,) if run.cell else ()
+        found.append(_leave(LeftOutReason.INVALID, run=run.id, reason=reason, cells=cells))
+    books = (
+        (LeftOutReason.DROPPED, run.counts.dropped),
+        (LeftOutReason.MISSED, run.counts.missed),
+        (LeftOutReason.IN_PROGRESS, run.counts.in_flight_at_end),
+    )
+    return found + [_leave(code, run=run.id, count=times) for code, times in books if times]
 
 
 def setup_of(results: Results) -> SetUp:

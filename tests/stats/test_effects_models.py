@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from plimsoll.analyse.effects import UnsuitableData, factorial
+from plimsoll.analyse.results_verdicts import ModelReason
 
 A = ["a1", "a2", "a3"]
 B = ["b1", "b2", "b3", "b4"]
@@ -47,7 +48,7 @@ def test_unbalanced_agrees_with_statsmodels(ss_type: Any) -> None:
     assert found["a:b"] == pytest.approx(expected["C(a, Sum):C(b, Sum)"])
     assert fit.error_ss == pytest.approx(expected["Residual"])
     assert all(t.percent is None for t in fit.terms), "shares that do not add up are no allocation"
-    assert any("no allocation" in r for r in fit.remarks)
+    assert ModelReason.NO_ALLOCATION in [r.code for r in fit.reasons]
 
 
 def test_unbalanced_coefficients_and_errors_agree_with_statsmodels() -> None:
@@ -187,7 +188,7 @@ def test_equal_responses() -> None:
     fit = factorial([3.0] * 8, {"a": ["x", "y"] * 4})
     assert fit.terms[0].coefficient == pytest.approx(0)
     assert fit.residual_percent is None
-    assert any("no variation" in r for r in fit.remarks)
+    assert ModelReason.NO_VARIATION in [r.code for r in fit.reasons]
 
 
 @pytest.mark.parametrize(

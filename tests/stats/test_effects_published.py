@@ -8,6 +8,7 @@ import pytest
 from tests.stats.reference import table
 
 from plimsoll.analyse.effects import Factorial, factorial
+from plimsoll.analyse.results_verdicts import ModelReason
 
 
 def coefficients(fit: Factorial) -> dict[str, float]:
@@ -29,7 +30,7 @@ def test_jain_17_two_factors() -> None:
     )
     assert fit.error_df == 0
     assert all(t.coefficient_interval is None for t in fit.terms)
-    assert any("one repetition" in r for r in fit.remarks)
+    assert ModelReason.NO_ERROR in [r.code for r in fit.reasons]
 
 
 def test_jain_17_three_factors() -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from plimsoll.analyse.answer.explained import model_reason
 from plimsoll.analyse.diagnostics import diagnose, equal_variances_p
 from plimsoll.analyse.means import POOLED, SEPARATE, SINGLE, cell_intervals, mean_interval, pooled_error
+from plimsoll.analyse.results_verdicts import ModelReason
 
 
 def test_t_interval() -> None:
@@ -105,14 +107,16 @@ def test_diagnose_names_what_is_wrong() -> None:
     cells = [i // 4 for i in range(40)]
     e = rng.normal(0, 1, 40)
     fine = diagnose(100 + e, e, cells, factors={}, order=list(range(40)))
-    assert fine.remarks == ()
+    assert fine.reasons == ()
     drifting = e + np.linspace(-5, 5, 40)
     found = diagnose(100 + drifting, drifting, cells, factors={}, order=list(range(40)))
     assert found.drift == pytest.approx(10, abs=2)
-    assert any("drift with run order" in r for r in found.remarks)
+    assert ModelReason.DRIFT in [r.code for r in found.reasons]
     assert found.lag1 is not None and found.lag1 > 0.5
     wide = diagnose(np.linspace(1, 50, 40), e, cells, factors={}, scale="linear")
-    assert any("consider scale: log" in r for r in wide.remarks)
+    assert [model_reason(r) for r in wide.reasons] == [
+        "the greatest response is 50 times the smallest: consider scale: log"
+    ]
     spiked = e.copy()
     spiked[7] = 40
     assert diagnose(100 + spiked, spiked, cells, factors={}).outliers == (7,)
@@ -120,4 +124,4 @@ def test_diagnose_names_what_is_wrong() -> None:
 
 def test_diagnose_of_perfect_data() -> None:
     found = diagnose([5.0] * 8, [0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3], factors={}, order=list(range(8)))
-    assert found.remarks == () and not found.variances_differ and found.outliers == ()
+    assert found.reasons == () and not found.variances_differ and found.outliers == ()

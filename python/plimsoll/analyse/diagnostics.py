@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from plimsoll.analyse.linear import Array, codes
+from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, Value
+from plimsoll.analyse.verdict_rules import CHECKS_OF_MODELS, rule
 
 RATIO_FOR_LOG = 10.0
 """Greatest over smallest response above which the logarithm is advised (Jain 18.7 asks for "large", no number)."""
@@ -31,7 +33,7 @@ class Diagnostics:
     max_over_min: float | None
     outliers: tuple[int, ...]
     """Positions of runs whose residual is over 3.5 robust standard deviations."""
-    remarks: tuple[str, ...]
+    reasons: tuple[Reason, ...]
 
 
 def diagnose(
@@ -47,29 +49,25 @@ def diagnose(
     """Checks a fit. All sequences have one entry per run; `order` is the place of the run in time."""
     y = np.asarray(responses, dtype=np.float64)
     e = np.asarray(residuals, dtype=np.float64)
-    remarks: list[str] = []
+    found: list[Reason] = []
     p = equal_variances_p(e, cells, factors)
     differ = p is not None and p < alpha
     if differ:
-        remarks.append(
-            f"variances differ between cells (p = {p:.2g}): intervals of cells use the variance of each cell"
-            + ("; a logarithmic scale may help" if scale == "linear" else "")
-        )
+        found.append(_reason(ModelReason.VARIANCES_DIFFER, p=p, linear=scale == "linear"))
     drift, drift_p, lag1 = _over_time(e, order)
     if drift is not None and drift_p is not None and drift_p < alpha:
-        remarks.append(
-            f"responses drift with run order (residual {drift:+.3g} from first to last run, p = {drift_p:.2g}): "
-            "something changed during the experiment"
-        )
+        found.append(_reason(ModelReason.DRIFT, drift=drift, p=drift_p))
     ratio = float(y.max() / y.min()) if y.size and float(y.min()) > 0 else None
     if scale == "linear" and ratio is not None and ratio > RATIO_FOR_LOG:
-        remarks.append(f"the greatest response is {ratio:.3g} times the smallest: consider scale: log")
+        found.append(_reason(ModelReason.LOG_SCALE, ratio=ratio))
     outliers = _outliers(e)
     if outliers:
-        lie = "1 run lies far from its cell; it is kept, and marked"
-        many = f"{len(outliers)} runs lie far from their cells; they are kept, and marked"
-        remarks.append(lie if len(outliers) == 1 else many)
-    return Diagnostics(p, differ, drift, drift_p, lag1, ratio, outliers, tuple(remarks))
+        found.append(_reason(ModelReason.OUTLIERS, runs=len(outliers)))
+    return Diagnostics(p, differ, drift, drift_p, lag1, ratio, outliers, tuple(found))
+
+
+def _reason(code: ModelReason, **values: Value) -> Reason:
+    return Reason(code, Severity.NOTE, values, rule(CHECKS_OF_MODELS[code]))
 
 
 def equal_variances_p(

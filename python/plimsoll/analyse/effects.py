@@ -29,6 +29,7 @@ from plimsoll.analyse.linear import (
     projected_square,
 )
 from plimsoll.analyse.results import Interval, TermPart
+from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, Value
 from plimsoll.analyse.terms import Factor, Term, candidates, make_factors, select
 from plimsoll.errors import BadInput
 
@@ -89,7 +90,7 @@ class Factorial:
     """A fitted factorial model.
 
     Sums of squares are on the scale of the fit, about the mean. `error_df` is 0 where nothing was repeated; then no
-    interval is given anywhere and `remarks` says so. `fitted` and `residuals` are on the scale of the fit, one per run,
+    interval is given anywhere and `reasons` says so. `fitted` and `residuals` are on the scale of the fit, one per run,
     in the order given: about the cell (and block) where cells were repeated, else about the model.
     """
 
@@ -113,7 +114,7 @@ class Factorial:
     balanced: bool
     differences: tuple[Difference, ...]
     not_estimable: tuple[str, ...]
-    remarks: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     fitted: tuple[float, ...]
     residuals: tuple[float, ...]
     cells: tuple[int, ...]
@@ -186,7 +187,7 @@ class _Fit:
         self.scale: Scale = scale
         self.confidence = confidence
         self.factors = factors
-        self.remarks: list[str] = []
+        self.reasons: list[Reason] = []
         self.shift = float(np.mean(y))
         self.y = y - self.shift  # digits: NIST SmLs04 sits at 1e6 with differences of 0.1
         self.y -= float(np.mean(self.y))
@@ -201,14 +202,17 @@ class _Fit:
             index, names = codes(list(block))
             self.block_columns = contrast_columns(index, len(names))
         self.base = joined(ones, new_directions(self.block_columns, ones))
-        by_order, remark = candidates(factors, max_order)
-        if remark:
-            self.remarks.append(remark)
+        by_order, why = candidates(factors, max_order)
+        if why is not None:
+            self.reasons.append(why)
         self.selection = select(by_order, self.base)
         self.terms = self.selection.terms
         self._errors(residual_is_error=max_order is not None)
         self._squares(ss_type)
         self._coefficients()
+
+    def _note(self, code: ModelReason, **values: Value) -> None:
+        self.reasons.append(Reason(code, Severity.NOTE, values))
 
     def _errors(self, *, residual_is_error: bool) -> None:
         """Error from repetitions: what is left when every cell and every block has a mean of its own.
@@ -229,13 +233,11 @@ class _Fit:
         elif residual_df > 0 and residual_is_error:
             self.error_df, self.error_ss = residual_df, _clean(float(in_model @ in_model), self.total)
             self.residuals = in_model
-            self.remarks.append(
-                "no repetitions: the error is what the model leaves, interactions left out included"
-            )
+            self._note(ModelReason.RESIDUAL_IS_ERROR)
         else:
             self.error_df, self.error_ss = 0, 0.0
             self.residuals = in_model
-            self.remarks.append("one repetition: there is no error term, so no intervals")
+            self._note(ModelReason.NO_ERROR)
         self.lack_df = residual_df - self.error_df
         self.lack_ss = max(0.0, float(in_model @ in_model) - self.error_ss) if self.lack_df > 0 else 0.0
         self.error_sd = math.sqrt(self.error_ss / self.error_df) if self.error_df > 0 else None
@@ -263,9 +265,7 @@ class _Fit:
         else:
             self.ss_name = f"type {ss_type}"
             self.ss = [self._adjusted(i, spans, ss_type) for i in range(len(spans))]
-            self.remarks.append(
-                f"the terms are not orthogonal (runs are missing or unequal): sums of squares are type {ss_type}"
-            )
+            self._note(ModelReason.NOT_ORTHOGONAL, sum_of_squares=self.ss_name)
 
     def _adjusted(self, i: int, spans: list[Array], ss_type: str) -> float:
         """Type II: after all terms that do not contain this one. Type III: after all other terms."""
@@ -311,12 +311,10 @@ class _Fit:
         rest = self.error_ss + self.lack_ss
         whole = sum(self.ss) + self.block_ss + rest
         if self.total <= 0:
-            self.remarks.append("all responses are equal: there is no variation to allocate")
+            self._note(ModelReason.NO_VARIATION)
             return [None] * len(self.ss), None, None
         if abs(whole - self.total) > 1e-6 * self.total:
-            self.remarks.append(
-                f"the sums of squares add up to {100 * whole / self.total:.1f} %: this is no allocation of variation"
-            )
+            self._note(ModelReason.NO_ALLOCATION, share=whole / self.total)
             return [None] * len(self.ss), None, None
         percent: list[float | None] = [100 * s / self.total for s in self.ss]
         return percent, 100 * self.block_ss / self.total, 100 * rest / self.total
@@ -406,7 +404,7 @@ class _Fit:
             balanced=self.balanced,
             differences=self._differences(),
             not_estimable=self.selection.not_estimable,
-            remarks=tuple(self.remarks),
+            reasons=tuple(self.reasons),
             fitted=tuple((self.y - self.residuals + self.shift).tolist()),
             residuals=tuple(self.residuals.tolist()),
             cells=tuple(self.cells.tolist()),

@@ -9,6 +9,7 @@ from plimsoll.analyse.diagnostics import diagnose
 from plimsoll.analyse.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
 from plimsoll.analyse.metrics import METRICS, canonical
 from plimsoll.analyse.results import Effect, LeftOut, Model, RunResult
+from plimsoll.analyse.results_verdicts import LeftOutReason, Reason, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,8 @@ def fit_all(
     for one in wanted:
         name = canonical(one.metric)
         if name is None:
-            left.append(
-                LeftOut(f"effects on {one.metric}", f"no such metric; there are {', '.join(METRICS)}")
-            )
+            told: dict[str, Value] = {"metric": one.metric, "known": tuple(METRICS)}
+            left.append(LeftOut("", "", LeftOutReason.NO_METRIC, told))
             continue
         used = [(run, value) for run in runs if run.valid and (value := METRICS[name](run)) is not None]
         try:
@@ -48,14 +48,14 @@ def fit_all(
                 scale=one.scale,
             )
         except UnsuitableData as error:
-            left.append(LeftOut(f"effects on {name}", str(error)))
+            left.append(LeftOut("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
             continue
         effects += effects_of(fit, name)
         ids = tuple(run.id for run, _ in used)
         order = tuple(run.order for run, _ in used)
         values = [value for _, value in used]
         checks = diagnose(values, fit.residuals, fit.cells, factors=labels, order=order, scale=one.scale)
-        models.append(model_of(fit, name, ids, order, checks.remarks))
+        models.append(model_of(fit, name, ids, order, checks.reasons))
     return tuple(effects), tuple(models), tuple(left)
 
 
@@ -132,9 +132,9 @@ def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
 
 
 def model_of(
-    fit: Factorial, response: str, ids: tuple[str, ...], order: tuple[int, ...], checks: Sequence[str] = ()
+    fit: Factorial, response: str, ids: tuple[str, ...], order: tuple[int, ...], checks: Sequence[Reason] = ()
 ) -> Model:
-    """What was fitted, and its residuals. `checks`: what the residuals say against the model."""
+    """What was fitted, and its residuals, without texts. `checks`: what the residuals say against the model."""
     return Model(
         response=response,
         scale=fit.scale,
@@ -142,7 +142,8 @@ def model_of(
         r_squared=fit.r_squared,
         error_df=float(fit.error_df),
         not_estimable=fit.not_estimable,
-        remarks=(*fit.remarks, *checks),
+        remarks=(),
+        reasons=(*fit.reasons, *checks),
         run_ids=ids,
         fitted=fit.fitted,
         residuals=fit.residuals,

@@ -16,6 +16,7 @@ from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Doubt,
     Finding,
+    LeftOutReason,
     Reason,
     ResourceKind,
     RuleId,
@@ -24,6 +25,7 @@ from plimsoll.analyse.results_verdicts import (
     SaturationVerdict,
     Superseded,
     ThresholdVerdict,
+    Value,
     VerdictRule,
 )
 
@@ -492,6 +494,8 @@ class Model:
     fitted: tuple[float, ...]
     residuals: tuple[float, ...]
     order: tuple[int, ...]
+    reasons: tuple[Reason, ...] = ()
+    """`remarks` as codes and figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,6 +556,11 @@ class LeftOut:
 
     what: str
     why: str
+    code: LeftOutReason | None = None
+    values: dict[str, Value] = field(default_factory=dict)
+    """The figures and names of `what` and `why`."""
+    cells: tuple[dict[str, str], ...] = ()
+    """Those that it is about, where it is about cells."""
 
 
 @dataclass(frozen=True, slots=True)

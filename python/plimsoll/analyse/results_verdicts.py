@@ -137,6 +137,38 @@ class ThresholdReason(StrEnum):
     FEW_BEYOND = "few values beyond"
 
 
+class ModelReason(StrEnum):
+    """Codes of what must be known about the fit of a model."""
+
+    ORDERS_ABSENT = "orders taken as absent"
+    ORDERS_LEFT_OUT = "orders left out"
+    RESIDUAL_IS_ERROR = "residual is the error"
+    NO_ERROR = "no error term"
+    NOT_ORTHOGONAL = "not orthogonal"
+    NO_VARIATION = "no variation"
+    NO_ALLOCATION = "no allocation"
+    VARIANCES_DIFFER = "variances differ"
+    DRIFT = "drift"
+    LOG_SCALE = "log scale"
+    OUTLIERS = "outliers"
+
+
+class LeftOutReason(StrEnum):
+    """Codes of why something is not in the figures."""
+
+    EXCLUDED = "excluded"
+    HOST = "host not taken"
+    NOT_ESTIMABLE = "not estimable"
+    MEASURED_NOTHING = "measured nothing"
+    WITHIN_WARMUP = "ended within its warm-up"
+    INVALID = "invalid"
+    DROPPED = "dropped"
+    MISSED = "missed"
+    IN_PROGRESS = "in progress at the end"
+    NO_METRIC = "no such metric"
+    NO_FIT = "no fit"
+
+
 class Topic(StrEnum):
     """What a sentence of the answer is about."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis
 from plimsoll.analyse.results_verdicts import RunVerdict, Stated, Subject, Superseded, ThresholdVerdict, Value
-from plimsoll.analyse.verdict_rules import RuleName, basis
+from plimsoll.analyse.verdict_rules import CHECKS_OF_MODELS, RuleName, basis
 
 Document = Mapping[str, Any]
 
@@ -51,7 +51,8 @@ def with_superseded(analysis: Analysis, earlier: Document) -> Analysis:
 def _slim(analysis: Analysis) -> Analysis:
     """Without what holds no verdict, of which long experiments have very much."""
     runs = (replace(run, testers=(), series=None, ecdf=None, hosts=None) for run in analysis.runs)
-    return replace(analysis, runs=tuple(runs), effects=(), models=())
+    models = (replace(each, run_ids=(), fitted=(), residuals=(), order=()) for each in analysis.models)
+    return replace(analysis, runs=tuple(runs), effects=(), models=tuple(models))
 
 
 def _compared(earlier: Document, now: Document) -> Iterator[Superseded]:
@@ -116,7 +117,20 @@ def _verdicts(document: Document) -> Iterator[_Verdict]:
     for verdict in document["verdicts"]:
         subject = {key: verdict[key] for key in ("metric", "test", "cell")}
         yield _Verdict(RuleName.THRESHOLD, subject, _stated(_threshold(verdict), verdict.get("rule")))
+    yield from _of_models(document)
     yield from _of_findings(document)
+
+
+def _of_models(document: Document) -> Iterator[_Verdict]:
+    """What the checks of the residuals found, of documents that have it as codes."""
+    versions = _versions(document)
+    for model in document["models"]:
+        codes = {reason["code"] for reason in model.get("reasons", ())}
+        for code, name in CHECKS_OF_MODELS.items():
+            if name in versions:
+                subject: Subject = {key: model[key] for key in ("response", "scale")}
+                found = "found" if code in codes else "not found"
+                yield _Verdict(name, subject, _stated(found, {"name": name, "version": versions[name]}))
 
 
 def _of_saturation(found: Document) -> Iterator[_Verdict]:

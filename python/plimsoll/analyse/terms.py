@@ -27,6 +27,7 @@ from plimsoll.analyse.linear import (
     same_span,
 )
 from plimsoll.analyse.results import TermPart
+from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, Value
 
 MOST_COLUMNS = 1500
 """Orders are added while the candidate columns stay below this: a limit on time (the work grows with its cube)."""
@@ -126,28 +127,27 @@ def _build(group: Sequence[Factor], weighted: bool) -> Term | None:
     return Term(name, tuple(f.name for f in group), product_columns(blocks), tuple(labels), to_levels)
 
 
-def candidates(factors: Sequence[Factor], max_order: int | None) -> tuple[list[list[Term]], str]:
-    """Terms by order, and a remark on where the orders stop ("" if they do not).
+def candidates(factors: Sequence[Factor], max_order: int | None) -> tuple[list[list[Term]], Reason | None]:
+    """Terms by order, and why the orders stop (None if they do not).
 
     `max_order` None: every order if the design is complete, else main effects and interactions of two factors.
     """
-    remark = ""
+    why = None
     complete = is_complete(factors)
     top = max_order if max_order is not None else (len(factors) if complete else min(2, len(factors)))
     if top < len(factors):
-        reason = "as asked" if max_order is not None else "not all combinations of levels were run"
-        remark = (
-            f"interactions of more than {top} factor{'s' if top != 1 else ''} are taken as absent ({reason})"
-        )
+        figures: dict[str, Value] = {"order": top, "asked": max_order is not None}
+        why = Reason(ModelReason.ORDERS_ABSENT, Severity.NOTE, figures)
     out: list[list[Term]] = []
     columns = 0
     for order in range(1, min(top, len(factors)) + 1):
         terms = [t for t in _terms_of_order(factors, order, weighted=len(factors) == 1) if t is not None]
         columns += sum(t.columns.shape[1] for t in terms)
         if columns > MOST_COLUMNS and order > 1:
-            return out, f"interactions of {order} or more factors are left out: over {MOST_COLUMNS} columns"
+            figures = {"order": order, "most_columns": MOST_COLUMNS}
+            return out, Reason(ModelReason.ORDERS_LEFT_OUT, Severity.NOTE, figures)
         out.append(terms)
-    return out, remark
+    return out, why
 
 
 def _terms_of_order(factors: Sequence[Factor], order: int, weighted: bool) -> Iterator[Term | None]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from plimsoll.analyse.results_verdicts import RuleId, RunReason, VerdictRule
+from plimsoll.analyse.results_verdicts import ModelReason, RuleId, RunReason, VerdictRule
 
 
 class RuleName(StrEnum):
@@ -38,6 +38,10 @@ class RuleName(StrEnum):
     THRESHOLD = "threshold"
     CHEAPEST = "consistency.cheapest"
     SITES = "fairness.sites"
+    VARIANCES = "model.variances"
+    DRIFT = "model.drift"
+    SCALE = "model.scale"
+    OUTLIERS = "model.outliers"
 
 
 def newest(checks: Iterable[VerdictRule]) -> int:
@@ -161,8 +165,40 @@ RULES: Final = (
         "differ by at most a tenth of the shorter one, or of the difference of the round trips.",
         rests_on=(RuleName.VALIDITY,),
     ),
+    VerdictRule(
+        RuleName.VARIANCES,
+        1,
+        "The variances of the cells differ if Levene's test of the residuals has p < 0.01.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.DRIFT,
+        1,
+        "Responses drift with run order if the slope of the residuals in run order has p < 0.01.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.SCALE,
+        1,
+        "A logarithmic scale is advised for a linear model if the greatest response is over 10 times the smallest.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.OUTLIERS,
+        1,
+        "A run lies far from its cell if its residual is over 3.5 robust standard deviations.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
 )
 """Every rule once."""
+
+CHECKS_OF_MODELS: Final = {
+    ModelReason.VARIANCES_DIFFER: RuleName.VARIANCES,
+    ModelReason.DRIFT: RuleName.DRIFT,
+    ModelReason.LOG_SCALE: RuleName.SCALE,
+    ModelReason.OUTLIERS: RuleName.OUTLIERS,
+}
+"""Rules on the residuals of a model, by what they find."""
 
 _BY_NAME: Final = {each.name: each for each in RULES}
 _IDS: Final = {each.name: RuleId(each.name, each.version) for each in RULES}

@@ -9,6 +9,8 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
+from plimsoll.analyse.answer.explained import model_reason
+from plimsoll.analyse.answer.worded import worded_model
 from plimsoll.analyse.document import finite
 from plimsoll.analyse.effects import Factorial
 from plimsoll.analyse.fits import effects_of, fit_table, model_of
@@ -85,7 +87,7 @@ def _table(args: argparse.Namespace) -> int:
     )
     if args.json:
         ids = tuple(str(row + 1) for row in range(len(fit.residuals)))
-        model = model_of(fit, args.response, ids, tuple(range(1, len(ids) + 1)))
+        model = worded_model(model_of(fit, args.response, ids, tuple(range(1, len(ids) + 1))))
         document = {
             "format": TABLE_FORMAT,
             "mean": fit.mean,
@@ -156,5 +158,5 @@ def table_lines(fit: Factorial) -> list[str]:
             interval = f"  ({ends(level.interval, 'number')})" if level.interval else ""
             said.append(f"{term.name} = {level.label}: {word} {number(level.effect, 4)}{interval}")
     said += [f"cannot be estimated: {text}" for text in fit.not_estimable]
-    said += list(fit.remarks)
+    said += map(model_reason, fit.reasons)
     return said

@@ -18,7 +18,8 @@ from plimsoll.analyse.across import (
     saturations,
     verdicts,
 )
-from plimsoll.analyse.answer.worded import worded_saturation, worded_verdict
+from plimsoll.analyse.answer.left_out import worded_left_out
+from plimsoll.analyse.answer.worded import worded_model, worded_saturation, worded_verdict
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import RunResult
@@ -221,7 +222,10 @@ def test_effects_of_the_experiment() -> None:
     assert sum(shares) == pytest.approx(100)
     by_level = {(e.term, e.level): e.effect for e in effects}
     assert by_level["testers", "1"] is not None and by_level["testers", "1"] < 1
-    assert {one.what for one in left} == {"effects on nonsense", "effects on response_ms_p99"}
+    assert {worded_left_out(one).what for one in left} == {
+        "effects on nonsense",
+        "effects on response_ms_p99",
+    }
 
 
 def test_what_the_residuals_say_stands_in_the_model() -> None:
@@ -234,7 +238,7 @@ def test_what_the_residuals_say_stands_in_the_model() -> None:
         for r in runs
     ]
     _, (model,), _ = fit_all(drifting, LEVELS, [Wanted("throughput")])
-    assert any("drift with run order" in remark for remark in model.remarks)
+    assert any("drift with run order" in remark for remark in worded_model(model).remarks)
 
 
 def test_a_term_that_can_be_estimated_in_part_keeps_its_line() -> None:

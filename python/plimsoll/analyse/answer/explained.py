@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.results import Analysis, Effect, Model
+from plimsoll.analyse.results_verdicts import ModelReason, Reason
 from plimsoll.analyse.wording import describe, factor_word, listing, number, percent
 
 WORTH_SAYING: Final = 5.0
@@ -96,3 +98,57 @@ def _times(each: Effect) -> str:
 
 def _share(value: float) -> str:
     return percent(value / 100, 2)
+
+
+# -- what must be known about the fit
+
+
+def model_reason(reason: Reason) -> str:
+    """One remark on a model."""
+    told = reason.values
+    match reason.code:
+        case ModelReason.ORDERS_ABSENT:
+            why = "as asked" if told["asked"] else "not all combinations of levels were run"
+            factors = "factor" if told["order"] == 1 else "factors"
+            return f"interactions of more than {told['order']} {factors} are taken as absent ({why})"
+        case ModelReason.ORDERS_LEFT_OUT:
+            over = f"over {told['most_columns']} columns"
+            return f"interactions of {told['order']} or more factors are left out: {over}"
+        case ModelReason.RESIDUAL_IS_ERROR:
+            return "no repetitions: the error is what the model leaves, interactions left out included"
+        case ModelReason.NO_ERROR:
+            return "one repetition: there is no error term, so no intervals"
+        case ModelReason.NOT_ORTHOGONAL:
+            squares = f"sums of squares are {told['sum_of_squares']}"
+            return f"the terms are not orthogonal (runs are missing or unequal): {squares}"
+        case ModelReason.NO_VARIATION:
+            return "all responses are equal: there is no variation to allocate"
+        case ModelReason.NO_ALLOCATION:
+            share = f"{100 * figure(told, 'share'):.1f} %"
+            return f"the sums of squares add up to {share}: this is no allocation of variation"
+        case _:
+            return _check(reason)
+
+
+def _check(reason: Reason) -> str:
+    """What the residuals say against it."""
+    told = reason.values
+    match reason.code:
+        case ModelReason.VARIANCES_DIFFER:
+            advice = "; a logarithmic scale may help" if told["linear"] else ""
+            use = "intervals of cells use the variance of each cell"
+            return f"variances differ between cells (p = {figure(told, 'p'):.2g}): {use}{advice}"
+        case ModelReason.DRIFT:
+            size = (
+                f"residual {figure(told, 'drift'):+.3g} from first to last run, p = {figure(told, 'p'):.2g}"
+            )
+            return f"responses drift with run order ({size}): something changed during the experiment"
+        case ModelReason.LOG_SCALE:
+            ratio = f"{figure(told, 'ratio'):.3g} times the smallest"
+            return f"the greatest response is {ratio}: consider scale: log"
+        case ModelReason.OUTLIERS:
+            if told["runs"] == 1:
+                return "1 run lies far from its cell; it is kept, and marked"
+            return f"{told['runs']} runs lie far from their cells; they are kept, and marked"
+        case _:
+            return reason.code

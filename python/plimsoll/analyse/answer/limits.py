@@ -1,11 +1,19 @@
-"""Capacities and thresholds: what was asked, and what must be known about the verdict, in words."""
+"""Brackets, capacities and thresholds: the verdict, what was asked, and what must be known about it, in words."""
 
 from __future__ import annotations
 
 from plimsoll.analyse.answer.reasons import figure
-from plimsoll.analyse.results import Capacity
-from plimsoll.analyse.results_verdicts import CapacityKind, CapacityReason, Reason, ThresholdReason
-from plimsoll.analyse.wording import number, percent, quantity
+from plimsoll.analyse.results import Capacity, Saturation
+from plimsoll.analyse.results_verdicts import (
+    CapacityKind,
+    CapacityReason,
+    Doubt,
+    Reason,
+    SaturationReason,
+    SaturationVerdict,
+    ThresholdReason,
+)
+from plimsoll.analyse.wording import factor_word, number, percent, quantity
 
 
 def capacity_definition(found: Capacity) -> str:
@@ -79,3 +87,44 @@ def _shown(reason: Reason) -> str:
             return percent(observed)
         case _:
             return number(observed, 5)
+
+
+def bracket_text(found: Saturation) -> str:
+    """Where a combination saturates, with the doubt. Loads are numbers here, as in `lower` and `upper`."""
+    load = factor_word(found.load_factor)
+    if found.verdict == SaturationVerdict.CANNOT_SAY:
+        return cannot_say(found)
+    no_error = "" if found.has_error else " (one repetition: judged by the means, without an interval)"
+    if found.verdict == SaturationVerdict.NOT_REACHED:
+        highest = f"{found.lower:g} {load}, the highest level"
+        return f"still rises at {highest}: saturation was not reached{no_error}"
+    fall = (
+        f"; from {found.falls_from:g} {load} on throughput falls again"
+        if found.falls_from is not None
+        else ""
+    )
+    tail = f"{fall}{doubt_words(found.doubt)}{no_error}"
+    if found.lower is None:
+        return f"saturates at or below {found.upper:g} {load}, the lowest level{tail}"
+    return f"saturates between {found.lower:g} and {found.upper:g} {load}{tail}"
+
+
+def cannot_say(found: Saturation) -> str:
+    """Why nothing can be said about saturation."""
+    match found.reason:
+        case SaturationReason.TOO_FEW_LEVELS:
+            return f"{found.levels} level of {factor_word(found.load_factor)} is not enough to tell"
+        case SaturationReason.NOTHING_SUCCEEDED:
+            return "nothing succeeded at any level"
+        case SaturationReason.RUNS_DIFFER:
+            told = "the runs differ too much to tell whether throughput rises"
+            return f"{told}{doubt_words(found.doubt)}"
+        case _:
+            return "between which loads it saturates cannot be said"
+
+
+def doubt_words(doubt: Doubt | None) -> str:
+    """The gain that cannot be excluded, in brackets; empty where there is none."""
+    if doubt is None:
+        return ""
+    return f" (a gain of up to {100 * doubt.gain:.0f} % at {doubt.at:g} cannot be excluded)"

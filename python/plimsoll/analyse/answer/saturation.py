@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from plimsoll.analyse.answer.brackets import cannot_say, doubt_words
 from plimsoll.analyse.answer.components import component_words, evidence, most_used
+from plimsoll.analyse.answer.limits import cannot_say, doubt_words
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.ranking import Ranking, nominal_value, ranking

@@ -22,6 +22,10 @@ _NAMES: Final[Mapping[str, str]] = {
     RuleName.THRESHOLD: "threshold",
     RuleName.CHEAPEST: "cheapest consistency",
     RuleName.SITES: "fairness of the sites",
+    RuleName.VARIANCES: "difference of the variances",
+    RuleName.DRIFT: "drift with run order",
+    RuleName.SCALE: "advice of a logarithmic scale",
+    RuleName.OUTLIERS: "runs far from their cells",
 }
 
 
@@ -43,6 +47,8 @@ def subject_words(each: Superseded) -> str:
     told = each.subject
     if told.get("run"):
         return f"Run {told['run']}"
+    if told.get("response"):
+        return f"The {told.get('scale', '')} model of the {describe(str(told['response'])).title}"
     levels = told.get("cell", told.get("combination"))
     metric = describe(str(told["metric"])).title if told.get("metric") else ""
     test = f"{metric} {told['test']}" if told.get("test") else metric

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plimsoll.analyse.answer.brackets import bracket_text
-from plimsoll.analyse.answer.limits import capacity_definition, capacity_reason, threshold_reason
+from plimsoll.analyse.answer.explained import model_reason
+from plimsoll.analyse.answer.limits import (
+    bracket_text,
+    capacity_definition,
+    capacity_reason,
+    threshold_reason,
+)
 from plimsoll.analyse.answer.reasons import bottleneck_reason, lost_words, run_reason
 from plimsoll.analyse.answer.superseded import superseded_text
-from plimsoll.analyse.results import Analysis, Capacity, RunResult, Saturation, Verdict
+from plimsoll.analyse.results import Analysis, Capacity, Model, RunResult, Saturation, Verdict
 from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import Reason, Severity
 
@@ -64,3 +69,9 @@ def worded_superseded(analysis: Analysis) -> Analysis:
     """With the texts of the verdicts that are superseded."""
     found = tuple(replace(each, text=superseded_text(each)) for each in analysis.superseded)
     return replace(analysis, superseded=found)
+
+
+def worded_model(model: Model) -> Model:
+    """With its remarks."""
+    reasons = tuple(replace(each, text=model_reason(each)) for each in model.reasons)
+    return replace(model, reasons=reasons, remarks=tuple(each.text for each in reasons))

@@ -8,6 +8,7 @@ from typing import Final
 import altair as alt
 
 from plimsoll.analyse.answer.explained import term_words
+from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.results import Model
 from plimsoll.analyse.wording import describe, number, quantity
 from plimsoll.report import tables
@@ -78,7 +79,7 @@ def _remarks(model: Model) -> str:
     said = [f"R² = {number(model.r_squared, 4)}." if model.r_squared is not None else ""]
     if model.not_estimable:
         said.append(f"Cannot be estimated: {', '.join(model.not_estimable)}.")
-    said += [f"{remark[:1].upper()}{remark[1:].rstrip('.')}." for remark in model.remarks]
+    said += [f"{capital(remark)}." for remark in model.remarks]
     return " ".join(part for part in said if part)
 
 
