@@ -31,16 +31,8 @@ from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.results import (
-    Analysis,
-    CacheTimes,
-    Counts,
-    ExperimentInfo,
-    LeftOut,
-    OpenLoad,
-    RunResult,
-)
-from plimsoll.analyse.results_verdicts import LeftOutReason, Value
+from plimsoll.analyse.results import Analysis, CacheTimes, Counts, ExperimentInfo, OpenLoad, RunResult
+from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness

@@ -24,19 +24,17 @@ from plimsoll.analyse.results import (
     ExperimentInfo,
     Interval,
     Latency,
-    LeftOut,
     Model,
     Peak,
     RunResult,
     Saturation,
     Series,
-    TermPart,
     TesterResult,
     Traffic,
     Utilization,
     Verdict,
 )
-from plimsoll.analyse.results_verdicts import CapacityKind, ResourceKind, SaturationVerdict
+from plimsoll.analyse.results_verdicts import CapacityKind, LeftOut, ResourceKind, SaturationVerdict, TermPart
 from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 

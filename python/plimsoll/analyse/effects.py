@@ -28,8 +28,8 @@ from plimsoll.analyse.linear import (
     orthonormal,
     projected_square,
 )
-from plimsoll.analyse.results import Interval, TermPart
-from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, Value
+from plimsoll.analyse.results import Interval
+from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, TermPart, Value
 from plimsoll.analyse.terms import Factor, Term, candidates, make_factors, select
 from plimsoll.errors import BadInput
 

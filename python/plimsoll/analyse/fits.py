@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from plimsoll.analyse.diagnostics import diagnose
 from plimsoll.analyse.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
 from plimsoll.analyse.metrics import METRICS, canonical
-from plimsoll.analyse.results import Effect, LeftOut, Model, RunResult
-from plimsoll.analyse.results_verdicts import LeftOutReason, Reason, Value
+from plimsoll.analyse.results import Effect, Model, RunResult
+from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Reason, Value
 
 
 @dataclass(frozen=True, slots=True)

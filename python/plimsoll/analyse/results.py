@@ -16,7 +16,7 @@ from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Doubt,
     Finding,
-    LeftOutReason,
+    LeftOut,
     Reason,
     ResourceKind,
     RuleId,
@@ -24,8 +24,8 @@ from plimsoll.analyse.results_verdicts import (
     SaturationReason,
     SaturationVerdict,
     Superseded,
+    TermPart,
     ThresholdVerdict,
-    Value,
     VerdictRule,
 )
 
@@ -451,14 +451,6 @@ class Saturation:
 
 
 @dataclass(frozen=True, slots=True)
-class TermPart:
-    """The factors of a term of a model, or of one that cannot be told from it (`sign` -1: but for its sign)."""
-
-    factors: tuple[str, ...]
-    sign: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
     """One level of one term of the fitted model on one response."""
 
@@ -548,19 +540,6 @@ class ConsistencyResult:
     cells: tuple[Consistency, ...]
     factor: str | None
     levels: tuple[Consistency, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Something that is not in the figures, and why."""
-
-    what: str
-    why: str
-    code: LeftOutReason | None = None
-    values: dict[str, Value] = field(default_factory=dict)
-    """The figures and names of `what` and `why`."""
-    cells: tuple[dict[str, str], ...] = ()
-    """Those that it is about, where it is about cells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,19 @@ class LeftOutReason(StrEnum):
     NO_FIT = "no fit"
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that is not in the figures, and why."""
+
+    what: str
+    why: str
+    code: LeftOutReason | None = None
+    values: dict[str, Value] = field(default_factory=dict)
+    """The figures and names of `what` and `why`."""
+    cells: tuple[dict[str, str], ...] = ()
+    """Those that it is about, where it is about cells."""
+
+
 class Topic(StrEnum):
     """What a sentence of the answer is about."""
 
@@ -289,3 +302,11 @@ class ResourceKind(StrEnum):
     CPU_OF_PROCESS = "cpu of its process"
     BUSIEST_THREAD = "busiest thread"
     OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class TermPart:
+    """The factors of a term of a model, or of one that cannot be told from it (`sign` -1: but for its sign)."""
+
+    factors: tuple[str, ...]
+    sign: int = 1

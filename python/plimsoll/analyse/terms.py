@@ -26,8 +26,7 @@ from plimsoll.analyse.linear import (
     product_columns,
     same_span,
 )
-from plimsoll.analyse.results import TermPart
-from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, Value
+from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, TermPart, Value
 
 MOST_COLUMNS = 1500
 """Orders are added while the candidate columns stay below this: a limit on time (the work grows with its cube)."""

@@ -8,8 +8,14 @@ from tests.golden.fixture import designed, empty, single
 
 from plimsoll.analyse.answer.compose import sentences, with_answer
 from plimsoll.analyse.answer.worded import worded_saturation
-from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult, TermPart
-from plimsoll.analyse.results_verdicts import CapacityKind, Doubt, SaturationReason, SaturationVerdict
+from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult
+from plimsoll.analyse.results_verdicts import (
+    CapacityKind,
+    Doubt,
+    SaturationReason,
+    SaturationVerdict,
+    TermPart,
+)
 
 
 def said(analysis: Analysis) -> str:
