@@ -19,7 +19,7 @@ from plimsoll.analyse.results import (
     Saturation,
     Verdict,
 )
-from plimsoll.analyse.results_verdicts import SaturationVerdict
+from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
@@ -140,10 +140,7 @@ def capacities(labels: Labels) -> Table:
             *([] if alike else [describe(found.metric).title]),
             bracket(labels, found),
             found.bottleneck,
-            *(
-                capacity_words(labels, found, kind, with_unit=not alike)
-                for kind in ("nominal", "usable", "error-limited")
-            ),
+            *(capacity_words(labels, found, kind, with_unit=not alike) for kind in CapacityKind),
             number(found.efficiency, 2),
         )
         for found in saturation

@@ -12,7 +12,14 @@ from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_l
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.ranking import Ranking, nominal_value, ranking
 from plimsoll.analyse.results import Analysis, Capacity, CellResult, RunResult, Saturation
-from plimsoll.analyse.results_verdicts import Finding, RankingVerdict, SaturationVerdict, Topic, Value
+from plimsoll.analyse.results_verdicts import (
+    CapacityKind,
+    Finding,
+    RankingVerdict,
+    SaturationVerdict,
+    Topic,
+    Value,
+)
 from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.analyse.wording import (
     UNKNOWN,
@@ -71,7 +78,7 @@ def _what_stops(analysis: Analysis) -> list[str]:
     return [f"At {load}, {listing(parts)}."]
 
 
-def _capacity(found: Saturation, kind: str) -> Capacity | None:
+def _capacity(found: Saturation, kind: CapacityKind) -> Capacity | None:
     return next((each for each in found.capacities if each.kind == kind), None)
 
 
@@ -108,7 +115,7 @@ def _ranking(found: Ranking) -> str:
 
 def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     metric = describe(found.metric)
-    capacity = _capacity(found, "nominal")
+    capacity = _capacity(found, CapacityKind.NOMINAL)
     head = f"With {level_words(found.combination)} the target" if found.combination else "The target"
     if capacity is None or capacity.value is None:
         return f"{head}: no valid run says what it carries."
@@ -181,7 +188,7 @@ def _bounded(analysis: Analysis, found: Saturation) -> str:
     """What the rules of `capacity:` leave of the nominal one; nothing where they never bind."""
     said: list[str] = []
     metric = describe(found.metric)
-    for kind in ("usable", "error-limited"):
+    for kind in (CapacityKind.USABLE, CapacityKind.ERROR_LIMITED):
         capacity = _capacity(found, kind)
         if capacity is None or not capacity.reached:
             continue
