@@ -27,9 +27,14 @@ from plimsoll.plan.secret import HIDDEN, Secret
 
 
 class Raw(BaseModel):
-    """Base of everything that stands in an experiment file: unknown keys refused, no conversion of types."""
+    """Base of everything that stands in an experiment file: unknown keys refused, no conversion of types.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
+    A validator is built at its first use: every command imports all models, and an experiment file uses few of them.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, defer_build=True
+    )
 
 
 class Short:
