@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.diagnostics import diagnose
 from plimsoll.analyse.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
-from plimsoll.analyse.metrics import METRICS, canonical
+from plimsoll.analyse.metrics import canonical, metric_value
 from plimsoll.analyse.results import Effect, LeftOut, Model, RunResult
+from plimsoll.plan import metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,10 @@ def fit_all(
     for one in wanted:
         name = canonical(one.metric)
         if name is None:
-            left.append(
-                LeftOut(f"effects on {one.metric}", f"no such metric; there are {', '.join(METRICS)}")
-            )
+            known = ", ".join(each.name for each in metrics.METRICS.results)
+            left.append(LeftOut(f"effects on {one.metric}", f"no such metric; there are {known}"))
             continue
-        used = [(run, value) for run in runs if run.valid and (value := METRICS[name](run)) is not None]
+        used = [(run, value) for run in runs if run.valid and (value := metric_value(run, name)) is not None]
         try:
             fit = fit_table(
                 [value for _, value in used],

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll.analyse.metrics import METRICS, canonical, latency
+from plimsoll.analyse.metrics import at, mean_and_weight, value
 from plimsoll.analyse.quantiles import Histogram, merged, rank
 from plimsoll.analyse.results import RunResult, Verdict
-from plimsoll.analyse.wording import number, percent, quantity
+from plimsoll.analyse.wording import describe, number, percent, quantity
+from plimsoll.plan import metrics
+from plimsoll.plan.metric_table import Distribution, Named, Part, Total, Use, Value
 from plimsoll.plan.model import Threshold
-from plimsoll.plan.rules import COUNTS, FRACTIONS, TIMES, Rule
-
-STALE_AGE = "stale_age"
-"""The duration of which most transactions have none."""
+from plimsoll.plan.rules import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +27,28 @@ def observe(rule: Rule, sample: Sample) -> tuple[float | None, str]:
     """The value that a rule is about, in SI units, and a remark ("" or what is weak about it). None: no sample."""
     if not sample.runs:
         return None, "no valid run"
-    if rule.metric in TIMES:
-        return _time(rule, sample)
-    if rule.metric in FRACTIONS:
-        return _fraction(rule, sample)
-    if rule.metric in COUNTS and rule.metric != "concurrency":
-        return float(sum(_count(run, rule.metric) for run in sample.runs)), ""
-    read = METRICS[canonical(rule.metric) or rule.metric]
-    known = [value for run in sample.runs if (value := read(run)) is not None]
-    return (sum(known) / len(known), "") if known else (None, "no sample")
+    named = metrics.METRICS.named(rule.metric, Use.RULE)
+    assert named is not None  # parse_rule refuses it
+    match named.metric.reader:
+        case Distribution() as reader:
+            return _time(rule, named, reader, sample)
+        case Part() as reader:
+            return _fraction(rule, named, reader, sample)
+        case Total():
+            return sum(value(run, named) or 0.0 for run in sample.runs), ""
+        case Value():
+            known = [found for run in sample.runs if (found := value(run, named)) is not None]
+            return (sum(known) / len(known), "") if known else (None, "no sample")
 
 
-def _time(rule: Rule, sample: Sample) -> tuple[float | None, str]:
-    whole = merged(h[rule.metric] for h in sample.histograms if rule.metric in h)
+def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> tuple[float | None, str]:
+    name = named.histogram or ""
+    whole = merged(h[name] for h in sample.histograms if name in h)
     total = whole.total
-    if rule.metric == STALE_AGE and (rule.stat == "avg" or total == 0):
-        return _stale_age(rule, sample)
+    if reader.absent and (rule.stat == "avg" or total == 0):
+        found = _mean(named, sample)
+        some = any(at(run, named.scoped(reader.some), named.parts) for run in sample.runs)
+        return found, "no sample" if found is None else "" if some else reader.absent
     if total == 0 or whole.smallest is None or whole.largest is None:
         return None, "no sample"
     if rule.stat == "min":
@@ -51,65 +56,34 @@ def _time(rule: Rule, sample: Sample) -> tuple[float | None, str]:
     if rule.stat == "max":
         return whole.largest / 1e9, ""
     if rule.stat == "avg":
-        return _mean(rule.metric, sample), ""
+        return _mean(named, sample), ""
     q = 0.5 if rule.arg is None else rule.arg / 100.0
-    value = whole.quantile(q)
+    quantile = whole.quantile(q)
     beyond = total - rank(q, total) - 1
     weak = f"only {beyond} of {total} values lie beyond it" if beyond < 10 else ""
-    return (None if value is None else value / 1e9), weak
+    return (None if quantile is None else quantile / 1e9), weak
 
 
-def _mean(metric: str, sample: Sample) -> float | None:
-    total, count = 0.0, 0
+def _mean(named: Named, sample: Sample) -> float | None:
+    total, count = 0.0, 0.0
     for run in sample.runs:
-        times = latency(run, metric)
-        if times.mean is not None:
-            total += times.mean * times.count
-            count += times.count
+        mean, weight = mean_and_weight(run, named)
+        if mean is not None:
+            total += mean * weight
+            count += weight
     return total / count / 1e3 if count else None
 
 
-def _stale_age(rule: Rule, sample: Sample) -> tuple[float | None, str]:
-    """The mean is over all answers, those that were not stale with 0; where none was stale, every statistic is 0."""
-    got = [run.staleness.readers for run in sample.runs if run.staleness is not None]
-    answers, stale = sum(one.answers for one in got), sum(one.stale for one in got)
-    if not answers:
-        return None, "no sample"
-    total = sum((one.stale_age_ms_mean or 0.0) * one.answers for one in got)
-    return total / answers / 1e3, "" if stale else "no answer was stale"
-
-
-def _fraction(rule: Rule, sample: Sample) -> tuple[float | None, str]:
-    parts = [_part_and_whole(rule.metric, run) for run in sample.runs]
-    part, whole = sum(each for each, _ in parts), sum(each for _, each in parts)
+def _fraction(rule: Rule, named: Named, reader: Part, sample: Sample) -> tuple[float | None, str]:
+    part = _sum(sample, named, [reader.part])
     if rule.stat == "count":
-        return float(part), ""
+        return part, ""
+    whole = _sum(sample, named, reader.whole)
     return (part / whole, "") if whole else (None, "no sample")
 
 
-def _part_and_whole(metric: str, run: RunResult) -> tuple[int, int]:
-    if metric == "errors":
-        return run.traffic.errors, run.traffic.errors + run.traffic.transactions
-    if run.staleness is None:
-        return 0, 0
-    got = run.staleness.readers
-    match metric:
-        case "stale_share":
-            return got.stale, got.answers
-        case "origin_share":
-            return got.fetches, got.answers
-        case _:
-            return got.needless, got.fetches
-
-
-def _count(run: RunResult, metric: str) -> int:
-    match metric:
-        case "dropped":
-            return run.counts.dropped
-        case "missed":
-            return run.counts.missed
-        case _:
-            return run.traffic.transactions
+def _sum(sample: Sample, named: Named, paths: Sequence[str]) -> float:
+    return sum(at(run, named.scoped(path), named.parts) or 0.0 for run in sample.runs for path in paths)
 
 
 def judge(
@@ -135,11 +109,10 @@ def not_yet(threshold: Threshold, cell: Mapping[str, str]) -> Verdict:
     return Verdict(threshold.rule.metric, threshold.text, dict(cell), None, False, reason, judged=False)
 
 
-def _shown(rule: Rule, value: float) -> str:
-    if rule.metric in TIMES:
-        return quantity(
-            value * 1e3, "ms", digits=4
-        )  # one more than elsewhere: it may lie just beyond the rule
-    if rule.metric in FRACTIONS and rule.stat != "count":
-        return percent(value)
-    return number(value, 5)
+def _shown(rule: Rule, observed: float) -> str:
+    kind = describe(rule.metric).kind
+    if kind == "ms":  # one digit more than elsewhere: it may lie just beyond the rule
+        return quantity(observed * 1e3, "ms", digits=4)
+    if kind == "fraction" and rule.stat != "count":
+        return percent(observed)
+    return number(observed, 5)
