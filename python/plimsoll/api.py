@@ -111,14 +111,15 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         runs.append(found)
         histograms[run.id] = parts
     info = _info(results, runs)
+    names = [one.metric for one in rules.responses]
     groups = grouped(runs, histograms, rules.design)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
     whole = Analysis(
         experiment=info,
         answer=(),
         runs=tuple(runs),
-        cells=cell_results(groups, rules.design),
-        saturation=saturations(groups, rules.design, rules.capacity, [one.metric for one in rules.responses]),
+        cells=cell_results(groups, rules.design, names),
+        saturation=saturations(groups, rules.design, rules.capacity, names),
         effects=effects,
         models=models,
         verdicts=verdicts(groups, rules.thresholds, _unfinished(results)),

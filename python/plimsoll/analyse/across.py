@@ -90,9 +90,12 @@ def grouped(
     return sorted(out, key=lambda group: design.place(group.cell))
 
 
-def cell_results(groups: Sequence[Group], design: Design) -> tuple[CellResult, ...]:
-    """Every cell with its intervals, pooled over the design per metric."""
-    responses = _responses(groups)
+def cell_results(
+    groups: Sequence[Group], design: Design, wanted: Sequence[str] = ()
+) -> tuple[CellResult, ...]:
+    """Every cell with its intervals, pooled over the design per metric: of every metric without open parts, and of the
+    responses `wanted`."""
+    responses = _responses(groups, wanted)
     lowest_of = _lowest(groups, design)
     out = []
     for group, intervals in zip(groups, responses, strict=True):
@@ -120,9 +123,12 @@ def _errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
     return errors, [run.traffic.errors + run.traffic.transactions for run in runs]
 
 
-def _responses(groups: Sequence[Group]) -> list[dict[str, Interval]]:
+def _responses(groups: Sequence[Group], wanted: Sequence[str]) -> list[dict[str, Interval]]:
     out: list[dict[str, Interval]] = [{} for _ in groups]
-    for named in table.METRICS.results:
+    found = {named.name: named for named in table.METRICS.results}
+    asked = (named for text in wanted if (named := table.METRICS.find(text)) is not None)
+    found |= {named.name: named for named in asked if named.name not in found}
+    for named in found.values():
         for place, interval in enumerate(_intervals(named, groups)):
             if interval is not None:
                 out[place][named.name] = interval

@@ -27,7 +27,7 @@ def observe(rule: Rule, sample: Sample) -> tuple[float | None, str]:
     """The value that a rule is about, in SI units, and a remark ("" or what is weak about it). None: no sample."""
     if not sample.runs:
         return None, "no valid run"
-    named = metrics.METRICS.named(rule.metric, Use.RULE)
+    named = metrics.METRICS.find(rule.metric)
     assert named is not None  # parse_rule refuses it
     match named.metric.reader:
         case Distribution() as reader:

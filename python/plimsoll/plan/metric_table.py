@@ -19,21 +19,35 @@ class Kind(StrEnum):
     """What the number is. It decides the statistics of rules, their units, and how the value is written."""
 
     TIME = "time"
-    """ms in results; seconds in rules"""
     RATE = "rate"
-    """per second"""
     SHARE = "share"
-    """a part of a whole, 0 to 1"""
     COUNT = "count"
-    """a count, or a mean of counts"""
     RESOURCE = "resource"
-    """the busy share of a resource, 0 to 1"""
     INDEX = "index"
-    """a number without unit that is no count"""
+
+
+@dataclass(frozen=True, slots=True)
+class KindFacts:
+    """`unit`: in results; `rules`: statistics of rules ("p": a percentile); `example`: a rule that can be read."""
+
+    meaning: str
+    unit: str
+    rules: tuple[str, ...]
+    example: str
+
+
+KINDS: Final[Mapping[Kind, KindFacts]] = {
+    Kind.TIME: KindFacts("a duration", "ms", ("p", "avg", "min", "max", "med"), "p(95)<500ms"),
+    Kind.RATE: KindFacts("a count or a size per second", "/s", ("rate", "avg"), "rate>100/s"),
+    Kind.SHARE: KindFacts("a part of a whole", "fraction of 1", ("rate", "count", "avg"), "rate<10%"),
+    Kind.COUNT: KindFacts("a count, or a mean of counts", "", ("count", "avg"), "count>1000"),
+    Kind.RESOURCE: KindFacts("the busy share of a resource", "fraction of 1", ("avg",), "avg<90%"),
+    Kind.INDEX: KindFacts("a number without unit that is no count", "", (), "avg>0.9"),
+}
 
 
 class Source(StrEnum):
-    """The file of a run from which the metric is computed (docs/results.md)."""
+    """The file of a run that the metric is computed from (docs/results.md)."""
 
     TRANSACTIONS = "transactions.parquet"
     NAMED = "metrics.parquet"
@@ -50,22 +64,6 @@ class Use(StrEnum):
     CEILING = "ceiling"
 
 
-_RULES: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.TIME: ("p", "avg", "min", "max", "med"),
-    Kind.RATE: ("rate", "avg"),
-    Kind.SHARE: ("rate", "count", "avg"),
-    Kind.COUNT: ("count", "avg"),
-    Kind.RESOURCE: ("avg",),
-    Kind.INDEX: (),
-}
-_EXAMPLES: Final[Mapping[Kind, str]] = {
-    Kind.TIME: "p(95)<500ms",
-    Kind.RATE: "rate>100/s",
-    Kind.SHARE: "rate<10%",
-    Kind.COUNT: "count>1000",
-    Kind.RESOURCE: "avg<90%",
-    Kind.INDEX: "avg>0.9",
-}
 _TITLES: Final = {
     "mean": "mean {}",
     "sd": "standard deviation of {}",
@@ -133,7 +131,9 @@ class Metric:
     reader: Reader
     source: Source = Source.TRANSACTIONS
     unit: str = ""
-    """Follows the number; empty where the kind scales it."""
+    """Follows the number; empty where the kind decides it."""
+    note: str = ""
+    """For docs/metrics.md: what the title leaves open."""
     in_results: str = ""
     """Its name in results, before the statistic; empty: the name."""
     aliases: tuple[str, ...] = ()
@@ -163,12 +163,12 @@ class Metric:
     @property
     def rule_statistics(self) -> tuple[str, ...]:
         """What a rule may take of it; "p" is a percentile."""
-        return _RULES[self.kind] if self.rules is None else self.rules
+        return KINDS[self.kind].rules if self.rules is None else self.rules
 
     @property
     def example(self) -> str:
         """A rule on it that can be read."""
-        return "rate>10MB/s" if self.unit == BYTES else _EXAMPLES[self.kind]
+        return "rate>10MB/s" if self.unit == BYTES else KINDS[self.kind].example
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -219,13 +219,16 @@ class Named:
     scope: Scope | None = None
     parts: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def meant(self) -> str:
+        """The statistic that is meant; empty where the metric has none."""
+        return self.statistic or next(iter(self.metric.statistics), "")
+
     @cached_property
     def name(self) -> str:
         """Its one name in results: `response_ms_p95`, `throughput_per_s`."""
-        statistic = self.statistic or next(iter(self.metric.statistics), "")
-        return self._filled(f"{self.metric.result}_{statistic}" if statistic else self.metric.result) + (
-            self._filled(self.scope.suffix) if self.scope else ""
-        )
+        base = f"{self.metric.result}_{self.meant}" if self.meant else self.metric.result
+        return self._filled(base + (self.scope.suffix if self.scope else ""))
 
     @cached_property
     def title(self) -> str:
@@ -241,10 +244,9 @@ class Named:
     def path(self) -> str:
         """Where its value stands in the result of a run."""
         reader = self.metric.reader
-        statistic = self.statistic or next(iter(self.metric.statistics), "")
-        if isinstance(reader, Distribution) and statistic == "mean" and reader.mean:
+        if isinstance(reader, Distribution) and self.meant == "mean" and reader.mean:
             return self.scoped(reader.mean)
-        return self.scoped(f"{reader.path}.{statistic}" if statistic else reader.path)
+        return self.scoped(f"{reader.path}.{self.meant}" if self.meant else reader.path)
 
     @property
     def histogram(self) -> str | None:
@@ -252,12 +254,12 @@ class Named:
         reader = self.metric.reader
         if not isinstance(reader, Distribution):
             return None
-        return self._filled(reader.histogram) + (self._filled(self.scope.suffix) if self.scope else "")
+        return self._filled(reader.histogram + (self.scope.suffix if self.scope else ""))
 
     @property
     def quantile(self) -> float | None:
         """0.95 for p95, 0.999 for p999; None where it is no percentile."""
-        return float(f"0.{self.statistic[1:]}") if _PERCENTILE.fullmatch(self.statistic) else None
+        return float(f"0.{self.meant[1:]}") if _PERCENTILE.fullmatch(self.meant) else None
 
     def scoped(self, path: str) -> str:
         """A path of the reader, of the scope."""
@@ -320,6 +322,13 @@ class MetricTable:
 
     def names(self, use: Use) -> tuple[str, ...]:
         """The names that a section may have, by kind; an open part in capitals."""
+        return self._names[use]
+
+    @cached_property
+    def _names(self) -> dict[Use, tuple[str, ...]]:
+        return {use: self._names_of(use) for use in Use}
+
+    def _names_of(self, use: Use) -> tuple[str, ...]:
         rows = self.by_kind(use)
         ruled = [row for row in rows if row.rule_statistics]
         found = [name for row in ruled for name in row.spellings(use)]
@@ -328,7 +337,7 @@ class MetricTable:
             found += [name for row in rows for name in row.spellings(use)]
             found += [f"{row.name}_{each}" for row in rows for each in row.statistics]
             found += [name for row in rows for name in row.as_response if row.statistics]
-        return tuple(_OPEN.sub(lambda part: part[1].upper(), name) for name in dict.fromkeys(found))
+        return tuple(capitals(name) for name in dict.fromkeys(found))
 
     @cached_property
     def results(self) -> tuple[Named, ...]:
@@ -379,6 +388,11 @@ class MetricTable:
                 parts = dict(found.groupdict())
                 return Named(row, parts.pop("statistic_", None) or "", None, parts)
         return None
+
+
+def capitals(text: str) -> str:
+    """A text for people: its open parts in capitals, `cpu.COMPONENT`."""
+    return _OPEN.sub(lambda part: part[1].upper(), text)
 
 
 def _spelled(row: Metric) -> dict[str, Named]:
