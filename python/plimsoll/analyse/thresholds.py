@@ -10,7 +10,7 @@ from plimsoll.analyse.quantiles import Histogram, merged, rank
 from plimsoll.analyse.results import RunResult, Verdict
 from plimsoll.analyse.wording import describe, number, percent, quantity
 from plimsoll.plan import metrics
-from plimsoll.plan.metric_table import Distribution, Named, Part, Total, Use, Value
+from plimsoll.plan.metric_table import Distribution, Named, Part, Total, Value
 from plimsoll.plan.model import Threshold
 from plimsoll.plan.rules import Rule
 

@@ -92,13 +92,15 @@ def _names(row: Metric) -> Sequence[str]:
 
 
 def _over_runs(row: Metric) -> str:
+    if not row.rule_statistics:
+        return "–"
     match row.reader:
         case Value():
             return "mean of the runs"
         case Total():
             return "sum of the runs"
         case Part():
-            return "parts / wholes, summed"
+            return "sum of the parts / sum of the wholes"
         case Distribution():
             return "merged histograms"
 

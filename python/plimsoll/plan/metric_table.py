@@ -313,6 +313,8 @@ class MetricTable:
         found = self.find(text)
         if found is None or use not in found.metric.uses() or (use is not Use.RESPONSE and found.statistic):
             return None
+        if use is Use.CEILING and found.scope is not None:  # the engine reads whole runs
+            return None
         return found if found.metric.parts or found.scope or text in self.names(use) else None
 
     def by_kind(self, use: Use) -> list[Metric]:

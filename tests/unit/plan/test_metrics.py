@@ -276,6 +276,11 @@ def test_what_is_not_there_is_refused(with_next: RunResult, text: str) -> None:
     assert f"there is no metric {text}" in found
 
 
+def test_a_ceiling_is_on_the_whole_run(with_next: RunResult) -> None:
+    found = problems(BASE + "ceiling: [{metric: 'throughput[web]', test: 'rate>5/s'}]\n")[0]
+    assert 'throughput[web] with "rate>5/s" cannot be watched live' in found
+
+
 def test_rules_on_what_comes_next(with_next: RunResult) -> None:
     hists = {"response[web]": histogram([1.0, 2.0, 9.0])["response"]}
     sample = Sample([with_next, with_next], [hists, hists])
