@@ -133,17 +133,15 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         runs.append(found)
         histograms[run.id] = parts
     info = _info(results, runs)
-    metrics = [one.metric for one in rules.responses]
+    names = [one.metric for one in rules.responses]
     groups = grouped(runs, histograms, rules.design)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
     whole = Analysis(
         experiment=info,
         answer=(),
         runs=tuple(runs),
-        cells=cell_results(groups, rules.design),
-        saturation=tuple(
-            map(worded_saturation, saturations(groups, rules.design, rules.capacity, metrics)),
-        ),
+        cells=cell_results(groups, rules.design, names),
+        saturation=tuple(map(worded_saturation, saturations(groups, rules.design, rules.capacity, names))),
         effects=effects,
         models=tuple(map(worded_model, models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),

@@ -11,9 +11,11 @@ sheet, the hashes of the scripts, our version.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,12 @@ from tests.golden.fixture import designed, empty, set_up, single, wan
 from plimsoll import __version__
 from plimsoll.analyse.results import Analysis
 from plimsoll.report.html import render
+from plimsoll.report.page_data import frames
+from plimsoll.report.template import PACKAGE
 from plimsoll.report.terminal import summary_lines
 
 HERE = Path(__file__).parent / "expected"
+FRAMES = Path(str(files(PACKAGE))) / "page" / "frames.json"
 CASES: dict[str, Callable[[], Analysis]] = {
     "designed": lambda: designed(seconds=12),
     "one-repetition": lambda: designed(repetitions=1, finished=5, seconds=8),
@@ -52,6 +57,10 @@ def compare(path: Path, found: str) -> None:
     assert path.exists(), f"{path.name} is missing: see the head of this file for how it is made"
     # line by line: a difference in a page of one string is not readable
     assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_frames_of_the_charts_of_a_run() -> None:
+    compare(FRAMES, json.dumps(frames(), indent=1) + "\n")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -13,7 +13,7 @@ from plimsoll.analyse import capacity, verdict_rules
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.diagnostics import equal_variances_p
 from plimsoll.analyse.means import cell_intervals
-from plimsoll.analyse.metrics import METRICS, THROUGHPUTS, canonical
+from plimsoll.analyse.metrics import canonical, is_capacity, metric_value, value
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
@@ -21,10 +21,11 @@ from plimsoll.analyse.results_verdicts import SaturationVerdict
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet, observe
 from plimsoll.analyse.verdict_rules import RuleName
+from plimsoll.plan import metrics as table
+from plimsoll.plan.metric_table import Named
 from plimsoll.plan.model import CapacityRules, Threshold
 from plimsoll.plan.rules import Rule
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""
 
@@ -90,9 +91,12 @@ def grouped(
     return sorted(out, key=lambda group: design.place(group.cell))
 
 
-def cell_results(groups: Sequence[Group], design: Design) -> tuple[CellResult, ...]:
-    """Every cell with its intervals, pooled over the design per metric."""
-    responses = _responses(groups)
+def cell_results(
+    groups: Sequence[Group], design: Design, wanted: Sequence[str] = ()
+) -> tuple[CellResult, ...]:
+    """Every cell with its intervals, pooled over the design per metric: of every metric without open parts, and of the
+    responses `wanted`."""
+    responses = _responses(groups, wanted)
     lowest_of = _lowest(groups, design)
     out = []
     for group, intervals in zip(groups, responses, strict=True):
@@ -121,12 +125,15 @@ def _errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
     return errors, [run.traffic.errors + run.traffic.transactions for run in runs]
 
 
-def _responses(groups: Sequence[Group]) -> list[dict[str, Interval]]:
+def _responses(groups: Sequence[Group], wanted: Sequence[str]) -> list[dict[str, Interval]]:
     out: list[dict[str, Interval]] = [{} for _ in groups]
-    for name in METRICS:
-        for place, interval in enumerate(metric_intervals(name, groups)):
+    found = {named.name: named for named in table.METRICS.results}
+    asked = (named for text in wanted if (named := table.METRICS.find(text)) is not None)
+    found |= {named.name: named for named in asked if named.name not in found}
+    for named in found.values():
+        for place, interval in enumerate(_intervals(named, groups)):
             if interval is not None:
-                out[place][name] = interval
+                out[place][named.name] = interval
     return out
 
 
@@ -138,18 +145,24 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
     The centre of a percentile is that of the merged histograms, never a mean of percentiles; its interval is the
     spread between the runs about it, or none where some run alone is too short for that percentile.
     """
-    read = METRICS[name]
+    named = table.METRICS.find(name)
+    if named is None:
+        raise KeyError(name)
+    return _intervals(named, groups)
+
+
+def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     values = [
-        np.array([v for run in group.valid if (v := read(run)) is not None], dtype=np.float64)
+        np.array([v for run in group.valid if (v := value(run, named)) is not None], dtype=np.float64)
         for group in groups
     ]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
     intervals = cell_intervals(values, separate=_differ(values, groups, log), log=log)
-    duration, _, statistic = name.partition("_ms_")
-    if statistic not in PERCENTILES:
+    histogram, q = named.histogram, named.quantile
+    if histogram is None or q is None:
         return intervals
     return [
-        _centred(interval, each.size, group.whole(duration), PERCENTILES[statistic], group)
+        _centred(interval, each.size, group.whole(histogram), q, group)
         for interval, each, group in zip(intervals, values, groups, strict=True)
     ]
 
@@ -207,7 +220,7 @@ def _lowest(groups: Sequence[Group], design: Design) -> dict[Combination, Group]
 
 
 def _mean_of(group: Group, name: str) -> float | None:
-    values = [v for run in group.valid if (v := METRICS[name](run)) is not None]
+    values = [v for run in group.valid if (v := metric_value(run, name)) is not None]
     return float(np.mean(values)) if values else None
 
 
@@ -243,7 +256,7 @@ def saturations(
     (transactions per second, if none is). Empty without a load factor."""
     if design.load_factor is None:
         return ()
-    names = [name for m in metrics if (name := canonical(m)) in THROUGHPUTS] or ["throughput_per_s"]
+    names = [name for m in metrics if is_capacity(name := canonical(m))] or ["throughput_per_s"]
     combinations: dict[tuple[tuple[str, str], ...], list[Group]] = {}
     for group in groups:
         if design.load(group.cell) is not None:
@@ -267,7 +280,7 @@ def _levels(members: Sequence[Group], design: Design, name: str) -> dict[float, 
     for group in members:
         load = design.load(group.cell)
         if load is not None and group.valid:
-            out[load] = [v for run in group.valid if (v := METRICS[name](run)) is not None]
+            out[load] = [v for run in group.valid if (v := metric_value(run, name)) is not None]
     return out
 
 

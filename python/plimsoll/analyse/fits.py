@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.diagnostics import diagnose
 from plimsoll.analyse.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
-from plimsoll.analyse.metrics import METRICS, canonical
+from plimsoll.analyse.metrics import canonical, metric_value
 from plimsoll.analyse.results import Effect, Model, RunResult
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Reason, Value
+from plimsoll.plan import metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,11 @@ def fit_all(
     for one in wanted:
         name = canonical(one.metric)
         if name is None:
-            told: dict[str, Value] = {"metric": one.metric, "known": tuple(METRICS)}
+            known = tuple(each.name for each in metrics.METRICS.results)
+            told: dict[str, Value] = {"metric": one.metric, "known": known}
             left.append(LeftOut("", "", LeftOutReason.NO_METRIC, told))
             continue
-        used = [(run, value) for run in runs if run.valid and (value := METRICS[name](run)) is not None]
+        used = [(run, value) for run in runs if run.valid and (value := metric_value(run, name)) is not None]
         try:
             fit = fit_table(
                 [value for _, value in used],

@@ -133,7 +133,7 @@ class ThresholdReason(StrEnum):
     NO_SAMPLE = "no sample"
     NO_CELL = "no cell"
     NOT_YET = "not yet"
-    NOTHING_STALE = "no answer was stale"
+    ABSENT = "absent"
     FEW_BEYOND = "few values beyond"
 
 

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.analyse import verdict_rules
-from plimsoll.analyse.metrics import METRICS, canonical, latency
+from plimsoll.analyse.metrics import at, mean_and_weight, value
 from plimsoll.analyse.quantiles import Histogram, merged, rank
 from plimsoll.analyse.results import RunResult, Verdict
-from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict, Value
+from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
+from plimsoll.analyse.results_verdicts import Value as Figure
 from plimsoll.analyse.verdict_rules import RuleName
+from plimsoll.analyse.wording import describe
+from plimsoll.plan import metrics
+from plimsoll.plan.metric_table import Distribution, Named, Part, Total, Value
 from plimsoll.plan.model import Threshold
-from plimsoll.plan.rules import COUNTS, FRACTIONS, TIMES, Rule
+from plimsoll.plan.rules import Rule
 
 FEW = 10
 """Values beyond a percentile below which it is weak."""
-STALE_AGE = "stale_age"
-"""The duration of which most transactions have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +37,30 @@ def observe(rule: Rule, sample: Sample) -> Observed:
     """The value that a rule is about, in SI units, and what is weak about it. None: no sample."""
     if not sample.runs:
         return None, _reason(ThresholdReason.NO_VALID_RUN)
-    if rule.metric in TIMES:
-        return _time(rule, sample)
-    if rule.metric in FRACTIONS:
-        return _fraction(rule, sample)
-    if rule.metric in COUNTS and rule.metric != "concurrency":
-        return float(sum(_count(run, rule.metric) for run in sample.runs)), None
-    read = METRICS[canonical(rule.metric) or rule.metric]
-    known = [value for run in sample.runs if (value := read(run)) is not None]
-    return (sum(known) / len(known), None) if known else (None, _no_sample())
+    named = metrics.METRICS.find(rule.metric)
+    assert named is not None  # parse_rule refuses it
+    match named.metric.reader:
+        case Distribution() as reader:
+            return _time(rule, named, reader, sample)
+        case Part() as reader:
+            return _fraction(rule, named, reader, sample)
+        case Total():
+            return sum(value(run, named) or 0.0 for run in sample.runs), None
+        case Value():
+            known = [found for run in sample.runs if (found := value(run, named)) is not None]
+            return (sum(known) / len(known), None) if known else (None, _no_sample())
 
 
-def _time(rule: Rule, sample: Sample) -> Observed:
-    whole = merged(h[rule.metric] for h in sample.histograms if rule.metric in h)
+def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Observed:
+    name = named.histogram or ""
+    whole = merged(h[name] for h in sample.histograms if name in h)
     total = whole.total
-    if rule.metric == STALE_AGE and (rule.stat == "avg" or total == 0):
-        return _stale_age(rule, sample)
+    if reader.absent and (rule.stat == "avg" or total == 0):
+        found = _mean(named, sample)
+        some = any(at(run, named.scoped(reader.some), named.parts) for run in sample.runs)
+        if found is None:
+            return None, _no_sample()
+        return found, None if some else _reason(ThresholdReason.ABSENT, absent=reader.absent)
     if total == 0 or whole.smallest is None or whole.largest is None:
         return None, _no_sample()
     if rule.stat == "min":
@@ -58,65 +68,34 @@ def _time(rule: Rule, sample: Sample) -> Observed:
     if rule.stat == "max":
         return whole.largest / 1e9, None
     if rule.stat == "avg":
-        return _mean(rule.metric, sample), None
+        return _mean(named, sample), None
     q = 0.5 if rule.arg is None else rule.arg / 100.0
-    value = whole.quantile(q)
+    quantile = whole.quantile(q)
     beyond = total - rank(q, total) - 1
     weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < FEW else None
-    return (None if value is None else value / 1e9), weak
+    return (None if quantile is None else quantile / 1e9), weak
 
 
-def _mean(metric: str, sample: Sample) -> float | None:
-    total, count = 0.0, 0
+def _mean(named: Named, sample: Sample) -> float | None:
+    total, count = 0.0, 0.0
     for run in sample.runs:
-        times = latency(run, metric)
-        if times.mean is not None:
-            total += times.mean * times.count
-            count += times.count
+        mean, weight = mean_and_weight(run, named)
+        if mean is not None:
+            total += mean * weight
+            count += weight
     return total / count / 1e3 if count else None
 
 
-def _stale_age(rule: Rule, sample: Sample) -> Observed:
-    """The mean is over all answers, those that were not stale with 0; where none was stale, every statistic is 0."""
-    got = [run.staleness.readers for run in sample.runs if run.staleness is not None]
-    answers, stale = sum(one.answers for one in got), sum(one.stale for one in got)
-    if not answers:
-        return None, _no_sample()
-    total = sum((one.stale_age_ms_mean or 0.0) * one.answers for one in got)
-    return total / answers / 1e3, None if stale else _reason(ThresholdReason.NOTHING_STALE)
-
-
-def _fraction(rule: Rule, sample: Sample) -> Observed:
-    parts = [_part_and_whole(rule.metric, run) for run in sample.runs]
-    part, whole = sum(each for each, _ in parts), sum(each for _, each in parts)
+def _fraction(rule: Rule, named: Named, reader: Part, sample: Sample) -> Observed:
+    part = _sum(sample, named, [reader.part])
     if rule.stat == "count":
-        return float(part), None
+        return part, None
+    whole = _sum(sample, named, reader.whole)
     return (part / whole, None) if whole else (None, _no_sample())
 
 
-def _part_and_whole(metric: str, run: RunResult) -> tuple[int, int]:
-    if metric == "errors":
-        return run.traffic.errors, run.traffic.errors + run.traffic.transactions
-    if run.staleness is None:
-        return 0, 0
-    got = run.staleness.readers
-    match metric:
-        case "stale_share":
-            return got.stale, got.answers
-        case "origin_share":
-            return got.fetches, got.answers
-        case _:
-            return got.needless, got.fetches
-
-
-def _count(run: RunResult, metric: str) -> int:
-    match metric:
-        case "dropped":
-            return run.counts.dropped
-        case "missed":
-            return run.counts.missed
-        case _:
-            return run.traffic.transactions
+def _sum(sample: Sample, named: Named, paths: Sequence[str]) -> float:
+    return sum(at(run, named.scoped(path), named.parts) or 0.0 for run in sample.runs for path in paths)
 
 
 def judge(
@@ -133,7 +112,7 @@ def judge(
         return _verdict(threshold, cell, ThresholdVerdict.FAILED, None, reasons)
     if asked.holds(observed):
         return _verdict(threshold, cell, ThresholdVerdict.PASSED, observed, reasons)
-    figures: dict[str, Value] = {"observed": observed, "limit": asked.value, "kind": _kind(asked)}
+    figures: dict[str, Figure] = {"observed": observed, "limit": asked.value, "kind": _kind(asked)}
     broken = _reason(ThresholdReason.BROKEN, Severity.FAILED, **figures)
     return _verdict(threshold, cell, ThresholdVerdict.FAILED, observed, [broken, *reasons])
 
@@ -171,7 +150,7 @@ def _verdict(
     )
 
 
-def _reason(code: ThresholdReason, severity: Severity = Severity.NOTE, **values: Value) -> Reason:
+def _reason(code: ThresholdReason, severity: Severity = Severity.NOTE, **values: Figure) -> Reason:
     return Reason(code, severity, values, verdict_rules.rule(RuleName.THRESHOLD))
 
 
@@ -181,6 +160,7 @@ def _no_sample() -> Reason:
 
 def _kind(rule: Rule) -> str:
     """Of what is observed: a time in seconds, a share of 1, or a plain number."""
-    if rule.metric in TIMES:
+    kind = describe(rule.metric).kind
+    if kind == "ms":
         return "time"
-    return "fraction" if rule.metric in FRACTIONS and rule.stat != "count" else "number"
+    return "fraction" if kind == "fraction" and rule.stat != "count" else "number"

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from plimsoll.analyse.results import Interval, Verdict
+from plimsoll.plan import metrics
+from plimsoll.plan.metric_table import BYTES, Named
+from plimsoll.plan.metric_table import Kind as RowKind
 
 UNKNOWN: Final = "–"
 SPACE: Final = "\u202f"
@@ -32,63 +35,22 @@ class Metric:
     unit: str = ""
 
 
-_METRICS: Final = {
-    metric.name: metric
-    for metric in (
-        Metric("throughput_per_s", "throughput", "rate", "requests/s"),
-        Metric("items_per_s", "throughput in items", "rate", "items/s"),
-        Metric("payload_bytes_per_s", "payload throughput", "bytes_rate"),
-        Metric("wire_bytes_per_s", "throughput on the wire", "bytes_rate"),
-        Metric("offered_per_s", "offered rate", "rate", "starts/s"),
-        Metric("errors_per_s", "errors", "rate", "errors/s"),
-        Metric("concurrency", "concurrency", "number"),
-        Metric("error_rate", "error rate", "fraction"),
-        Metric("jain_index", "fairness (Jain's index)", "number"),
-        Metric("reads_per_s", "reads", "rate", "reads/s"),
-        Metric("writes_per_s", "acknowledged writes", "rate", "writes/s"),
-        Metric("stale_share", "share of stale answers", "fraction"),
-        Metric("origin_share", "share of origin fetches", "fraction"),
-        Metric("needless_share", "share of needless fetches", "fraction"),
-        Metric("stale_age", "age of stale answers", "ms"),
-        Metric("stale_age_ms_mean", "mean age of all answers", "ms"),
-        Metric("stale_age_ms_p50", "median age of stale answers", "ms"),
-        Metric("stale_age_ms_p95", "p95 of the age of stale answers", "ms"),
-        Metric("stale_age_ms_max", "greatest age of stale answers", "ms"),
-    )
-}
-_DURATIONS: Final = {"response": "response time", "request": "request time", "lateness": "lateness"}
-_STATISTICS: Final = {"mean": "mean", "sd": "standard deviation of", "p50": "median", "max": "longest"}
-
-
-_ALIASES: Final = {
-    "throughput": "throughput_per_s",
-    "transactions_per_s": "throughput_per_s",
-    "items": "items_per_s",
-    "payload": "payload_bytes_per_s",
-    "wire": "wire_bytes_per_s",
-    "offered": "offered_per_s",
-    "errors": "error_rate",
-    **{f"stale_age_{each}": f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max")},
+_KINDS: Final[Mapping[RowKind, Kind]] = {
+    RowKind.TIME: "ms",
+    RowKind.RATE: "rate",
+    RowKind.SHARE: "fraction",
+    RowKind.COUNT: "number",
+    RowKind.RESOURCE: "fraction",
+    RowKind.INDEX: "number",
 }
 
 
 def describe(name: str) -> Metric:
-    """The metric behind a name as it stands in results and experiment files; an unknown one keeps its own name.
-
-    Knows `throughput_per_s` and its like, and every statistic of a duration in whichever order it is written:
-    `response_ms`, `response_ms_p95`, `response_p95_ms`, `response_ms.p95`, `p95`.
-    """
-    name = _ALIASES.get(name, name)
-    if name in _METRICS:
-        return _METRICS[name]
-    parts = [part for part in re.split(r"[._]", name) if part and part not in {"ms", "s"}]
-    if parts and all(
-        part in _DURATIONS or part in _STATISTICS or re.fullmatch(r"p\d+", part) for part in parts
-    ):
-        duration = next((part for part in parts if part in _DURATIONS), "response")
-        statistic = next((part for part in parts if part not in _DURATIONS), "")
-        word = "p99.9 of" if statistic == "p999" else _STATISTICS.get(statistic, f"{statistic} of")
-        return Metric(name, f"{word} {_DURATIONS[duration]}" if statistic else _DURATIONS[duration], "ms")
+    """The metric behind a name as it is in results and experiment files, worded as its row says; one that the table
+    does not know keeps its own name."""
+    found = metrics.METRICS.find(name)
+    if found is not None:
+        return _of_row(found)
     if name.endswith("_ms"):
         return Metric(name, name[:-3].replace("_", " "), "ms")
     if name.endswith("_bytes_per_s"):
@@ -96,6 +58,12 @@ def describe(name: str) -> Metric:
     if name.endswith("_per_s"):
         return Metric(name, name[:-6].replace("_", " "), "rate", "/s")
     return Metric(name, name.replace("_", " "), "number")
+
+
+def _of_row(found: Named) -> Metric:
+    if found.metric.unit == BYTES:
+        return Metric(found.name, found.title, "bytes_rate")
+    return Metric(found.name, found.title, _KINDS[found.metric.kind], found.metric.unit)
 
 
 def observed(verdict: Verdict) -> str:

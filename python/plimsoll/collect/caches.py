@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plimsoll.collect.parquet import numbered, require_format
+from plimsoll.collect.parquet import numbered, numbers, require_format
 from plimsoll.collect.transactions import Int
 from plimsoll.errors import DamagedResults
 
@@ -49,7 +49,7 @@ def _of(table: Any, start_ns: int, end_ns: int) -> Iterator[tuple[str, Int]]:
     if "ok" not in outcomes:
         return
     caches, cache = numbered(table, "cache")
-    start, length, planned = (table.column(name).to_numpy() for name in ("start", "end", "scheduled"))
+    start, length, planned = (numbers(table, name) for name in ("start", "end", "scheduled"))
     end = start + length
     done = (outcome == outcomes.index("ok")) & (length >= 0) & (end >= start_ns) & (end < end_ns)
     # `end` and `scheduled` are told relative to `start`.

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from plimsoll.collect.parquet import numbered, row_groups
+from plimsoll.collect.parquet import numbered, numbers, row_groups
 from plimsoll.collect.results import RunFiles, read_json
 from plimsoll.collect.transactions import Int
 from plimsoll.errors import DamagedResults
@@ -166,10 +166,10 @@ def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArr
         names, number = numbered(table, "metric")
         if TCP_RTT not in names:
             continue
-        start, value = table.column("start").to_numpy(), table.column("value").to_numpy()
+        start, value = numbers(table, "start"), numbers(table, "value")
         mine = (number == names.index(TCP_RTT)) & (start >= start_ns) & (start < end_ns)
         mine &= np.isfinite(value) & (value >= 0)
-        testers.append(table.column("tester").to_numpy()[mine].astype(np.int64))
+        testers.append(numbers(table, "tester")[mine].astype(np.int64))
         values.append(value[mine])
     return np.concatenate(testers), np.concatenate(values)
 
@@ -180,7 +180,7 @@ def owners(path: Path, testers: int) -> list[str]:
     found = [""] * testers
     for table in row_groups(path, "plimsoll.transactions", ("agent", "tester")):
         names, number = numbered(table, "agent")
-        pairs = np.unique(number * testers + table.column("tester").to_numpy().astype(np.int64))
+        pairs = np.unique(number * testers + numbers(table, "tester").astype(np.int64))
         for pair in pairs.tolist():
             found[pair % testers] = names[pair // testers]
     return found
@@ -212,7 +212,7 @@ def _trips(path: Path) -> dict[str, dict[str, Int]]:
     for table in row_groups(path, "plimsoll.probes", columns):
         agents, agent = numbered(table, "agent")
         ways, way = numbered(table, "via")
-        sent, heard, answered, received = (table.column(name).to_numpy() for name in columns[2:])
+        sent, heard, answered, received = (numbers(table, name) for name in columns[2:])
         trip = (received - sent) - (answered - heard)
         true = trip >= 0
         true[np.arange(trip.size) % every != 0] = False

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.collect.parquet import numbered, row_groups
+from plimsoll.collect.parquet import numbered, numbers, row_groups
 from plimsoll.collect.transactions import Int
 
 OBJECT, VERSION = "object", "version"
@@ -85,14 +85,14 @@ def _transactions(path: Path, does: Does) -> Iterator[dict[str, NDArray[Any]]]:
             [[_role(does, one, other) for other in operations] or [0] for one in workloads] or [[0]]
         )[workload, operation]
         kept = role != 0
-        start = table.column("start").to_numpy().astype(np.int64)[kept]
-        end = table.column("end").to_numpy().astype(np.int64)[kept]
+        start = numbers(table, "start").astype(np.int64)[kept]
+        end = numbers(table, "end").astype(np.int64)[kept]
         outcomes, outcome = numbered(table, "outcome")
         caches, cache = numbered(table, "cache")
         known = np.array([CACHES.index(text) if text in CACHES else 0 for text in caches] or [0])
         succeeded = np.array([text == "ok" for text in outcomes] or [False])
         yield {
-            "tester": table.column("tester").to_numpy().astype(np.int64)[kept],
+            "tester": numbers(table, "tester").astype(np.int64)[kept],
             "start": start,
             "end": np.where(end < 0, np.int64(-1), start + end),
             "ok": succeeded[outcome[kept]] & (end >= 0),
@@ -110,7 +110,7 @@ def _metrics(path: Path) -> tuple[_Values, _Values]:
     parts: dict[str, list[_Values]] = {OBJECT: [], VERSION: []}
     for table in row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
         names, metric = numbered(table, "metric")
-        tester, start, value = (table.column(name).to_numpy() for name in ("tester", "start", "value"))
+        tester, start, value = (numbers(table, name) for name in ("tester", "start", "value"))
         for name, found in parts.items():
             mine = np.array([text == name for text in names] or [False])[metric] & np.isfinite(value)
             whole = np.rint(value[mine]).astype(np.int64)  # a double holds microseconds exactly until 2255

@@ -17,36 +17,20 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from plimsoll.errors import MOST_PROBLEMS, BadInput, Problem
-from plimsoll.plan import design, model
+from plimsoll.plan import design, metrics, model
 from plimsoll.plan.cells import CellMaker, overlap
 from plimsoll.plan.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.fields import shown
 from plimsoll.plan.hosts_file import included
+from plimsoll.plan.metric_table import Use
 from plimsoll.plan.paths import Origins, nearest
 from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import DesignRaw, ExperimentRaw
 from plimsoll.plan.resolve import Failed, Resolved, Resolver
-from plimsoll.plan.rules import METRICS, TIMES
 from plimsoll.plan.secret import Redactor
 from plimsoll.plan.sets import with_sets
 from plimsoll.plan.source import LARGEST_TEXT, KeyPath, dotted, parse_document
 
-RESPONSES: Final = tuple(
-    dict.fromkeys(
-        [
-            *(metric for metric in METRICS if metric not in ("transactions", "dropped", "missed")),
-            *("throughput_per_s", "error_rate", "jain_index", "share_cv"),
-            *(
-                f"{time}_{stat}"
-                for time in TIMES
-                for stat in ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
-                if time != "stale_age" or stat in ("mean", "p50", "p95", "max")
-            ),
-            *(f"stale_age_ms_{stat}" for stat in ("mean", "p50", "p95", "max")),
-        ]
-    )
-)
-"""Metrics on which effects can be computed; `analyse` knows how each is read from the results."""
 DEFAULT_RESPONSE: Final = "throughput"
 _CELLS_LOOKED_AT: Final = 200
 """Once a cell is wrong, so many more are looked at for further problems."""
@@ -365,14 +349,15 @@ def _name_from(file: str) -> str:
 def _responses(raw: ExperimentRaw, report: Resolver) -> tuple[model.Response, ...]:
     found = []
     for index, response in enumerate(raw.responses):
-        _known_metric(response.metric, ("responses", index, "metric"), RESPONSES, report)
+        _known_metric(response.metric, ("responses", index, "metric"), Use.RESPONSE, report)
         found.append(model.Response(response.metric, response.scale))
     return tuple(found) or (model.Response(DEFAULT_RESPONSE, "linear"),)
 
 
-def _known_metric(metric: str, at: KeyPath, known: Sequence[str], report: Resolver) -> bool:
-    if metric in known:
+def _known_metric(metric: str, at: KeyPath, use: Use, report: Resolver) -> bool:
+    if metrics.METRICS.named(metric, use) is not None:
         return True
+    known = metrics.METRICS.names(use)
     near = nearest(metric, known)
     report.wrong(
         at, f"there is no metric {metric}" + ("" if near else f"; there are {', '.join(known)}"), near
@@ -398,7 +383,7 @@ def _thresholds(
         at: KeyPath = ("thresholds", index)
         where = {name: tuple(labels) for name, labels in threshold.where.items()}
         check_labels(where, by_name, (*at, "where"), report)
-        if not _known_metric(threshold.metric, (*at, "metric"), METRICS, report):
+        if not _known_metric(threshold.metric, (*at, "metric"), Use.RULE, report):
             continue
         rule = report.rule(threshold.test, threshold.metric, (*at, "test"))
         if rule is not None:

@@ -22,14 +22,20 @@ from pydantic import (
 from pydantic.functional_validators import PlainValidator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from plimsoll.plan import units
+from plimsoll.plan import metrics, units
+from plimsoll.plan.metric_table import Use
 from plimsoll.plan.secret import HIDDEN, Secret
 
 
 class Raw(BaseModel):
-    """Base of everything that stands in an experiment file: unknown keys refused, no conversion of types."""
+    """Base of everything that stands in an experiment file: unknown keys refused, no conversion of types.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
+    A validator is built at its first use: every command imports all models, and an experiment file uses few of them.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, defer_build=True
+    )
 
 
 class Short:
@@ -144,6 +150,17 @@ Text = Annotated[
 
 PlainText = Annotated[str, PlainValidator(plain_text_of), WithJsonSchema(_SCALAR_SCHEMA)]
 """A text that may not."""
+
+
+class MetricName:
+    """Marks the name of a metric in a section, for the JSON Schema. `experiment` checks it, once factors are known."""
+
+    def __init__(self, use: Use) -> None:
+        self.use = use
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return metrics.METRICS.schema(self.use)
+
 
 Label = Annotated[str, PlainValidator(label_of), WithJsonSchema(_SCALAR_SCHEMA)]
 """Name of a level."""

@@ -19,6 +19,7 @@ from plimsoll.plan.fields import (
     Fraction,
     Label,
     Labels,
+    MetricName,
     Name,
     PlainText,
     Raw,
@@ -28,6 +29,7 @@ from plimsoll.plan.fields import (
     format_version,
     shown,
 )
+from plimsoll.plan.metric_table import Use
 from plimsoll.plan.raw_hosts import HostsRaw
 from plimsoll.plan.raw_load import LoadRaw, PopulationRaw, WorkloadRaw
 from plimsoll.plan.raw_services import AnyService, DataRaw, TargetRaw
@@ -93,7 +95,7 @@ class RunRaw(Raw):
 class ResponseRaw(Raw):
     """A response on which effects are computed."""
 
-    metric: PlainText
+    metric: Annotated[PlainText, MetricName(Use.RESPONSE)]
     scale: Literal["linear", "log"] = "linear"
 
 
@@ -107,7 +109,7 @@ class CapacityRaw(Raw):
 class ThresholdRaw(Raw):
     """A rule that makes the exit code 99 where it does not hold, judged for each cell."""
 
-    metric: PlainText
+    metric: Annotated[PlainText, MetricName(Use.RULE)]
     test: PlainText
     where: dict[str, Labels] = Field(default_factory=dict)
 
@@ -115,7 +117,7 @@ class ThresholdRaw(Raw):
 class CeilingRaw(Raw):
     """A rule that stops a run once it has held for so long."""
 
-    metric: PlainText
+    metric: Annotated[PlainText, MetricName(Use.CEILING)]
     test: PlainText
     for_: Annotated[Duration, Field(ge=NS["s"])] = Field(default=10 * NS["s"], alias="for")
 

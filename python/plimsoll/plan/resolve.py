@@ -18,10 +18,11 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import Problem
-from plimsoll.plan import model
+from plimsoll.plan import metrics, model
 from plimsoll.plan.expand import Expanded, expand
 from plimsoll.plan.fields import Raw, shown
 from plimsoll.plan.memo import MISSING, Memo
+from plimsoll.plan.metric_table import Use
 from plimsoll.plan.paths import Origins, nearest, with_value
 from plimsoll.plan.problems import translate
 from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
@@ -51,7 +52,6 @@ _DEFAULTS: Final = {
     for key, info in ExperimentRaw.model_fields.items()
     if not info.is_required()
 }
-_CEILINGS: Final = "response with p(50), p(95), p(99) or med; errors with rate; throughput with rate or avg"
 
 
 @dataclass(slots=True)
@@ -318,7 +318,7 @@ def _ceilings(raw: ExperimentRaw, resolver: Resolver) -> tuple[model.Ceiling, ..
         if reading(ceiling.metric, rule) is None:
             resolver.wrong(
                 at,
-                f"{ceiling.metric} with {shown(ceiling.test)} cannot be watched live: {_CEILINGS}",
+                f"{ceiling.metric} with {shown(ceiling.test)} cannot be watched live: {_watchable()}",
             )
         elif rule.upper:
             resolver.wrong(
@@ -330,14 +330,17 @@ def _ceilings(raw: ExperimentRaw, resolver: Resolver) -> tuple[model.Ceiling, ..
 
 def reading(metric: str, rule: Rule) -> str | None:
     """What the engine watches for a ceiling; None where it cannot."""
-    if metric == "response" and rule.stat in ("p", "med"):
-        percentile = 50.0 if rule.stat == "med" else rule.arg
-        return {50.0: "response-p50", 95.0: "response-p95", 99.0: "response-p99"}.get(percentile or 0.0)
-    if metric == "errors" and rule.stat in ("rate", "avg"):
-        return "error-rate"
-    if metric == "throughput" and rule.stat in ("rate", "avg"):
-        return "throughput"
-    return None
+    named = metrics.METRICS.named(metric, Use.CEILING)
+    statistic = rule.stat if rule.arg is None else f"p({rule.arg:g})"
+    return None if named is None else named.metric.live.get(statistic)
+
+
+def _watchable() -> str:
+    said = []
+    for row in metrics.METRICS.by_kind(Use.CEILING):
+        *others, last = row.live
+        said.append(f"{row.name} with {', '.join(others)} or {last}" if others else f"{row.name} with {last}")
+    return "; ".join(said)
 
 
 def _hook(raw: HookRaw) -> model.Hook:

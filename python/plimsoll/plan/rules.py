@@ -12,26 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll.errors import BadInput
+from plimsoll.plan import metrics
+from plimsoll.plan.metric_table import BYTES, Kind, Metric, Use
 
 Stat = Literal["p", "avg", "rate", "count", "min", "max", "med"]
 Operator = Literal["<", "<=", ">", ">="]
-
-TIMES = ("response", "request", "lateness", "stale_age")
-"""Metrics that are durations."""
-RATES = (
-    "throughput",
-    "throughput_per_s",
-    "items_per_s",
-    "payload_bytes_per_s",
-    "wire_bytes_per_s",
-    "offered_per_s",
-    "reads_per_s",
-    "writes_per_s",
-)
-"""Metrics that are per second."""
-FRACTIONS = ("errors", "stale_share", "origin_share", "needless_share")
-COUNTS = ("transactions", "dropped", "missed", "concurrency")
-METRICS = (*TIMES, *RATES, *FRACTIONS, *COUNTS)
 
 _FORM = re.compile(
     r"^\s*(?P<stat>p\(\s*(?P<arg>\d+(?:\.\d+)?)\s*\)|avg|mean|rate|count|min|max|med|value)"
@@ -97,14 +82,17 @@ class Rule:
 
 def parse_rule(text: str, metric: str) -> Rule:
     """Reads one rule on a metric. Raises RuleError."""
-    if metric not in METRICS:
-        raise RuleError(f"unknown metric {metric!r}: expected one of {', '.join(METRICS)}")
+    named = metrics.METRICS.named(metric, Use.RULE)
+    if named is None:
+        known = ", ".join(metrics.METRICS.names(Use.RULE))
+        raise RuleError(f"unknown metric {metric!r}: expected one of {known}")
+    row = named.metric
     found = _FORM.match(text)
     if found is None:
-        raise RuleError(f"cannot read the rule {text!r}: expected the form {_example(metric)!r}")
+        raise RuleError(f"cannot read the rule {text!r}: expected the form {row.example!r}")
     stat, arg = _stat(found["stat"], found["arg"], text)
-    _fits(stat, metric, text)
-    value = _value(float(found["value"]), found["unit"], stat, metric, text)
+    _fits(stat, metric, row, text)
+    value = _value(float(found["value"]), found["unit"], stat, row, text)
     if not math.isfinite(value):
         raise RuleError(f"the rule {text!r} has a value that is not finite")
     return Rule(stat, arg, _operator(found["op"]), value, text.strip(), metric)
@@ -137,55 +125,37 @@ def _stat(text: str, arg: str | None, rule: str) -> tuple[Stat, float | None]:
             return "avg", None
 
 
-def _fits(stat: Stat, metric: str, text: str) -> None:
-    allowed: tuple[str, ...]
-    if metric in TIMES:
-        allowed = ("p", "avg", "min", "max", "med")
-    elif metric in FRACTIONS:
-        allowed = ("rate", "count", "avg")
-    elif metric in RATES:
-        allowed = ("rate", "avg")
-    else:
-        allowed = ("count", "avg")
+def _fits(stat: Stat, metric: str, row: Metric, text: str) -> None:
+    allowed = row.rule_statistics
     if stat not in allowed:
         names = ", ".join("p(N)" if name == "p" else name for name in allowed)
         raise RuleError(f"the rule {text!r} does not fit the metric {metric}: it has {names}")
 
 
-def _value(number: float, unit: str | None, stat: Stat, metric: str, text: str) -> float:
-    if metric in TIMES:
+def _value(number: float, unit: str | None, stat: Stat, row: Metric, text: str) -> float:
+    if row.kind is Kind.TIME:
         if unit is None:
             return number / 1000.0  # k6: a bare number on a time is milliseconds
         if unit in _SECONDS:
             return number * _SECONDS[unit]
         raise RuleError(f"the rule {text!r} has the unit {unit!r}: expected a duration such as 500ms")
-    if metric in FRACTIONS and stat != "count":
+    if row.kind in (Kind.SHARE, Kind.RESOURCE) and stat != "count":
         if unit == "%":
             number, unit = number / 100.0, None
         if unit is None and 0 <= number <= 1:
             return number
         raise RuleError(f"the rule {text!r} needs a share: expected 10% or 0.1")
-    if metric in RATES:
-        scale = 1.0 if unit in (None, "/s") else _per_second(unit, metric)
+    if row.kind is Kind.RATE:
+        scale = 1.0 if unit in (None, "/s") else _per_second(unit, row)
         if scale is not None:
             return number * scale
-        raise RuleError(f"the rule {text!r} has the unit {unit!r}: expected {_example(metric)!r}")
+        raise RuleError(f"the rule {text!r} has the unit {unit!r}: expected {row.example!r}")
     if unit is not None:
         raise RuleError(f"the rule {text!r} has the unit {unit!r}: expected a count without unit")
     return number
 
 
-def _per_second(unit: str | None, metric: str) -> float | None:
-    if unit is None or not metric.endswith("bytes_per_s") or not unit.endswith("/s"):
+def _per_second(unit: str | None, row: Metric) -> float | None:
+    if unit is None or row.unit != BYTES or not unit.endswith("/s"):
         return None
     return _BYTES.get(unit.removesuffix("/s"))
-
-
-def _example(metric: str) -> str:
-    if metric in TIMES:
-        return "p(95)<500ms"
-    if metric in FRACTIONS:
-        return "rate<10%"
-    if metric in RATES:
-        return "rate>10MB/s" if metric.endswith("bytes_per_s") else "rate>100/s"
-    return "count>1000"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from plimsoll.analyse.metrics import METRICS, canonical
+from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import Analysis, CellResult, RunResult, TesterResult
 from plimsoll.analyse.wording import Metric, describe, factor_word
 from plimsoll.plan.units import quantity
@@ -166,12 +166,6 @@ def _is_bare(level: str) -> bool:
     except ValueError:
         return level.lower() in {"", "true", "false", "on", "off", "yes", "no", "none"}
     return True
-
-
-def run_value(run: RunResult, metric: str) -> float | None:
-    """The value of a run under the name of a metric, as the analysis found it; None where it has none."""
-    name = canonical(metric)
-    return None if name is None else METRICS[name](run)
 
 
 def users(run: RunResult) -> list[TesterResult]:

@@ -16,6 +16,7 @@ from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import milliseconds, verdict
+from plimsoll.report.template import PACKAGE, asset
 
 MOST_RUNS: Final = 60
 """Runs whose time series go into the page."""
@@ -118,13 +119,21 @@ def run_facts(run: RunResult) -> str:
     return " · ".join(said)
 
 
+def frames() -> dict[str, Any]:
+    """The two charts of a single run without rows; the page fills them.
+
+    They are the same in every page, and drawing them takes as long as all other charts of a short run: a page takes
+    them from `page/frames.json`, which tests/golden writes and compares."""
+    series, testers = (_parted(chart) for chart in run_charts())
+    return {"series": series, "testers": testers}
+
+
 def page_data(name: str, figures: Sequence[Figure], runs: Sequence[RunResult]) -> dict[str, Any]:
     """The whole of the page's data. `name` starts the names of saved images."""
     points = 600 if len(runs) <= MANY_RUNS else 300
-    series, testers = (_parted(chart) for chart in run_charts())
     return {
         "name": "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name)[:60] or "plimsoll",
         "figures": {figure.key: figure_data(figure) for figure in figures},
-        "frames": {"series": series, "testers": testers},
+        "frames": json.loads(asset(PACKAGE, "frames.json")),
         "runs": {run.id: run_data(run, points) for run in runs},
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
+from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import (
     Capacity,
     CellResult,
@@ -37,7 +38,7 @@ from plimsoll.analyse.wording import (
 )
 from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.plan.units import about_size
-from plimsoll.report.labels import Labels, has_shares, run_value, users
+from plimsoll.report.labels import Labels, has_shares, users
 
 LATENCY_COLUMNS = ("mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "max")
 
@@ -283,7 +284,7 @@ def utilization(labels: Labels) -> Table:
             band = UNKNOWN
             if each.low is not None and each.high is not None:
                 band = percent_range(each.low, each.high, 2)
-            carried = quantity(run_value(run, metric.name), metric.kind, metric.unit)
+            carried = quantity(metric_value(run, metric.name), metric.kind, metric.unit)
             words = (run.id, labels.cell(run.cell), each.component, each.resource, watched)
             rows.append((*words, percent(each.mean, 2), band, carried))
     heads = "Run|Cell|Component|Binding resource|Watched"
@@ -380,7 +381,7 @@ def order(labels: Labels) -> Table:
             run.block or UNKNOWN,
             verdict(run),
             count(run.order),
-            quantity(run_value(run, metric.name), metric.kind, metric.unit),
+            quantity(metric_value(run, metric.name), metric.kind, metric.unit),
         )
         for run in sorted(labels.analysis.runs, key=lambda run: run.order)
     ]

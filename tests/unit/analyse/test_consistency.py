@@ -34,7 +34,8 @@ from plimsoll.analyse.results_verdicts import ThresholdReason
 from plimsoll.analyse.staleness import HISTOGRAM
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.wording import describe
-from plimsoll.plan.experiment import RESPONSES
+from plimsoll.plan.metric_table import Use
+from plimsoll.plan.metrics import METRICS
 from plimsoll.plan.rules import parse_rule
 
 NO_AGES = Latency(0, None, None, None, None, None, None, None, None)
@@ -306,7 +307,7 @@ def test_thresholds_judge_the_runs_of_a_cell_together(metric: str, test: str, va
 def test_an_age_is_0_where_nothing_was_stale_and_unknown_where_nothing_was_read() -> None:
     rule = parse_rule("p(95)<1s", "stale_age")
     value, why = observe(rule, Sample([with_readers("1", {})], [{}]))
-    assert value == 0.0 and why is not None and why.code == ThresholdReason.NOTHING_STALE
+    assert value == 0.0 and why is not None and why.code == ThresholdReason.ABSENT
     for asked in (rule, parse_rule("rate<1%", "stale_share")):
         value, why = observe(asked, Sample([run("1")], [{}]))
         assert value is None and why is not None and why.code == ThresholdReason.NO_SAMPLE
@@ -314,6 +315,8 @@ def test_an_age_is_0_where_nothing_was_stale_and_unknown_where_nothing_was_read(
 
 def test_every_metric_can_be_a_response() -> None:
     names = {"reads_per_s", "writes_per_s", "stale_share", "origin_share", "needless_share", "stale_age_p95"}
-    assert names | {f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max")} <= set(RESPONSES)
-    assert "stale_age_p999" not in RESPONSES
+    assert names | {f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max")} <= set(
+        METRICS.names(Use.RESPONSE)
+    )
+    assert METRICS.named("stale_age_p999", Use.RESPONSE) is None
     assert describe("stale_age_p95").title == "p95 of the age of stale answers"

@@ -11,8 +11,9 @@ from tests.unit.plan.helpers import BASE, edited, load, problems
 from plimsoll.analyse.metrics import canonical
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan import changes, engine_document, json_schema, make_plan, pinning
-from plimsoll.plan.experiment import RESPONSES
 from plimsoll.plan.files import files_of
+from plimsoll.plan.metric_table import Use
+from plimsoll.plan.metrics import METRICS
 from plimsoll.plan.model import Config
 
 SECOND = 1_000_000_000
@@ -360,7 +361,7 @@ def test_validity_and_capacity_have_their_defaults() -> None:
 
 
 def test_every_response_that_a_file_may_name_is_known_to_the_analysis() -> None:
-    assert all(canonical(name) is not None for name in RESPONSES)
+    assert all(canonical(name) is not None for name in METRICS.names(Use.RESPONSE))
     text = BASE + "responses: [{metric: response_p95, scale: log}, {metric: throughput}]\n"
     assert [one.metric for one in load(text).responses] == ["response_p95", "throughput"]
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from tests.golden.fixture import designed, single
 
+from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import Analysis, Capacity, Interval, StageResult
 from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
 from plimsoll.report import tables
-from plimsoll.report.labels import ONLY, Labels, run_value
+from plimsoll.report.labels import ONLY, Labels
 from plimsoll.report.tables import Table
 
 
@@ -50,9 +51,9 @@ def test_loads_are_shown_as_people_wrote_them() -> None:
 
 def test_run_values_go_by_every_name() -> None:
     run = single().runs[0]
-    assert run_value(run, "throughput") == run.traffic.throughput_per_s
-    assert run_value(run, "response_p95") == run.traffic.response_ms.p95
-    assert run_value(run, "no such thing") is None
+    assert metric_value(run, "throughput") == run.traffic.throughput_per_s
+    assert metric_value(run, "response_p95") == run.traffic.response_ms.p95
+    assert metric_value(run, "no such thing") is None
 
 
 def test_the_capacity_table() -> None:

@@ -70,8 +70,8 @@ def threshold_reason(reason: Reason, test: str) -> str:
             return "failed: no cell of this experiment is meant by its `where`"
         case ThresholdReason.NOT_YET:
             return "not judged yet: no valid run so far"
-        case ThresholdReason.NOTHING_STALE:
-            return "no answer was stale"
+        case ThresholdReason.ABSENT:
+            return str(told["absent"])  # of the table of metrics
         case ThresholdReason.FEW_BEYOND:
             return f"only {told['beyond']} of {told['of']} values lie beyond it"
         case _:

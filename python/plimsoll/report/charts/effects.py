@@ -9,6 +9,7 @@ import altair as alt
 
 from plimsoll.analyse.answer.explained import term_words
 from plimsoll.analyse.answer.words import capital
+from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import Model
 from plimsoll.analyse.wording import describe, number, quantity
 from plimsoll.report import tables
@@ -24,7 +25,7 @@ from plimsoll.report.charts.theme import (
     level,
     of,
 )
-from plimsoll.report.labels import Labels, run_value
+from plimsoll.report.labels import Labels
 
 MOST_TICKS: Final = 12
 """So many runs have a tick each."""
@@ -93,7 +94,7 @@ def _whole_numbers(orders: Sequence[int]) -> alt.Axis:
 def run_order(labels: Labels) -> Figure | None:
     """The leading response of every run in the order in which they were made; None for a single run."""
     metric = labels.metric
-    values = {run.id: run_value(run, metric.name) for run in labels.analysis.runs}
+    values = {run.id: metric_value(run, metric.name) for run in labels.analysis.runs}
     factor, unit = axis_scale(metric, values.values())
     rows: Rows = [
         {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import altair as alt
 
+from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import CellResult, Interval
 from plimsoll.analyse.wording import Metric, describe, number, percent, plus_minus, scale
 from plimsoll.report import tables
@@ -26,7 +27,7 @@ from plimsoll.report.charts.theme import (
     log_axis,
     of,
 )
-from plimsoll.report.labels import Labels, run_value
+from plimsoll.report.labels import Labels
 
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),
@@ -64,7 +65,7 @@ def _row(
 def _run_rows(labels: Labels, metric: Metric, factor: float) -> Rows:
     rows: Rows = []
     for run in labels.runs():
-        value = run_value(run, metric.name)
+        value = metric_value(run, metric.name)
         if value is None or not run.valid:
             continue
         said = plus_minus(Interval(value, None, None), metric.kind, metric.unit)

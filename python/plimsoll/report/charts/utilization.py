@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.wording import percent, quantity
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
@@ -22,7 +23,7 @@ from plimsoll.report.charts.theme import (
     load_axis,
     of,
 )
-from plimsoll.report.labels import Labels, run_value
+from plimsoll.report.labels import Labels
 
 COLUMNS = 3
 MOST_COMBINATIONS = 9
@@ -72,7 +73,7 @@ def utilization(labels: Labels) -> Figure | None:
 def _rows(labels: Labels, shown: tuple[str, ...]) -> tuple[Rows, Rows, str]:
     metric = labels.throughput
     runs = [run for run in labels.runs() if run.valid and labels.combination(run.cell) in shown]
-    factor, unit = axis_scale(metric, [run_value(run, metric.name) for run in runs])
+    factor, unit = axis_scale(metric, [metric_value(run, metric.name) for run in runs])
     throughput: Rows = []
     busy: Rows = []
     for run in runs:
@@ -82,7 +83,7 @@ def _rows(labels: Labels, shown: tuple[str, ...]) -> tuple[Rows, Rows, str]:
             "load": labels.load(run),
             "run": run.id,
         }
-        value = run_value(run, metric.name)
+        value = metric_value(run, metric.name)
         if value is not None:
             said = quantity(value, metric.kind, metric.unit)
             throughput.append(fixed | {"value": value * factor, "said": said})

@@ -1,0 +1,315 @@
+"""The table of metrics: everything that names a metric derives from its rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from tests.unit.analyse.made import histogram, latency, run
+from tests.unit.plan.helpers import BASE, load, problems
+
+from plimsoll.analyse.across import Design, cell_results, grouped
+from plimsoll.analyse.answer.left_out import worded_left_out
+from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.metrics import canonical, metric_value
+from plimsoll.analyse.results import (
+    CountedService,
+    NamedMetric,
+    Peak,
+    RunResult,
+    Utilization,
+    WorkloadResult,
+)
+from plimsoll.analyse.thresholds import Sample, observe
+from plimsoll.analyse.wording import describe
+from plimsoll.plan import json_schema, metrics, parse_rule
+from plimsoll.plan.metric_page import metrics_page
+from plimsoll.plan.metric_table import (
+    KINDS,
+    Distribution,
+    Kind,
+    Metric,
+    MetricTable,
+    Part,
+    Scope,
+    Source,
+    Total,
+    Use,
+    Value,
+)
+from plimsoll.plan.metrics import METRICS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
+
+
+def test_the_page_of_metrics_is_that_of_the_table() -> None:
+    page = metrics_page(METRICS)
+    if os.environ.get("PLIMSOLL_GOLDEN") == "write":
+        PAGE.write_text(page, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page, (
+        "docs/metrics.md is not that of plan/metrics.py: renew it with PLIMSOLL_GOLDEN=write"
+    )
+
+
+def test_names_are_those_that_earlier_versions_listed() -> None:
+    assert ", ".join(METRICS.names(Use.RULE)) == (
+        "response, request, lateness, stale_age, throughput, throughput_per_s, items_per_s, payload_bytes_per_s, "
+        "wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, origin_share, "
+        "needless_share, transactions, dropped, missed, concurrency"
+    )
+    durations = [f"{time}_{each}" for time in ("response", "request", "lateness") for each in STATISTICS]
+    ages = [
+        f"{form}_{each}" for form in ("stale_age", "stale_age_ms") for each in ("mean", "p50", "p95", "max")
+    ]
+    assert METRICS.names(Use.RESPONSE) == (
+        *(name for name in METRICS.names(Use.RULE) if name not in ("transactions", "dropped", "missed")),
+        *("error_rate", "jain_index", "share_cv"),
+        *durations,
+        *ages,
+    )
+
+
+STATISTICS = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
+
+
+def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
+    times = [f"{time}_ms_{each}" for time in ("response", "request", "lateness") for each in STATISTICS]
+    assert [each.name for each in METRICS.results] == [
+        *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s", "offered_per_s"),
+        *("concurrency", "error_rate", "jain_index", "share_cv", *times, "reads_per_s", "writes_per_s"),
+        *("stale_share", *(f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max"))),
+        *("origin_share", "needless_share"),
+    ]
+    assert METRICS.capacities == {
+        *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s"),
+    }
+
+
+@pytest.mark.parametrize("row", METRICS.rows, ids=lambda row: row.name)
+def test_a_row_is_whole(row: Metric) -> None:
+    """Its rules can be read, its readings are those of the engine, its paths exist."""
+    engine = (Path(__file__).resolve().parents[3] / "crates/model/src/run.rs").read_text(encoding="utf-8")
+    for use in row.uses():
+        for name in row.spellings(use):
+            named = METRICS.named(name, use)
+            assert named is not None and named.metric is row
+    if row.rule_statistics:
+        assert parse_rule(row.example, row.name).metric == row.name
+        observe(parse_rule(row.example, row.name), Sample([run()], [{}]))
+    for reading in row.live.values():
+        assert "".join(part.title() for part in reading.split("-")) in re.findall(
+            r"^    (\w+),", engine, re.M
+        )
+
+
+def test_no_two_rows_share_a_name() -> None:
+    with pytest.raises(ValueError, match="two metrics are called response_p95"):
+        METRICS.extended(Metric("response_p95", "", Kind.TIME, Value("traffic.errors")))
+
+
+# -- one row is enough
+
+TOY = Metric(
+    "toy_per_s", "toys", Kind.RATE, Value("peak.throughput_per_s"), unit="toys/s", note="of the tests"
+)
+
+
+@pytest.fixture
+def with_toy(monkeypatch: pytest.MonkeyPatch) -> MetricTable:
+    table = METRICS.extended(TOY)
+    monkeypatch.setattr(metrics, "METRICS", table)
+    return table
+
+
+def peaked(id: str, throughput: float) -> RunResult:
+    return replace(run(id, cell={"a": id}), peak=Peak(0.0, 1.0, 1.0, throughput))
+
+
+def test_one_row_makes_a_metric(with_toy: MetricTable) -> None:
+    section = (
+        "responses: [{metric: toy_per_s, scale: log}]\nthresholds: [{metric: toy_per_s, test: 'rate>5/s'}]\n"
+    )
+    experiment = load(BASE + section)
+    assert [one.metric for one in experiment.responses] == ["toy_per_s"]
+    rule = experiment.thresholds[0].rule
+    assert (rule.stat, rule.value) == ("rate", 5.0)
+    assert "it has rate, avg" in problems(BASE + "thresholds: [{metric: toy_per_s, test: 'p(95)<5s'}]\n")[0]
+    # messages
+    assert 'did you mean "toy_per_s"?' in problems(BASE + "responses: [{metric: toys_per_s}]\n")[0]
+    assert "writes_per_s, toy_per_s, errors" in problems(BASE + "responses: [{metric: qqqqqq}]\n")[0]
+    assert (
+        "writes_per_s, toy_per_s, errors" in problems(BASE + "thresholds: [{metric: qqqq, test: 'a<1'}]\n")[0]
+    )
+    assert "writes_per_s, toy_per_s, errors" in problems(BASE + "ceiling: [{metric: qqqq, test: 'a<1'}]\n")[0]
+    (left,) = map(worded_left_out, fit_all([run()], {"a": ["x"]}, [Wanted("qqqq")])[2])
+    assert "toy_per_s" in left.why
+    # words
+    assert (describe("toy_per_s").title, describe("toy_per_s").unit) == ("toys", "toys/s")
+    page = metrics_page(with_toy)
+    assert (
+        "| `toy_per_s` | toys: of the tests | rate | toys/s | mean of the runs | `transactions.parquet` |"
+        in page
+    )
+    assert "| `toy_per_s` | – | `toy_per_s` | yes | `rate`, `avg` | – |" in page
+    # values
+    runs = [peaked("1", 7.0), peaked("2", 9.0)]
+    assert metric_value(runs[0], "toy_per_s") == 7.0
+    assert observe(rule, Sample(runs, [{}, {}])) == (8.0, None)
+    cells = cell_results(grouped(runs, {}, Design({}, None, {})), Design({}, None, {}))
+    assert [each.responses["toy_per_s"].mean for each in cells] == [7.0, 9.0]
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def judged(section: str, metric: str) -> bool:
+    """Whether the schema takes the metric in the section."""
+    schema = json_schema()["$defs"][section]["properties"]["metric"]
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(metric))
+
+
+def test_one_row_makes_it_known_to_editors(with_toy: MetricTable) -> None:
+    assert validator()
+    for section in ("ResponseRaw", "ThresholdRaw"):
+        assert judged(section, "toy_per_s")
+    assert not judged("CeilingRaw", "toy_per_s")
+
+
+def test_editors_know_the_names_of_each_section() -> None:
+    assert validator()
+    assert judged("ResponseRaw", "response_p95") and not judged("ThresholdRaw", "response_p95")
+    assert judged("ThresholdRaw", "dropped") and not judged("ResponseRaw", "dropped")
+    assert judged("CeilingRaw", "errors") and not judged("CeilingRaw", "items_per_s")
+    assert judged("ResponseRaw", "${vars.metric}") and not judged("ResponseRaw", "toy_per_s")
+
+
+# -- what is to come needs no other mechanism
+
+WORKLOAD = Scope("[{workload}]", "traffic.", "workloads[workload={workload}].traffic.", " of {workload}")
+PEAK = Scope("@peak", "traffic.", "peak.", " in the peak window", metrics=("throughput",))
+NEXT = MetricTable(
+    (
+        *METRICS.rows,
+        Metric(
+            "cpu.{component}",
+            "CPU of {component}",
+            Kind.RESOURCE,
+            Value("utilization[component={component}].mean"),
+            Source.SAMPLES,
+        ),
+        Metric(
+            "counter.{service}.{counter}",
+            "{counter} of {service}",
+            Kind.COUNT,
+            Total("services[name={service}].counters[{counter}]"),
+            Source.RUN,
+        ),
+        Metric(
+            "driver.{metric}",
+            "{metric}",
+            Kind.INDEX,
+            Value("metrics[name={metric}]"),
+            Source.NAMED,
+            statistics=("mean", "p50", "p95", "max"),
+            rules=("avg",),
+        ),
+    ),
+    (WORKLOAD, PEAK),
+    "response",
+)
+
+
+@pytest.fixture
+def with_next(monkeypatch: pytest.MonkeyPatch) -> RunResult:
+    """A run that has all of them, under that table."""
+    monkeypatch.setattr(metrics, "METRICS", NEXT)
+    one = peaked("1", 700.0)
+    traffic = replace(one.traffic, throughput_per_s=40.0, response_ms=replace(latency([5.0]), p95=6.0))
+    return replace(
+        one,
+        utilization=(Utilization("db", "service", "busiest thread", 0.8, None, None),),
+        services=(CountedService("db", "mariadb", "11", {}, {"Com_select": 12.0, "a.b": 3.0}, {}),),
+        metrics=(NamedMetric("tcp_rtt", 5, 0.01, None, 0.02, 0.03, 0.04),),
+        workloads=(WorkloadResult("web", traffic),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "title", "value"),
+    [
+        ("cpu.db", "cpu.db", "CPU of db", 0.8),
+        ("cpu.cache", "cpu.cache", "CPU of cache", None),
+        ("counter.db.Com_select", "counter.db.Com_select", "Com_select of db", 12.0),
+        ("counter.db.a.b", "counter.db.a.b", "a.b of db", 3.0),
+        ("counter.db.none", "counter.db.none", "none of db", None),
+        ("driver.tcp_rtt", "driver.tcp_rtt_mean", "tcp_rtt", 0.01),
+        ("driver.tcp_rtt_p95", "driver.tcp_rtt_p95", "p95 of tcp_rtt", 0.03),
+        ("throughput[web]", "throughput_per_s[web]", "throughput of web", 40.0),
+        ("errors[web]", "error_rate[web]", "error rate of web", 0.0),
+        ("response_p95[web]", "response_ms_p95[web]", "p95 of response time of web", 6.0),
+        ("response[web]", "response_ms_mean[web]", "response time of web", 5.0),
+        ("response[none]", "response_ms_mean[none]", "response time of none", None),
+        ("throughput@peak", "throughput_per_s@peak", "throughput in the peak window", 700.0),
+    ],
+)
+def test_what_comes_next_is_named_and_read(
+    with_next: RunResult, text: str, name: str, title: str, value: float | None
+) -> None:
+    assert canonical(text) == name
+    assert canonical(name) == name, "a name in results is a name"
+    assert describe(text).title == title
+    assert metric_value(with_next, text) == value
+    assert load(BASE + f"responses: [{{metric: '{text}'}}]\n").responses[0].metric == text
+    assert judged("ResponseRaw", text)
+
+
+@pytest.mark.parametrize(
+    "text", ["cpu", "cpu.", "counter.db", "response@peak", "throughput[]", "jain_index[web]", "[web]"]
+)
+def test_what_is_not_there_is_refused(with_next: RunResult, text: str) -> None:
+    found = problems(BASE + f"responses: [{{metric: '{text}'}}]\n")[0]
+    assert f"there is no metric {text}" in found
+
+
+def test_a_ceiling_is_on_the_whole_run(with_next: RunResult) -> None:
+    found = problems(BASE + "ceiling: [{metric: 'throughput[web]', test: 'rate>5/s'}]\n")[0]
+    assert 'throughput[web] with "rate>5/s" cannot be watched live' in found
+
+
+def test_rules_on_what_comes_next(with_next: RunResult) -> None:
+    hists = {"response[web]": histogram([1.0, 2.0, 9.0])["response"]}
+    sample = Sample([with_next, with_next], [hists, hists])
+    for metric, test, value in (
+        ("cpu.db", "avg<90%", 0.8),
+        ("counter.db.Com_select", "count<100", 24.0),
+        ("driver.tcp_rtt", "avg<1", 0.01),
+        ("response[web]", "avg<1s", 0.005),
+        ("errors[web]", "rate<1%", 0.0),
+        ("throughput@peak", "rate>1/s", 700.0),
+        ("response[web]", "max<1s", 0.009),
+    ):
+        found, _ = observe(parse_rule(test, metric), sample)
+        assert found == pytest.approx(value, rel=1e-2), metric
+    assert "cpu.COMPONENT" in problems(BASE + "thresholds: [{metric: qqqq, test: 'avg<1'}]\n")[0]
+    assert "`counter.SERVICE.COUNTER`" in metrics_page(NEXT)
+
+
+def test_a_response_that_has_open_parts_is_in_the_cells(with_next: RunResult) -> None:
+    design = Design({}, None, {})
+    cells = cell_results(
+        grouped([with_next], {}, design), design, ["cpu.db", "throughput", "throughput@peak"]
+    )
+    assert cells[0].responses["cpu.db"].mean == 0.8
+    assert cells[0].responses["throughput_per_s@peak"].mean == 700.0
+
+
+def test_every_kind_and_reader_is_known() -> None:
+    assert set(KINDS) == set(Kind)
+    assert {type(row.reader) for row in METRICS.rows} == {Value, Total, Part, Distribution}
