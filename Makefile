@@ -7,29 +7,38 @@ ENGINE := target/engine/plimsoll-engine
 export PLIMSOLL_PRELOAD_LIBRARY := $(CURDIR)/target/preload/release/libplimsoll_preload.so
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
+# Every command of a test would compile the lab again; some machines set this for all programs.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine wheel bench clean
 
 demo: setup
 	$(BIN)/plimsoll run examples/quickstart.yaml --out results
 
-test: setup system check-python check-rust test-rust test-python
+# At most 12 minutes on two cores where everything is built, 20 where nothing is (CONTRIBUTING.md).
+test:
+	@$(MAKE) --no-print-directory -j3 setup system
+	@scripts/test-halves
 
+# What is too long for every change; to be run before a release. Records its result in tests/long/RESULT.md.
 test-long: setup system
-	$(BIN)/pytest -m long tests
+	@scripts/test-long
 
+# More threads than cores, as these tests wait for time and services. Documentation tests are few and stay.
 test-rust: engine
-	cargo test --release --workspace --locked
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-6} cargo test --release --workspace --locked --no-fail-fast --lib --bins --tests
+	cargo test --release --workspace --locked --doc
 
-# Three at a time, as tests with real services mostly wait; those of a file share services and stay together.
+# More workers than cores, for the same reason. Tests that share services stay together (tests/conftest.py).
 test-python: setup
-	$(BIN)/pytest -m "not long" -n 3 --dist loadfile tests
+	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup tests
 
 # Everything that a reviewer would otherwise have to say.
 check: setup check-python check-rust
 
 check-python: setup
-	$(BIN)/ruff format --check python tests bench setup.py
-	$(BIN)/ruff check python tests bench setup.py
+	$(BIN)/ruff format --check python tests bench scripts/test-long setup.py
+	$(BIN)/ruff check python tests bench scripts/test-long setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -38,8 +47,8 @@ check-rust:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 
 format: setup
-	$(BIN)/ruff format python tests bench setup.py
-	$(BIN)/ruff check --fix python tests bench setup.py
+	$(BIN)/ruff format python tests bench scripts/test-long setup.py
+	$(BIN)/ruff check --fix python tests bench scripts/test-long setup.py
 	cargo fmt --all
 
 setup: $(VENV)/installed engine

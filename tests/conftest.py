@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from plimsoll.deploy.binary import find_engine
+from tests.preloaded import Command, can_fork
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,6 +25,31 @@ def missing(what: str, mend: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a fixture of their file run in one worker (`--dist loadgroup`), all others in any.
+
+    The long ones come first: groups, then tests with real services, then the rest.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and _is_shared(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    real = ROOT / "tests" / "real"
+    items.sort(
+        key=lambda item: (real not in item.path.parents, item.get_closest_marker("xdist_group") is None)
+    )
+
+
+def _is_shared(item: pytest.Function) -> bool:
+    """Whether it uses a fixture of its own file that lasts for the file."""
+    definitions = item._fixtureinfo.name2fixturedefs
+    return any(
+        each.scope == "module" and each.baseid.startswith("tests/")
+        for name in item.fixturenames
+        for each in definitions.get(name, ())
+    )
 
 
 @dataclass(frozen=True)
@@ -56,10 +82,13 @@ class Lab:
 
     def start(self, *words: str | Path, **env: str) -> subprocess.Popen[str]:
         """Starts it in a session of its own, as a shell would."""
-        return subprocess.Popen(
-            [*self.inside, sys.executable, "-m", "plimsoll.cli.main", *map(str, words)],
+        environment = {**self.env, **env}
+        fork = not self.inside and can_fork(environment)
+        program = [] if fork else [*self.inside, sys.executable, "-m", "plimsoll.cli.main"]
+        return (Command if fork else subprocess.Popen)(
+            [*program, *map(str, words)],
             cwd=self.directory,
-            env={**self.env, **env},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

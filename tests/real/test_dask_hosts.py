@@ -195,6 +195,7 @@ def test_a_worker_that_dies_is_an_agent_lost(lab: Lab, tmp_path: Path, start: St
         assert "plimsoll.token" not in cluster.log.read_text()
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_answer_is_not_waited_for_without_end(lab: Lab, tmp_path: Path) -> None:
     with running_dask(tmp_path) as cluster:
         os.kill(cluster.pids[0], signal.SIGSTOP)
@@ -205,6 +206,7 @@ def test_a_worker_that_does_not_answer_is_not_waited_for_without_end(lab: Lab, t
     assert done.code == 2 and "hosts.dask: the cluster does not answer: " in done.err, done.err
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_gone_is_said(lab: Lab) -> None:
     at = "kind: dask\ndask: {address: 'tcp://127.0.0.1:1'}"
     began = time.monotonic()
@@ -216,6 +218,7 @@ def test_a_cluster_that_is_gone_is_said(lab: Lab) -> None:
     assert not list(lab.directory.glob("results/far-*"))
 
 
+@pytest.mark.long
 def test_a_cluster_that_ends_under_a_run_is_survived(lab: Lab, tmp_path: Path, start: Start) -> None:
     with running_dask(tmp_path) as cluster:
         process = start(lab.file(on(cluster, duration="8s")))

@@ -37,7 +37,7 @@ def may_mount(kind: str, directory: Path) -> None:
         missing("/dev/loop-control", "load the kernel's module loop")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["tmpfs", *(pytest.param(kind, marks=pytest.mark.long) for kind in TOOLS)])
 def test_two_jobs_on_a_file_system_of_their_own(lab: Lab, kind: str) -> None:
     may_mount(kind, lab.directory)
     place = lab.directory / "place"
@@ -65,6 +65,7 @@ def test_two_jobs_on_a_file_system_of_their_own(lab: Lab, kind: str) -> None:
     assert str(place) not in Path("/proc/self/mounts").read_text()
 
 
+@pytest.mark.long
 def test_the_analysis_is_made_recorded_shown_and_replayed(lab: Lab) -> None:
     if importlib.util.find_spec("uproot") is None:
         missing("uproot", "pip install uproot")

@@ -42,7 +42,7 @@ def said(lab: Lab, kind: str = "hook") -> list[str]:
     return [one["text"] for one in events(lab.results()) if one["kind"] == kind]
 
 
-@pytest.mark.parametrize("link", ["ssh", "tcp"])
+@pytest.mark.parametrize("link", ["ssh", pytest.param("tcp", marks=pytest.mark.long)])
 def test_every_host_of_a_run_and_this_one(sshd: Sshd, lab: Lab, link: str) -> None:
     odd = "a'b\"c $HOME `x` \\n\nsecond ! line"
     before = [
@@ -104,6 +104,7 @@ def test_one_host_on_which_it_fails_fails_the_run_and_is_named(sshd: Sshd, lab: 
     assert "on h2 with exit status 7: broken here" in text and "on h1" not in text
 
 
+@pytest.mark.long
 def test_what_takes_too_long_is_ended_there(sshd: Sshd, lab: Lab) -> None:
     mark = lab.directory / "mark"
     run = ["sh", "-c", 'trap "" TERM HUP; setsid sleep 300 & sleep 301; :', str(mark)]

@@ -175,6 +175,7 @@ def test_a_killed_engine_stops_the_testers_and_resume_brings_in_what_they_had(ss
     assert not spools(sshd)
 
 
+@pytest.mark.long
 def test_one_dead_host_in_ten_is_left_out_where_enough_others_are_there(sshd: Sshd, lab: Lab) -> None:
     more = [{"host": "h1", "name": f"h{number}"} for number in range(4, 10)]
     sites = {"near": ["h1"], "far": ["h2", "h3", *more, {"host": "127.0.0.1", "port": 1}]}

@@ -45,7 +45,6 @@ with selectors.DefaultSelector() as ready:
 """A link to a host that takes 3 MB/s."""
 STUCK = 'case "$SSH_ORIGINAL_COMMAND" in *attach*/h2) exec cat ;; esac; exec sh -c "$SSH_ORIGINAL_COMMAND"'
 """A host on which h2's agent never begins to speak."""
-SIGNALS = [signal.SIGINT, signal.SIGKILL]
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def broken_off(process: subprocess.Popen[str], number: signal.Signals) -> None:
     assert finish(process, 40).code == (130 if number == signal.SIGINT else -number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_broken_off_while_the_engine_is_copied(
     sshd: Sshd, lab: Lab, start: Start, number: signal.Signals
 ) -> None:
@@ -113,7 +112,7 @@ def test_broken_off_while_the_engine_is_copied(
     assert not (sshd.home / ".cache" / "plimsoll").exists()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.long)])
 def test_broken_off_while_agents_are_started(
     stuck: Sshd, lab: Lab, start: Start, number: signal.Signals
 ) -> None:
@@ -127,7 +126,7 @@ def test_broken_off_while_agents_are_started(
     assert proves(lab, path) == CLEAN and files(stuck) == []
 
 
-@pytest.mark.parametrize("link", ["ssh", "tcp"])
+@pytest.mark.parametrize("link", ["ssh", pytest.param("tcp", marks=pytest.mark.long)])
 def test_stopped_in_mid_run(sshd: Sshd, lab: Lab, start: Start, link: str) -> None:
     path = experiment(sshd, lab.directory, 60, link=link)
     process = start(path)
@@ -141,7 +140,7 @@ def test_stopped_in_mid_run(sshd: Sshd, lab: Lab, start: Start, link: str) -> No
     assert proves(lab, path) == CLEAN and files(sshd) == []
 
 
-@pytest.mark.parametrize("link", ["ssh", "tcp"])
+@pytest.mark.parametrize("link", [pytest.param("ssh", marks=pytest.mark.long), "tcp"])
 def test_the_host_of_the_lab_goes_in_mid_run(sshd: Sshd, lab: Lab, start: Start, link: str) -> None:
     path = experiment(sshd, lab.directory, 60, link=link)
     process = start(path)

@@ -115,6 +115,7 @@ def test_those_that_come_are_enough_or_not(lab: Lab) -> None:
     assert len(list((lab.directory / "results").glob("far-*"))) == 1, "what never began leaves no directory"
 
 
+@pytest.mark.long
 def test_two_agents_of_one_name_do_not_put_each_other_out(lab: Lab) -> None:
     path = submitting(lab, "wait: 5s", agents=2)
     script = lab.directory / "job.sh"
@@ -172,6 +173,7 @@ def test_nobody_is_taken_for_having_brought_in_what_is_elsewhere(lab: Lab, start
         assert "join.2: whoever answers under this name has nothing of this run" in done.out
 
 
+@pytest.mark.long
 def test_a_run_after_a_loss_takes_those_that_are_left(lab: Lab, start: Start) -> None:
     process = start(submitting(lab, "at_least: 1", duration="5s", repetitions=2))
     until("measuring", measuring(lab, process))

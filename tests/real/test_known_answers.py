@@ -75,6 +75,7 @@ def wider(interval: dict[str, float], level: float) -> tuple[float, float]:
     return interval["mean"] - half * factor, interval["mean"] + half * factor
 
 
+@pytest.mark.long
 def test_mm1_and_mmc_agree_with_theory(lab: Lab) -> None:
     with served("delay", delay(QUEUES["mm1"][0])) as one, served("delay", delay(QUEUES["mmc"][0])) as three:
         urls = {"mm1": one, "mmc": three}

@@ -83,7 +83,7 @@ def carried_out(
     return run, rows
 
 
-@pytest.mark.parametrize("testers", [1, 3])
+@pytest.mark.parametrize("testers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_every_job_leaves_what_the_program_has_left(lab: Lab, recorded: Path, testers: int) -> None:
     run, rows = carried_out(lab, testers, "jobs/{tester}")
     assert run["counts"]["succeeded"] == run["counts"]["started"] == testers

@@ -7,11 +7,12 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.conftest import Lab, missing
 
@@ -114,8 +115,16 @@ def replayed(lab: Lab, trace: Path, root: Path, *options: str) -> dict[str, Any]
     return answer
 
 
-@pytest.mark.parametrize("source", ["strace", "preload"])
-@pytest.mark.parametrize("program", PROGRAMS)
+def in_turn(programs: Iterable[str]) -> list[ParameterSet]:
+    """Every program from every recorder; `make test` takes one recorder for each, in turn."""
+    return [
+        pytest.param(program, source, marks=() if (number + turn) % 2 == 0 else pytest.mark.long)
+        for number, program in enumerate(programs)
+        for turn, source in enumerate(("strace", "preload"))
+    ]
+
+
+@pytest.mark.parametrize(("program", "source"), in_turn(PROGRAMS))
 def test_what_a_program_did_is_done_elsewhere(lab: Lab, tmp_path: Path, program: str, source: str) -> None:
     needs("strace", "git", "tar")
     place = tmp_path / "place"
@@ -133,7 +142,7 @@ def test_what_a_program_did_is_done_elsewhere(lab: Lab, tmp_path: Path, program:
     assert tree(tmp_path / "root" / str(place).lstrip("/")) == tree(place)
 
 
-@pytest.mark.parametrize("source", ["strace", "preload"])
+@pytest.mark.parametrize("source", [pytest.param("strace", marks=pytest.mark.long), "preload"])
 def test_make_with_four_jobs_at_once(lab: Lab, tmp_path: Path, source: str) -> None:
     needs("make", "strace")
     place = tmp_path / "project"
@@ -155,6 +164,7 @@ def test_make_with_four_jobs_at_once(lab: Lab, tmp_path: Path, source: str) -> N
     assert tree(mirrored) == tree(place)
 
 
+@pytest.mark.long
 def test_uproot_as_its_own_users_record_it(lab: Lab, tmp_path: Path) -> None:
     if importlib.util.find_spec("uproot") is None:
         missing("uproot", "pip install uproot")

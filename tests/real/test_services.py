@@ -421,7 +421,9 @@ load: {{testers: 2, think: 5ms}}
         assert db["counters"]["Com_select"] >= run_["counts"]["started"]
 
 
-@pytest.mark.parametrize("percent", [0, 10, 50])
+@pytest.mark.parametrize(
+    "percent", [pytest.param(0, marks=pytest.mark.long), 10, pytest.param(50, marks=pytest.mark.long)]
+)
 def test_what_comes_from_a_database_is_as_compressible_as_asked(lab: Lab, place: Path, percent: int) -> None:
     needs("postgres")
     needs_engine_for_databases()
@@ -452,6 +454,7 @@ workloads:
     assert abs(100 * saved - percent) < 3
 
 
+@pytest.mark.long
 def test_the_study_of_access_methods_runs(lab: Lab, place: Path) -> None:
     needs("postgres", "squid")
     needs_engine_for_databases()

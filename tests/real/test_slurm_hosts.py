@@ -135,6 +135,7 @@ def test_files_of_a_workload_are_put_where_the_nodes_see_them(at: Lab, cluster: 
     nothing_left(at, cluster)
 
 
+@pytest.mark.long
 def test_a_task_that_waits_in_the_queue_comes_late(at: Lab, cluster: Cluster, start: Start) -> None:
     blocker = cluster.call("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 600")
     more = "wait: 4s\nat_least: 3"

@@ -14,7 +14,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from plimsoll.deploy.binary import find_engine
-from tests.conftest import ROOT, Lab
+from tests.conftest import ROOT, Done, Lab
 
 ECHO = """
 plimsoll: 1
@@ -30,9 +30,17 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}     # the machin
 """
 
 
-def test_a_run_leaves_every_file_and_a_summary(lab: Lab) -> None:
+@pytest.fixture(scope="module")
+def echoed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Done]:
+    """The experiment, carried out once; and what the command printed."""
+    lab = Lab(tmp_path_factory.mktemp("echoed"))
     done = lab.run("run", lab.file(ECHO))
     assert done.code == 0, done.err
+    return lab, done
+
+
+def test_a_run_leaves_every_file_and_a_summary(echoed: tuple[Lab, Done]) -> None:
+    lab, done = echoed
     results = lab.results()
     names = {path.name for path in results.iterdir()}
     assert {
@@ -61,8 +69,8 @@ def test_a_run_leaves_every_file_and_a_summary(lab: Lab) -> None:
     assert "report.html" in done.out
 
 
-def test_the_books_balance_to_the_last_transaction(lab: Lab) -> None:
-    assert lab.run("run", lab.file(ECHO)).code == 0
+def test_the_books_balance_to_the_last_transaction(echoed: tuple[Lab, Done]) -> None:
+    lab, _ = echoed
     for run in sorted((lab.results() / "runs").iterdir()):
         summary = json.loads((run / "summary.json").read_text())
         counters = summary["counters"]
@@ -75,7 +83,7 @@ def test_the_books_balance_to_the_last_transaction(lab: Lab) -> None:
     assert checked.code == 0, checked.out
 
 
-def test_json_has_what_the_reference_promises(lab: Lab) -> None:
+def test_json_has_what_the_reference_promises_and_analysis_from_disk_is_that_of_the_run(lab: Lab) -> None:
     done = lab.run("run", lab.file(ECHO), "--json")
     assert done.code == 0, done.err
     found = done.json
@@ -87,19 +95,15 @@ def test_json_has_what_the_reference_promises(lab: Lab) -> None:
     assert run["response_ms"]["p50"] > 0
     assert {one["role"] for one in run["utilization"].values()} == {"host", "service", "testers"}
     assert found["cells"][0]["responses"]["throughput_per_s"]["df"] == 2
-
-
-def test_analysis_from_disk_is_that_of_the_run(lab: Lab) -> None:
-    first = lab.run("run", lab.file(ECHO), "--json").json
     again = lab.run("analyse", lab.results(), "--json").json
-    assert again["runs"] == first["runs"]
-    assert again["cells"] == first["cells"]
+    assert again["runs"] == found["runs"]
+    assert again["cells"] == found["cells"]
     other = lab.run("analyse", lab.results(), "--json", "--set", "run.warmup=500ms").json
     assert other["runs"][0]["window_s"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_live_seconds_agree_with_the_books(lab: Lab) -> None:
-    assert lab.run("run", lab.file(ECHO)).code == 0
+def test_live_seconds_agree_with_the_books(echoed: tuple[Lab, Done]) -> None:
+    lab, _ = echoed
     for run in sorted((lab.results() / "runs").iterdir()):
         lines = [json.loads(line) for line in (run / "live.jsonl").read_text().splitlines()]
         started = sum(line["counters"]["started"] for line in lines if "second" in line)
@@ -146,8 +150,8 @@ def test_a_secret_is_found_nowhere_in_the_results(lab: Lab) -> None:
             assert secret.encode() not in path.read_bytes(), path
 
 
-def test_export_gives_csv_and_hlog(lab: Lab) -> None:
-    assert lab.run("run", lab.file(ECHO)).code == 0
+def test_export_gives_csv_and_hlog(echoed: tuple[Lab, Done]) -> None:
+    lab, _ = echoed
     done = lab.run("export", lab.results(), "--to", "csv")
     files = [Path(lab.directory, line) for line in done.out.splitlines()]
     lines = files[0].read_text().splitlines()
@@ -169,9 +173,17 @@ def test_export_gives_csv_and_hlog(lab: Lab) -> None:
 ELSEWHERE = {"access-methods", "filesystems"}
 """Studies that need servers, and mounts: see test_services.py and test_examples_of_traces.py."""
 EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if path.stem not in ELSEWHERE]
+OFTEN = {"exec", "nested", "open-load", "stages"}
+"""Run by every `make test`; the others by `make test-long` (and all are planned: test_examples.py)."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.long)
+        for path in EXAMPLES
+    ],
+)
 def test_every_example_runs(lab: Lab, path: Path) -> None:
     short = ["--set", "design.repetitions=1"]
     text = path.read_text()

@@ -98,6 +98,7 @@ def test_the_end_of_sshd_in_mid_run_costs_nothing(sshd: Sshd, lab: Lab, start: S
     nothing_left(sshd, lab)
 
 
+@pytest.mark.long
 def test_an_agent_that_is_killed_is_lost_and_the_next_run_has_it_again(
     sshd: Sshd, lab: Lab, start: Start
 ) -> None:
@@ -122,6 +123,7 @@ def test_an_agent_that_is_killed_is_lost_and_the_next_run_has_it_again(
     nothing_left(sshd, lab)
 
 
+@pytest.mark.long
 def test_a_killed_engine_is_replaced_and_agents_dial_the_new_one(sshd: Sshd, lab: Lab, start: Start) -> None:
     path = repeated(experiment(sshd, lab.directory, 5, link="tcp"), "design: {repetitions: 2}\n")
     process = start(path)
@@ -163,6 +165,7 @@ def test_an_interrupt_while_agents_are_awaited_leaves_nothing(sshd: Sshd, lab: L
     nothing_left(sshd, lab)
 
 
+@pytest.mark.long
 def test_ports_and_addresses_that_do_not_lead_here_are_said(sshd: Sshd, lab: Lab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -1,4 +1,7 @@
-"""Every study in its quick form, the one that stands in its own header: on real services, with an answer at the end."""
+"""Every study is planned, and run in the quick form of its header: on real services, with an answer at the end.
+
+`make test` runs those of `OFTEN`, `make test-long` the others.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from tests.real.test_services import needs
 from tests.real.test_testbed import needs_testbeds
 
 STUDIES = sorted((ROOT / "studies").rglob("*.yaml"))
+OFTEN = {"02-gateway", "06-squid"}
+"""Run by every `make test`: a gateway before a database, and the same behind a cache."""
 LENIENT = (
     "validity.lateness_floor=10s",
     "validity.tester_cpu=100%",
@@ -30,9 +35,23 @@ def quick_form(study: Path) -> list[str]:
 
 def test_there_are_studies() -> None:
     assert len(STUDIES) >= 10
+    assert {path.stem for path in STUDIES} >= OFTEN
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
+def test_a_study_is_planned(study: Path, lab: Lab) -> None:
+    whole, quick = (lab.run("plan", study, *words, "--json") for words in ([], quick_form(study)))
+    assert whole.code == quick.code == 0, whole.err + quick.err
+    assert len(whole.json["runs"]) > len(quick.json["runs"]) > 0
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.long)
+        for path in STUDIES
+    ],
+)
 def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab) -> None:
     kinds = set(re.findall(r"kind: (postgres|mariadb|squid|nginx)", study.read_text(encoding="utf-8")))
     needs(*sorted(kinds))

@@ -126,6 +126,7 @@ hosts: {{kind: testbed, testbed: bed.yaml, directory: {directory}/hosts, hosts: 
 """
 
 
+@pytest.mark.long
 def test_a_host_of_the_testbed_is_watched(lab: Lab, bed: Path) -> None:
     with subprocess.Popen(
         ["sh", "-c", "while :; do :; done"]
@@ -253,7 +254,7 @@ ENDS = [
         by_ctrl_c_twice, {130, 1}, id="Ctrl-C twice", marks=LONG
     ),  # the second ends the engine at once
     pytest.param(by_sigterm, {130}, id="SIGTERM", marks=LONG),
-    pytest.param(by_stop, {130}, id="plimsoll stop"),
+    pytest.param(by_stop, {130}, id="plimsoll stop", marks=LONG),
     pytest.param(by_killing_the_outer_process, {-signal.SIGKILL}, id="kill -9"),
     pytest.param(by_taking_the_testbed_down, {1, 130}, id="testbed down", marks=LONG),
 ]
@@ -276,6 +277,7 @@ def test_however_it_ends_nothing_is_left(
         assert summary(results)["balanced"] and not list(results.rglob("*.arrow"))
 
 
+@pytest.mark.long
 def test_what_agents_keep_is_collected_after_the_testbed_was_brought_up_again(lab: Lab, bed: Path) -> None:
     outer = lab.start("run", on_testbed(lab, duration="120s"))
     until("it measures", measuring(lab, outer))
@@ -293,6 +295,7 @@ def test_what_agents_keep_is_collected_after_the_testbed_was_brought_up_again(la
     assert done.code == 2 and not standing()
 
 
+@pytest.mark.long
 def test_a_run_is_gone_on_with(lab: Lab, bed: Path) -> None:
     outer = lab.start("run", on_testbed(lab, repetitions=2, duration="3s"))
     until("it measures", measuring(lab, outer, "0002"))

@@ -127,6 +127,7 @@ def test_a_host_of_the_target_and_a_process_on_it_are_in_the_results(
     assert [path for path in sshd.home.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.long
 def test_a_watcher_that_is_killed_is_an_event_and_costs_the_run_nothing(lab: Lab, sshd: Sshd) -> None:
     process = lab.start("run", experiment(lab, sshd, 6, {"host": "db1"}), "--json")
     has_load(lab.directory)
@@ -149,6 +150,7 @@ def test_a_watcher_that_is_killed_is_an_event_and_costs_the_run_nothing(lab: Lab
     assert not spools(sshd)
 
 
+@pytest.mark.long
 def test_a_process_that_comes_late_and_is_restarted_is_told(lab: Lab, sshd: Sshd, burner: Burner) -> None:
     process = lab.start("run", experiment(lab, sshd, 24, {"host": "db1", "process": burner.name}), "--json")
     results = has_load(lab.directory)

@@ -129,8 +129,8 @@ fn what_is_told_late_is_understood() {
 }
 
 #[test]
-#[ignore = "takes a minute: the same with more and longer programs"]
-fn many_programs_find_what_they_need() {
+#[ignore = "long: takes a minute: the same with more and longer programs"]
+fn long_many_programs_find_what_they_need() {
     for seed in 1000..1500 {
         lives(seed, 20 + usize::try_from(seed % 200).unwrap());
     }

@@ -286,8 +286,8 @@ fn threads_that_share_everything_are_replayed_in_order() {
 }
 
 #[test]
-#[ignore = "takes minutes: the same with more programs"]
-fn many_programs_whose_threads_share_everything_are_replayed_in_order() {
+#[ignore = "long: takes minutes: the same with more programs"]
+fn long_many_programs_whose_threads_share_everything_are_replayed_in_order() {
     for seed in 1000..1400 {
         compare(seed, 3, 12);
     }

@@ -106,7 +106,10 @@ def _host(one: WatchedReadings, steps: _Steps) -> Utilization | None:
     for name in steps.names("disk.busy "):
         resources[name.replace("disk.busy", "disk")] = steps.share(name, steps.width)
     resources |= _links(steps)
-    means = {name: mean for name, values in resources.items() if (mean := steps.mean(values)) is not None}
+    # As in `utilization`: a share of 1 that was divided may be a little more
+    means = {
+        name: min(1.0, mean) for name, values in resources.items() if (mean := steps.mean(values)) is not None
+    }
     if not means:
         return None
     found = {name: steps.utilization(resources[name]) for name in means}

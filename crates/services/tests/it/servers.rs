@@ -182,7 +182,9 @@ impl Server {
                             "--auth-root-authentication-method=normal",
                             "--skip-test-db",
                         ])
-                        .arg(format!("--datadir={}", home.join("data").display())),
+                        .arg(format!("--datadir={}", home.join("data").display()))
+                        // A server removes the temporary tables of all others from /tmp as it starts.
+                        .arg(format!("--tmpdir={}", home.display())),
                 );
             }
         }
@@ -205,6 +207,7 @@ impl Server {
                 let mut command = unprivileged(&program("mariadbd").unwrap(), home);
                 command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
                 command.arg(format!("--datadir={}", data.display()));
+                command.arg(format!("--tmpdir={}", home.display()));
                 command.arg(format!("--port={port}"));
                 command.arg(format!("--socket={}", home.join("socket").display()));
                 command.arg(format!("--pid-file={}", home.join("pid").display()));
