@@ -5,7 +5,6 @@
 //! all, if the middle is killed the owner does. Daemons die with the owner by the kernel's hand. What no process of ours
 //! can prevent is both being killed in the same instant.
 
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -28,7 +27,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, g
 
 use crate::control::{Gate, SOCKET, Status};
 use crate::middle::Middle;
-use crate::namespace::{Identity, Space, Spaces, build};
+use crate::namespace::{Space, Spaces, build};
 use crate::packets::Port;
 use crate::spec::{Config, Daemon, VERSION};
 use crate::sweep::end_all;
@@ -107,7 +106,9 @@ fn own(config: Config, mut word: File) -> Result<(), WanError> {
 
 /// Everything that has to be ended.
 struct Standing {
-    inside: HashSet<Identity>,
+    /// The hosts' networks. They are held open until the end, as the middle may be killed: the kernel gives the number of a
+    /// network that nobody holds to the next one, perhaps that of another testbed, whose processes would be ended.
+    spaces: Spaces,
     middle: Pid,
     signals: SigSet,
 }
@@ -116,7 +117,6 @@ struct Standing {
 fn stand(config: Config) -> Result<Standing, WanError> {
     let signals = detach(&config.directory)?;
     let spaces = build(&config)?;
-    let identities = spaces.identities();
     let config = Arc::new(config);
     let listener = UnixListener::bind(config.directory.join(SOCKET)).map_err(failed("no control socket"))?;
     let (alive, life) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(refused("no pipe"))?;
@@ -134,14 +134,14 @@ fn stand(config: Config) -> Result<Standing, WanError> {
     // Held open until the end of this process, which the middle sees by its closing.
     std::mem::forget(life);
     let standing = Standing {
-        inside: identities,
+        spaces,
         middle,
         signals,
     };
     let daemons = config
         .daemon
         .as_ref()
-        .map_or(Ok(()), |daemon| start_all(daemon, &config, &spaces));
+        .map_or(Ok(()), |daemon| start_all(daemon, &config, &standing.spaces));
     match daemons {
         Ok(()) => Ok(standing),
         Err(why) => {
@@ -183,7 +183,7 @@ impl Standing {
     /// Ends all: first what is inside, while the links still carry its farewells, then the middle, then whoever left the
     /// hosts' networks.
     fn end(&self) {
-        let left = end_all(&self.inside, GRACE, || {
+        let left = end_all(&self.spaces.identities(), GRACE, || {
             self.bury();
         });
         for pid in left {

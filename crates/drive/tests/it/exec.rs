@@ -299,7 +299,10 @@ fn one_stuck_tester_moves_no_others_lateness() {
             lateness[lateness.len() / 2]
         );
     }
-    assert_eq!(ran.transactions.iter().filter(|t| t.workload == 1).count(), 200);
+    // On a busy host the last arrivals may be due and not started at the end: dropped, and counted.
+    let beside = ran.transactions.iter().filter(|t| t.workload == 1).count() as u64;
+    assert_eq!(beside + ran.counters.dropped, 200);
+    assert!(beside > 100, "{beside} of 200");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_time_out_interrupts_the_query_and_keeps_the_connection() {
 #[test]
 fn what_still_runs_at_the_end_is_cancelled() {
     let database = Database::new();
-    let mut spec = sql(&database.url(), "kept", ENDLESS, json!({"duration_ns": 60 * MS}));
+    let mut spec = sql(&database.url(), "kept", ENDLESS, json!({"duration_ns": SECOND}));
     spec["drain_ns"] = json!(40 * MS);
     spec["workloads"][0]["timeout_ns"] = json!(600 * SECOND);
     let ran = run(spec);
