@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/engine/plimsoll-engine
+CARGO_TEST := cargo test --release --workspace --locked
 # The recorder that is loaded before libc: the engine carries it (crates/engine/build.rs).
 export PLIMSOLL_PRELOAD_LIBRARY := $(CURDIR)/target/preload/release/libplimsoll_preload.so
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
@@ -10,14 +11,15 @@ RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.
 # Every command of a test would compile the lab again; some machines set this for all programs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-rust test-python check check-rust check-python format setup system engine wheel bench clean
+.PHONY: demo test test-long test-rust test-binaries test-python check check-rust check-python format setup system engine wheel bench clean
 
 demo: setup
 	$(BIN)/plimsoll run examples/quickstart.yaml --out results
 
-# At most 12 minutes on two cores where everything is built, 20 where nothing is (CONTRIBUTING.md).
+# At most 12 minutes on two cores where everything is built, 20 where nothing is (CONTRIBUTING.md). The checks of the Python half
+# fill the gaps of cargo's build.
 test:
-	@$(MAKE) --no-print-directory -j3 setup system
+	@$(MAKE) --no-print-directory -j3 setup system check-python
 	@scripts/test-halves
 
 # What is too long for every change; to be run before a release. Records its result in tests/long/RESULT.md.
@@ -25,18 +27,21 @@ test-long: setup system
 	@scripts/test-long
 
 # More threads than cores, as these tests wait for time and services. Documentation tests are few and stay.
-test-rust: engine
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-6} cargo test --release --workspace --locked --no-fail-fast --lib --bins --tests
-	cargo test --release --workspace --locked --doc
+test-rust: test-binaries
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-6} $(CARGO_TEST) --no-fail-fast --lib --bins --tests
+	$(CARGO_TEST) --doc
+
+test-binaries: engine
+	$(CARGO_TEST) --no-run --lib --bins --tests
 
 # More workers than cores, for the same reason. Tests that share services stay together (tests/conftest.py).
 test-python: setup
 	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup tests
 
-# Everything that a reviewer would otherwise have to say.
-check: setup check-python check-rust
+# Everything that a reviewer would otherwise have to say. Needs no engine, whose build takes longer than all checks.
+check: check-python check-rust
 
-check-python: setup
+check-python: $(VENV)/installed
 	$(BIN)/ruff format --check python tests bench scripts/test-long setup.py
 	$(BIN)/ruff check python tests bench scripts/test-long setup.py
 	$(BIN)/mypy
@@ -46,7 +51,7 @@ check-rust:
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 
-format: setup
+format: $(VENV)/installed
 	$(BIN)/ruff format python tests bench scripts/test-long setup.py
 	$(BIN)/ruff check --fix python tests bench scripts/test-long setup.py
 	cargo fmt --all
