@@ -33,7 +33,7 @@ class VerdictRule:
 
 
 class Severity(StrEnum):
-    """What a reason does to what it is about: makes it invalid, doubtful or failed; or is told with it."""
+    """The effect of a reason on its subject: it makes the subject invalid, doubtful or failed, or is only noted."""
 
     INVALID = "invalid"
     DOUBTFUL = "doubtful"

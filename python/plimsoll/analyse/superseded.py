@@ -49,7 +49,7 @@ def with_superseded(analysis: Analysis, earlier: Document) -> Analysis:
 
 
 def _slim(analysis: Analysis) -> Analysis:
-    """Without what holds no verdict, of which long experiments have very much."""
+    """Without the fields that hold no verdict; in long experiments they are large."""
     runs = (replace(run, testers=(), series=None, ecdf=None, hosts=None) for run in analysis.runs)
     models = (replace(each, run_ids=(), fitted=(), residuals=(), order=()) for each in analysis.models)
     return replace(analysis, runs=tuple(runs), effects=(), models=tuple(models))

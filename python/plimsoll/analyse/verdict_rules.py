@@ -69,7 +69,7 @@ _CHECKS: Final = (
         "`lateness_floor`.",
     ),
     VerdictRule(
-        RuleName.RECORD, 1, "A run of which records were lost, or whose books do not balance, is invalid."
+        RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its books do not balance."
     ),
     VerdictRule(
         RuleName.LOST_RECORDS,

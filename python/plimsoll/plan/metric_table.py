@@ -153,7 +153,7 @@ class Metric:
     response: bool = True
     """Whether effects can be computed on it."""
     capacity: bool = False
-    """Whether it is a throughput, of which a saturation and a capacity can be given."""
+    """Whether it is a throughput: the analysis gives its saturation and its capacity."""
 
     @property
     def result(self) -> str:
@@ -191,7 +191,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of a run of which metrics can be had, too: a workload, an operation, the peak window.
+    """A part of a run that has metrics of its own: a workload, an operation, the peak window.
 
     `suffix` follows the name of the metric and may have open parts; `root` is the beginning of the paths that it
     changes, `to` what it puts there; `title` follows the title. `metrics`: names of those that there are (empty: all
