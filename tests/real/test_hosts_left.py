@@ -146,8 +146,11 @@ def test_the_host_of_the_lab_goes_in_mid_run(sshd: Sshd, lab: Lab, start: Start,
     process = start(path)
     results = has_load(lab.directory)
     ours = [process.pid, *children(process.pid)]
-    for pid in [*ours, *(child for one in ours[1:] for child in children(one))]:
-        os.kill(pid, signal.SIGKILL)
+    ours += [child for one in ours[1:] for child in children(one)]
+    # Stopped first, parents before their children, so that none ends by itself when it sees another one end.
+    for sent in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in ours:
+            os.kill(pid, sent)
     process.communicate()
     # link_grace is 2 s, and transactions in progress have the drain to end in.
     until("the end of the agents", lambda: not agents_left(sshd), 30)
