@@ -186,3 +186,24 @@ def test_one_dead_host_in_ten_is_left_out_where_enough_others_are_there(sshd: Ss
     results = lab.directory / "results/latest"
     there = [*(f"h{number}" for number in range(1, 10)), "lab"]
     assert [one["name"] for one in summary_of(results)["agents"]] == there
+
+
+@pytest.mark.parametrize("name", ["h2-000.arrow", "start.json"])
+def test_an_agent_writes_over_no_file_but_its_own(sshd: Sshd, lab: Lab, name: str) -> None:
+    """What a host that was taken over would send: a file that has the name of another agent's, or of ours."""
+    process = lab.start("run", experiment(sshd, lab.directory, 4), "--quiet")
+    results = has_load(lab.directory)
+    os.kill(agent_of(sshd, "h1"), signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S * 2)
+    (segment,) = sshd.home.rglob("h1-000.arrow")
+    (segment.parent / name).write_bytes(b"forged")
+    before = started_by(summary_of(results), "h2")
+    done = lab.run("collect", results)
+    assert f'it sent a file called "{name}", which is not its own' in done.out + done.err, done
+    assert done.code != 0
+    assert not any(path.read_bytes() == b"forged" for path in results.rglob("*") if path.is_file())
+    assert started_by(summary_of(results), "h2") == before > 50
+    assert segment.exists(), "what it measured is kept there"
+    (segment.parent / name).unlink()
+    assert lab.run("collect", results).code == 0, "and comes once that file is gone"
+    assert started_by(summary_of(results), "h1") > 20

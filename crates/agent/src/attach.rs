@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use plimsoll_link::PREAMBLE;
+
 /// Names in an agent's directory. The socket is bound and reached by its bare name, because the path of a socket may have
 /// 108 bytes only.
 const SOCKET: &str = "agent.sock";
@@ -76,6 +78,7 @@ pub fn attach(directory: &Path, program: &Path) -> Result<(), AttachError> {
         Ok(stream) => stream,
         Err(_) => start(program)?,
     };
+    begin_link().map_err(wrong("beginning the link of", Path::new(SOCKET)))?;
     carry(&stream).map_err(wrong("carrying bytes of", Path::new(SOCKET)))
 }
 
@@ -127,6 +130,13 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
     }
     let _ = child.kill();
     Err(AttachError::Mute(String::new()))
+}
+
+/// The login shell may have printed text before us.
+fn begin_link() -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(PREAMBLE)?;
+    stdout.flush()
 }
 
 fn carry(stream: &UnixStream) -> io::Result<()> {

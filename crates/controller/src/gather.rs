@@ -165,9 +165,13 @@ impl Gathering {
             return;
         };
         while let Some(file) = coming.left.as_mut().and_then(Vec::pop) {
+            if file.name.ends_with(".part") {
+                continue; // of a write that a kill broke off: never of use
+            }
             let path = self.segments.join(&file.name);
-            if !plimsoll_link::message::is_name(&file.name) {
-                return self.give_up(session, name, format!("a file called {:?}", file.name));
+            if !plimsoll_record::is_segment_of(&file.name, name) {
+                let why = format!("it sent a file called {:?}, which is not its own", file.name);
+                return self.give_up(session, name, why);
             }
             let ticket = match session.means.store.expect(&path, file.bytes) {
                 Ok(ticket) => ticket,

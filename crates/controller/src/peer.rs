@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_clock::SystemClock;
 use plimsoll_link::{
-    ClockReport, FrameError, Greeting, Hear, Heard, Line, LinkError, Patience, TimeService, ToAgent,
-    ToController,
+    ClockReport, FrameError, Greeting, Hear, Heard, Line, LinkError, LoginText, Patience, TimeService,
+    ToAgent, ToController,
 };
 use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -462,15 +462,65 @@ impl Ear {
             Err(error) => return error.into(),
         };
         let mut child = Carrier::new(child, &self.command);
-        let (reader, writer) = stream.into_split();
+        let (mut reader, writer) = stream.into_split();
         let patience = self.patience_with_login();
-        let why = self.over(line, reader, writer, patience).await;
+        let why = match after_login(&mut reader, patience.greeting).await {
+            Ok(first) => {
+                let reader = AsyncReadExt::chain(std::io::Cursor::new(first), reader);
+                self.over(line, reader, writer, patience).await
+            }
+            Err(why) => {
+                drop((reader, writer)); // the command sees the end of its input, and says why it ends
+                why
+            }
+        };
         let said = tokio::task::block_in_place(|| child.end());
         match why {
             // Of a silence its end says nothing: it has ended because we hung up.
             LinkError::Closed | LinkError::Io(_) if !said.is_empty() => LinkError::Io(io::Error::other(said)),
+            LinkError::NoLink(text) if !said.is_empty() => LinkError::NoLink(format!("{text}; {said}")),
             other => other,
         }
+    }
+}
+
+/// Reads what a login prints up to the beginning of the link; gives the first bytes of the link.
+async fn after_login(
+    reader: &mut (impl AsyncRead + Unpin),
+    patience: Duration,
+) -> Result<bytes::BytesMut, LinkError> {
+    let mut login = LoginText::default();
+    let mut bytes = vec![0; 4096];
+    let begun = async {
+        loop {
+            match reader.read(&mut bytes).await? {
+                0 => return Ok(None),
+                count => {
+                    if let Some(first) = login.take(&bytes[..count]) {
+                        return Ok(Some(first));
+                    }
+                }
+            }
+            if login.is_too_long() {
+                return Ok(None);
+            }
+        }
+    };
+    let begun: Result<Option<_>, io::Error> = tokio::time::timeout(patience, begun)
+        .await
+        .map_err(|_| LinkError::Silent(patience))?;
+    match begun? {
+        Some(first) => Ok(first),
+        None if login.is_too_long() => Err(LinkError::NoLink(format!(
+            "its login printed more than {} bytes and no agent answered; the text begins with {:?}",
+            plimsoll_link::MAX_LOGIN_TEXT,
+            login.first_line()
+        ))),
+        None if login.first_line().is_empty() => Err(LinkError::Closed),
+        None => Err(LinkError::NoLink(format!(
+            "no agent answered; its login printed {:?}",
+            login.first_line()
+        ))),
     }
 }
 

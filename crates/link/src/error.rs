@@ -19,6 +19,9 @@ pub enum LinkError {
     /// The link was away for longer than it may.
     #[error("its link was away for {} s", .0.as_secs_f64())]
     Away(Duration),
+    /// A command that should bring a link printed text, and no link began.
+    #[error("{0}")]
+    NoLink(String),
     /// The operating system refused.
     #[error("the link broke: {0}")]
     Io(#[from] io::Error),

@@ -17,6 +17,7 @@ pub mod line;
 pub mod listen;
 pub mod message;
 pub mod numbered;
+pub mod preamble;
 mod quic;
 mod tcp;
 pub mod token;
@@ -29,3 +30,4 @@ pub use message::{
     Baseline, ClockReport, FileFound, Greeting, Measure, Portion, Prepare, RunKey, Spool, TimeService,
     ToAgent, ToController, UdpTime, VersionError,
 };
+pub use preamble::{LoginText, MAX_LOGIN_TEXT, PREAMBLE};

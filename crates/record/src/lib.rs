@@ -32,6 +32,7 @@ pub use histogram::Times;
 pub use merge::{Merged, convert};
 pub use recorder::{LaneSink, Recorder, RecorderConfig, RecordingBooks};
 pub use seconds::SecondMerger;
+pub use segment::is_segment_of;
 pub use start::{AgentStart, START_FILE, Start};
 pub use tables::{ClockReading, MetricWriter, Sample, SideWriter};
 pub use tally::Tally;

@@ -68,14 +68,38 @@ impl Origin {
 
     /// Start of the names of its files.
     fn stem(&self) -> String {
-        match self.format {
-            format::METRICS => format!("{}-metrics", self.agent),
-            format::SAMPLES => format!("{}-samples", self.agent),
-            format::CLOCK => format!("{}-clock", self.agent),
-            format::PROBES => format!("{}-probes", self.agent),
-            _ => self.agent.clone(),
-        }
+        TABLES
+            .iter()
+            .find(|(format, _)| *format == self.format)
+            .map_or_else(
+                || self.agent.clone(),
+                |(_, table)| format!("{}{table}", self.agent),
+            )
     }
+}
+
+/// What stands in the names of files between the agent and the number, by format; nothing: transactions.
+const TABLES: [(&str, &str); 4] = [
+    (format::METRICS, "-metrics"),
+    (format::SAMPLES, "-samples"),
+    (format::CLOCK, "-clock"),
+    (format::PROBES, "-probes"),
+];
+
+/// Whether an agent gives this name to a segment or its seal. An agent that sends any other file wants to write over those
+/// of another one.
+pub fn is_segment_of(name: &str, agent: &str) -> bool {
+    let Some(rest) = name.strip_prefix(agent) else {
+        return false;
+    };
+    let rest = TABLES
+        .iter()
+        .find_map(|(_, table)| rest.strip_prefix(table))
+        .unwrap_or(rest);
+    let number = rest
+        .strip_prefix('-')
+        .and_then(|rest| rest.strip_suffix(".arrow").or_else(|| rest.strip_suffix(".json")));
+    number.is_some_and(|digits| digits.len() >= 3 && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Writes batches of one kind, beginning a new file whenever the current one is large enough.
@@ -244,5 +268,58 @@ fn wrong(path: &Path, error: ArrowError) -> RecordError {
     match error {
         ArrowError::IoError(_, source) => RecordError::io("writing", path, source),
         other => RecordError::broken(path, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_has_files_of_its_own_names_only() {
+        for own in [
+            "h1-000.arrow",
+            "h1-000.json",
+            "h1-1234.arrow",
+            "h1-metrics-000.arrow",
+            "h1-probes-001.json",
+        ] {
+            assert!(is_segment_of(own, "h1"), "{own}");
+        }
+        for other in [
+            "h2-000.arrow",
+            "h1-2-000.arrow",
+            "h10-000.arrow",
+            "h1.1-000.arrow",
+            "start.json",
+            "h1-.arrow",
+            "h1-00.arrow",
+            "h1-000.arrow.part",
+            "h1-000",
+            "h1-../x-000.arrow",
+            "../h1-000.arrow",
+            "",
+        ] {
+            assert!(!is_segment_of(other, "h1"), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_names_that_are_written_are_own_names() {
+        for format in [
+            format::TRANSACTIONS,
+            format::METRICS,
+            format::SAMPLES,
+            format::CLOCK,
+            format::PROBES,
+        ] {
+            let origin = Origin {
+                format,
+                agent: "a-b.1".into(),
+                run: String::new(),
+                experiment: String::new(),
+            };
+            assert!(is_segment_of(&format!("{}-000.arrow", origin.stem()), "a-b.1"));
+        }
     }
 }

@@ -52,7 +52,7 @@ def spool_name(token: str, agent: str) -> str:
 
 def script(*commands: str) -> str:
     """The argument of ssh."""
-    text = "; ".join(commands)
+    text = "; ".join(("echo", *commands))  # ends the line that a login may have begun
     assert not set(text) & set("'!\n"), text
     return f"exec sh -c '{text}'"
 
