@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import Testbed, up
@@ -101,9 +102,11 @@ def emulated(lab: Lab, text: str) -> Iterator[Emulated]:
     if subprocess.run(["unshare", "-Urn", "true"], check=False, capture_output=True).returncode:
         missing("the right to make network namespaces", "be root, or allow user namespaces")
     # The path of a socket is short, so not below tmp_path.
-    with tempfile.TemporaryDirectory(prefix="em-") as short:
+    with (
+        tempfile.TemporaryDirectory(prefix="em-") as short,
+        mock.patch.dict(os.environ, {"XDG_RUNTIME_DIR": short}),
+    ):
         home = Path(short)
-        os.environ["XDG_RUNTIME_DIR"] = short
         bed = up(parse_testbed(text, "bed.yaml"))
         try:
             networks = {_network(bed, host.name) for host in bed.hosts}

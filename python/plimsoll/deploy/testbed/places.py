@@ -22,9 +22,14 @@ _LARGEST_ANSWER: Final = 64 * 2**20
 
 
 def base() -> Path:
-    """The directory of this user's testbeds: below XDG_RUNTIME_DIR, or /tmp/plimsoll-UID. Only he can enter it."""
+    """The directory of this user's testbeds: below XDG_RUNTIME_DIR, or /tmp/plimsoll-UID where that is not set, or does
+    not exist, as after a logout. Only the user can enter it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    place = Path(runtime) / "plimsoll" if runtime else Path(f"/tmp/plimsoll-{os.getuid()}")
+    place = (
+        Path(runtime) / "plimsoll"
+        if runtime and Path(runtime).is_dir()
+        else Path(f"/tmp/plimsoll-{os.getuid()}")
+    )
     for directory in (place, place / "testbed"):
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
