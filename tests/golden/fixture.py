@@ -34,7 +34,14 @@ from plimsoll.analyse.results import (
     Utilization,
     Verdict,
 )
-from plimsoll.analyse.results_verdicts import CapacityKind, LeftOut, ResourceKind, SaturationVerdict, TermPart
+from plimsoll.analyse.results_verdicts import (
+    CapacityKind,
+    LeftOut,
+    ResourceKind,
+    SaturationReason,
+    SaturationVerdict,
+    TermPart,
+)
 from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
@@ -275,7 +282,7 @@ def _cell(
     )
 
 
-def _saturation(combination: dict[str, str], cells: list[CellResult]) -> Saturation:
+def _saturation(combination: dict[str, str], cells: list[CellResult], *, decided: bool) -> Saturation:
     known = [cell for cell in cells if cell.responses]
     best = max(known, key=lambda cell: cell.responses["throughput_per_s"].mean)
     top = best.responses["throughput_per_s"]
@@ -284,13 +291,14 @@ def _saturation(combination: dict[str, str], cells: list[CellResult]) -> Saturat
         combination=combination,
         metric="throughput_per_s",
         load_factor="testers",
-        lower=2.0,
-        upper=4.0,
-        verdict=SaturationVerdict.BRACKETED,
-        text="between 2 and 4 testers",
+        lower=2.0 if decided else None,
+        upper=4.0 if decided else None,
+        verdict=SaturationVerdict.BRACKETED if decided else SaturationVerdict.CANNOT_SAY,
+        reason=None if decided else SaturationReason.ONE_REPETITION,
+        text="between 2 and 4 testers" if decided else "one run per load",
         bottleneck="gateway",
         capacities=(
-            Capacity(CapacityKind.NOMINAL, top, best.load, "highest mean throughput of a cell", True),
+            Capacity(CapacityKind.NOMINAL, top, best.load, "highest mean throughput of a cell", decided),
             Capacity(
                 CapacityKind.USABLE,
                 top,
@@ -373,7 +381,7 @@ def designed(
                 mine.append(_cell(cell, found, first, repetitions > 1))
         results += mine
         if any(cell.responses for cell in mine):
-            saturation.append(_saturation({key: level}, mine))
+            saturation.append(_saturation({key: level}, mine, decided=repetitions > 1))
     model, effects = _model(runs, key, "log")
     analysis = Analysis(
         experiment=ExperimentInfo(
@@ -407,7 +415,7 @@ def designed(
                 {key: levels[1], "testers": "8"},
                 0.0241,
                 False,
-                "24.1 ms where p(95)<20ms was asked",
+                "observed 24.1 ms, limit p(95)<20ms",
             ),
         ),
         left_out=(

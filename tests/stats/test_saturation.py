@@ -1,16 +1,11 @@
-"""The saturation bracket: what it says on clear data, and how often it is right on noisy ones."""
+"""The rule on saturation: what it says on clear data. How often it is false: test_saturation_rates.py."""
 
 from __future__ import annotations
-
-import math
-
-import numpy as np
-import pytest
 
 from plimsoll.analyse.results_verdicts import SaturationReason, SaturationVerdict
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 
-BRACKETED, NOT_REACHED = SaturationVerdict.BRACKETED, SaturationVerdict.NOT_REACHED
+BRACKETED, INCREASED = SaturationVerdict.BRACKETED, SaturationVerdict.INCREASED
 AT_LOWEST, RETROGRADE = SaturationVerdict.AT_LOWEST, SaturationVerdict.RETROGRADE
 CANNOT_SAY = SaturationVerdict.CANNOT_SAY
 
@@ -20,22 +15,29 @@ def judged(levels: dict[float, list[float]]) -> Bracket:
 
 
 def around(mean: float) -> list[float]:
-    return [mean * 0.99, mean * 1.01]
+    return [mean * 0.99, mean, mean * 1.01]
 
 
 def test_bracketed() -> None:
     found = judged({1: around(100), 2: around(195), 4: around(260), 8: around(261)})
     assert (found.verdict, found.lower, found.upper) == (BRACKETED, 2, 4)
-    assert found.sure
-    assert (found.levels, found.doubt, found.has_error) == (4, None, True)
+    assert (found.levels, found.doubt, found.more_runs, found.has_error) == (4, None, None, True)
+    assert [(gain.start, gain.end) for gain in found.gains] == [(1, 2), (2, 4), (4, 8)]
+    assert found.gains[0].low < 0.95 < found.gains[0].high
 
 
-def test_not_reached() -> None:
+def test_increased_up_to_the_highest_load() -> None:
     found = judged({1: around(100), 2: around(195), 4: around(380), 8: around(700)})
-    assert (found.verdict, found.lower, found.upper) == (NOT_REACHED, 8, None)
+    assert (found.verdict, found.lower, found.upper) == (INCREASED, 4, None)
 
 
-def test_at_or_below_the_lowest() -> None:
+def test_a_knee_just_below_the_highest_load_is_no_claim_that_it_is_not_saturated() -> None:
+    """Three servers of 10 ms: 300/s is their capacity, and the highest of the levels reaches it."""
+    found = judged({1: around(98.67), 2: around(197), 4: around(300)})
+    assert (found.verdict, found.lower, found.upper) == (INCREASED, 2, None)
+
+
+def test_flat_from_the_lowest_load_on() -> None:
     found = judged({1: around(100), 2: around(100), 4: around(99)})
     assert (found.verdict, found.lower, found.upper) == (AT_LOWEST, None, 1)
 
@@ -50,32 +52,40 @@ def test_retrograde_is_named() -> None:
 
 def test_a_rise_to_the_top_after_a_dip_is_not_saturation() -> None:
     found = judged({1: around(100), 2: around(90), 4: around(100), 8: around(200)})
-    assert found.verdict == NOT_REACHED
+    assert found.verdict == INCREASED
 
 
-def test_noise_that_hides_the_rise_is_said_to_do_so() -> None:
+def test_loads_close_to_each_other_are_judged_over_a_doubling() -> None:
+    """10 to 12 testers alone cannot show an elasticity at this noise; 6 to 12 can."""
+    plateau = {load: around(100 * min(load, 6)) for load in (2.0, 4.0, 6.0, 8.0, 10.0, 12.0)}
+    found = judged(plateau)
+    assert (found.verdict, found.lower, found.upper) == (BRACKETED, 4, 6)
+    growing = judged({load: around(load) for load in (100.0, 110.0, 120.0)})
+    assert growing.verdict == INCREASED, "9 % more at 9 % more load is no plateau"
+
+
+def test_noise_that_hides_the_rise_is_said_to_do_so_and_how_many_runs_are_missing() -> None:
     found = judged({1: [60.0, 150.0], 2: [70.0, 160.0], 4: [50.0, 170.0]})
-    assert found.verdict == CANNOT_SAY
-    assert found.reason == SaturationReason.RUNS_DIFFER
+    assert (found.verdict, found.reason) == (CANNOT_SAY, SaturationReason.RUNS_DIFFER)
     doubtful = judged({1: [95.0, 105.0], 2: [190.0, 210.0], 4: [192.0, 214.0]})
-    assert (doubtful.verdict, doubtful.lower, doubtful.upper) == (BRACKETED, 1, 2)
-    assert not doubtful.sure
-    assert doubtful.doubt is not None and doubtful.doubt.at == 4 and doubtful.doubt.gain > 0.1
+    assert doubtful.verdict == CANNOT_SAY
+    assert doubtful.doubt is not None and (doubtful.doubt.start, doubtful.doubt.end) == (2, 4)
+    assert doubtful.doubt.low < 0 < doubtful.doubt.high
+    assert doubtful.more_runs is not None and 1 <= doubtful.more_runs <= 30
 
 
-def test_one_repetition_is_judged_by_the_means_and_says_so() -> None:
+def test_one_repetition_gives_no_bracket() -> None:
     found = judged({1: [100.0], 2: [195.0], 4: [200.0], 8: [201.0]})
-    assert (found.verdict, found.lower, found.upper) == (BRACKETED, 1, 2)
-    assert not found.has_error
-    assert all(gain.low is None for gain in found.gains)
+    assert (found.verdict, found.reason) == (CANNOT_SAY, SaturationReason.ONE_REPETITION)
+    assert (found.lower, found.upper, found.has_error) == (None, None, False)
 
 
 def test_levels_where_nothing_succeeded() -> None:
     found = judged({1: around(100), 2: around(200), 4: [0.0, 0.0]})
-    assert (found.verdict, found.falls_from) == (RETROGRADE, 4)
+    assert (found.verdict, found.lower, found.upper, found.falls_from) == (RETROGRADE, 1, 4, 4)
     assert judged({1: [0.0, 0.0], 2: [0.0, 0.0]}).reason == SaturationReason.NOTHING_SUCCEEDED
     mixed = judged({1: around(100), 2: [200.0, 0.0], 4: around(100)})
-    assert all(g.gain == g.gain for g in mixed.gains), "no NaN"
+    assert (mixed.verdict, mixed.reason) == (CANNOT_SAY, SaturationReason.RUNS_DIFFER)
 
 
 def test_too_few_levels() -> None:
@@ -83,23 +93,14 @@ def test_too_few_levels() -> None:
     assert judged({4: around(100)}).reason == SaturationReason.TOO_FEW_LEVELS
     assert saturation({}, None).verdict == CANNOT_SAY
     assert judged({1: around(100), 2: []}).verdict == CANNOT_SAY
+    assert judged({0: around(100), 2: around(100)}).reason == SaturationReason.TOO_FEW_LEVELS
 
 
-@pytest.mark.parametrize("knee", [1.5, 3.0, 4.0])
-@pytest.mark.parametrize("noise", [0.01, 0.04])
-def test_coverage_of_the_bracket(knee: float, noise: float) -> None:
-    """X(N) = 100 min(N, knee), two repetitions at 1, 2, 4, 8 testers and three combinations: the bracket holds the knee
-    in at least 95 of 100 experiments (nominal), 92 allowed for 300 trials."""
-    rng = np.random.default_rng(17)
-    trials, hits = 300, 0
-    for _ in range(trials):
-        combinations = [
-            {
-                float(n): [100 * min(n, knee) * math.exp(e) for e in rng.normal(0, noise, 2)]
-                for n in (1, 2, 4, 8)
-            }
-            for _ in range(3)
-        ]
-        found = saturation(combinations[0], throughput_error(combinations))
-        hits += found.upper is not None and (found.lower or 0) < knee <= found.upper
-    assert hits / trials >= 0.92
+def test_runs_without_any_variation() -> None:
+    same = judged({1: [100.0] * 3, 2: [200.0] * 3, 4: [200.0] * 3})
+    assert (same.verdict, same.lower, same.upper) == (BRACKETED, 1, 2)
+
+
+def test_a_level_with_one_valid_run_uses_the_error_of_the_others() -> None:
+    found = judged({1: around(100), 2: around(200), 4: around(300), 8: [302.0]})
+    assert found.verdict in (BRACKETED, CANNOT_SAY) and found.lower == 2

@@ -17,7 +17,6 @@ from plimsoll.analyse.metrics import canonical, is_capacity, metric_value, value
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
-from plimsoll.analyse.results_verdicts import SaturationVerdict
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet, observe
 from plimsoll.analyse.verdict_rules import RuleName
@@ -313,7 +312,7 @@ def _saturation(
     members: Sequence[Group],
     design: Design,
 ) -> Saturation:
-    nominal = capacity.nominal(levels, saturated=bracket.verdict != SaturationVerdict.NOT_REACHED)
+    nominal = capacity.nominal(levels, saturated=bracket.upper is not None)
     found: list[Capacity] = [nominal]
     share = None
     if rules.response is not None:
@@ -340,6 +339,8 @@ def _saturation(
         has_error=bracket.has_error,
         rule=verdict_rules.rule(RuleName.SATURATION),
         bottleneck_rule=verdict_rules.rule(RuleName.COMMON_BOTTLENECK),
+        gains=bracket.gains,
+        more_runs=bracket.more_runs,
     )
 
 

@@ -45,7 +45,7 @@ def nominal(levels: Sequence[Level], *, saturated: bool) -> Capacity:
     best = _best(levels)
     if best is None:
         return _capacity(CapacityKind.NOMINAL, None, None, False, [_note(CapacityReason.NO_THROUGHPUT)])
-    notes = [] if saturated else [_note(CapacityReason.STILL_RISES)]
+    notes = [] if saturated else [_note(CapacityReason.NOT_FLAT)]
     return _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
 
 

@@ -14,8 +14,8 @@ from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import (
     BottleneckVerdict,
     CapacityKind,
-    Doubt,
     Finding,
+    Gain,
     LeftOut,
     Reason,
     ResourceKind,
@@ -442,12 +442,16 @@ class Saturation:
     """Why nothing can be said."""
     falls_from: float | None = None
     """The load from which throughput surely falls again."""
-    doubt: Doubt | None = None
-    """The greatest gain beyond the bracket that cannot be excluded."""
+    doubt: Gain | None = None
+    """The gain in the way of a decision."""
     has_error: bool = True
-    """False: judged by the means, as no level has two valid runs."""
+    """False: no level has two valid runs."""
     rule: RuleId | None = None
     bottleneck_rule: RuleId | None = None
+    gains: tuple[Gain, ...] = ()
+    """From each level to the next."""
+    more_runs: int | None = None
+    """So many more valid runs per level would probably decide. None: decided, not known, or more than 100."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class CapacityReason(StrEnum):
     """Codes of what must be known about a capacity."""
 
     NO_THROUGHPUT = "no throughput"
-    STILL_RISES = "still rises"
+    NOT_FLAT = "not shown to be flat"
     HELD_NOWHERE = "held nowhere"
     BOUND_HELD_NOWHERE = "bound held nowhere"
     NOTHING_ENDED = "nothing ended"
@@ -271,7 +271,7 @@ class SaturationVerdict(StrEnum):
     """Where throughput stops rising, relative to the levels that were run."""
 
     BRACKETED = "bracketed"
-    NOT_REACHED = "not reached"
+    INCREASED = "increased"
     AT_LOWEST = "at or below the lowest level"
     RETROGRADE = "retrograde"
     CANNOT_SAY = "cannot be said"
@@ -282,15 +282,19 @@ class SaturationReason(StrEnum):
 
     TOO_FEW_LEVELS = "too few levels"
     NOTHING_SUCCEEDED = "nothing succeeded"
+    ONE_REPETITION = "one repetition"
     RUNS_DIFFER = "runs differ"
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """A gain of throughput (0.1: 10 %) from the upper end of a bracket to the load `at` that cannot be excluded."""
+class Gain:
+    """Relative gain of throughput (0.1: 10 % more) from the load `start` to `end`, with its 95 % interval."""
 
+    start: float
+    end: float
     gain: float
-    at: float
+    low: float
+    high: float
 
 
 class ResourceKind(StrEnum):

@@ -1,66 +1,70 @@
-"""From which load on more load brings no more throughput: a bracket between two levels that were run, never finer.
+"""From which load on more load brings no more throughput: between two levels that were run, never finer.
 
-The run is the unit: every level has one throughput per repetition, and the error is pooled over the levels and
-combinations that are passed together (on logarithms, so that gains are ratios with a constant relative error).
-For each level i and each higher level j the gain X_j / X_i - 1 has a t interval; the intervals of one i are widened by
-Bonferroni for their number. Level i *still rises* if some gain is surely above zero and at least LEAST_GAIN; it *is
-flat* if all its gains are surely below MOST_FLAT. The bracket reaches from the last level that still rises to the next.
-Where the next is not surely flat, the verdict stands, with the gain that cannot be excluded as its doubt.
+Throughput is *flat* from a level on if its elasticity with respect to the load, dlnX/dlnN, is below FLAT from there to
+the highest load, and no level beyond it gains more over a smaller one than that elasticity gives over their distance
+(over a doubling, where they are closer). Three claims are made, each only where the data show it:
 
-Rejected: a knee found by curvature (its place follows the range of loads that were run), and fitting a curve here (a
-model belongs to prediction, this is what was seen).
+- *increases beyond L*: some higher level has more throughput than L. Tested upwards from the lowest level, each against
+  all higher ones (Bonferroni), to the first level without an increase.
+- *flat from U on*: each of the comparisons behind the definition shows it. Tested downwards, from the highest level
+  that has a level at OCTAVE times its load, to the first level that is not shown to be flat.
+- *falls from V on*: some lower level has more throughput. Tested downwards from the highest level, each against all
+  lower ones (Bonferroni), to the first that does not fall.
+
+Each order of tests is fixed before the data are seen, and ends at its first failure: the probability of a false claim
+stays at that of one test, however many levels there are (closed testing). tests/stats/test_saturation.py has the rates.
+
+Rejected: "not saturated", as a knee just below the highest load cannot be told from none; gains without regard to the
+ratio of the loads; the absence of a proven rise as proof of saturation; a slope over all loads from U on, which
+averages a rise and a fall; a fitted curve (a model belongs to prediction, this is what was seen).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plimsoll.analyse.distributions import t_quantile
+from plimsoll.analyse.ladder import Ladder
 from plimsoll.analyse.means import Pooled, pooled_error
-from plimsoll.analyse.results_verdicts import Doubt, SaturationReason, SaturationVerdict
+from plimsoll.analyse.results_verdicts import Gain, SaturationReason, SaturationVerdict
 
-Array = NDArray[np.float64]
-
-LEAST_GAIN = 0.05
-MOST_FLAT = 0.10
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Relative gain of throughput from one level to a higher one (0.1: 10 % more). No interval: one repetition."""
-
-    start: float
-    end: float
-    gain: float
-    low: float | None
-    high: float | None
+FLAT = 0.2
+"""Elasticity below which throughput is flat: a doubling of the load brings less than 2**0.2 - 1 = 15 % more."""
+OCTAVE = 1.8
+"""Least ratio of the highest load to one from which flatness is tested first. Shorter distances need many runs."""
+RISE_TAIL = 0.025
+FLAT_TAIL = 0.05
+FALL_TAIL = 0.025
+POWER_QUANTILE = 0.84
+"""Of the normal law: planned runs decide with a probability of 80 %."""
+MOST_RUNS = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Bracket:
-    """Saturation lies above `lower` and at or below `upper` (levels of the load factor).
+    """Throughput increases beyond `lower` and is flat from `upper` on (levels of the load factor).
 
-    `upper` None: not reached. `lower` None: at or below the lowest level. `sure`: the upper level is flat beyond doubt.
-    `falls_from`: level from which throughput surely falls again (retrograde), None if it does not. `levels`: so many
-    were run. `reason`: why nothing can be said. `doubt`: the greatest gain that cannot be excluded.
+    `upper` None: not shown to be flat. `lower` None: not shown to increase at all. `falls_from`: from there on it is
+    shown to be below that of a lower load. `gains`: from each level to the next. `reason`: why nothing is decided.
+    `doubt`: the gain in the way of a decision. `more_runs`: so many more per level would decide; None: not known, or
+    over MOST_RUNS.
     """
 
     verdict: SaturationVerdict
     lower: float | None
     upper: float | None
-    sure: bool
     falls_from: float | None
     gains: tuple[Gain, ...]
     levels: int
     reason: SaturationReason | None = None
-    doubt: Doubt | None = None
+    doubt: Gain | None = None
+    more_runs: int | None = None
     has_error: bool = True
-    """False: judged by the means, as there are no repetitions."""
+    """False: no level has two runs."""
 
 
 def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) -> Pooled | None:
@@ -77,135 +81,144 @@ def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) ->
     return pooled_error(groups)
 
 
-def saturation(
-    levels: Mapping[float, Sequence[float]],
-    error: Pooled | None,
-    *,
-    confidence: float = 0.95,
-    least_gain: float = LEAST_GAIN,
-    most_flat: float = MOST_FLAT,
-) -> Bracket:
+def saturation(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> Bracket:
     """Bracket of one combination of the other factors.
 
-    `levels`: throughputs (one per valid run) by level of the load. `error`: see `throughput_error`.
+    `levels`: throughputs (one per valid run) by level of the load; loads of 0 are left out. `error`: see
+    `throughput_error`.
     """
-    known = sorted(level for level, values in levels.items() if len(values))
+    known = {load: list(levels[load]) for load in sorted(levels) if load > 0 and len(levels[load])}
     if len(known) < 2:
-        return _nothing(SaturationReason.TOO_FEW_LEVELS, len(known))
-    means = [float(np.mean(levels[level])) for level in known]
-    if max(means) <= 0:
-        return _nothing(SaturationReason.NOTHING_SUCCEEDED, len(known))
-    gains = _gains(known, levels, means, error, confidence)
-    rising = [any(_rises(g, least_gain) for g in row) for row in gains]
-    last = max((i for i, rises in enumerate(rising) if rises), default=None)
-    falls = _falls_from(known, levels, means, error, confidence, least_gain)
-    every = tuple(g for row in gains for g in row)
-    return _verdict(known, gains, last, falls, every, most_flat, error is not None)
+        return _undecided(SaturationReason.TOO_FEW_LEVELS, len(known))
+    if not any(max(values) > 0 for values in known.values()):
+        return _undecided(SaturationReason.NOTHING_SUCCEEDED, len(known))
+    alive = _without_dead_end(known)
+    if error is None or any(min(values) <= 0 for values in alive.values()):
+        reason = SaturationReason.ONE_REPETITION if error is None else SaturationReason.RUNS_DIFFER
+        return replace(_undecided(reason, len(known)), has_error=error is not None)
+    found = _decide(Ladder.of(alive, error)) if len(alive) > 1 else _undecided(None, 1)
+    dead = next((load for load in known if load not in alive), None)
+    return replace(found if dead is None else _ended(found, dead), levels=len(known))
 
 
-def _nothing(reason: SaturationReason, levels: int) -> Bracket:
-    return Bracket(SaturationVerdict.CANNOT_SAY, None, None, False, None, (), levels, reason)
+def _undecided(reason: SaturationReason | None, levels: int) -> Bracket:
+    return Bracket(SaturationVerdict.CANNOT_SAY, None, None, None, (), levels, reason)
 
 
-def _gains(
-    known: Sequence[float],
-    levels: Mapping[float, Sequence[float]],
-    means: Sequence[float],
-    error: Pooled | None,
-    confidence: float,
-) -> list[list[Gain]]:
-    rows = []
-    for i in range(len(known)):
-        later = range(i + 1, len(known))
-        each = 1 - (1 - confidence) / max(1, len(later))
-        rows.append([_gain(known[i], known[j], levels, means[i], means[j], error, each) for j in later])
-    return rows
-
-
-def _gain(
-    start: float,
-    end: float,
-    levels: Mapping[float, Sequence[float]],
-    mean_start: float,
-    mean_end: float,
-    error: Pooled | None,
-    confidence: float,
-) -> Gain:
-    a, b = np.asarray(levels[start], dtype=np.float64), np.asarray(levels[end], dtype=np.float64)
-    if mean_start <= 0:
-        rises = math.inf if mean_end > 0 else 0.0
-        return Gain(start, end, rises, rises, rises)
-    if mean_end <= 0:
-        return Gain(start, end, -1.0, -1.0, -1.0)
-    if float(a.min()) <= 0 or float(b.min()) <= 0 or error is None:
-        return Gain(start, end, mean_end / mean_start - 1, None, None)
-    step = float(np.log(b).mean() - np.log(a).mean())
-    half = t_quantile(0.5 + confidence / 2, error.df) * error.sd * math.sqrt(1 / a.size + 1 / b.size)
-    return Gain(start, end, math.expm1(step), math.expm1(step - half), math.expm1(step + half))
-
-
-def _rises(g: Gain, least: float) -> bool:
-    return g.gain >= least and (g.low is None or g.low > 0)
-
-
-def _falls_from(
-    known: Sequence[float],
-    levels: Mapping[float, Sequence[float]],
-    means: Sequence[float],
-    error: Pooled | None,
-    confidence: float,
-    least: float,
-) -> float | None:
-    """First level after the best whose throughput is surely lower than the best, if all later ones are too."""
-    best = int(np.argmax(means))
-    later = list(range(best + 1, len(known)))
-    if not later:
-        return None
-    each = 1 - (1 - confidence) / len(later)
-    lower = []
-    for j in later:
-        g = _gain(known[best], known[j], levels, means[best], means[j], error, each)
-        lower.append(g.gain <= -least and (g.high is None or g.high < 0))
-    first = None
-    for j, is_lower in zip(reversed(later), reversed(lower), strict=True):
-        if not is_lower:
+def _without_dead_end(known: Mapping[float, list[float]]) -> dict[float, list[float]]:
+    """Without the highest loads at which nothing succeeded in any of two or more runs."""
+    alive = dict(known)
+    for load in reversed(list(known)):
+        if max(known[load]) > 0 or len(known[load]) < 2:
             break
-        first = known[j]
-    return first
+        del alive[load]
+    return alive
 
 
-def _verdict(
-    known: Sequence[float],
-    gains: list[list[Gain]],
-    last: int | None,
-    falls: float | None,
-    every: tuple[Gain, ...],
-    most_flat: float,
-    has_error: bool,
-) -> Bracket:
-    verdict, count = SaturationVerdict, len(known)
-    if last is not None and last >= count - 2 and falls is None:
-        return Bracket(verdict.NOT_REACHED, known[-1], None, True, None, every, count, has_error=has_error)
-    at = 0 if last is None else last + 1
-    sure, doubt = _flat(gains[at], most_flat)
-    if last is None and not sure and falls is None and has_error:
-        reason = SaturationReason.RUNS_DIFFER
-        return Bracket(verdict.CANNOT_SAY, None, None, False, None, every, count, reason, doubt)
-    found = (
-        verdict.RETROGRADE if falls is not None else verdict.AT_LOWEST if last is None else verdict.BRACKETED
-    )
-    lower = None if last is None else known[last]
-    return Bracket(found, lower, known[at], sure, falls, every, count, None, doubt, has_error)
+def _ended(found: Bracket, dead: float) -> Bracket:
+    """With the knowledge that from the load `dead` on nothing succeeds."""
+    upper = dead if found.upper is None else found.upper
+    falls = dead if found.falls_from is None else found.falls_from
+    verdict = SaturationVerdict.RETROGRADE
+    return Bracket(verdict, found.lower, upper, falls, found.gains, found.levels)
 
 
-def _flat(row: Sequence[Gain], most_flat: float) -> tuple[bool, Doubt | None]:
-    """Whether all gains from a level are surely small, and if not, what cannot be excluded."""
-    tops = [(g.high if g.high is not None else g.gain, g) for g in row]
-    if not tops:
-        return True, None
-    top, g = max(tops, key=lambda item: item[0])
-    if top < most_flat and all(g.high is not None for g in row):
-        return True, None
-    if g.high is None or top < most_flat:
-        return False, None
-    return False, Doubt(top, g.end)
+def _decide(ladder: Ladder) -> Bracket:
+    verdict, count, start = SaturationVerdict, len(ladder), _start(ladder)
+    rises, flat, falls = _rises_beyond(ladder), _flat_from(ladder, start), _falls_from(ladder)
+    gains = tuple(_gain(ladder, i, i + 1) for i in range(count - 1))
+    ends = [i for i in (flat, falls) if i is not None]
+    if ends:
+        upper = min(ends)
+        lower = None if rises is None or upper == 0 else ladder.loads[min(rises, upper - 1)]
+        falls_from = None if falls is None else ladder.loads[falls]
+        found = verdict.AT_LOWEST if upper == 0 else verdict.BRACKETED
+        if falls is not None:
+            found = verdict.RETROGRADE
+        return Bracket(found, lower, ladder.loads[upper], falls_from, gains, count)
+    lower = None if rises is None else ladder.loads[rises]
+    if rises is not None and rises >= start:
+        return Bracket(verdict.INCREASED, lower, None, None, gains, count)
+    pair = _in_the_way(ladder, start)
+    doubt, more = _gain(ladder, *pair), _more_runs(ladder, *pair)
+    reason = SaturationReason.RUNS_DIFFER
+    return Bracket(verdict.CANNOT_SAY, lower, None, None, gains, count, reason, doubt, more)
+
+
+def _start(ladder: Ladder) -> int:
+    """The highest level from which flatness can be tested: with the highest load at OCTAVE times its own."""
+    top = len(ladder) - 1
+    far = [i for i in range(top) if ladder.distance(i, top) >= math.log(OCTAVE)]
+    return far[-1] if far else 0
+
+
+def _rises_beyond(ladder: Ladder) -> int | None:
+    found = None
+    for i in range(len(ladder) - 1):
+        higher = range(i + 1, len(ladder))
+        tail = RISE_TAIL / len(higher)
+        if not any(ladder.rise(i, j) > ladder.half_width(i, j, tail) for j in higher):
+            break
+        found = i
+    return found
+
+
+def _falls_from(ladder: Ladder) -> int | None:
+    found = None
+    for j in reversed(range(1, len(ladder))):
+        tail = FALL_TAIL / j
+        if not any(-ladder.rise(i, j) > ladder.half_width(i, j, tail) for i in range(j)):
+            break
+        found = j
+    return found
+
+
+def _flat_from(ladder: Ladder, start: int) -> int | None:
+    found = None
+    for i in reversed(range(start + 1)):
+        if _excess(ladder, i, len(ladder) - 1, FLAT * ladder.distance(i, len(ladder) - 1)) >= 0:
+            break
+        if any(_excess(ladder, *pair, _limit(ladder, *pair)) >= 0 for pair in _pairs(ladder, i)):
+            break
+        found = i
+    return found
+
+
+def _pairs(ladder: Ladder, start: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(start, len(ladder)) for j in range(i + 1, len(ladder))]
+
+
+def _limit(ladder: Ladder, lower: int, upper: int) -> float:
+    return FLAT * max(ladder.distance(lower, upper), math.log(2))
+
+
+def _excess(ladder: Ladder, lower: int, upper: int, limit: float) -> float:
+    """By how much the upper bound of a rise exceeds the limit; below 0: shown to be flat."""
+    return ladder.rise(lower, upper) + ladder.half_width(lower, upper, FLAT_TAIL) - limit
+
+
+def _gain(ladder: Ladder, lower: int, upper: int) -> Gain:
+    rise, half = ladder.rise(lower, upper), ladder.half_width(lower, upper, 0.025)
+    bounds = math.expm1(rise - half), math.expm1(rise + half)
+    return Gain(ladder.loads[lower], ladder.loads[upper], math.expm1(rise), *bounds)
+
+
+def _in_the_way(ladder: Ladder, start: int) -> tuple[int, int]:
+    """The two levels whose comparison is furthest from showing flatness."""
+    top = len(ladder) - 1
+    limits = {pair: _limit(ladder, *pair) for pair in _pairs(ladder, start)}
+    limits[start, top] = FLAT * ladder.distance(start, top)
+    return max(limits, key=lambda pair: _excess(ladder, pair[0], pair[1], limits[pair]))
+
+
+def _more_runs(ladder: Ladder, lower: int, upper: int) -> int | None:
+    """Runs per level that would show the more likely of an increase and flatness, beyond those that there are."""
+    rise, sd = ladder.rise(lower, upper), ladder.sd(lower, upper)
+    to_flat = FLAT * ladder.distance(lower, upper) - rise
+    tail, margin = (RISE_TAIL, rise) if rise > to_flat else (FLAT_TAIL, to_flat)
+    have = min(ladder.runs[lower], ladder.runs[upper])
+    for runs in range(have + 1, MOST_RUNS + have):
+        needed = (t_quantile(1 - tail, 2 * (runs - 1)) + POWER_QUANTILE) * sd * math.sqrt(2 / runs)
+        if needed <= margin:
+            return runs - have
+    return None

@@ -115,9 +115,9 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.SATURATION,
-        1,
-        "Throughput saturates between the last level from which some gain is surely above zero and at least 5 %, and "
-        "the next; a gain of 10 % or more that cannot be excluded beyond it is a doubt.",
+        2,
+        "Throughput increases beyond a load, or falls from it on, where another load is shown to have more; it is flat "
+        "from a load on if its elasticity with respect to the load is shown to be below 0.2 from there on.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

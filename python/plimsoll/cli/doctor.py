@@ -157,11 +157,11 @@ def _steal(share: float) -> Finding:
 
 
 def _print(findings: list[Finding]) -> None:
-    marks = {"good": "ok  ", "mind": "mind", "bad": "BAD "}
+    marks = {"good": "ok  ", "mind": "warn", "bad": "BAD "}
     width = max(len(one.what) for one in findings)
     for one in findings:
         print(f"{marks[one.verdict]}  {one.what:<{width}}  {one.value}")
         if one.spoils:
-            print(f"      {'':<{width}}  spoils: {one.spoils}")
-            print(f"      {'':<{width}}  mend:   {one.mend}")
+            print(f"      {'':<{width}}  effect: {one.spoils}")
+            print(f"      {'':<{width}}  fix:    {one.mend}")
     sys.stdout.flush()

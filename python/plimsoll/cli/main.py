@@ -20,11 +20,11 @@ VERBS = {
     "run": "carry out an experiment file and report on it",
     "plan": "say what an experiment file would do; start nothing",
     "show": "print the summary of results",
-    "analyse": "compute again from results on disk, or from anybody's table",
+    "analyse": "compute again from results on disk, or from any CSV table",
     "report": "write the report of results as one HTML file, or its figures",
     "check": "verify a results directory",
     "export": "write transactions as CSV, or histograms as HdrHistogram log",
-    "hosts": "say what the hosts of a file are, or leave them as they were",
+    "hosts": "list the hosts of a file, check them, or clean them up",
     "status": "say what runs on this host, or how far an experiment is",
     "stop": "stop a running experiment cleanly",
     "collect": "bring in what agents on other hosts have kept of runs that ended without them",
@@ -33,7 +33,7 @@ VERBS = {
     "init": "write a commented experiment file to start from",
     "schema": "print the JSON Schema of the experiment file",
     "trace": "record, show and compare what an application does to its files",
-    "replay": "do to a file system what a trace tells",
+    "replay": "replay a trace on a file system",
     "doctor": "look for limits of this host that would spoil a measurement",
 }
 SPELLINGS = {"analyze": "analyse"}
@@ -128,7 +128,7 @@ def overview() -> str:
         f"       plimsoll {QUICK}\n\n"
         f"{verbs}\n\n"
         "exit codes: 0 passed, 99 a threshold failed, 2 bad input, 97 measurement invalid,\n"
-        "            98 agents lost, 130 interrupted, 1 anything else\n"
+        "            98 agents lost, 130 interrupted, 1 other error\n"
     )
 
 

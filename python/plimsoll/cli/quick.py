@@ -1,4 +1,4 @@
-"""`plimsoll URL -c 50 -z 30s -q 1000`: one URL, without an experiment file, in the letters of oha and hey."""
+"""`plimsoll URL -c 50 -z 30s -q 1000`: one URL, without an experiment file, with the options of oha and hey."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
     return {
         "plimsoll": 1,
         "name": "quick",
-        "question": f"How does {shown} take {args.c} connections?",
+        "question": f"{shown} under {args.c} connections",
         "workload": {"driver": "http", "target": target, "timeout": args.t, "http": http},
         "load": load,
         "run": {"warmup": "0s", **end},

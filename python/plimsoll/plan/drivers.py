@@ -454,7 +454,7 @@ def _found(word: str | Secret, section: ExecSection, where: Where) -> str | Secr
 def _exec_requests(section: ExecSection, at: KeyPath, where: Where) -> Requests:
     if section.command is None:
         where.wrong(
-            (*at, "command"), 'this key is missing: the program and its arguments, for example ["true"]'
+            (*at, "command"), 'required key missing: the program and its arguments, for example ["true"]'
         )
         return []
     if section.mode == "long-lived" and section.stdin is not None:

@@ -174,7 +174,7 @@ def _table(
 ) -> tuple[tuple[Factor, ...], tuple[design.Labels, ...]]:
     at: KeyPath = ("design", "table")
     if name == "None":
-        report.wrong(at, "this key is missing: a CSV file whose first line names factors")
+        report.wrong(at, "required key missing: a CSV file whose first line names factors")
         return factors, ()
     lines = report.lines(name, at)
     if not lines:

@@ -135,7 +135,7 @@ def _own(detail: ErrorDetails, value: str) -> Words:
 
 
 def _missing(detail: ErrorDetails, value: str) -> Words:
-    return "this key is missing", None
+    return "required key missing", None
 
 
 def _choice(detail: ErrorDetails, value: str) -> Words:
@@ -152,7 +152,7 @@ def _kind(detail: ErrorDetails, value: str) -> Words:
     ]
     tag = str(context.get("tag", ""))
     if not tag:
-        return "this key is missing: it says what kind of service this is", None
+        return "required key missing: it says what kind of service this is", None
     return f'expected {_either(known)}, got "{tag}"', nearest(tag, known)
 
 

@@ -56,7 +56,7 @@ def _trace(name: str | None, at: KeyPath, where: Where) -> Json:
     """The trace's file, absolute; it has to be one."""
     if name is None:
         where.wrong(
-            at, "this key is missing: the trace to replay, made by `plimsoll trace record -o job.trace`"
+            at, "required key missing: the trace to replay, made by `plimsoll trace record -o job.trace`"
         )
         return None
     full = where.file(name, at)
@@ -80,7 +80,7 @@ def _trace(name: str | None, at: KeyPath, where: Where) -> Json:
 def _root(name: str | None, at: KeyPath, where: Where) -> Json:
     """The directory of each job, absolute."""
     if name is None:
-        where.wrong(at, 'this key is missing: the directory of each job, for example "/mnt/new/{tester}"')
+        where.wrong(at, 'required key missing: the directory of each job, for example "/mnt/new/{tester}"')
         return None
     above, _, last = name.rstrip("/").rpartition("/")
     if "{tester}" not in last or "{tester}" in above:

@@ -111,7 +111,7 @@ def _target(
         if not schemes:
             return model.Target(raw.driver, (model.Endpoint(raw.driver, f"{raw.driver}:", None),))
         where.wrong(
-            here, f"this key is missing: the driver {raw.driver} needs a service, one of `targets`, or a URL"
+            here, f"required key missing: the driver {raw.driver} needs a service, one of `targets`, or a URL"
         )
         return model.Target("", ())
     if raw.target in services:

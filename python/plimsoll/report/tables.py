@@ -20,7 +20,7 @@ from plimsoll.analyse.results import (
     Saturation,
     Verdict,
 )
-from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
+from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason, SaturationVerdict
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
@@ -103,13 +103,18 @@ def cell_heads(labels: Labels) -> str:
 def bracket(labels: Labels, found: Saturation) -> str:
     """Between which loads a combination saturates, or why that cannot be said."""
     lower, upper = labels.load_label(found.lower), labels.load_label(found.upper)
-    falls = found.verdict == SaturationVerdict.RETROGRADE
-    bracketed = falls or found.verdict == SaturationVerdict.BRACKETED
-    if found.lower is not None and found.upper is not None and bracketed:
-        text = f"between {lower} and {upper}"
-        return f"{text}, falling beyond" if falls else text
-    if found.verdict == SaturationVerdict.NOT_REACHED and found.lower is not None:
-        return f"not reached at {lower}"
+    falls = "" if found.falls_from is None else f"falls from {labels.load_label(found.falls_from)} on"
+    if found.upper is not None and found.upper == found.falls_from:
+        return falls if found.lower is None else f"beyond {lower}, {falls}"
+    if found.upper is not None:
+        text = f"flat from {upper} on" if found.lower is None else f"between {lower} and {upper}"
+        return f"{text}, {falls}" if falls else text
+    if found.verdict == SaturationVerdict.INCREASED:
+        return f"increased beyond {lower}"
+    if found.reason == SaturationReason.ONE_REPETITION:
+        return "one run per load"
+    if found.reason == SaturationReason.RUNS_DIFFER:
+        return "too few runs to decide"
     return found.verdict
 
 
@@ -148,7 +153,8 @@ def capacities(labels: Labels) -> Table:
     ]
     definitions = {each.kind: each.definition for found in saturation for each in found.capacities}
     note = " ".join(f"{kind.capitalize()}: {text}." for kind, text in definitions.items() if text)
-    note += f" At: {labels.load_word}. Efficiency: usable / nominal. ≥: the limit was not reached at the highest load."
+    note += f" At: {labels.load_word}. Efficiency: usable / nominal."
+    note += " ≥: throughput is not shown to be flat, or no load broke the rule."
     heads = "Combination|Saturates|Limited by" if alike else "Combination|Of|Saturates|Limited by"
     title = f"Capacity in {metrics[0].unit}" if alike and metrics[0].unit else "Capacity"
     return _table(title, heads, "Nominal|Usable|Error-limited|Efficiency", rows, note.strip())
@@ -242,7 +248,7 @@ def distribution(labels: Labels) -> Table:
         )
         for run in labels.runs()
     ]
-    note = "± is an interval by batch means within the run. –: the sample cannot carry that percentile."
+    note = "± is an interval by batch means within the run. –: too few samples for this percentile."
     return _table(
         "Response time per run", "Run|Cell", "|".join(("Transactions", *LATENCY_COLUMNS)), rows, note
     )

@@ -198,7 +198,9 @@ def _totals(style: Style, run: RunResult) -> list[str]:
             ("missed", kept.missed),
             ("in flight at the end", kept.in_flight_at_end),
         ]
-        lines += style.pair("besides", listing(f"{count(times)} {what}" for what, times in books if times))
+        lines += style.pair(
+            "also counted", listing(f"{count(times)} {what}" for what, times in books if times)
+        )
     if not kept.balanced or kept.lost_records:
         lines += style.pair("DAMAGED", f"the books do not balance, {count(kept.lost_records)} records lost")
     limit = (

@@ -149,7 +149,7 @@ def test_saturation_per_combination() -> None:
         ("5", "bracketed", 1.0, 2.0),
     ]
     assert all(s.metric == "throughput_per_s" and s.bottleneck == "gateway" for s in found)
-    assert worded_saturation(found[0]).text == "saturates between 2 and 4 testers"
+    assert worded_saturation(found[0]).text == "throughput flattens between 2 and 4 testers"
     kinds = {c.kind: c for c in found[1].capacities}
     assert set(kinds) == {"nominal", "usable", "error-limited"}
     nominal = kinds[CapacityKind.NOMINAL].value
@@ -169,7 +169,8 @@ def test_one_repetition_gives_means_without_intervals() -> None:
     cells = cell_results(groups(1), DESIGN)
     assert all(i.low is None for c in cells for i in c.responses.values())
     found = saturations(groups(1), DESIGN, CapacityRules(), [])
-    assert "without an interval" in worded_saturation(found[0]).text
+    assert worded_saturation(found[0]).text == "one run per load cannot show where throughput flattens"
+    assert not any(capacity.reached for each in found for capacity in each.capacities)
 
 
 def test_thresholds_per_cell() -> None:

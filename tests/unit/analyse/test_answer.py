@@ -8,10 +8,11 @@ from tests.golden.fixture import designed, empty, single
 
 from plimsoll.analyse.answer.compose import sentences, with_answer
 from plimsoll.analyse.answer.worded import worded_saturation
+from plimsoll.analyse.answer.words import between, loads
 from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
-    Doubt,
+    Gain,
     SaturationReason,
     SaturationVerdict,
     TermPart,
@@ -34,11 +35,11 @@ def nominal(found: Saturation, *, reached: bool) -> tuple[Capacity, ...]:
 
 def test_capacity_bracket_and_bottleneck_with_their_evidence() -> None:
     text = said(designed())
-    assert text.startswith("Zip level 0 carries most, 3.6 times as much as zip level 5.")
+    assert text.startswith("Zip level 0 has the highest throughput: 3.6 times that of zip level 5.")
     assert (
-        "With zip level 0 the target carries at most 1 453 ± 26 requests/s (151 MB/s of payload); it saturates between "
-        "2 and 4 testers, and what saturates it is the gateway service (its busiest thread at 96 % of a core)."
-        in text
+        "With zip level 0 the highest throughput is 1 453 ± 26 requests/s (151 MB/s of payload), at 4 testers. "
+        "Throughput flattens between 2 and 4 testers. Bottleneck: the gateway service (its busiest thread at 96 % of a "
+        "core)." in text
     )
 
 
@@ -47,42 +48,65 @@ def test_combinations_that_overlap_are_not_ranked() -> None:
     one, two = analysis.saturation[:2]
     same = replace(two, capacities=one.capacities)
     text = said(replace(analysis, saturation=(one, same)))
-    assert "Zip level 0 and zip level 1 carry most, and cannot be told apart." in text
-
-
-def test_not_reached_is_at_least() -> None:
-    first = designed().saturation[0]
-    text = said(
-        with_saturation(
-            verdict="not reached", lower=8.0, upper=None, capacities=nominal(first, reached=False)
-        )
+    assert (
+        "Zip level 0 and zip level 1 have the highest throughput; no difference between them was detected."
+        in text
     )
-    assert "carries at least 1 453 ± 26" in text
-    assert "not saturated at 8 testers, the highest load tried" in text
-    assert "what saturates it" not in text
 
 
-def test_saturated_at_the_lowest_level_and_retrograde() -> None:
-    text = said(with_saturation(verdict="retrograde", lower=None, upper=1.0))
-    assert "saturated already at the lowest load tried (1 tester), carries less beyond" in text
+GAINS = (Gain(1.0, 2.0, 1.0, 0.9, 1.1), Gain(2.0, 4.0, 0.4, 0.3, 0.5), Gain(4.0, 8.0, 0.087, 0.02, 0.16))
 
 
-def test_a_bracket_that_cannot_be_said_claims_no_limit() -> None:
-    why = "the runs differ too much to tell whether throughput rises"
-    reason = SaturationReason.RUNS_DIFFER
-    text = said(with_saturation(verdict="cannot be said", lower=None, upper=None, reason=reason))
-    assert f"carried up to 1 453 ± 26 requests/s (151 MB/s of payload); {why}." in text
-    assert "saturates" not in text
+def test_increased_up_to_the_highest_load_claims_nothing_beyond_it() -> None:
+    first = designed().saturation[0]
+    increased = {
+        "verdict": "increased",
+        "upper": None,
+        "gains": GAINS,
+        "capacities": nominal(first, reached=False),
+    }
+    text = said(with_saturation(**increased, lower=4.0))
+    assert "highest throughput is 1 453 ± 26" in text
+    assert "Throughput increased up to 8 testers, the highest load tried." in text
+    assert "not saturated" not in text and "capacity is higher" not in text
+    assert "Bottleneck at 4 testers: the gateway service" in text, "a busy resource is stated"
+    text = said(with_saturation(**increased, lower=2.0))
+    assert "Throughput increased beyond 2 testers; the highest load tried is 8 testers." in text
 
 
-def test_a_gain_that_cannot_be_excluded_is_said() -> None:
-    text = said(with_saturation(doubt=Doubt(0.12, 8.0)))
-    assert "between 2 and 4 testers (a gain of up to 12 % at 8 cannot be excluded), and what" in text
-    assert "carried up to 1 453" in text, "at most would claim what the bracket cannot"
+def test_flat_from_the_lowest_level_and_retrograde() -> None:
+    flat = {"lower": None, "upper": 1.0, "gains": GAINS}
+    text = said(with_saturation(verdict="at or below the lowest level", **flat))
+    assert "Throughput is flat from 1 tester, the lowest load tried, on." in text
+    text = said(with_saturation(verdict="retrograde", **flat, falls_from=4.0))
+    assert "lowest load tried, on and falls from 4 testers on." in text
+    text = said(with_saturation(verdict="retrograde", lower=2.0, upper=8.0, falls_from=8.0))
+    assert "Throughput increases beyond 2 testers and falls from 8 testers on." in text
+
+
+UNDECIDED = {
+    "verdict": "cannot be said",
+    "lower": None,
+    "upper": None,
+    "reason": SaturationReason.RUNS_DIFFER,
+}
+
+
+def test_what_is_not_decided_claims_no_limit_and_says_what_would_decide() -> None:
+    text = said(with_saturation(**UNDECIDED, doubt=GAINS[2], more_runs=3))
+    assert (
+        "highest throughput is 1 453 ± 26 requests/s (151 MB/s of payload), at 4 testers. Too few runs to decide"
+        in text
+    )
+    assert (
+        "from 4 to 8 testers throughput changes by +2 to +16 % (about 3 more runs per load needed)." in text
+    )
+    assert "flattens between" not in text
 
 
 def test_not_resolved_is_an_answer() -> None:
-    assert "what saturates it is not resolved" in said(with_saturation(bottleneck="not resolved"))
+    assert "Bottleneck: not identified." in said(with_saturation(bottleneck="not resolved"))
+    assert "Bottleneck" not in said(with_saturation(**UNDECIDED, bottleneck="not resolved"))
 
 
 def test_testers_as_the_limit_warn() -> None:
@@ -111,7 +135,7 @@ def test_invalid_doubtful_failed_and_unfinished_are_all_said() -> None:
 
 def test_one_repetition_has_no_interval() -> None:
     text = said(designed(repetitions=1))
-    assert "without intervals, that is one observation" in text
+    assert "without repetitions, that is one observation" in text
     assert text.endswith("No interval: one repetition.")
     assert "±" not in text
 
@@ -165,22 +189,22 @@ def test_what_was_tried_at_one_load_is_not_compared() -> None:
         levels=1,
     )
     text = said(replace(analysis, cells=cells, saturation=(first, lone)))
-    assert "carries most" not in text
-    assert "With zip level 1 the target carried" in text
+    assert "has the highest" not in text
+    assert "With zip level 1 the throughput is " in text
     assert "at 8 testers, the only load tried." in text
 
 
 def test_the_shares_of_the_factors_are_said_largest_first() -> None:
     text = said(designed())
     assert (
-        "Of the variation of the logarithm of the throughput between the runs, zip level explains 71 % and "
-        "testers 25 %; 0.50 % is left unexplained." in text
+        "Variation of log throughput between the runs: zip level 71 % and testers 25 %; unexplained 0.50 %."
+        in text
     )
     one = designed()
     bare = tuple(replace(model, error_df=0.0) for model in one.models)
     assert "unexplained" not in said(replace(one, models=bare))
     few = replace(one, experiment=replace(one.experiment, factors={"testers": ["1", "2", "4", "8"]}))
-    assert "explains" not in said(few)
+    assert "Variation of" not in said(few)
 
 
 def test_the_best_and_the_worst_level_of_what_explains_most_are_named() -> None:
@@ -209,30 +233,30 @@ def test_a_staged_run_is_told_stage_by_stage_and_without_an_interval_over_all_of
     assert "; stage 1 510 requests/s with p95 " in text
     assert ", 25.0 % failed." in text
     assert "± holds within this run" not in text
-    assert "How much runs differ cannot be said: one repetition." in text
+    assert "Run-to-run variation unknown: one repetition." in text
 
 
 def test_the_bracket_in_words() -> None:
     def text(**changes: object) -> str:
         return worded_saturation(with_saturation(**changes).saturation[0]).text
 
-    assert text() == "saturates between 2 and 4 testers"
-    assert (
-        text(verdict="not reached", lower=8.0, upper=None)
-        == "still rises at 8 testers, the highest level: saturation was not reached"
-    )
-    assert text(verdict="retrograde", falls_from=8.0).endswith("; from 8 testers on throughput falls again")
-    lowest = text(verdict="at or below the lowest level", lower=None, upper=1.0, has_error=False)
-    assert lowest == (
-        "saturates at or below 1 testers, the lowest level (one repetition: judged by the means, without an interval)"
-    )
+    assert text() == "throughput flattens between 2 and 4 testers"
+    retrograde = text(verdict="retrograde", falls_from=8.0)
+    assert retrograde == "throughput flattens between 2 and 4 testers and falls from 8 testers on"
     none = {"verdict": "cannot be said", "lower": None, "upper": None}
-    assert text(**none, reason="too few levels", levels=1) == "1 level of testers is not enough to tell"
-    assert text(**none, reason="nothing succeeded") == "nothing succeeded at any level"
-    differ = text(**none, reason="runs differ", doubt=Doubt(0.234, 4.0))
-    assert differ == (
-        "the runs differ too much to tell whether throughput rises (a gain of up to 23 % at 4 cannot be excluded)"
-    )
+    assert text(**none, reason="too few levels", levels=1) == "1 load cannot show where throughput flattens"
+    assert text(**none, reason="nothing succeeded") == "no request succeeded at any load"
+    once = text(**none, reason="one repetition")
+    assert once == "one run per load cannot show where throughput flattens"
+    assert text(**UNDECIDED) == "too few runs to decide where it flattens"
+    partly = text(**UNDECIDED | {"lower": 1.0})
+    assert partly.startswith("throughput increases beyond 1 tester; too few runs to decide where it flattens")
+
+
+def test_loads_with_units() -> None:
+    assert loads("120/s", "rate") == "a rate of 120/s" and loads("1", "testers") == "1 tester"
+    assert between("between", "40/s", "and", "120/s", "rate") == "between a rate of 40/s and 120/s"
+    assert between("from", "2", "to", "4", "testers") == "from 2 to 4 testers"
 
 
 AWKWARD = ("sort by key", "a (b cannot be excluded)", "x; y")
@@ -271,8 +295,7 @@ def test_levels_that_read_like_our_sentences_change_nothing_else() -> None:
     for name, awkward in zip(plain, AWKWARD, strict=True):
         expected = expected.replace(name, awkward)
     assert found[1] == expected
-    assert "With zip level a (b cannot be excluded) the target carries at most 6" in found[1]
-    assert "carried up to" not in found[1], "a level is no doubt"
+    assert "With zip level a (b cannot be excluded) the highest throughput is 6" in found[1]
 
 
 def test_what_stops_a_level_that_has_a_by_in_its_name() -> None:
@@ -299,4 +322,4 @@ def test_a_factor_with_a_colon_in_its_name_is_one_factor() -> None:
         for one in analysis.effects
     )
     text = said(replace(analysis, effects=effects))
-    assert "throughput between the runs, a:b × testers - c:d explains 71 % and testers 25 %" in text
+    assert "throughput between the runs: a:b × testers - c:d 71 % and testers 25 %" in text

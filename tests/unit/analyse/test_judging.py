@@ -81,11 +81,11 @@ def test_verdicts() -> None:
     assert (good.passed, good.reason, good.cell) == (True, "", {"zip": "1"})
     bad = verdict(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400))
     assert not bad.passed
-    assert bad.reason.replace("\u202f", " ") == "1.000 ms where p(95)<0.5ms was asked"
+    assert bad.reason.replace("\u202f", " ") == "observed 1.000 ms, limit p(95)<0.5ms"
     slow = verdict(threshold("response", "p(95)<1s"), {}, sample([1234567.0] * 400))
-    assert slow.reason.replace("\u202f", " ") == "1 235 s where p(95)<1s was asked"
+    assert slow.reason.replace("\u202f", " ") == "observed 1 235 s, limit p(95)<1s"
     few = verdict(threshold("transactions", "count>10000000"), {}, Sample([run(transactions=1234567)], [{}]))
-    assert few.reason.replace("\u202f", " ") == "1 234 600 where count>10000000 was asked"
+    assert few.reason.replace("\u202f", " ") == "observed 1 234 600, limit count>10000000"
     weak = verdict(threshold("response", "p(99)<500ms"), {}, sample([1.0] * 50))
     assert weak.passed and "only 0 of 50 values lie beyond it" in weak.reason
 
@@ -220,7 +220,7 @@ def test_a_trend_is_a_doubt_not_a_verdict() -> None:
     found = judge_run(dataclasses.replace(FINE, trend=moving), Validity())
     assert found.verdict == RunVerdict.DOUBTFUL
     assert texts(found, Severity.DOUBTFUL) == [
-        "still trends after the warm-up: throughput changes by +20.0 % of its mean over the window (p = 1e-06)"
+        "not steady after the warm-up: throughput changes by +20.0 % of its mean over the window (p = 1e-06)"
     ]
     assert found.evidence["trend_change"] == 0.2
     assert judge_run(dataclasses.replace(FINE, trend=moving), Validity(trend=False)).reasons == ()

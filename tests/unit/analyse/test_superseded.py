@@ -104,8 +104,8 @@ def test_an_analysis_that_recorded_no_rules() -> None:
 def test_the_ends_of_a_bracket_belong_to_its_verdict() -> None:
     whole = now()
     assert told(whole, older(whole, RuleName.SATURATION, lower=4.0, upper=8.0)) == [
-        "Zip level 0 (throughput): saturation was bracketed, lower 4.00, upper 8.00 (rule saturation, version 0) and "
-        "is bracketed, lower 2.00, upper 4.00 (rule saturation, version 1)."
+        "Zip level 0 (throughput): saturation was bracketed, lower 4.00, upper 8.00 (rule saturation, version 1) and "
+        "is bracketed, lower 2.00, upper 4.00 (rule saturation, version 2)."
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_verdict_that_rests_on_a_rule_that_changed() -> None:
         ("validity", ("validity",)),
         ("saturation", ("validity",)),
     ]
-    assert told(whole, earlier)[1].endswith("(rule saturation, version 1; changed: validity).")
+    assert told(whole, earlier)[1].endswith("(rule saturation, version 2; changed: validity).")
 
 
 def test_other_measurements_are_not_compared() -> None:

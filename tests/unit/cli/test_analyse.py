@@ -40,7 +40,7 @@ def test_both_verdicts_are_kept_and_shown_and_carried_over(
     for one in earlier["rules"]:
         one["version"] -= one["name"] == "saturation"
     earlier["saturation"][0] |= {"verdict": "bracketed", "lower": 1.0, "upper": 2.0}
-    earlier["saturation"][0]["rule"]["version"] = 0
+    earlier["saturation"][0]["rule"]["version"] = 1
     earlier["superseded"] = []
     (results / "analysis.json").write_text(json.dumps(earlier), encoding="utf-8")
     again, out = analyse(results, capsys)
@@ -56,12 +56,12 @@ def test_both_verdicts_are_kept_and_shown_and_carried_over(
     assert each["earlier"] == {
         "verdict": "bracketed",
         "rule": "saturation",
-        "version": 0,
+        "version": 1,
         "values": {"lower": 1.0, "upper": 2.0},
     }
-    assert each["now"]["verdict"] == "not reached" and each["now"]["version"] == 1
+    assert each["now"]["verdict"] == "cannot be said" and each["now"]["version"] == 2
     assert each["text"].startswith("The target (throughput): saturation was bracketed")
-    assert "rule saturation, version 0" in (results / "report.html").read_text(encoding="utf-8")
+    assert "rule saturation, version 1" in (results / "report.html").read_text(encoding="utf-8")
     analyse(results, capsys)
     assert read(results)["superseded"] == [each], "carried over"
     _, shown = analyse(results, capsys, "--json")

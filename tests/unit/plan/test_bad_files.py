@@ -74,7 +74,7 @@ ONE_CHANGE = [
     (
         "{kind: echo}",
         "{body: 1kB}",
-        "x.yaml:4: services.web.kind: this key is missing: it says what kind of service this is",
+        "x.yaml:4: services.web.kind: required key missing: it says what kind of service this is",
     ),
     (
         "target: web",

@@ -132,7 +132,7 @@ def test_a_section_with_everything() -> None:
             "cool: {folders: 1, channels: 1, iovs: 1, payload: 1B, access: head}",
             "access head is for `versioning: multi`",
         ),
-        ("cool: {folders: 1, channels: 1, iovs: 1}", "payload: this key is missing"),
+        ("cool: {folders: 1, channels: 1, iovs: 1}", "payload: required key missing"),
         ("mix: [{queries: [SELECT 1], weight: 0}]", "weight must be above 0, or `first` say"),
         ("mix: [{queries: [SELECT 1], weight: 0, first: 1}]", "one of the weights must be above 0"),
     ],

@@ -431,10 +431,10 @@ def test_a_replay_knows_its_trace_its_directories_and_its_rules(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("trace: job.trace, ", "", "x.yaml:7: workload.replay.trace: this key is missing"),
+        ("trace: job.trace, ", "", "x.yaml:7: workload.replay.trace: required key missing"),
         ("job.trace", "gone.trace", "there is no file"),
         ("job.trace", "notes", "notes is no trace: make one with `plimsoll trace record`"),
-        (", root: 'jobs/{tester}'", "", "workload.replay.root: this key is missing"),
+        (", root: 'jobs/{tester}'", "", "workload.replay.root: required key missing"),
         ("jobs/{tester}", "jobs/all", "the last part of jobs/all, and no other, has to hold {tester}"),
         ("jobs/{tester}", "{tester}/jobs", "and no other, has to hold {tester}"),
         ("root:", "timing: fast, root:", 'workload.replay.timing: expected diff, exact or afap, got "fast"'),

@@ -118,7 +118,7 @@ def test_the_engine_document_numbers_sites() -> None:
         ("lyon: {", "Lyon_1: {", "sites"),
         ("lan: {rtt: 0.3ms}", "lan: {rate: 1Gbit/s}", "x.yaml:11: lan.rate: unknown key"),
         ("testbed: 1", "testbed: 2", "install a newer Plimsoll"),
-        ("testbed: 1\n", "", "testbed: this key is missing"),
+        ("testbed: 1\n", "", "testbed: required key missing"),
         ("sites:", "sites: [\nx:", "this is not YAML"),
     ],
 )

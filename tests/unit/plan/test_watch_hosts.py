@@ -85,7 +85,7 @@ WRONG = [
         "{host: h1}",
         "targets.site.watch.0.host: testers run on a host called h1: give what is watched another name",
     ),
-    ("{name: db1, process: x}", "targets.site.watch.0.prometheus: this key is missing"),
+    ("{name: db1, process: x}", "targets.site.watch.0.prometheus: required key missing"),
 ]
 
 

@@ -152,8 +152,8 @@ def test_unfinished_says_so_far_first() -> None:
 
 def test_the_answer_stands_before_every_figure() -> None:
     text = render(designed(), set_up(), bundle=STUB)
-    assert text.index("carries most") < text.index("<figure")
-    assert text.index("How many requests") < text.index("carries most")
+    assert text.index("has the highest throughput") < text.index("<figure")
+    assert text.index("How many requests") < text.index("has the highest throughput")
 
 
 def test_the_set_up_is_there_in_full() -> None:

@@ -73,18 +73,27 @@ def test_a_capacity_that_no_load_has_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "lower", "upper", "said"),
+    ("verdict", "lower", "upper", "falls", "said"),
     [
-        ("bracketed", 2.0, 4.0, "between 2 and 4"),
-        ("retrograde", 2.0, 4.0, "between 2 and 4, falling beyond"),
-        ("not reached", 8.0, None, "not reached at 8"),
-        ("at or below the lowest level", None, 1.0, "at or below the lowest level"),
-        ("cannot be said", None, None, "cannot be said"),
+        ("bracketed", 2.0, 4.0, None, "between 2 and 4"),
+        ("retrograde", 2.0, 4.0, 8.0, "between 2 and 4, falls from 8 on"),
+        ("retrograde", 2.0, 8.0, 8.0, "beyond 2, falls from 8 on"),
+        ("increased", 4.0, None, None, "increased beyond 4"),
+        ("at or below the lowest level", None, 1.0, None, "flat from 1 on"),
+        ("cannot be said", None, None, None, "cannot be said"),
     ],
 )
-def test_brackets(verdict: str, lower: float | None, upper: float | None, said: str) -> None:
+def test_brackets(
+    verdict: str, lower: float | None, upper: float | None, falls: float | None, said: str
+) -> None:
     analysis = designed()
-    found = replace(analysis.saturation[0], verdict=SaturationVerdict(verdict), lower=lower, upper=upper)
+    found = replace(
+        analysis.saturation[0],
+        verdict=SaturationVerdict(verdict),
+        lower=lower,
+        upper=upper,
+        falls_from=falls,
+    )
     assert tables.bracket(Labels(analysis), found) == said
 
 

@@ -50,7 +50,7 @@ def test_colour_brings_signs_and_colours() -> None:
 def test_the_order_is_that_of_k6() -> None:
     shown = text(designed(), files=("results/report.html",))
     marks = ["ok     response time", "FAILED response time", "requests....", "combination", "errors....",
-             "Zip level 0 carries most", "written...."]  # fmt: skip
+             "Zip level 0 has the highest throughput", "written...."]  # fmt: skip
     places = [shown.index(mark) for mark in marks]
     assert places == sorted(places)
     assert "995 +/- 18   1.79 +/- 0.03 ms       0 %  not resolved" in shown
@@ -75,7 +75,7 @@ def test_quiet_keeps_the_answer_and_what_failed() -> None:
     shown = text(designed(), quiet=True)
     assert "FAILED" in shown
     assert "1 of 24 runs invalid" in shown
-    assert "Zip level 0 carries most" in shown
+    assert "Zip level 0 has the highest throughput" in shown
     assert "requests...." not in shown
     assert "ok     " not in shown
 

@@ -48,13 +48,12 @@ def _sentence(analysis: Analysis, model: Model) -> str:
     named = [(each, share) for each, share in ranked[:MOST_TERMS] if share >= WORTH_SAYING]
     if not named:
         return ""
-    what = f"the {'logarithm of the ' if model.scale == 'log' else ''}{describe(model.response).title}"
-    first = f"{term_words(named[0][0])} explains {_share(named[0][1])}"
-    parts = [first, *(f"{term_words(each)} {_share(share)}" for each, share in named[1:])]
-    told = f"Of the variation of {what} between the runs, {listing(parts)}"
+    what = f"{'log ' if model.scale == 'log' else ''}{describe(model.response).title}"
+    parts = [f"{term_words(each)} {_share(share)}" for each, share in named]
+    told = f"Variation of {what} between the runs: {listing(parts)}"
     if noise is None or model.error_df <= 0:  # a fit with nothing left over explains its noise as well
         return f"{told}."
-    return f"{told}; {_share(noise)} is left unexplained."
+    return f"{told}; unexplained {_share(noise)}."
 
 
 def _ends(analysis: Analysis) -> list[str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from plimsoll.analyse.answer.reasons import figure
+from plimsoll.analyse.answer.words import between, loads
 from plimsoll.analyse.results import Capacity, Saturation
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     CapacityReason,
-    Doubt,
     Reason,
     SaturationReason,
     SaturationVerdict,
     ThresholdReason,
 )
-from plimsoll.analyse.wording import factor_word, number, percent, quantity
+from plimsoll.analyse.wording import factor_word, number, percent, plural, quantity
 
 
 def capacity_definition(found: Capacity) -> str:
@@ -33,8 +35,8 @@ def capacity_reason(reason: Reason) -> str:
     match reason.code:
         case CapacityReason.NO_THROUGHPUT:
             return "no level has a throughput"
-        case CapacityReason.STILL_RISES:
-            return "throughput still rises at the highest level: the capacity is higher"
+        case CapacityReason.NOT_FLAT:
+            return "throughput is not shown to be flat at any load: the capacity may be higher"
         case CapacityReason.HELD_NOWHERE:
             return "the rule is held at no level"
         case CapacityReason.BOUND_HELD_NOWHERE:
@@ -61,9 +63,9 @@ def threshold_reason(reason: Reason, test: str) -> str:
     told = reason.values
     match reason.code:
         case ThresholdReason.BROKEN:
-            return f"{_shown(reason)} where {test} was asked"
+            return f"observed {_shown(reason)}, limit {test}"
         case ThresholdReason.NO_VALID_RUN:
-            return "failed: no valid run"
+            return "failed: no valid run to judge"
         case ThresholdReason.NO_SAMPLE:
             return "failed: no sample"
         case ThresholdReason.NO_CELL:
@@ -90,41 +92,70 @@ def _shown(reason: Reason) -> str:
 
 
 def bracket_text(found: Saturation) -> str:
-    """Where a combination saturates, with the doubt. Loads are numbers here, as in `lower` and `upper`."""
-    load = factor_word(found.load_factor)
+    """Where a combination saturates. Loads are numbers here, as in `lower` and `upper`."""
+    return flattening(found, "{:g}".format)
+
+
+def flattening(found: Saturation, label: Callable[[float], str]) -> str:
+    """What throughput does with the load, as a sentence without its capital and its end. `label`: a load as people
+    wrote it."""
+    word = factor_word(found.load_factor)
+
+    def at(load: float) -> str:
+        return loads(label(load), word)
+
     if found.verdict == SaturationVerdict.CANNOT_SAY:
-        return cannot_say(found)
-    no_error = "" if found.has_error else " (one repetition: judged by the means, without an interval)"
-    if found.verdict == SaturationVerdict.NOT_REACHED:
-        highest = f"{found.lower:g} {load}, the highest level"
-        return f"still rises at {highest}: saturation was not reached{no_error}"
-    fall = (
-        f"; from {found.falls_from:g} {load} on throughput falls again"
-        if found.falls_from is not None
-        else ""
+        return _cannot_say(found, label, word)
+    if found.upper is None:
+        return f"throughput {_increased(found, at)}"
+    falls = "" if found.falls_from is None else f"falls from {at(found.falls_from)} on"
+    if found.upper == found.falls_from:
+        return f"throughput {falls if found.lower is None else f'increases beyond {at(found.lower)} and {falls}'}"
+    tail = f" and {falls}" if falls else ""
+    if found.lower is not None:
+        bracket = between("between", label(found.lower), "and", label(found.upper), word)
+        return f"throughput flattens {bracket}{tail}"
+    is_lowest = bool(found.gains) and found.upper == found.gains[0].start
+    return (
+        f"throughput is flat from {at(found.upper)}{', the lowest load tried,' if is_lowest else ''} on{tail}"
     )
-    tail = f"{fall}{doubt_words(found.doubt)}{no_error}"
-    if found.lower is None:
-        return f"saturates at or below {found.upper:g} {load}, the lowest level{tail}"
-    return f"saturates between {found.lower:g} and {found.upper:g} {load}{tail}"
 
 
-def cannot_say(found: Saturation) -> str:
-    """Why nothing can be said about saturation."""
+def _increased(found: Saturation, at: Callable[[float], str]) -> str:
+    last = found.gains[-1] if found.gains else None
+    if found.lower is None or last is None:
+        return "increased with the load"
+    if last.start == found.lower:
+        return f"increased up to {at(last.end)}, the highest load tried"
+    return f"increased beyond {at(found.lower)}; the highest load tried is {at(last.end)}"
+
+
+def _cannot_say(found: Saturation, label: Callable[[float], str], word: str) -> str:
     match found.reason:
         case SaturationReason.TOO_FEW_LEVELS:
-            return f"{found.levels} level of {factor_word(found.load_factor)} is not enough to tell"
+            return f"{plural(found.levels, 'load')} cannot show where throughput flattens"
         case SaturationReason.NOTHING_SUCCEEDED:
-            return "nothing succeeded at any level"
+            return "no request succeeded at any load"
+        case SaturationReason.ONE_REPETITION:
+            return "one run per load cannot show where throughput flattens"
         case SaturationReason.RUNS_DIFFER:
-            told = "the runs differ too much to tell whether throughput rises"
-            return f"{told}{doubt_words(found.doubt)}"
+            start = (
+                ""
+                if found.lower is None
+                else f"throughput increases beyond {loads(label(found.lower), word)}; "
+            )
+            return f"{start}too few runs to decide where it flattens{_in_the_way(found, label, word)}"
         case _:
-            return "between which loads it saturates cannot be said"
+            return "where throughput flattens cannot be said"
 
 
-def doubt_words(doubt: Doubt | None) -> str:
-    """The gain that cannot be excluded, in brackets; empty where there is none."""
-    if doubt is None:
+def _in_the_way(found: Saturation, label: Callable[[float], str], word: str) -> str:
+    """The gain that decides nothing, and the runs that would decide."""
+    if found.doubt is None:
         return ""
-    return f" (a gain of up to {100 * doubt.gain:.0f} % at {doubt.at:g} cannot be excluded)"
+    where = between("from", label(found.doubt.start), "to", label(found.doubt.end), word)
+    bounds = f"{100 * found.doubt.low:+.2g} to {100 * found.doubt.high:+.2g} %"
+    needed = (
+        "" if found.more_runs is None else f" (about {plural(found.more_runs, 'more run')} per load needed)"
+    )
+    return f": {where} throughput changes by {bounds}{needed}"

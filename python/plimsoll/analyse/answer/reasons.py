@@ -45,7 +45,7 @@ def run_reason(reason: Reason) -> str:
                 "still there"
             )
         case RunReason.TREND:
-            return f"still trends after the warm-up: {_trend(told)}"
+            return f"not steady after the warm-up: {_trend(told)}"
         case RunReason.STEAL:
             return (
                 f"the hypervisor gave {100 * figure(told, 'share'):.0f} % of this host's processor time to others "

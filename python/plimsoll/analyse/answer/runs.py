@@ -43,9 +43,9 @@ def _no_interval(analysis: Analysis) -> str:
     once = analysis.experiment.repetitions == 1
     why = "one repetition" if once else "no cell has two valid repetitions yet"
     if len(analysis.runs) == 1 and analysis.runs[0].traffic.throughput_interval is None:
-        return f"How much runs differ cannot be said: {why}."
+        return f"Run-to-run variation unknown: {why}."
     if len(analysis.runs) == 1:
-        return f"± holds within this run; how much runs differ cannot be said: {why}."
+        return f"± holds within this run; run-to-run variation unknown: {why}."
     return f"No interval: {why}."
 
 

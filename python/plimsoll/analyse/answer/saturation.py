@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from plimsoll.analyse.answer.components import component_words, evidence, most_used
-from plimsoll.analyse.answer.limits import cannot_say, doubt_words
+from plimsoll.analyse.answer.limits import flattening
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.ranking import Ranking, nominal_value, ranking
@@ -88,8 +88,10 @@ def _nominal_mean(found: Saturation) -> float:
 
 
 def _comparison(ranked: Sequence[Saturation]) -> list[Finding]:
-    """Which combination carries most, and how much more than the least; nothing for a single one. Those of which one
-    load was tried, as in a design that varies one factor at a time, may carry more: they are not compared."""
+    """Which combination has the highest throughput, and how it compares with the lowest; nothing for a single one.
+
+    Those measured at one load, as in a design that varies one factor at a time, are not compared: another load may give
+    more."""
     found = ranking(ranked)
     if found is None:
         return []
@@ -105,69 +107,47 @@ def _comparison(ranked: Sequence[Saturation]) -> list[Finding]:
 def _ranking(found: Ranking) -> str:
     name = capital(level_words(found.best))
     if found.verdict == RankingVerdict.NOT_TOLD_APART:
-        return f"{name} and {level_words(found.second)} carry most, and cannot be told apart."
-    times = "" if found.times is None else f", {number(found.times, 2)} times as much as "
-    worst = level_words(found.worst) if times else ""
+        second = level_words(found.second)
+        return f"{name} and {second} have the highest throughput; no difference between them was detected."
+    worst = level_words(found.worst)
+    times = "" if found.times is None else f": {number(found.times, 2)} times that of {worst}"
     alone = found.verdict == RankingVerdict.ONE_OBSERVATION
-    tail = "; without intervals, that is one observation" if alone else ""
-    return f"{name} carries most{times}{worst}{tail}."
+    tail = "; without repetitions, that is one observation" if alone else ""
+    return f"{name} has the highest throughput{times}{tail}."
 
 
 def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     metric = describe(found.metric)
     capacity = _capacity(found, CapacityKind.NOMINAL)
-    head = f"With {level_words(found.combination)} the target" if found.combination else "The target"
+    head = f"With {level_words(found.combination)} the" if found.combination else "The"
     if capacity is None or capacity.value is None:
-        return f"{head}: no valid run says what it carries."
+        return f"{head} throughput is not known: no run is valid."
     cell = _cell_at(analysis, found, capacity.load)
     carried = plus_minus(capacity.value, metric.kind, metric.unit) + payload(cell, found.metric)
-    if _one_load(analysis, found):
-        load = load_label(analysis, found.load_factor, capacity.load) or UNKNOWN
-        return (
-            f"{head} carried {carried} at {loads(load, factor_word(found.load_factor))}, the only load tried."
-        )
-    if found.verdict == SaturationVerdict.NOT_REACHED:
-        carries = "carries at least"
-    elif found.upper is None or found.doubt is not None:
-        carries = "carried up to"  # "at most" would claim what the bracket cannot
-    else:
-        carries = "carries at most"
-    text = f"{head} {carries} {carried}; {_where(analysis, found)}"
-    limit = _limit(analysis, found, capacity.load)
-    return f"{text}{limit}.{_bounded(analysis, found)}"
-
-
-def _where(analysis: Analysis, found: Saturation) -> str:
-    lower, upper = (load_label(analysis, found.load_factor, load) for load in (found.lower, found.upper))
     word = factor_word(found.load_factor)
-    if found.verdict == SaturationVerdict.NOT_REACHED:
-        highest = upper or lower
-        return (
-            f"it is not saturated at {loads(highest, word)}, the highest load tried"
-            if highest
-            else "it is not saturated"
-        )
-    if upper is None:
-        return cannot_say(found)
-    falls = ", carries less beyond" if found.verdict == SaturationVerdict.RETROGRADE else ""
-    doubt = doubt_words(found.doubt)
-    if lower is None:
-        return f"it is saturated already at the lowest load tried ({loads(upper, word)}){falls}{doubt}"
-    return f"it saturates between {lower} and {upper} {word}{falls}{doubt}"
+    at = loads(load_label(analysis, found.load_factor, capacity.load) or UNKNOWN, word)
+    if _one_load(analysis, found):
+        return f"{head} throughput is {carried} at {at}, the only load tried."
+
+    def label(load: float) -> str:
+        return load_label(analysis, found.load_factor, load) or UNKNOWN
+
+    text = f"{head} highest throughput is {carried}, at {at}. {capital(flattening(found, label))}."
+    return f"{text}{_limit(analysis, found, capacity.load, at)}{_bounded(analysis, found)}"
 
 
-def _limit(analysis: Analysis, found: Saturation, load: float | None) -> str:
-    if found.upper is None:
-        return ""
+def _limit(analysis: Analysis, found: Saturation, load: float | None, at: str) -> str:
+    """What limits the combination. Where throughput is not shown to be flat: what was busy at the best load."""
     if not found.bottleneck or found.bottleneck == NOT_RESOLVED:
-        return ", and what saturates it is not resolved"
+        return "" if found.upper is None else " Bottleneck: not identified."
     runs = [
         run
         for run in analysis.runs
         if run.valid and is_at(run.cell, found) and load is not None and _load_of(analysis, run) == load
     ]
     seen = [each for run in runs for each in run.utilization if each.component == found.bottleneck]
-    return f", and what saturates it is {component_words(found.bottleneck, seen)}{evidence(seen)}"
+    named = f"{component_words(found.bottleneck, seen)}{evidence(seen)}"
+    return f" Bottleneck at {at}: {named}." if found.upper is None else f" Bottleneck: {named}."
 
 
 def _cell_at(analysis: Analysis, found: Saturation, load: float | None) -> CellResult | None:

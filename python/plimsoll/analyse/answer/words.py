@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from plimsoll.analyse.results import Analysis, CellResult, Saturation
-from plimsoll.analyse.wording import number, quantity
+from plimsoll.analyse.wording import quantity
 
 MOST_SENTENCES: Final = 8
 """Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
@@ -22,12 +22,29 @@ def load_label(analysis: Analysis, factor: str, load: float | None) -> str | Non
     if load is None:
         return None
     found = (cell.cell[factor] for cell in analysis.cells if cell.load == load and factor in cell.cell)
-    return next(found, number(load))
+    return next(found, f"{load:g}")
 
 
 def loads(label: str, word: str) -> str:
-    """`4 testers`, `1 tester`."""
+    """`4 testers`, `1 tester`; `a rate of 120/s`, where the level has a unit."""
+    if not _is_count(label):
+        return f"a {word} of {label}"
     return f"{label} {word.removesuffix('s') if label == '1' else word}"
+
+
+def between(start: str, lower: str, link: str, upper: str, word: str) -> str:
+    """Two loads: `between 2 and 4 testers`, `from a rate of 40/s to 120/s`. `start`, `link`: the words before each."""
+    if not _is_count(upper):
+        return f"{start} a {word} of {lower} {link} {upper}"
+    return f"{start} {lower} {link} {upper} {word}"
+
+
+def _is_count(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
 
 
 def is_at(cell: Mapping[str, str], found: Saturation) -> bool:

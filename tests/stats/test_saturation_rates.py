@@ -1,0 +1,109 @@
+"""How often a statement on saturation is false, and how often there is none, where the truth is known.
+
+False: `Experiment.falsehoods`. The long form has 1,000 experiments for each of 5 ladders of loads, 17 truths and 4
+kinds of noise; the rates that it gave stand in docs/methods.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.stats.saturation_truths import (
+    LADDERS,
+    NOISES,
+    TRUTHS,
+    Experiment,
+    Noise,
+    is_undecided,
+    resampled,
+)
+
+from plimsoll.analyse.proportion import wilson
+from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
+
+FALSE_AT_MOST = 0.05
+UNDECIDED_AT_MOST = 0.20
+DEVIATIONS = (0.01, 0.03, 0.1, 0.3, 0.5)
+REPETITIONS = (2, 3, 5, 10)
+RESIDUALS = Path(__file__).parent / "saturation_residuals.json"
+
+
+def judged(rng: np.random.Generator, of: Experiment, noise: Noise, sd: float, runs: int) -> Bracket:
+    levels = of.with_noise(noise(rng, of, sd, runs))
+    return saturation(levels, throughput_error([levels]))
+
+
+def false_ones(rng: np.random.Generator, of: Experiment, noise: Noise, times: int) -> list[bool]:
+    """One entry for each experiment: `times` for each deviation and number of repetitions."""
+    cases = [(sd, runs) for sd in DEVIATIONS for runs in REPETITIONS for _ in range(times)]
+    return [bool(of.falsehoods(judged(rng, of, noise, sd, runs))) for sd, runs in cases]
+
+
+def lower_bound(events: Iterable[bool]) -> float:
+    """Of the probability of the events, one-sided 95 %."""
+    counted = list(events)
+    return wilson(sum(counted), len(counted), confidence=0.90)[0]
+
+
+@pytest.mark.parametrize("ladder", LADDERS)
+def test_false_statements(ladder: str) -> None:
+    rng = np.random.default_rng(17)
+    for name, truth in TRUTHS.items():
+        of = Experiment.of(truth, LADDERS[ladder])
+        events = [event for noise in NOISES.values() for event in false_ones(rng, of, noise, 3)]
+        assert lower_bound(events) <= FALSE_AT_MOST, f"{name}: {np.mean(events):.3f}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("ladder", LADDERS)
+def test_false_statements_for_each_noise(ladder: str, noise: str) -> None:
+    rng = np.random.default_rng(18)
+    rates = {
+        name: false_ones(rng, Experiment.of(truth, LADDERS[ladder]), NOISES[noise], 50)
+        for name, truth in TRUTHS.items()
+    }
+    print({name: round(float(np.mean(events)), 3) for name, events in rates.items()})
+    for name, events in rates.items():
+        assert lower_bound(events) <= FALSE_AT_MOST, f"{name}: {np.mean(events):.3f}"
+
+
+@pytest.mark.parametrize("ladder", ["doubling", "even"])
+def test_false_statements_with_the_noise_of_real_runs(ladder: str) -> None:
+    residuals = np.array(json.loads(RESIDUALS.read_text())["residuals"])
+    assert residuals.size >= 20
+    rng = np.random.default_rng(19)
+    for name, truth in TRUTHS.items():
+        of = Experiment.of(truth, LADDERS[ladder])
+        events = false_ones(rng, of, resampled(residuals), 10)
+        assert lower_bound(events) <= FALSE_AT_MOST, f"{name}: {np.mean(events):.3f}"
+
+
+@pytest.mark.parametrize("ladder", LADDERS)
+def test_three_repetitions_decide_at_three_percent_of_noise(ladder: str) -> None:
+    rng = np.random.default_rng(20)
+    of = [Experiment.of(truth, LADDERS[ladder]) for truth in TRUTHS.values()]
+    events = [is_undecided(judged(rng, each, NOISES["constant"], 0.03, 3)) for each in of for _ in range(60)]
+    assert np.mean(events) <= UNDECIDED_AT_MOST
+
+
+def test_one_repetition_decides_nothing() -> None:
+    rng = np.random.default_rng(21)
+    for truth in TRUTHS.values():
+        found = judged(rng, Experiment.of(truth, LADDERS["doubling"]), NOISES["constant"], 0.03, 1)
+        assert is_undecided(found) and found.lower is None
+
+
+def test_the_runs_that_are_said_to_be_missing_decide() -> None:
+    """With as many more as were asked for, at least 70 % are decided (80 % are planned; the deviation is estimated)."""
+    rng = np.random.default_rng(22)
+    of, noise = Experiment.of(TRUTHS["flat"], LADDERS["doubling"]), NOISES["constant"]
+    asked = [judged(rng, of, noise, 0.06, 3) for _ in range(300)]
+    missing = [found.more_runs for found in asked if found.more_runs is not None]
+    assert len(missing) > 50
+    decided = [not is_undecided(judged(rng, of, noise, 0.06, 3 + more)) for more in missing]
+    assert np.mean(decided) >= 0.7
