@@ -165,7 +165,7 @@ impl Gathering {
             return;
         };
         while let Some(file) = coming.left.as_mut().and_then(Vec::pop) {
-            if file.name.ends_with(".part") {
+            if Path::new(&file.name).extension().is_some_and(|end| end == "part") {
                 continue; // of a write that a kill broke off: never of use
             }
             let path = self.segments.join(&file.name);
