@@ -25,7 +25,10 @@ from tests.real.dial_in import (
     summary,
     until,
 )
+from tests.real.emulated import agents
 from tests.real.slurm import Cluster, running_slurm
+
+SECRET = "a secret of the experiment"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,7 @@ def nothing_left(lab: Lab, cluster: Cluster) -> None:
 
 
 def test_an_array_job_carries_all_runs(at: Lab, cluster: Cluster, start: Start) -> None:
+    at.env["PLIMSOLL_TEST_SECRET"] = SECRET
     process = start(job(at, "{tasks: 3, partition: batch, time: 5m}", duration="3s", repetitions=2))
     until("measuring", measuring(at, process))
     [token] = shared(at).glob("spool-*/token")
@@ -74,6 +78,9 @@ def test_an_array_job_carries_all_runs(at: Lab, cluster: Cluster, start: Start) 
     told = cluster.call("scontrol", "--oneliner", "show", "job", f"{number}_1")
     assert "TimeLimit=00:05:00" in told and "JobName=plimsoll-" in told and "Partition=batch" in told
     assert "time_key" not in cluster.call("scontrol", "write", "batch_script", number, "-")
+    environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in agents(shared(at))]
+    assert len(environments) == 3
+    assert all(b"PATH=" in found and SECRET.encode() not in found for found in environments)
     done = finish(process)
     assert done.code == 0, done.err
     for run in ("0001", "0002"):

@@ -35,6 +35,9 @@ SLURM_S: Final = 60.0
 """For sbatch, squeue and scancel: a busy controller takes its time."""
 GONE_S: Final = 40.0
 """For a cancelled job to leave the queue: Slurm's own KillWait is 30 s."""
+EXPORTED: Final = ("PATH", "HOME", "USER", "LANG")
+"""Of our environment. All of it, as sbatch passes by default, may hold secrets of the experiment: Slurm stores them in
+its state, and they show in the environment of every agent. Options of the file come later, and so win."""
 QUEUE: Final = "--format=%F|%K|%T|%N|%P"
 DIGEST: Final = 16
 
@@ -234,6 +237,7 @@ def submission(slurm: Slurm, spool: Path, script: Path, name: str) -> list[str]:
         "--ntasks=1",
         "--no-requeue",
         "--chdir=/",
+        f"--export={','.join(EXPORTED)}",
         f"--output={output}",
         *([f"--partition={slurm.partition}"] if slurm.partition else []),
         *([f"--time={walltime(slurm.time_ns)}"] if slurm.time_ns is not None else []),
