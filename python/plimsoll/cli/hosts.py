@@ -21,6 +21,7 @@ from plimsoll.plan.load_hosts import load_all_hosts
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.spread import fewest
 from plimsoll.plan.units import about_size
+from plimsoll.printable import printable
 
 FORMAT = "plimsoll.hosts/1"
 
@@ -76,7 +77,7 @@ def main(args: argparse.Namespace) -> int:
         code = code if enough else ExitCode.ERROR
         told.append({"enough": enough, "at_least": needed, "hosts": [one.to_json() for one in checked]})
         if not args.json:
-            print("\n".join(lines(checked, needed, baseline=args.baseline)))
+            print("\n".join(map(printable, lines(checked, needed, baseline=args.baseline))))
     if args.json:
         print(json.dumps({"format": FORMAT, "checks": told}, indent=1))
     return int(code)
@@ -155,5 +156,5 @@ def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
             left = [f"LEFT {what}" for what in one.left]
             unknown = [f"nobody could look: {one.reason}"] if one.reason else []
             said = [*left, *unknown, *kept] or ["nothing of ours is left"]
-            print("\n".join(f"{one.host.name}: {text}" for text in said))
+            print("\n".join(printable(f"{one.host.name}: {text}") for text in said))
     return int(ExitCode.PASSED if proven else ExitCode.ERROR)

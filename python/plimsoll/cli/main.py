@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from plimsoll import __version__
 from plimsoll.errors import ExitCode, PlimsollError
+from plimsoll.printable import printable_lines
 
 VERBS = {
     "run": "carry out an experiment file and report on it",
@@ -65,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _dispatch(words)
     except PlimsollError as error:
-        print(f"plimsoll: {error}", file=sys.stderr)
+        print(printable_lines(f"plimsoll: {error}"), file=sys.stderr)
         return int(error.exit_code)
     except KeyboardInterrupt:
         print("plimsoll: interrupted", file=sys.stderr)
@@ -77,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         # A full disk, a directory taken away, no more file descriptors: trouble of the host that whoever met it had no
         # better words for. What was measured lies on disk.
-        print(f"plimsoll: {error}", file=sys.stderr)
+        print(printable_lines(f"plimsoll: {error}"), file=sys.stderr)
         return int(ExitCode.ERROR)
 
 

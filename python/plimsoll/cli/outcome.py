@@ -16,6 +16,7 @@ from plimsoll.collect.results import Results, open_results
 from plimsoll.drive.directory import write_json, write_text
 from plimsoll.drive.experiment import Outcome
 from plimsoll.errors import ExitCode
+from plimsoll.printable import printable
 
 WIDTH_WITHOUT_TERMINAL = 100
 
@@ -32,7 +33,7 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
     elif not quiet:
         print_summary(analysis, written)
     for line in outcome.stopped_early:
-        print(f"plimsoll: {line}", file=sys.stderr)
+        print(printable(f"plimsoll: {line}"), file=sys.stderr)
     if outcome.interrupted and files:
         print(f"plimsoll: go on with: plimsoll run --resume {outcome.directory}", file=sys.stderr)
     return exit_code(analysis, interrupted=outcome.interrupted, agents_lost=outcome.agents_lost)

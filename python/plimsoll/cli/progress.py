@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from plimsoll.drive.engine import Second
+from plimsoll.printable import printable
 
 PLAIN_EVERY_S = 10.0
 
@@ -87,7 +88,7 @@ class Progress:
         if self._quiet:
             return
         width = _width(self._stream)
-        self._stream.write("\r\x1b[K" + text[: width - 1])
+        self._stream.write("\r\x1b[K" + printable(text)[: width - 1])
         self._stream.flush()
         self._shown = True
 
@@ -95,7 +96,7 @@ class Progress:
         if self._quiet:
             return
         self.clear()
-        self._stream.write(text + "\n")
+        self._stream.write(printable(text) + "\n")
         self._stream.flush()
 
 

@@ -18,6 +18,7 @@ from plimsoll.drive.experiment import Driver, Outcome, seconds_of
 from plimsoll.drive.resume import done_runs, resumed_plan
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.printable import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         for run in bring_in(plan, directory.path, find_engine()):
             for line in run.missing:
-                print(f"run {run.run}: not brought in: {line}", file=sys.stderr)
+                print(printable(f"run {run.run}: not brought in: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
     outcome = execute(plan, directory, done, quiet=args.quiet, prepare=args.resume is None)
     return conclude(outcome, quiet=args.quiet, as_json=args.json)

@@ -6,7 +6,6 @@ gave. Control characters in such names are shown, never sent to the terminal.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
+from plimsoll.printable import printable
 from plimsoll.report import consistency, hosts
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import Column, error_kind, milliseconds, verdict_text
@@ -69,7 +69,7 @@ class Style:
 
     def text(self, text: str) -> str:
         """A text fit for the terminal: no control characters, and our own signs in ASCII where that is asked for."""
-        safe = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", _shown, text)
+        safe = printable(text)
         if self.colour:
             return safe.replace("\u202f", " ")
         return "".join(PLAIN.get(sign, sign) for sign in safe)
@@ -95,11 +95,6 @@ class Style:
             subsequent_indent=" " * 22,
             break_on_hyphens=False,
         ) or [head.rstrip()]
-
-
-def _shown(match: re.Match[str]) -> str:
-    # the narrow space is ours, between a number and its unit
-    return match[0] if match[0] == "\u202f" else " " if match[0] in "\n\t" else f"\\x{ord(match[0]):02x}"
 
 
 def summary_lines(
