@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from plimsoll.drive.engine import Second
-from plimsoll.printable import printable
+from plimsoll.printable import printable, printable_lines
 
 PLAIN_EVERY_S = 10.0
 
@@ -96,7 +96,7 @@ class Progress:
         if self._quiet:
             return
         self.clear()
-        self._stream.write(printable(text) + "\n")
+        self._stream.write(printable_lines(text) + "\n")
         self._stream.flush()
 
 
