@@ -141,8 +141,8 @@ def test_a_stall_shows_in_the_response_time_and_with_drop_in_the_drops(lab: Lab)
     assert wait["response_ms"]["p99"] > 700
     assert wait["request_ms"]["p99"] < 500
     assert wait["request_ms"]["max"] > 700
-    # A busy machine may start the very last arrivals too late: that is no drop of one that waits.
-    assert wait["counts"]["dropped"] == not_started_at_the_end(lab.results(), "0001") < 40
+    # Arrivals that the end of the run found waiting are the only ones that `wait` drops. How many: a matter of speed.
+    assert wait["counts"]["dropped"] == not_started_at_the_end(lab.results(), "0001")
     assert not wait["valid"]
     assert any("testers started late" in reason for reason in wait["invalid_reasons"])
     assert drop["counts"]["dropped"] >= 300, "a second of 400/s, less those in the slots"

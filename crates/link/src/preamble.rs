@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BytesMut};
 
-/// Begins the link, from agent to controller. It begins with a byte that no text has, so that no banner can end like it.
+/// Begins the link, from agent to controller. Its first byte does not occur in text, so that no banner ends with it.
 pub const PREAMBLE: &[u8] = b"\0plimsoll-link/1\n";
 /// Longest text of a login, in bytes. What prints more than that is not an agent.
 pub const MAX_LOGIN_TEXT: usize = 1 << 20;

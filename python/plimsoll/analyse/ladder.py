@@ -79,7 +79,7 @@ class Ladder:
 
 def _moderated(logs: Array, error: Pooled, weight: float) -> float:
     df = logs.size - 1
-    if df + weight <= 0 or df == 0:
+    if df == 0:
         return error.sd**2
     own = float(logs.var(ddof=1))
     return (df * own + weight * error.sd**2) / (df + weight)

@@ -443,7 +443,7 @@ class Saturation:
     falls_from: float | None = None
     """The load from which throughput surely falls again."""
     doubt: Gain | None = None
-    """The gain in the way of a decision."""
+    """The gain that is not decided."""
     has_error: bool = True
     """False: no level has two valid runs."""
     rule: RuleId | None = None

@@ -12,7 +12,7 @@ the highest load, and no level beyond it gains more over a smaller one than that
   lower ones (Bonferroni), to the first that does not fall.
 
 Each order of tests is fixed before the data are seen, and ends at its first failure: the probability of a false claim
-stays at that of one test, however many levels there are (closed testing). tests/stats/test_saturation.py has the rates.
+stays at that of one test, however many levels there are (closed testing). Rates: tests/stats/test_saturation_rates.py.
 
 Rejected: "not saturated", as a knee just below the highest load cannot be told from none; gains without regard to the
 ratio of the loads; the absence of a proven rise as proof of saturation; a slope over all loads from U on, which
@@ -50,7 +50,7 @@ class Bracket:
 
     `upper` None: not shown to be flat. `lower` None: not shown to increase at all. `falls_from`: from there on it is
     shown to be below that of a lower load. `gains`: from each level to the next. `reason`: why nothing is decided.
-    `doubt`: the gain in the way of a decision. `more_runs`: so many more per level would decide; None: not known, or
+    `doubt`: the gain that is not decided. `more_runs`: so many more per level would decide; None: not known, or
     over MOST_RUNS.
     """
 
@@ -139,7 +139,7 @@ def _decide(ladder: Ladder) -> Bracket:
     lower = None if rises is None else ladder.loads[rises]
     if rises is not None and rises >= start:
         return Bracket(verdict.INCREASED, lower, None, None, gains, count)
-    pair = _in_the_way(ladder, start)
+    pair = _undecided_pair(ladder, start)
     doubt, more = _gain(ladder, *pair), _more_runs(ladder, *pair)
     reason = SaturationReason.RUNS_DIFFER
     return Bracket(verdict.CANNOT_SAY, lower, None, None, gains, count, reason, doubt, more)
@@ -203,7 +203,7 @@ def _gain(ladder: Ladder, lower: int, upper: int) -> Gain:
     return Gain(ladder.loads[lower], ladder.loads[upper], math.expm1(rise), *bounds)
 
 
-def _in_the_way(ladder: Ladder, start: int) -> tuple[int, int]:
+def _undecided_pair(ladder: Ladder, start: int) -> tuple[int, int]:
     """The two levels whose comparison is furthest from showing flatness."""
     top = len(ladder) - 1
     limits = {pair: _limit(ladder, *pair) for pair in _pairs(ladder, start)}

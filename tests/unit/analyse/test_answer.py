@@ -102,6 +102,8 @@ def test_what_is_not_decided_claims_no_limit_and_says_what_would_decide() -> Non
         "from 4 to 8 testers throughput changes by +2 to +16 % (about 3 more runs per load needed)." in text
     )
     assert "flattens between" not in text
+    wide = said(with_saturation(**UNDECIDED, doubt=Gain(4.0, 8.0, 0.3, -0.83, 9.67)))
+    assert "throughput changes by -83 to +967 %." in wide, "never as 9.7e+02"
 
 
 def test_not_resolved_is_an_answer() -> None:

@@ -144,17 +144,17 @@ def _cannot_say(found: Saturation, label: Callable[[float], str], word: str) -> 
                 if found.lower is None
                 else f"throughput increases beyond {loads(label(found.lower), word)}; "
             )
-            return f"{start}too few runs to decide where it flattens{_in_the_way(found, label, word)}"
+            return f"{start}too few runs to decide where it flattens{_undecided_gain(found, label, word)}"
         case _:
             return "where throughput flattens cannot be said"
 
 
-def _in_the_way(found: Saturation, label: Callable[[float], str], word: str) -> str:
-    """The gain that decides nothing, and the runs that would decide."""
+def _undecided_gain(found: Saturation, label: Callable[[float], str], word: str) -> str:
+    """The gain that is not decided, and the number of runs that would decide it."""
     if found.doubt is None:
         return ""
     where = between("from", label(found.doubt.start), "to", label(found.doubt.end), word)
-    bounds = f"{100 * found.doubt.low:+.2g} to {100 * found.doubt.high:+.2g} %"
+    bounds = f"{100 * found.doubt.low:+.0f} to {100 * found.doubt.high:+.0f} %"
     needed = (
         "" if found.more_runs is None else f" (about {plural(found.more_runs, 'more run')} per load needed)"
     )
