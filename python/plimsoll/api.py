@@ -30,7 +30,8 @@ from plimsoll.analyse.coverage import loss
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
 from plimsoll.analyse.named import named_metrics
-from plimsoll.analyse.quantiles import Histogram
+from plimsoll.analyse.own_delays import own_delays
+from plimsoll.analyse.quantiles import STANDARD, Histogram
 from plimsoll.analyse.results import Analysis, CacheTimes, Counts, ExperimentInfo, OpenLoad, RunResult
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
 from plimsoll.analyse.runs import RunFacts, run_result
@@ -40,7 +41,7 @@ from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changin
 from plimsoll.analyse.superseded import NotComparable, with_superseded
 from plimsoll.analyse.transactions import Stage, Window
 from plimsoll.analyse.utilization import monitor_cpu, utilizations
-from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
+from plimsoll.analyse.utilization_hosts import HostsUsed, greatest, of_hosts
 from plimsoll.analyse.verdict_rules import RULES
 from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.collect.caches import NONE, read_caches
@@ -129,7 +130,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         if measured is None:
             left.append(_within_warmup(run))
             continue
-        found, parts = _one(run, results, options, measured, rules.validity)
+        found, parts = _one(run, results, options, measured, rules)
         runs.append(found)
         histograms[run.id] = parts
     info = _info(results, runs)
@@ -170,6 +171,9 @@ class _Rules:
             self.capacity = _capacity(plan["capacity"])
             self.thresholds = [_threshold(one) for one in plan["thresholds"]]
             self.design = _design(plan)
+            asked = [each.rule for each in self.thresholds]
+            asked += [each for each in (self.capacity.response,) if each is not None]
+            self.quantiles = (*STANDARD, *(each.arg / 100 for each in asked if each.arg is not None))
         except (KeyError, TypeError, RuleError) as error:
             raise DamagedResults(f"plan.json is not what this release writes: {error}") from error
 
@@ -214,7 +218,7 @@ def _warmup_s(run: RunFiles, options: Options) -> float:
 
 
 def _one(
-    run: RunFiles, results: Results, options: Options, measured: Window, limits: Validity
+    run: RunFiles, results: Results, options: Options, measured: Window, rules: _Rules
 ) -> tuple[RunResult, Mapping[str, Histogram]]:
     assert run.summary is not None
     record, summary = run.record, run.summary
@@ -239,15 +243,19 @@ def _one(
         found = of_changing_load(found, rising)
     used = _used(run, results, measured, crew)
     facts = _facts(run, measured, _warmup_s(run, options), remarks, used)
-    facts = replace(facts, caches=_caches(run, measured))
+    own = own_delays(seconds_of(run.live), measured, found.histograms, rules.quantiles)
+    facts = replace(facts, caches=_caches(run, measured), own=own)
     if crew.several:
         facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
     versions = _staleness(run, measured, greatest_bound(crew))
     if versions is None:
-        return worded_run(run_result(facts, found, limits)), found.histograms
+        return worded_run(run_result(facts, found, rules.validity)), found.histograms
     notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
     facts = replace(facts, staleness=versions.staleness, notes=notes)
-    return worded_run(run_result(facts, found, limits)), {**found.histograms, HISTOGRAM: versions.ages}
+    return worded_run(run_result(facts, found, rules.validity)), {
+        **found.histograms,
+        HISTOGRAM: versions.ages,
+    }
 
 
 def _with_hosts(
@@ -282,9 +290,9 @@ def _used(run: RunFiles, results: Results, measured: Window, crew: Crew) -> Host
         return of_hosts(samples, measured, crew.agents, cores, elsewhere, together, links)
     link = links_of_hosts(results.environment).get(crew.agents[0].host) if crew.agents else None
     shown = utilizations(samples, measured, cores, together, link_bytes_s=link)
-    threads = (one.detail.get("busiest_thread") for one in shown if one.role == "testers")
-    busiest = max((each for each in threads if each is not None), default=None)
-    return HostsUsed(shown, busiest, None, {}, monitor_cpu(samples, measured))
+    testers = [one for one in shown if one.role == "testers"]
+    busiest, demand = (greatest(testers, detail) for detail in ("busiest_thread", "thread_demand"))
+    return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, measured))
 
 
 def _adds_up(run: RunFiles) -> bool:
@@ -395,6 +403,7 @@ def _facts(
         planned=planned,
         started=started,
         busiest_thread=used.busiest_thread,
+        thread_demand=used.thread_demand,
         steal=used.steal,
         monitor_cpu=used.monitor_cpu,
         metrics=named_metrics(read_metrics(named, measured.start, measured.end, without))

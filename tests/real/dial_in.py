@@ -21,7 +21,7 @@ workload: {{driver: http, target: web}}
 load: {{testers: 6, think: 5ms}}
 run: {{duration: {duration}, drain: 5s}}
 design: {{repetitions: {repetitions}}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}}
 hosts:
   controller: {{address: 127.0.0.1}}
   link_grace: 2s
@@ -43,7 +43,7 @@ workload:
   exec: {{command: [./client.sh], files: [./client.sh, data.csv], env: {{DATA: data.csv}}, bytes: {{json: true}}}}
 load: {{testers: 2, think: 20ms}}
 run: {{duration: 2s, drain: 10s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}}
 hosts: {hosts}
 """
 CLIENT = """\

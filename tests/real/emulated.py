@@ -21,7 +21,7 @@ from plimsoll.plan.testbed import parse_testbed
 from tests.conftest import Lab, descendants_in, missing
 
 PATIENCE_S = 60.0
-VALIDITY = "{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}"
+VALIDITY = "{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}"
 """How busy this machine is, and what is left of a run after a fault, makes none invalid."""
 
 

@@ -17,7 +17,7 @@ workload: {{driver: http, target: web, timeout: 20s, http: {{path: /}}}}
 load: {{testers: 1, think: 5ms}}
 design: {{seed: 1}}
 run: {{duration: 700ms, drain: 10s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}}
 """
 
 

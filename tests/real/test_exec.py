@@ -43,7 +43,7 @@ workload:
 load: {load}
 design: {{seed: 1}}
 run: {{until: {{transactions: {count}}}, drain: 10s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, success: false}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, success: false}}
 """
 
 

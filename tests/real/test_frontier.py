@@ -31,7 +31,7 @@ workload:
   WORK
 LOAD
 design: {seed: 1}
-validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}     # the machine of the tests may be busy
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
 """
 
 

@@ -13,7 +13,7 @@ workload: {{driver: "null", "null": {{}}}}
 load: {{testers: 1, think: 1ms}}
 run: {{duration: 500ms, drain: 1s}}
 before_run: [{{run: [sh, -c, "{before}"]}}]
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false}}     # the machine of the tests may be busy
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}}     # the machine of the tests may be busy
 after_run: [{{run: [sh, -c, "{after}"]}}]
 """
 

@@ -42,7 +42,7 @@ services: {{echo: {{kind: echo, http: true}}}}
 workload: {{driver: http, target: echo, http: {{path: /}}}}
 load: {{testers: 6, think: 10ms}}
 run: {{duration: {seconds}s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}}
 hosts: {json.dumps(told)}
 """,
         encoding="utf-8",

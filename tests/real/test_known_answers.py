@@ -22,7 +22,7 @@ from plimsoll.analyse.queueing import mmc
 from plimsoll.deploy.binary import find_engine
 from tests.conftest import Lab
 
-LENIENT = "validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}"
+LENIENT = "validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}"
 """The machine of the tests may be busy with something else."""
 SERVICE_S = 0.020
 LOAD_S = 24
@@ -120,7 +120,7 @@ load: {rate: 400/s, arrivals: even, in_flight: 4, when_full: wait}
 factors: {load.when_full: [wait, drop]}
 design: {order: listed, seed: 1}
 run: {duration: 6s, drain: 20s}
-validity: {tester_cpu: 100%, trend: false}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}
 """
 
 
@@ -133,9 +133,7 @@ def not_started_at_the_end(results: Path, run: str) -> int:
 
 def test_a_stall_shows_in_the_response_time_and_with_drop_in_the_drops(lab: Lab) -> None:
     done = lab.run("run", lab.file(STALL), "--json")
-    assert done.code == 97, (
-        "few slots that wait make the testers late: the run with `wait` is invalid, and says so"
-    )
+    assert done.code == 0, "few slots that wait make the testers late: that is the target's doing"
     runs = {run["cell"]["load.when_full"]: run for run in done.json["runs"]}
     wait, drop = runs["wait"], runs["drop"]
     assert wait["response_ms"]["p99"] > 700
@@ -143,8 +141,7 @@ def test_a_stall_shows_in_the_response_time_and_with_drop_in_the_drops(lab: Lab)
     assert wait["request_ms"]["max"] > 700
     # Arrivals that the end of the run found waiting are the only ones that `wait` drops. How many: a matter of speed.
     assert wait["counts"]["dropped"] == not_started_at_the_end(lab.results(), "0001")
-    assert not wait["valid"]
-    assert any("testers started late" in reason for reason in wait["invalid_reasons"])
+    assert wait["valid"] and wait["lateness_ms"]["p99"] > 500
     assert drop["counts"]["dropped"] >= 300, "a second of 400/s, less those in the slots"
     assert drop["response_ms"]["p99"] < 500
     assert any("found no free slot" in one["why"] for one in done.json["left_out"])
@@ -201,7 +198,6 @@ def test_on_a_contended_core_the_lateness_is_reported(lab: Lab) -> None:
         os.sched_setaffinity(0, before)
     assert done.code in (0, 97), done.err
     [run] = done.json["runs"]
-    assert run["evidence"]["lateness_p99_s"] is not None
-    assert run["evidence"]["lateness_share"] is not None
-    assert run["lateness_ms"]["p99"] == pytest.approx(run["evidence"]["lateness_p99_s"] * 1e3, rel=0.01)
+    assert run["evidence"]["lateness_share"] is not None and run["evidence"]["gaps"] is not None
+    assert run["lateness_ms"]["p99"] is not None
     assert run["valid"] or run["invalid_reasons"]

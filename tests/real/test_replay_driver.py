@@ -38,7 +38,7 @@ workload:
 load: {{testers: {testers}}}
 design: {{seed: 1}}
 run: {{until: {{each_tester: 1}}, drain: 10s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, success: false}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, success: false}}
 """
 
 

@@ -28,7 +28,7 @@ REFRESH = 'refresh: "refresh_pattern . 5 20% 60"'
 REST = """
 design: {seed: 1, order: listed}
 run: {duration: 1500ms, drain: 2s}
-validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}     # the machine of the tests may be busy
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
 """
 
 
@@ -464,7 +464,7 @@ def test_the_study_of_access_methods_runs(lab: Lab, place: Path) -> None:
         "design.repetitions=1",
         "run={warmup: 200ms, duration: 1s}",
         "thresholds=[]",
-        "validity={lateness_floor: 10s, tester_cpu: 100%, trend: false}",
+        "validity={lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}",
     ]
     words = [word for one in short for word in ("--set", one)]
     done = lab.run("run", ROOT / "examples" / "access-methods.yaml", "--json", *words, TMPDIR=str(place))

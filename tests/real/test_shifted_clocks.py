@@ -30,7 +30,7 @@ name: shifted
 workload: {{driver: http, target: "{url}", timeout: 10s, http: {{path: "/{{tester}}/{{n}}"}}}}
 load: {{testers: 6, think: 20ms}}
 run: {{duration: 6s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}}
 hosts: {{kind: join, join: {{agents: 3}}, link: quic, controller: {{address: 127.0.0.1}}}}
 """
 

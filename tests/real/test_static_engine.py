@@ -48,7 +48,7 @@ workload: {{driver: http, target: web}}
 load: {{testers: 2, think: 5ms}}
 design: {{seed: 1}}
 run: {{duration: 700ms}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}}
 """
 
 

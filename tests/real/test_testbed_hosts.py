@@ -121,7 +121,7 @@ targets: {{site: {{endpoints: [web], watch: [{{host: near-1, pid: {pid}, link: 1
 workload: {{driver: http, target: site}}
 load: {{testers: 2, think: 5ms}}
 run: {{duration: 3s, drain: 5s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%, started: 0%}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}}
 hosts: {{kind: testbed, testbed: bed.yaml, directory: {directory}/hosts, hosts: [far-1], link: tcp}}
 """
 

@@ -47,7 +47,7 @@ pinger_enable off
 REST = """
 load: {testers: 2, think: 5ms}
 design: {seed: 1, order: listed}
-validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%}     # the machine of the tests may be busy
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}  # a busy machine
 """
 LOAD = "workload: {driver: http, target: site, timeout: 20s, http: {paths: [/a, /b, /c]}}" + REST
 CORES_SECOND_S = 0.25

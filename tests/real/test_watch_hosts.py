@@ -71,7 +71,7 @@ targets: {{site: {{endpoints: [echo], watch: {json.dumps(watch)}}}}}
 workload: {{driver: http, target: site, http: {{path: /}}}}
 load: {{testers: 2, think: 20ms}}
 run: {{duration: {seconds}s}}
-validity: {{lateness_floor: 10s, tester_cpu: 100%, trend: false, steal: 100%}}
+validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}}
 hosts: {json.dumps(told)}
 """
     )

@@ -81,7 +81,6 @@ def test_what_cannot_be_said_is_not_said(both: tuple[RunSummary, RunSummary]) ->
     found = both[0]
     assert found.testers == () and found.fairness.jain is None
     assert found.traffic.request_ms.mean is None and found.traffic.lateness_ms.p99 is None
-    assert found.lateness_p99_ns is None
     assert [(e.outcome, e.count) for e in found.traffic.errors_by_kind] == [("failed", found.traffic.errors)]
 
 

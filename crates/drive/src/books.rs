@@ -5,20 +5,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use base64::Engine as _;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2Serializer};
 use plimsoll_model::{Code, Counters, MetricRow, NOT_HAPPENED, Outcome, Phase, SecondReport, Transaction};
 
 use crate::api::{DriveEvent, Sink};
 use crate::driver::Attempt;
+use crate::own_delays::{OwnDelays, encode, histogram};
 use crate::plan::Population;
 
 /// Transactions of one batch: about 130 kB, so that a batch stays in the second-level cache.
 pub const BATCH: usize = 1024;
 const SECOND: i64 = 1_000_000_000;
 /// Longest response time that the histogram holds; longer ones count as this.
-const LONGEST_NS: u64 = 24 * 3_600 * SECOND as u64;
+pub const LONGEST_NS: u64 = 24 * 3_600 * SECOND as u64;
 /// Notes of drivers that a lane passes on.
 const MOST_NOTES: u32 = 20;
 /// Events kept while the receiver does not keep up.
@@ -96,6 +95,7 @@ pub struct Books {
     second_end: i64,
     counters: Counters,
     histogram: Histogram<u32>,
+    own: OwnDelays,
     notes: u32,
     closed: bool,
 }
@@ -109,11 +109,6 @@ impl Books {
         sink: Box<dyn Sink>,
         events: SyncSender<DriveEvent>,
     ) -> Self {
-        #[allow(
-            clippy::expect_used,
-            reason = "the bounds are constants that the library accepts"
-        )]
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid");
         Self {
             lane,
             agent,
@@ -134,7 +129,8 @@ impl Books {
             second: 0,
             second_end: i64::MAX,
             counters: Counters::default(),
-            histogram,
+            histogram: histogram(),
+            own: OwnDelays::new(),
             notes: 0,
             closed: false,
         }
@@ -151,9 +147,10 @@ impl Books {
         self.parts.over = self.parts.over.min(at);
     }
 
-    /// A transaction starts.
-    pub fn started(&mut self, now: i64) {
+    /// A transaction starts at `now`; its schedule and its tester allowed it at `possible` (raw, ns).
+    pub fn started(&mut self, now: i64, possible: i64) {
         self.roll(now);
+        self.own.record_start(now, possible);
         self.counters.started += 1;
         self.in_progress += 1;
     }
@@ -241,6 +238,12 @@ impl Books {
         self.counters.missed += count;
     }
 
+    /// The lane stood still for `ns` until `now` (raw, ns).
+    pub fn gap(&mut self, now: i64, ns: i64) {
+        self.roll(now);
+        self.own.record_gap(ns);
+    }
+
     /// A member is active no more.
     pub fn gone(&mut self, member: usize) {
         if let Some(member) = self.members.get_mut(member) {
@@ -292,12 +295,15 @@ impl Books {
             self.members.iter().filter(|member| member.active(at_ns)).count()
         };
         self.total.add(&self.counters);
+        let (own_lateness, stopped_ns) = self.own.take();
         let report = SecondReport {
             second: self.second,
             counters: std::mem::take(&mut self.counters),
             active: active as u32,
             in_progress: self.in_progress,
             response: encode(&self.histogram),
+            own_lateness,
+            stopped_ns,
         };
         if !self.histogram.is_empty() {
             self.histogram.reset();
@@ -380,14 +386,6 @@ impl Member {
                 .is_some_and(|presence| presence.active(self.number, at_ns))
         }
     }
-}
-
-fn encode(histogram: &Histogram<u32>) -> String {
-    let mut bytes = Vec::new();
-    if histogram.is_empty() || V2Serializer::new().serialize(histogram, &mut bytes).is_err() {
-        return String::new();
-    }
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// A cancelled transaction has no end; its entry is made at `now`.

@@ -91,6 +91,16 @@ impl Turns {
         self.present(0)
     }
 
+    /// Whether the tester begins together with others at the start of its part of the run, at no time of its own.
+    pub fn begin_together(&self) -> bool {
+        self.slots.is_none()
+            && self
+                .population
+                .presence
+                .as_ref()
+                .is_some_and(|presence| presence.begins_together(self.number))
+    }
+
     /// As [`Turns::first`] for a tester that comes `joined_ns` into the run: what was due before is not made up for.
     pub fn first_from(&mut self, joined_ns: u64) -> Option<Turn> {
         if joined_ns == 0 {

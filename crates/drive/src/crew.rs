@@ -17,6 +17,7 @@ use crate::conduct::{Conduct, Seat, Turns, Verdict};
 use crate::control::{Control, parts};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester};
 use crate::lane::{TimeoutCodes, not_started};
+use crate::own_delays::Pulse;
 
 /// Most blocking testers of one process.
 pub const MOST: u32 = 4096;
@@ -240,12 +241,18 @@ impl Crew {
         let drain_ns = i64::try_from(self.spec.drain_ns).unwrap_or(i64::MAX);
         let mut over = false;
         let mut tick = t0 + SECOND;
+        let mut pulse = Pulse::new(t0);
         while self.alive.load(Ordering::SeqCst) > 0 {
             let now = self.clock.raw_ns();
             if now >= tick {
                 locked(&self.books).roll(now);
                 tick += SECOND;
                 continue;
+            }
+            if now >= pulse.due()
+                && let Some(gap) = pulse.beat(now)
+            {
+                locked(&self.books).gap(now, gap);
             }
             self.over_at
                 .fetch_min(self.control.stopped_at(), Ordering::SeqCst);
@@ -262,11 +269,17 @@ impl Crew {
             if now >= give_up.saturating_add(GRACE_NS) {
                 break;
             }
-            let next = [tick, over_at, give_up, give_up.saturating_add(GRACE_NS)]
-                .into_iter()
-                .filter(|&at| at > now)
-                .min()
-                .unwrap_or(tick);
+            let next = [
+                tick,
+                pulse.due(),
+                over_at,
+                give_up,
+                give_up.saturating_add(GRACE_NS),
+            ]
+            .into_iter()
+            .filter(|&at| at > now)
+            .min()
+            .unwrap_or(tick);
             std::thread::park_timeout(Duration::from_nanos((next - now) as u64));
         }
         let ended = self.clock.raw_ns();
@@ -395,19 +408,25 @@ impl<T: BlockingTester> Worker<T> {
     fn take_turns(&mut self) {
         let mut turns = Turns::new(&self.seat);
         let mut next = turns.first_from(self.crew.control.joined_ns());
+        let mut together = turns.begin_together();
+        let mut free_at = self.crew.raw(0);
         while let Some(turn) = next {
-            let at = self.crew.raw(turn.at_ns);
+            let mut at = self.crew.raw(turn.at_ns);
             if !self.crew.sleep_until(at) || !self.crew.control.take() {
                 break;
+            }
+            if std::mem::take(&mut together) {
+                at = self.crew.clock.raw_ns();
             }
             turns.begun();
             if turn.missed > 0 {
                 locked(&self.crew.books).missed(turn.missed);
             }
-            let Some((free, pause_ns)) = self.perform(at, turn.stage, None) else {
+            let Some((free, pause_ns)) = self.perform(at, turn.stage, None, free_at) else {
                 break;
             };
             next = turns.after(self.crew.run_time(free).saturating_add(pause_ns));
+            free_at = free;
         }
         let over = self.crew.over();
         if self.crew.clock.raw_ns() >= over {
@@ -429,7 +448,8 @@ impl<T: BlockingTester> Worker<T> {
             if !self.crew.control.take() {
                 return;
             }
-            let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index)) else {
+            let free_at = self.crew.raw(free_since);
+            let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index), free_at) else {
                 return;
             };
             free_since = self.crew.run_time(free);
@@ -465,11 +485,17 @@ impl<T: BlockingTester> Worker<T> {
         arrivals.take()
     }
 
-    fn perform(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Option<(i64, u64)> {
+    fn perform(
+        &mut self,
+        scheduled: i64,
+        stage: u16,
+        arrival: Option<u64>,
+        free_at: i64,
+    ) -> Option<(i64, u64)> {
         let header = self.conduct.choose(scheduled, stage, arrival);
         let start = self.attempt.reset();
         *locked(&self.crew.progress[self.seat.member]) = Some((header, start));
-        locked(&self.crew.books).started(start);
+        locked(&self.crew.books).started(start, scheduled.max(free_at));
         let limit = Limit {
             clock: &*self.crew.clock,
             deadline: start.saturating_add(self.timeout_ns),

@@ -16,6 +16,7 @@ use crate::books::{Books, Header, cancel};
 use crate::conduct::{Conduct, Seat, Turns, Verdict};
 use crate::control::{Control, parts};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Waiting};
+use crate::own_delays::Pulse;
 use crate::reactor::{Io, Task};
 
 const SECOND: i64 = 1_000_000_000;
@@ -42,6 +43,38 @@ pub struct Lane {
     deadlines: Vec<Cell<i64>>,
     /// Per workload.
     arrivals: Vec<RefCell<Option<Arrivals>>>,
+    admission: Admission,
+}
+
+/// Testers that are to begin together at the start of the run begin a few per turn of the reactor, so that the first
+/// transactions of some do not wait while others open their connections.
+struct Admission {
+    per_turn: u32,
+    turn: Cell<u64>,
+    admitted: Cell<u32>,
+}
+
+impl Admission {
+    /// So many turns at most, as those who wait are looked at in each.
+    const TURNS: usize = 64;
+
+    fn of(testers: usize) -> Self {
+        Self {
+            per_turn: testers.div_ceil(Self::TURNS).max(1) as u32,
+            turn: Cell::new(u64::MAX),
+            admitted: Cell::new(0),
+        }
+    }
+
+    /// Whether one more may begin in this turn.
+    fn try_admit(&self, turn: u64) -> bool {
+        if self.turn.replace(turn) != turn {
+            self.admitted.set(0);
+        }
+        let free = self.admitted.get() < self.per_turn;
+        self.admitted.set(self.admitted.get() + u32::from(free));
+        free
+    }
 }
 
 /// The codes of time-outs.
@@ -145,6 +178,7 @@ pub fn run(io: &Io, setup: LaneSetup) {
         cancelled: Cell::new(false),
         deadlines: (0..essential).map(|_| Cell::new(i64::MAX)).collect(),
         arrivals: arrivals.into_iter().map(RefCell::new).collect(),
+        admission: Admission::of(essential),
     });
     let least = spec
         .workloads
@@ -158,6 +192,7 @@ pub fn run(io: &Io, setup: LaneSetup) {
         .collect();
     tasks.push(Box::pin(govern(Rc::clone(&lane), spec.drain_ns)));
     tasks.push(Box::pin(tick(Rc::clone(&lane))));
+    tasks.push(Box::pin(watch_itself(Rc::clone(&lane))));
     tasks.push(Box::pin(sweep(
         Rc::clone(&lane),
         i64::try_from(least).unwrap_or(i64::MAX),
@@ -266,6 +301,18 @@ async fn tick(lane: Rc<Lane>) {
     }
 }
 
+/// Notes for how long the lane stood still while nothing else may have shown it.
+async fn watch_itself(lane: Rc<Lane>) {
+    let mut pulse = Pulse::new(lane.t0.get());
+    loop {
+        lane.io.sleep_until(pulse.due(), || false).await;
+        let now = lane.io.stamp();
+        if let Some(gap) = pulse.beat(now) {
+            lane.books.borrow_mut().gap(now, gap);
+        }
+    }
+}
+
 /// Wakes testers whose transaction has timed out. One look at all of them every few milliseconds: a timer per request
 /// would cost more than the request.
 async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
@@ -322,19 +369,28 @@ impl<T: AsyncTester> Worker<T> {
         let lane = Rc::clone(&self.lane);
         let mut turns = Turns::new(&self.seat);
         let mut next = turns.first_from(lane.control.joined_ns());
+        let mut together = turns.begin_together();
+        let mut free_at = lane.raw(0);
         while let Some(turn) = next {
-            let at = lane.raw(turn.at_ns);
-            if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() || !lane.control.take() {
+            let mut at = lane.raw(turn.at_ns);
+            if !lane.io.sleep_until(at, || lane.is_over()).await {
+                break;
+            }
+            if std::mem::take(&mut together) {
+                at = self.admitted().await;
+            }
+            if lane.is_over() || !lane.control.take() {
                 break;
             }
             turns.begun();
             if turn.missed > 0 {
                 lane.books.borrow_mut().missed(turn.missed);
             }
-            let Some((free, pause_ns)) = self.perform(at, turn.stage, None).await else {
+            let Some((free, pause_ns)) = self.perform(at, turn.stage, None, free_at).await else {
                 break;
             };
             next = turns.after(lane.run_time(free).saturating_add(pause_ns));
+            free_at = free;
             self.breathe().await;
         }
         let over = lane.over_at.get();
@@ -362,7 +418,11 @@ impl<T: AsyncTester> Worker<T> {
             if !lane.control.take() {
                 return;
             }
-            let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index)).await else {
+            let free_at = lane.raw(free_since);
+            let Some((free, pause_ns)) = self
+                .perform(at, arrival.stage, Some(arrival.index), free_at)
+                .await
+            else {
                 return;
             };
             free_since = lane.run_time(free);
@@ -373,6 +433,14 @@ impl<T: AsyncTester> Worker<T> {
                 free_since = lane.run_time(lane.io.now());
             }
         }
+    }
+
+    /// Waits until this tester may begin; gives when that is (raw, ns), which is when its first transaction is scheduled.
+    async fn admitted(&self) -> i64 {
+        while !self.lane.admission.try_admit(self.lane.io.turn()) {
+            self.lane.io.yield_now().await;
+        }
+        self.lane.io.stamp()
     }
 
     /// Lets others in if this tester has been at work for long without ever waiting.
@@ -407,12 +475,21 @@ impl<T: AsyncTester> Worker<T> {
         arrivals.take()
     }
 
-    /// Carries out one transaction. Gives when the tester is free again (raw, ns) and a pause to make after it; none if it
-    /// is done.
-    async fn perform(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Option<(i64, u64)> {
+    /// Carries out one transaction of a tester that is free since `free_at` (raw, ns). Gives when the tester is free again
+    /// (raw, ns) and a pause to make after it; none if it is done.
+    async fn perform(
+        &mut self,
+        scheduled: i64,
+        stage: u16,
+        arrival: Option<u64>,
+        free_at: i64,
+    ) -> Option<(i64, u64)> {
         let mut header = self.conduct.choose(scheduled, stage, arrival);
         let start = self.attempt.reset();
-        self.lane.books.borrow_mut().started(start);
+        self.lane
+            .books
+            .borrow_mut()
+            .started(start, scheduled.max(free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
             Waited::Done => {}
             Waited::TimedOut => {

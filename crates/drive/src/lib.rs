@@ -17,6 +17,7 @@ mod host;
 mod http1;
 mod lane;
 mod net;
+mod own_delays;
 mod plan;
 mod program;
 mod reactor;

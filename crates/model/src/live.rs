@@ -56,6 +56,13 @@ pub struct SecondReport {
     /// Response times (ns) of the successful transactions that ended in it: an `HdrHistogram` in its V2 encoding (three
     /// significant digits), base64. Empty when there were none.
     pub response: String,
+    /// Encoded as `response`, of the transactions that started in it: by how many ns later than the generator could have,
+    /// as their schedule and a free tester allowed it.
+    #[serde(default)]
+    pub own_lateness: String,
+    /// For how long a lane stood still in a gap that ended in this second, ns; of several lanes or agents the longest.
+    #[serde(default)]
+    pub stopped_ns: u64,
 }
 
 /// The books of one agent for one run. `started == succeeded + failed + in_flight` or the run is damaged.

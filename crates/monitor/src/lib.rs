@@ -14,6 +14,7 @@
 //! | host | `psi.cpu.some` `psi.io.some` `.full` `psi.memory.some` `.full` | fraction of the interval | |
 //! | service:NAME, testers | `cpu` `cpu.user` `cpu.system` | cores in use, whole process tree | |
 //! | service:NAME, testers | `cpu.busiest_thread` | fraction of one core | name of the thread |
+//! | service:NAME, testers | `cpu.thread_demand` | fraction of a core that one thread used or waited for | name of the thread |
 //! | service:NAME, testers | `processes` `threads` `fds` | count | |
 //! | service:NAME, testers | `memory.rss` | bytes, shared pages counted once per process | |
 //! | service:NAME, testers | `io.read` `io.write` | bytes/s from and to storage | |

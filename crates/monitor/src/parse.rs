@@ -230,6 +230,11 @@ pub fn on_core_ns(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Time spent waiting for a core while ready to run, in ns, from the same file.
+pub fn waited_ns(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// Bytes read from and written to storage, from `/proc/PID/io`.
 pub fn io(text: &str) -> Option<(u64, u64)> {
     let field = |name: &str| {
@@ -344,6 +349,7 @@ mod tests {
     fn small_files() {
         assert_eq!(load("0.52 0.58 0.59 1/467 12345\n"), Some(0.52));
         assert_eq!(on_core_ns("123456789 55 7\n"), Some(123_456_789));
+        assert_eq!(waited_ns("123456789 55 7\n"), Some(55));
         assert_eq!(
             io("rchar: 1\nwchar: 2\nsyscr: 3\nread_bytes: 4096\nwrite_bytes: 8192\n"),
             Some((4096, 8192))

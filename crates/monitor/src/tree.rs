@@ -61,7 +61,7 @@ pub(crate) struct Tree {
     read: Monotone,
     written: Monotone,
     last: Option<Totals>,
-    threads: HashMap<u32, u64>,
+    threads: HashMap<u32, ThreadTimes>,
     gone: bool,
 }
 
@@ -101,7 +101,7 @@ impl Tree {
         let component = self.component.clone();
         let rows = rows.of(&component);
         let now = self.totals(proc, &living);
-        let busiest = self.busiest(proc, &living, units, seconds);
+        let [busiest, keenest] = self.busiest(proc, &living, units, seconds);
         rows.push("processes", living.len() as f64);
         rows.push(
             "threads",
@@ -120,8 +120,11 @@ impl Tree {
             rows.push("cpu.system", system);
             rows.push("io.read", (now.read - then.read) as f64 / seconds);
             rows.push("io.write", (now.written - then.written) as f64 / seconds);
-            if let Some((name, share)) = busiest {
-                rows.push_part("cpu.busiest_thread", &name.into(), share);
+            for (metric, (name, share)) in [("cpu.busiest_thread", busiest), ("cpu.thread_demand", keenest)]
+                .into_iter()
+                .filter_map(|(metric, found)| Some((metric, found?)))
+            {
+                rows.push_part(metric, &name.into(), share);
             }
         }
         self.last = Some(now);
@@ -188,22 +191,23 @@ impl Tree {
         }
     }
 
-    /// Name of the thread that used most of a core since the last reading, and its share of that core.
+    /// Name of the thread that used most of a core since the last reading, and its share of that core; the same of the
+    /// thread that used or waited for most of one.
     fn busiest(
         &mut self,
         proc: &Path,
         living: &BTreeMap<u32, Process>,
         units: Units,
         seconds: Option<f64>,
-    ) -> Option<(String, f64)> {
+    ) -> [Option<(String, f64)>; 2] {
         let mut now = HashMap::new();
-        let mut busiest: Option<(u64, PathBuf)> = None;
+        let mut most: [Option<(u64, PathBuf)>; 2] = [None, None];
         for pid in living.keys() {
             for (tid, path) in numbered(&proc.join(format!("{pid}/task"))) {
                 if now.len() >= MOST_THREADS {
                     break;
                 }
-                let Some(used) = thread_ns(&path, units) else {
+                let Some(times) = thread_times(&path, units) else {
                     continue;
                 };
                 // A thread that was not there before was born in between; one whose number was used again likewise.
@@ -211,18 +215,24 @@ impl Tree {
                     .threads
                     .get(&tid)
                     .copied()
-                    .filter(|&before| before <= used)
-                    .unwrap_or(0);
-                if busiest.as_ref().is_none_or(|(most, _)| used - before > *most) {
-                    busiest = Some((used - before, path));
+                    .filter(|before| before.used <= times.used && before.waited <= times.waited)
+                    .unwrap_or_default();
+                let used = times.used - before.used;
+                let demand = used + times.waited - before.waited;
+                for (most, value) in most.iter_mut().zip([used, demand]) {
+                    if most.as_ref().is_none_or(|(most, _)| value > *most) {
+                        *most = Some((value, path.clone()));
+                    }
                 }
-                now.insert(tid, used);
+                now.insert(tid, times);
             }
         }
         self.threads = now;
-        let (used, path) = busiest?;
-        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-        Some((name.trim_end().to_owned(), used as f64 / 1e9 / seconds?))
+        most.map(|found| {
+            let (ns, path) = found?;
+            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+            Some((name.trim_end().to_owned(), ns as f64 / 1e9 / seconds?))
+        })
     }
 }
 
@@ -231,14 +241,28 @@ fn read_process(path: &Path) -> Option<Process> {
     parse::process(&String::from_utf8_lossy(&fs::read(path.join("stat")).ok()?))
 }
 
-/// CPU time of a thread: to the nanosecond where the kernel keeps schedstat, else to a tick.
-fn thread_ns(path: &Path, units: Units) -> Option<u64> {
-    let exact = fs::read_to_string(path.join("schedstat"))
-        .ok()
-        .and_then(|text| parse::on_core_ns(&text));
+/// How long a thread has been on a core, and how long it has waited for one, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct ThreadTimes {
+    used: u64,
+    waited: u64,
+}
+
+/// To the nanosecond where the kernel keeps schedstat; else to a tick, and waits are not known.
+fn thread_times(path: &Path, units: Units) -> Option<ThreadTimes> {
+    let exact = fs::read_to_string(path.join("schedstat")).ok().and_then(|text| {
+        Some(ThreadTimes {
+            used: parse::on_core_ns(&text)?,
+            waited: parse::waited_ns(&text)?,
+        })
+    });
     exact.or_else(|| {
         let thread = read_process(path)?;
-        Some(((thread.user.0 + thread.system.0) as f64 / units.ticks_per_s * 1e9) as u64)
+        let used = (thread.user.0 + thread.system.0) as f64 / units.ticks_per_s * 1e9;
+        Some(ThreadTimes {
+            used: used as u64,
+            waited: 0,
+        })
     })
 }
 
@@ -406,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_thread_has_a_name_and_a_share() {
+    fn the_busiest_thread_and_the_one_that_waits_most_have_a_name_and_a_share() {
         let proc = Proc::new("threads");
         let mut tree = Tree::new("service:x".into(), 10);
         proc.process(10, 5, [0; 4], &[11], 1_000_000_000);
@@ -414,14 +438,15 @@ mod tests {
         proc.sample(&mut tree, None);
         proc.process(10, 5, [0; 4], &[11], 2_800_000_000);
         proc.process(11, 6, [0; 4], &[], 9_100_000_000);
+        let waited = proc.0.join("11/task/11/schedstat");
+        fs::write(waited, "9100000000 1800000000 0").unwrap();
         let mut rows = Rows::new(0, "x".into());
         tree.sample(&proc.0, UNITS, Some(2.0), &mut rows);
-        let row = rows
-            .0
-            .iter()
-            .find(|row| row.metric == "cpu.busiest_thread")
-            .unwrap();
-        assert_eq!(&*row.part, "thread10");
-        assert!((row.value - 0.9).abs() < 1e-9);
+        let of = |metric| {
+            let row = rows.0.iter().find(|row| row.metric == metric).unwrap();
+            (&*row.part, row.value)
+        };
+        assert_eq!(of("cpu.busiest_thread"), ("thread10", 0.9));
+        assert_eq!(of("cpu.thread_demand"), ("thread11", 0.95));
     }
 }

@@ -12,8 +12,16 @@ use crate::histogram::NotAHistogram;
 pub struct SecondMerger {
     /// The next second expected of each source; none: it has ended.
     next: Vec<Option<u32>>,
-    open: BTreeMap<u32, (SecondReport, Times)>,
+    open: BTreeMap<u32, Open>,
     given: u32,
+}
+
+/// A second of which reports are still to come.
+#[derive(Debug, Default)]
+struct Open {
+    report: SecondReport,
+    response: Times,
+    own_lateness: Times,
 }
 
 impl SecondMerger {
@@ -36,12 +44,16 @@ impl SecondMerger {
         if let Some(Some(next)) = self.next.get_mut(source) {
             *next = (*next).max(report.second.saturating_add(1));
         }
-        let (sum, times) = self.open.entry(second).or_default();
+        let open = self.open.entry(second).or_default();
+        let sum = &mut open.report;
         sum.second = second;
         sum.counters.add(&report.counters);
         sum.active += report.active;
         sum.in_progress += report.in_progress;
-        times.add_text(&report.response)
+        sum.stopped_ns = sum.stopped_ns.max(report.stopped_ns);
+        open.response
+            .add_text(&report.response)
+            .and(open.own_lateness.add_text(&report.own_lateness))
     }
 
     /// No more will come from `source`.
@@ -63,10 +75,15 @@ impl SecondMerger {
         if !complete {
             return None;
         }
-        let (mut report, times) = entry.remove();
+        let Open {
+            mut report,
+            response,
+            own_lateness,
+        } = entry.remove();
         self.given = report.second + 1;
-        report.response = times.to_text();
-        Some((report, times))
+        report.response = response.to_text();
+        report.own_lateness = own_lateness.to_text();
+        Some((report, response))
     }
 }
 
@@ -89,6 +106,8 @@ mod tests {
             active: 1,
             in_progress: 2,
             response: times.to_text(),
+            own_lateness: times.to_text(),
+            stopped_ns: started,
         }
     }
 
@@ -106,6 +125,11 @@ mod tests {
             (0, 11, 2, 4)
         );
         assert_eq!((times.count(), times.quantile_ns(1.0)), (2, Some(30)));
+        assert_eq!(
+            (sum.own_lateness, sum.stopped_ns),
+            (sum.response, 10),
+            "merged; the longest"
+        );
         assert!(merger.take().is_none());
         merger.end(1);
         assert_eq!(merger.take().unwrap().0.second, 1);

@@ -75,6 +75,11 @@ impl Presence {
         self.testers
     }
 
+    /// Whether `tester` begins with others at the start of the run, and not at a time of its own.
+    pub fn begins_together(&self, tester: u32) -> bool {
+        !matches!(self.rule, Rule::Ramp { .. }) && self.next(tester, 0).is_some_and(|(at_ns, _)| at_ns == 0)
+    }
+
     /// First time at or after `earliest_ns` at which `tester` is active, and the stage then; none if it never is again.
     pub fn next(&self, tester: u32, earliest_ns: u64) -> Option<(u64, u16)> {
         match &self.rule {

@@ -13,6 +13,9 @@ from plimsoll.analyse.verdict_rules import RuleName, rule
 NOT_RESOLVED: Final = BottleneckVerdict.NOT_RESOLVED.value
 """Stands for the name of a component where none was found."""
 THRESHOLD = 0.9
+GENERATOR_FULL = 0.98
+"""A load generator that never idles is the limit. One that idles a little waits for the target: in a closed load
+against a full target that takes hardly more time for a transaction, the generator is nearly full too."""
 
 
 @dataclass(frozen=True)
@@ -27,22 +30,32 @@ class Bottleneck:
 def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOLD) -> Bottleneck:
     """The bottleneck of one run (or of one cell, with utilizations over its runs).
 
-    Rule: the testers come first: if they reach the threshold, the tool itself was the limit. Else it is the component
-    of highest utilization, if that is at least the threshold and its interval lies above that of the second. A host is
+    Rule: the testers come first: if they are at GENERATOR_FULL, the tool itself was the limit. Else it is the component
+    of highest utilization, if that is at least the threshold and its interval lies above that of the second; testers
+    take part if they are at the threshold. A host is
     not weighed against the services and testers that run on it (their work is its work): a host is taken only where no
     service on it is watched, or where it is full and no service on it is. Cores that services share are taken where
     they are full and none of the services is.
     """
     testers = [c for c in components if c.role == "testers"]
-    full = max((c for c in testers if c.mean >= threshold), key=lambda c: c.mean, default=None)
+    full = max((c for c in testers if _demand(c) >= GENERATOR_FULL), key=_demand, default=None)
     if full is not None:
-        reason = _reason(BottleneckReason.LOAD_GENERATOR_FULL, full)
-        return Bottleneck(full.component, BottleneckVerdict.LOAD_GENERATOR, reason)
+        return _load_generator(full)
     places = dict.fromkeys(c.host for c in components)
-    weighed = [one for place in places for one in _on([c for c in components if c.host == place], threshold)]
+    weighed = [c for c in testers if c.mean >= threshold]
+    weighed += [one for place in places for one in _on([c for c in components if c.host == place], threshold)]
     if weighed:
         return _judge(_ranked(weighed), threshold)
     return _not_resolved(_reason(BottleneckReason.NOT_WATCHED))
+
+
+def _demand(testers: Utilization) -> float:
+    return max(testers.mean, testers.detail.get("thread_demand", 0.0))
+
+
+def _load_generator(testers: Utilization) -> Bottleneck:
+    reason = _reason(BottleneckReason.LOAD_GENERATOR_FULL, testers)
+    return Bottleneck(testers.component, BottleneckVerdict.LOAD_GENERATOR, reason)
 
 
 def _on(components: list[Utilization], threshold: float) -> list[Utilization]:
@@ -71,6 +84,8 @@ def _judge(ranked: list[Utilization], threshold: float) -> Bottleneck:
         second_high = second.high if second.high is not None else second.mean
         if first_low <= second_high:
             return _not_resolved(_reason(BottleneckReason.NOT_TOLD_APART, first, second))
+    if first.role == "testers":
+        return _load_generator(first)
     return Bottleneck(
         first.component, BottleneckVerdict.RESOLVED, _reason(BottleneckReason.FULL, first, *ranked[1:2])
     )

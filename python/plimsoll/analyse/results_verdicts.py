@@ -68,6 +68,7 @@ class RunReason(StrEnum):
     TESTER_CPU = "tester cpu"
     STARTED = "started"
     LATENESS = "lateness"
+    GAPS = "gaps"
     DAMAGED = "damaged record"
     LOST_RECORDS = "lost records of agents"
     TREND = "trend"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
+from plimsoll.analyse.own_delays import NOT_RECORDED, OwnDelays
 from plimsoll.analyse.results import (
     CacheTimes,
     CountedService,
@@ -29,8 +30,8 @@ class RunFacts:
     """What is known of a run beside its transactions.
 
     `planned` and `started`: starts that the arrival law asked for, and that were made, without those dropped or skipped
-    on request (None: a closed load plans none). `busiest_thread`: of the agents, 0..1, spinning not counted (None: not
-    watched).
+    on request (None: a closed load plans none). `busiest_thread`, `thread_demand`: of the agents, 0..1, spinning not
+    counted (None: not watched).
     """
 
     id: str
@@ -45,6 +46,8 @@ class RunFacts:
     planned: float | None = None
     started: float | None = None
     busiest_thread: float | None = None
+    thread_demand: float | None = None
+    own: OwnDelays = NOT_RECORDED
     monitor_cpu: float | None = None
     notes: Sequence[str] = ()
     metrics: tuple[NamedMetric, ...] = ()
@@ -113,14 +116,13 @@ def _unfinished(status: str) -> tuple[Reason, ...]:
 
 
 def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
-    late, half = summary.lateness_p99_ns, summary.response_p50_ns
     return Observed(
         succeeded=summary.traffic.transactions,
         busiest_thread=facts.busiest_thread,
         planned=facts.planned,
         started=facts.started,
-        lateness_p99=None if late is None else late / 1e9,
-        response_p50=None if half is None else half / 1e9,
+        thread_demand=facts.thread_demand,
+        own=facts.own,
         trend=summary.trend,
         balanced=facts.counts.balanced,
         lost_records=facts.counts.lost_records,

@@ -46,7 +46,7 @@ def summarise_seconds(
     table = _Table(seconds, length, max(1, -(-FINEST * bound_ns // NS)))
     window = _whole_seconds(measured, length)
     total = _Span(table, window)
-    p50, buckets = total.buckets.quantile(0.5), total.buckets
+    buckets = total.buckets
     at, share = buckets.ecdf()
     return RunSummary(
         started=int(table.started.sum()),
@@ -63,8 +63,6 @@ def summarise_seconds(
         peak=None,
         trend=_trend(table.together(table.succeeded[window])),
         warmup_advice=mser5(table.together(table.succeeded[: window.stop]), bin_s=float(table.least)),
-        lateness_p99_ns=None,
-        response_p50_ns=p50,
         histograms={"response": Histogram.of(buckets)},
         widened=table.least > 1,
     )

@@ -93,9 +93,6 @@ class RunSummary:
     trend: Trend
     """Of the throughput in what is left after the warm-up, or of the response time where only that moves."""
     warmup_advice: WarmUp
-    lateness_p99_ns: int | None
-    response_p50_ns: int | None
-    """As far as there is one value at least: for validity, not for reports."""
     histograms: dict[str, Histogram]
     """Of the window, by metric (response, request, lateness): to be merged over the runs of a cell."""
     by_tester: TesterSums | None = None
@@ -248,8 +245,6 @@ class Accumulator:
             peak=peak,
             trend=self._trend(),
             warmup_advice=self._advice(),
-            lateness_p99_ns=self.whole.lateness.buckets.quantile(0.99),
-            response_p50_ns=buckets.quantile(0.5),
             histograms={
                 "response": Histogram.of(buckets),
                 "request": Histogram.of(self.whole.request.buckets),

@@ -104,9 +104,10 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
     cpu = mine.get(("cpu", ""))
     if cpu is None or cpu.size == 0:
         return None
-    threads = [
-        values for (metric, _), values in mine.items() if metric == "cpu.busiest_thread" and values.size
-    ]
+    threads, demands = (
+        [values for (metric, _), values in mine.items() if metric == kind and values.size]
+        for kind in ("cpu.busiest_thread", "cpu.thread_demand")
+    )
     # A tester that spins before a start waits, it does not work: what the engine counted as spinning is taken off.
     spun = mine.get(("spin", ""), np.zeros(0))
     idle = float(spun.mean()) / max(1, cores) if spun.size else 0.0
@@ -125,6 +126,8 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
     detail = {"cpu": float(share.mean()), "cores_used": float(cpu.mean())}
     if threads:
         detail["busiest_thread"] = float(np.concatenate(threads).mean())
+    if demands:
+        detail["thread_demand"] = max(0.0, float(np.concatenate(demands).mean()) - idle)
     for metric in ("memory.rss", "threads", "io.read", "io.write"):
         found = mine.get((metric, ""))
         if found is not None and found.size:

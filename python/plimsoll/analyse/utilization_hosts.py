@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,11 +19,12 @@ TESTERS_HOST: Final = "testers' host"
 @dataclass(frozen=True, slots=True)
 class HostsUsed:
     """`shown`: what a report needs: services, hosts that are watched, and of the testers and their hosts the busiest,
-    as one that is full spoils the run however idle the others are. `busiest_thread`, `steal`: the greatest of all
-    hosts of testers, None: not watched. `cpu`: busy share of each of these hosts, by its name."""
+    as one that is full spoils the run however idle the others are. `busiest_thread`, `thread_demand`, `steal`: the
+    greatest of all hosts of testers, None: not watched. `cpu`: busy share of each of these hosts, by its name."""
 
     shown: tuple[Utilization, ...]
     busiest_thread: float | None
+    thread_demand: float | None
     steal: float | None
     cpu: Mapping[str, float]
     monitor_cpu: float | None
@@ -71,15 +72,19 @@ def of_hosts(
     here = [one for one in hosts.values() if not one.host and one not in full]
     return HostsUsed(
         shown=(*here, *full, *watched.values(), *services.values(), *busiest),
-        busiest_thread=max(
-            (one.detail["busiest_thread"] for one in testers if "busiest_thread" in one.detail), default=None
-        ),
+        busiest_thread=greatest(testers, "busiest_thread"),
+        thread_demand=greatest(testers, "thread_demand"),
         steal=max(
             (one.detail["cpu.steal"] for one in hosts.values() if "cpu.steal" in one.detail), default=None
         ),
         cpu={name: one.detail["cpu.busy"] for name, one in hosts.items() if "cpu.busy" in one.detail},
         monitor_cpu=monitor_cpu(samples, window),
     )
+
+
+def greatest(testers: Iterable[Utilization], detail: str) -> float | None:
+    """Of the testers of all hosts; None: of none."""
+    return max((one.detail[detail] for one in testers if detail in one.detail), default=None)
 
 
 def _of_target(

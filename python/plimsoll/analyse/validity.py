@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from plimsoll.analyse.own_delays import NOT_RECORDED, OwnDelay, OwnDelays
 from plimsoll.analyse.results_hosts import LostAgent
 from plimsoll.analyse.results_verdicts import Reason, RunReason, RunVerdict, Severity, Value
 from plimsoll.analyse.steady import Trend, TrendVerdict
 from plimsoll.analyse.verdict_rules import rule_of
 from plimsoll.plan.model import Validity
+
+NEARLY_FULL = 0.9
+"""A generator with a thread above this makes the run doubtful: the target may serve more than was measured."""
+RARE = 0.99
+"""Own lateness above this quantile makes a run doubtful, not invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +34,18 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a run showed. `busiest_thread` 0..1 (None: not watched); `planned`, `started`: starts in the window, without
-    those dropped or skipped on request (None: a closed load plans none). Times in seconds.
-    `steal`: share of the processor time of the host that the hypervisor gave to others (None: not watched)."""
+    """What a run showed. `busiest_thread`: share of a core that the busiest thread of the generator used, 0..1;
+    `thread_demand`: share that one of its threads used or waited for (None: not watched). `planned`, `started`: starts
+    in the window, without those dropped or skipped on request (None: a closed load plans none). `steal`: share of the
+    processor time of the host that the hypervisor gave to others (None: not watched)."""
 
     succeeded: int
     busiest_thread: float | None
     planned: float | None
     started: float | None
-    lateness_p99: float | None
-    response_p50: float | None
     trend: Trend | None
+    thread_demand: float | None = None
+    own: OwnDelays = NOT_RECORDED
     steal: float | None = None
     balanced: bool = True
     lost_records: int = 0
@@ -67,6 +74,11 @@ def verdict_of(reasons: Iterable[Reason]) -> RunVerdict:
     return RunVerdict.DOUBTFUL if Severity.DOUBTFUL in severities else RunVerdict.VALID
 
 
+def is_lower_bound(reasons: Iterable[Reason]) -> bool:
+    """Whether the throughput of a run with these reasons against it is the generator's: the target may serve more."""
+    return any(each.code == RunReason.TESTER_CPU for each in reasons)
+
+
 def against(code: RunReason, severity: Severity, **values: Value) -> Reason:
     """A reason against a run, with the rule behind it."""
     return Reason(code, severity, values, rule_of(code))
@@ -74,19 +86,19 @@ def against(code: RunReason, severity: Severity, **values: Value) -> Reason:
 
 def judge_run(seen: Observed, limits: Validity) -> Judgement:
     """Applies the rules."""
-    share, ratio = _started_share(seen), _lateness_share(seen)
+    share = _started_share(seen)
+    slow = tuple(filter(None, (_tester_cpu(seen, limits), _lateness(seen, limits), _gaps(seen, limits))))
     found = (
         _success(seen, limits),
-        _tester_cpu(seen, limits),
-        _started(share, limits),
-        _lateness(seen, ratio, limits),
+        *slow,
+        _started(share, limits) if seen.loss or verdict_of(slow) == RunVerdict.INVALID else None,
         _damage(seen, limits),
         _trend(seen, limits),
         _steal(seen, limits),
         _lost_agents(seen, limits),
         _clocks(seen),
     )
-    return Judgement(tuple(filter(None, found)), _evidence(seen, share, ratio))
+    return Judgement(tuple(filter(None, found)), _evidence(seen, share))
 
 
 def _success(seen: Observed, limits: Validity) -> Reason | None:
@@ -97,25 +109,39 @@ def _success(seen: Observed, limits: Validity) -> Reason | None:
 
 def _tester_cpu(seen: Observed, limits: Validity) -> Reason | None:
     busiest, limit = seen.busiest_thread, limits.tester_cpu
-    if busiest is None or busiest <= limit:
+    demand = max((each for each in (busiest, seen.thread_demand) if each is not None), default=None)
+    if demand is None or demand <= min(limit, NEARLY_FULL):
         return None
-    return against(RunReason.TESTER_CPU, Severity.INVALID, busiest_thread=busiest, limit=limit)
+    severity = Severity.INVALID if demand > limit else Severity.DOUBTFUL
+    figures = {"busiest_thread": busiest, "demand": min(1.0, demand), "limit": limit}
+    return against(RunReason.TESTER_CPU, severity, **figures)
 
 
 def _started(share: float | None, limits: Validity) -> Reason | None:
+    """Only beside a sign that the generator was slow: a target that leaves no slot free is overloaded."""
     if share is None or share >= limits.started:
         return None
     return against(RunReason.STARTED, Severity.INVALID, share=share, limit=limits.started)
 
 
-def _lateness(seen: Observed, ratio: float | None, limits: Validity) -> Reason | None:
-    late, floor_s = seen.lateness_p99, limits.lateness_floor_ns / 1e9
-    if ratio is None or late is None or ratio <= limits.lateness_share:
+def _lateness(seen: Observed, limits: Validity) -> Reason | None:
+    """At each percentile that is reported; above p99 a few stalls of the host are all of the sample."""
+    floor_s = limits.lateness_floor_ns / 1e9
+    late = [each for each in seen.own.at if each.share > limits.lateness_share and each.own_s > floor_s]
+    if not late:
         return None
-    if late * 1e9 <= limits.lateness_floor_ns:
+    common = [each for each in late if each.quantile <= RARE]
+    worst: OwnDelay = max(common or late, key=lambda each: each.share)
+    figures = {"quantile": worst.quantile, "own_s": worst.own_s, "share": worst.share}
+    severity = Severity.INVALID if common else Severity.DOUBTFUL
+    limit = {"limit_share": limits.lateness_share, "limit_s": floor_s}
+    return against(RunReason.LATENESS, severity, **figures, **limit)
+
+
+def _gaps(seen: Observed, limits: Validity) -> Reason | None:
+    if seen.own.stopped is None or seen.own.stopped <= limits.gaps:
         return None
-    figures = {"p99_s": late, "share": ratio, "limit_share": limits.lateness_share, "limit_s": floor_s}
-    return against(RunReason.LATENESS, Severity.INVALID, **figures)
+    return against(RunReason.GAPS, Severity.INVALID, share=seen.own.stopped, limit=limits.gaps)
 
 
 def _damage(seen: Observed, limits: Validity) -> Reason | None:
@@ -145,12 +171,6 @@ def _started_share(seen: Observed) -> float | None:
     return seen.started / seen.planned
 
 
-def _lateness_share(seen: Observed) -> float | None:
-    if seen.lateness_p99 is None or seen.response_p50 is None or seen.response_p50 <= 0:
-        return None
-    return seen.lateness_p99 / seen.response_p50
-
-
 def _trend(seen: Observed, limits: Validity) -> Reason | None:
     found = seen.trend
     if not limits.trend or found is None or found.verdict != TrendVerdict.TRENDS:
@@ -177,14 +197,14 @@ def _clocks(seen: Observed) -> Reason | None:
     return against(RunReason.UNKNOWN_CLOCKS, Severity.DOUBTFUL, agents=tuple(seen.unknown_clocks))
 
 
-def _evidence(seen: Observed, share: float | None, ratio: float | None) -> dict[str, float | None]:
+def _evidence(seen: Observed, share: float | None) -> dict[str, float | None]:
     return {
         "succeeded": float(seen.succeeded),
         "tester_cpu": seen.busiest_thread,
+        "tester_demand": seen.thread_demand,
         "started": share,
-        "lateness_share": ratio,
-        "lateness_p99_s": seen.lateness_p99,
-        "response_p50_s": seen.response_p50,
+        "lateness_share": max((each.share for each in seen.own.at if each.quantile <= RARE), default=None),
+        "gaps": seen.own.stopped,
         "trend_change": seen.trend.change if seen.trend else None,
         "steal": seen.steal,
         "trend_p": seen.trend.p_value if seen.trend else None,

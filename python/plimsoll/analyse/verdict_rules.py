@@ -23,6 +23,7 @@ class RuleName(StrEnum):
     LATENESS = "validity.lateness"
     RECORD = "validity.record"
     LOST_RECORDS = "validity.lost_records"
+    GAPS = "validity.gaps"
     TREND = "validity.trend"
     STEAL = "validity.steal"
     LOST_AGENTS = "validity.lost_agents"
@@ -54,19 +55,26 @@ _CHECKS: Final = (
     VerdictRule(RuleName.SUCCESS, 1, "A run in whose window nothing succeeded is invalid."),
     VerdictRule(
         RuleName.TESTER_CPU,
-        1,
-        "A run in which the busiest thread of an agent used more of a core than `tester_cpu` is invalid.",
+        2,
+        "A run in which a thread of an agent used, or waited for, more of a core than `tester_cpu` is invalid, and "
+        "doubtful above 90 %.",
     ),
     VerdictRule(
         RuleName.STARTED,
-        1,
-        "A run that started a smaller part of its planned transactions than `started` is invalid.",
+        2,
+        "A run that started a smaller part of its planned transactions than `started` is invalid if an agent was lost, "
+        "or `tester_cpu`, `lateness` or `gaps` shows that the load generator was slow.",
     ),
     VerdictRule(
         RuleName.LATENESS,
+        2,
+        "A run is invalid if at a reported percentile, up to p99, the load generator's own lateness is above "
+        "`lateness_share` of the response time and above `lateness_floor`; it is doubtful if so above p99.",
+    ),
+    VerdictRule(
+        RuleName.GAPS,
         1,
-        "A run is invalid if the p99 of lateness is above `lateness_share` of the median response time and above "
-        "`lateness_floor`.",
+        "A run is invalid if a thread of the load generator stood still for more of the window than `gaps`.",
     ),
     VerdictRule(
         RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its books do not balance."
@@ -102,8 +110,8 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.BOTTLENECK,
-        1,
-        "The bottleneck of a run is the load generator if that was at 90 % or above, else the component of highest "
+        2,
+        "The bottleneck of a run is the load generator if that was at 98 % or above, else the component of highest "
         "utilization if that is at 90 % or above and its interval lies above that of the second.",
     ),
     VerdictRule(
@@ -208,6 +216,7 @@ _OF_REASONS: Final = {
     RunReason.TESTER_CPU: RuleName.TESTER_CPU,
     RunReason.STARTED: RuleName.STARTED,
     RunReason.LATENESS: RuleName.LATENESS,
+    RunReason.GAPS: RuleName.GAPS,
     RunReason.DAMAGED: RuleName.RECORD,
     RunReason.LOST_RECORDS: RuleName.LOST_RECORDS,
     RunReason.TREND: RuleName.TREND,

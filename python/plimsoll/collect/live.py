@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.collect.hdr import decode
+from plimsoll.collect.hdr import Histogram, decode
 from plimsoll.errors import DamagedResults
 
 
 @dataclass(frozen=True, slots=True)
 class Second:
     """What happened in one second of a run. `values` (ns, ascending) and `counts`: histogram of the response times of
-    the successful transactions that ended in it; `active` testers and transactions `in_progress` at its end."""
+    the successful transactions that ended in it; `active` testers and transactions `in_progress` at its end.
+    `dropped`: starts that were not made. `own`: how late the load generator itself made transactions start (None: not
+    recorded, in results of older releases); `stopped_s`: for how long its threads stood still, the longest of all."""
 
     number: int
     started: int
@@ -29,6 +31,9 @@ class Second:
     in_progress: int
     values: NDArray[np.int64]
     counts: NDArray[np.int64]
+    dropped: int = 0
+    own: Histogram | None = None
+    stopped_s: float | None = None
 
 
 def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
@@ -46,6 +51,9 @@ def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
                     in_progress=int(line["in_progress"]),
                     values=response.values,
                     counts=response.counts,
+                    dropped=int(counters.get("dropped", 0)),
+                    own=decode(line["own_lateness"]) if "own_lateness" in line else None,
+                    stopped_s=int(line["stopped_ns"]) / 1e9 if "stopped_ns" in line else None,
                     **numbers,
                 )
             )

@@ -282,6 +282,7 @@ def _built(
         started=first.validity.started,
         lateness_share=first.validity.lateness_share,
         lateness_floor_ns=first.validity.lateness_floor,
+        gaps=first.validity.gaps,
         steal=first.validity.steal,
         success=first.validity.success,
         trend=first.validity.trend,

@@ -363,13 +363,14 @@ class CapacityRules:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """When a run says nothing about the target. The share of one core, of the plan, of the median response
-    time."""
+    """When a run says nothing about the target. The shares of one core, of the plan, of the response time
+    at each percentile, of the window."""
 
-    tester_cpu: float = 0.9
+    tester_cpu: float = 0.98
     started: float = 0.99
     lateness_share: float = 0.1
     lateness_floor_ns: int = 1_000_000
+    gaps: float = 0.01
     steal: float = 0.05
     success: bool = True
     trend: bool = True

@@ -125,10 +125,11 @@ class CeilingRaw(Raw):
 class ValidityRaw(Raw):
     """When a run says nothing about the target, because the generator was the limit."""
 
-    tester_cpu: Fraction = 0.9
+    tester_cpu: Fraction = 0.98
     started: Fraction = 0.99
     lateness_share: Fraction = 0.1
     lateness_floor: Duration = NS["ms"]
+    gaps: Fraction = 0.01
     steal: Fraction = 0.05
     success: bool = True
     trend: bool = True

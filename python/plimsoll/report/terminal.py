@@ -15,6 +15,7 @@ from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, Ecdf, RunResult
 from plimsoll.analyse.utilization_hosts import TESTERS_HOST
+from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
@@ -176,10 +177,12 @@ def _totals(style: Style, run: RunResult) -> list[str]:
         f"in {number(traffic.window_s)} s",
     )
     lines += _status_codes(style, run)
-    carried = (
-        plus_minus(traffic.throughput_interval, "rate", "requests/s") if traffic.throughput_interval else None
-    )
-    lines += style.pair("throughput", carried or quantity(traffic.throughput_per_s, "rate", "requests/s"))
+    throughput = quantity(traffic.throughput_per_s, "rate", "requests/s")
+    if is_lower_bound(run.reasons):
+        throughput = f"at least {throughput}: the load generator was the limit, or nearly"
+    elif traffic.throughput_interval:
+        throughput = plus_minus(traffic.throughput_interval, "rate", "requests/s")
+    lines += style.pair("throughput", throughput)
     if traffic.items_per_s:
         lines += style.pair("items", quantity(traffic.items_per_s, "rate", "items/s"))
     payload, wire = (

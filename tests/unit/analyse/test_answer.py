@@ -144,7 +144,7 @@ def test_one_repetition_has_no_interval() -> None:
 
 def test_a_single_run_speaks_of_its_response_times() -> None:
     text = said(single())
-    assert "carried 1 452 ± 22 requests/s" in text
+    assert "served 1 452 ± 22 requests/s" in text
     assert "median 2.75 ms, p95 4.90 ms and p99 6.22 ms" in text
     assert "± holds within this run" in text
 

@@ -13,13 +13,14 @@ from plimsoll.analyse.answer.worded import worded_capacity, worded_reasons, word
 from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
 from plimsoll.analyse.capacity import Level, efficiency, error_limited, nominal, scaling, stretch, usable
 from plimsoll.analyse.metrics import canonical, metric_value
+from plimsoll.analyse.own_delays import OwnDelay, OwnDelays
 from plimsoll.analyse.results import Interval, Utilization, Verdict
-from plimsoll.analyse.results_verdicts import RunVerdict, Severity
+from plimsoll.analyse.results_verdicts import RunReason, RunVerdict, Severity
 from plimsoll.analyse.steady import Trend, TrendVerdict
 from plimsoll.analyse.thresholds import Sample, judge, observe
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization import utilizations
-from plimsoll.analyse.validity import Judgement, Observed, judge_run
+from plimsoll.analyse.validity import Judgement, Observed, is_lower_bound, judge_run
 from plimsoll.collect.samples import SampleSeries
 from plimsoll.plan.metrics import METRICS
 from plimsoll.plan.model import Threshold, Validity
@@ -174,18 +175,29 @@ def test_stretch_and_scaling() -> None:
 
 # -- validity
 
-FINE = Observed(1000, 0.5, 1000, 999, 0.0005, 0.010, None)
+
+def own(*at: tuple[float, float, float], stopped: float | None = 0.0) -> OwnDelays:
+    return OwnDelays(tuple(OwnDelay(*each) for each in at), stopped)
+
+
+FINE = Observed(1000, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"succeeded": 0}, "nothing succeeded"),
-        ({"busiest_thread": 0.95}, "busiest thread used 95.0 % of a core"),
-        ({"started": 980}, "only 98.00 % of the planned"),
-        ({"lateness_p99": 0.002}, "p99 of lateness 2.00 ms is 20.0 % of the median response time"),
-        ({"lateness_p99": 0.192}, "p99 of lateness 192 ms is 1 920 % of the median response time"),
-        ({"lateness_p99": 12.0}, "p99 of lateness 12.0 s is 120 000 % of the median response time"),
+        ({"busiest_thread": 0.99}, "busiest thread used 99.0 % of a core"),
+        ({"thread_demand": 0.99}, "used or waited for 99.0 % of a core (its busiest thread used 50.0 %)"),
+        (
+            {"own": own((0.99, 0.002, 0.01))},
+            "p99 of its own lateness, 2.00 ms, is 20.0 % of the p99 of the response time",
+        ),
+        (
+            {"own": own((0.5, 0.19, 0.01), (0.99, 0.19, 1))},
+            "p50 of its own lateness, 190 ms, is 1 900 % of the p50",
+        ),
+        ({"own": own(stopped=0.33)}, "stood still for 33.0 % of the window (gaps: 1 %)"),
         ({"balanced": False}, "the record is damaged"),
         ({"lost_records": 3}, "3 transactions lost"),
     ],
@@ -201,15 +213,33 @@ def test_invalid(change: dict[str, float], reason: str) -> None:
 
 
 def test_lateness_needs_both_its_share_and_its_floor() -> None:
-    quick = dataclasses.replace(FINE, lateness_p99=0.0009, response_p50=0.001)
+    quick = dataclasses.replace(FINE, own=own((0.5, 0.0009, 0.001)))
     assert judge_run(quick, Validity()).verdict == RunVerdict.VALID, "below 1 ms"
-    slow = dataclasses.replace(FINE, lateness_p99=0.05, response_p50=1.0)
+    slow = dataclasses.replace(FINE, own=own((0.99, 0.05, 1.0)))
     assert judge_run(slow, Validity()).verdict == RunVerdict.VALID, "5 % of the response time"
+    rare = dataclasses.replace(FINE, own=own((0.99, 0.001, 1.0), (0.999, 0.5, 1.0)))
+    assert judge_run(rare, Validity()).verdict == RunVerdict.DOUBTFUL, "above p99 only"
+
+
+def test_a_generator_that_is_nearly_full_gives_a_lower_bound() -> None:
+    found = judge_run(dataclasses.replace(FINE, busiest_thread=0.95), Validity())
+    assert found.verdict == RunVerdict.DOUBTFUL and is_lower_bound(found.reasons)
+    assert "the target may serve more" in texts(found, Severity.DOUBTFUL)[0]
+    assert not is_lower_bound(judge_run(FINE, Validity()).reasons)
+
+
+def test_missing_starts_are_the_targets_doing_unless_the_generator_was_slow() -> None:
+    """A target that leaves no slot free is overloaded; the generator did what it could."""
+    short = dataclasses.replace(FINE, started=980)
+    assert judge_run(short, Validity()).reasons == ()
+    slow = judge_run(dataclasses.replace(short, busiest_thread=0.99), Validity())
+    assert [each.code for each in slow.reasons] == [RunReason.TESTER_CPU, RunReason.STARTED]
+    assert "only 98.00 % of the planned" in texts(slow, Severity.INVALID)[1]
 
 
 def test_limits_can_be_changed() -> None:
-    busy = dataclasses.replace(FINE, busiest_thread=0.95)
-    assert judge_run(busy, Validity(tester_cpu=0.99)).verdict == RunVerdict.VALID
+    busy = dataclasses.replace(FINE, busiest_thread=0.85)
+    assert judge_run(busy, Validity(tester_cpu=0.8)).verdict == RunVerdict.INVALID
     assert (
         judge_run(dataclasses.replace(FINE, succeeded=0), Validity(success=False)).verdict == RunVerdict.VALID
     )
@@ -235,7 +265,7 @@ def test_steal_is_a_doubt_not_a_verdict() -> None:
 
 
 def test_what_was_not_watched_is_not_held_against_a_run() -> None:
-    unknown = Observed(10, None, None, None, None, None, None)
+    unknown = Observed(10, None, None, None, None)
     found = judge_run(unknown, Validity())
     assert found.verdict == RunVerdict.VALID and found.evidence["tester_cpu"] is None
 
@@ -252,7 +282,10 @@ def part(name: str, role: str, mean: float, half: float | None = 0.01) -> Utiliz
     ("parts", "name"),
     [
         ([part("db", "service", 0.97), part("cache", "service", 0.3), part("testers", "testers", 0.4)], "db"),
-        ([part("db", "service", 0.97), part("testers", "testers", 0.95)], "testers"),
+        ([part("db", "service", 0.97), part("testers", "testers", 0.985)], "testers"),
+        ([part("db", "service", 0.99), part("testers", "testers", 0.93)], "db"),
+        ([part("db", "service", 0.97), part("testers", "testers", 0.96)], NOT_RESOLVED),
+        ([part("db", "service", 0.3), part("testers", "testers", 0.93)], "testers"),
         ([part("db", "service", 0.6), part("host", "host", 0.5)], NOT_RESOLVED),
         ([part("db", "service", 0.97), part("cache", "service", 0.96)], NOT_RESOLVED),
         ([part("db", "service", 0.97, None), part("cache", "service", 0.3, None)], "db"),
@@ -269,7 +302,7 @@ def part(name: str, role: str, mean: float, half: float | None = 0.01) -> Utiliz
         ),
         ([part("gate", "service", 0.95), part("services' core", "cores", 0.99)], "gate"),
         ([part("gate", "service", 0.5), part("services' core", "cores", 0.8)], NOT_RESOLVED),
-        ([part("services' core", "cores", 0.99), part("testers", "testers", 0.95)], "testers"),
+        ([part("services' core", "cores", 0.99), part("testers", "testers", 0.98)], "testers"),
         ([], NOT_RESOLVED),
     ],
 )

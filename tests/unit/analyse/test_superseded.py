@@ -78,12 +78,18 @@ def test_another_verdict_of_the_same_version_is_no_matter_of_rules() -> None:
 
 def test_both_verdicts_on_a_run_are_kept() -> None:
     whole = now()
+    version = rule(RuleName.VALIDITY).version
     (each,) = with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)).superseded
     assert (each.what, each.subject, each.changed) == ("validity", {"run": "0001"}, ("validity",))
-    assert (each.earlier.verdict, each.earlier.rule, each.earlier.version) == ("invalid", "validity", 0)
-    assert (each.now.verdict, each.now.rule, each.now.version) == ("valid", "validity", 1)
+    assert (each.earlier.verdict, each.earlier.rule, each.earlier.version) == (
+        "invalid",
+        "validity",
+        version - 1,
+    )
+    assert (each.now.verdict, each.now.rule, each.now.version) == ("valid", "validity", version)
     assert told(whole, older(whole, RuleName.VALIDITY, valid=False)) == [
-        "Run 0001: validity was invalid (rule validity, version 0) and is valid (rule validity, version 1)."
+        f"Run 0001: validity was invalid (rule validity, version {version - 1}) and is valid "
+        f"(rule validity, version {version})."
     ]
 
 
@@ -95,9 +101,9 @@ def test_an_analysis_that_recorded_no_rules() -> None:
         for key in ("validity_rule", "bottleneck_rule", "rule", "verdict" if "counts" in each else "rule"):
             each.pop(key, None)
     earlier["runs"][0]["bottleneck"] = "host"
-    here = whole.runs[0].bottleneck
+    here, newest = whole.runs[0].bottleneck, rule(RuleName.BOTTLENECK).version
     assert told(whole, earlier) == [
-        f"Run 0001: bottleneck was host (no rule recorded) and is {here} (rule bottleneck, version 1)."
+        f"Run 0001: bottleneck was host (no rule recorded) and is {here} (rule bottleneck, version {newest})."
     ]
 
 
@@ -167,14 +173,16 @@ def test_summary_and_report_show_both() -> None:
     whole = now()
     found = worded_superseded(with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)))
     found = replace(found, notes=("A note <b>.",))
+    before = rule(RuleName.VALIDITY).version - 1
     lines = " ".join(" ".join(summary_lines(found, 100)).split())
     assert (
-        "superseded........: Run 0001: validity was invalid (rule validity, version 0) and is valid" in lines
+        f"superseded........: Run 0001: validity was invalid (rule validity, version {before}) and is valid"
+        in lines
     )
     assert "note..............: A note <b>." in lines
     page = render(found, set_up(False), bundle="")
     assert "Verdicts that newer rules state otherwise" in page
-    assert "rule validity, version 0" in page and "A note &lt;b&gt;." in page
+    assert f"rule validity, version {before}" in page and "A note &lt;b&gt;." in page
     assert "Superseded verdicts" not in render(whole, set_up(False), bundle="")
 
 

@@ -122,7 +122,7 @@ def part(name: str, role: str, mean: float, host: str = "") -> Utilization:
         ([part("db", "service", 0.97), part("far", "host", 0.96, "far")], NOT_RESOLVED),
         ([part("a", "host", 0.97, "a"), part("b", "host", 0.6, "b")], "a"),
         ([part("host", "host", 0.98), part("same", "host", 0.97)], "host"),
-        ([part("testers", "testers", 0.95), part("far", "host", 0.97, "far")], "testers"),
+        ([part("testers", "testers", 0.985), part("far", "host", 0.97, "far")], "testers"),
     ],
 )
 def test_which_part_gives_way(parts: list[Utilization], name: str) -> None:

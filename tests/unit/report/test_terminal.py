@@ -59,7 +59,7 @@ def test_the_order_is_that_of_k6() -> None:
 def test_a_single_run_has_totals_latency_and_a_histogram() -> None:
     shown = text(single())
     marks = ["34 846 succeeded, 0 failed", "1 452 +/- 22 requests/s", "avg=2.93ms", "p(99.9)=8.13ms", "histogram",
-             "errors............: none", "4 testers on 1 agent, Jain's index 0.9984", "The target carried"]  # fmt: skip
+             "errors............: none", "4 testers on 1 agent, Jain's index 0.9984", "The target served"]  # fmt: skip
     places = [shown.index(mark) for mark in marks]
     assert places == sorted(places)
     shares = [float(share) for share in re.findall(r" (\d+(?:\.\d+)?) %  ?#*$", shown, re.MULTILINE)]

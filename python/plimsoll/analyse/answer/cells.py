@@ -9,6 +9,7 @@ from plimsoll.analyse.answer.words import MOST_SENTENCES, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import Analysis, CellResult, RunResult
+from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import describe, level_words, listing, percent, plural, plus_minus, quantity
 
 
@@ -49,8 +50,12 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
     if interval is None:
         return f"{head}: {metric.title} cannot be said."
-    does = "carried" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
-    text = f"{head} {does} {plus_minus(interval, metric.kind, metric.unit)}{payload(cell, name)}"
+    if metric.kind in {"rate", "bytes_rate"} and any(is_lower_bound(run.reasons) for run in runs):
+        value = f"served at least {quantity(interval.mean, metric.kind, metric.unit)}"
+    else:
+        does = "served" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
+        value = f"{does} {plus_minus(interval, metric.kind, metric.unit)}"
+    text = f"{head} {value}{payload(cell, name)}"
     if one is not None and metric.kind != "ms":
         times = one.traffic.response_ms
         shown = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.analyse.results_hosts import LostAgent
-from plimsoll.analyse.results_verdicts import BottleneckReason, Reason, RunReason, Value
+from plimsoll.analyse.results_verdicts import BottleneckReason, Reason, RunReason, Severity, Value
 from plimsoll.analyse.wording import count, listing, number, percent, plural, quantity
 
 MOST_AGENTS = 5
@@ -21,20 +21,32 @@ def run_reason(reason: Reason) -> str:
         case RunReason.NOTHING_SUCCEEDED:
             return "nothing succeeded in the measured window"
         case RunReason.TESTER_CPU:
-            return (
-                f"the load generator was the limit: an agent's busiest thread used "
-                f"{100 * figure(told, 'busiest_thread'):.1f} % of a core (tester_cpu: {_limit(told)} %)"
-            )
+            if reason.severity == Severity.DOUBTFUL:
+                return (
+                    f"the load generator was nearly full: {_demand(told)}; the target may serve more, and response "
+                    "times may include delays of the load generator"
+                )
+            return f"the load generator was the limit: {_demand(told)} (tester_cpu: {_limit(told)} %)"
         case RunReason.STARTED:
             return (
                 f"only {100 * figure(told, 'share'):.2f} % of the planned transactions were started "
                 f"(started: {_limit(told)} %)"
             )
         case RunReason.LATENESS:
+            at = f"p{100 * figure(told, 'quantile'):g}"
+            late = quantity(1e3 * figure(told, "own_s"), "ms")
+            limits = (
+                f"lateness_share: {100 * figure(told, 'limit_share'):g} %, "
+                f"lateness_floor: {1e3 * figure(told, 'limit_s'):g} ms"
+            )
             return (
-                f"testers started late: p99 of lateness {quantity(1e3 * figure(told, 'p99_s'), 'ms')} is "
-                f"{percent(figure(told, 'share'))} of the median response time (lateness_share: "
-                f"{100 * figure(told, 'limit_share'):g} %, lateness_floor: {1e3 * figure(told, 'limit_s'):g} ms)"
+                f"the load generator started transactions late: {at} of its own lateness, {late}, is "
+                f"{percent(figure(told, 'share'))} of the {at} of the response time ({limits})"
+            )
+        case RunReason.GAPS:
+            return (
+                f"the load generator stood still for {percent(figure(told, 'share'))} of the window "
+                f"(gaps: {_limit(told)} %)"
             )
         case RunReason.DAMAGED:
             return f"the record is damaged: {told['lost_records']} transactions lost, or the books do not balance"
@@ -60,6 +72,14 @@ def run_reason(reason: Reason) -> str:
             )
         case _:
             return reason.code
+
+
+def _demand(told: Mapping[str, Value]) -> str:
+    used, demand = figure(told, "busiest_thread"), figure(told, "demand")
+    if demand <= used or demand != demand:
+        return f"an agent's busiest thread used {100 * used:.1f} % of a core"
+    waited = f"a thread of an agent used or waited for {100 * demand:.1f} % of a core"
+    return f"{waited} (its busiest thread used {100 * used:.1f} %)"
 
 
 def figure(told: Mapping[str, Value], name: str) -> float:
@@ -115,7 +135,7 @@ def bottleneck_reason(reason: Reason) -> str:
     told = reason.values
     match reason.code:
         case BottleneckReason.LOAD_GENERATOR_FULL:
-            return f"the load generator itself: {_busy(told)}; the service was not the limit"
+            return f"the load generator itself: {_busy(told)}"
         case BottleneckReason.FULL:
             return _busy(told)
         case BottleneckReason.NOTHING_FULL:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from plimsoll.analyse.results import Analysis, RunResult
 from plimsoll.analyse.results_verdicts import Finding, Topic
-from plimsoll.analyse.wording import count, describe, listing, plural
+from plimsoll.analyse.validity import is_lower_bound
+from plimsoll.analyse.wording import count, describe, listing, plural, quantity
 
 
 def about_the_runs(analysis: Analysis) -> list[Finding]:
@@ -64,4 +65,8 @@ def nothing_valid(analysis: Analysis) -> str:
     """Why there is no answer, where no run is valid."""
     runs = analysis.runs
     none = "the one run is not valid" if len(runs) == 1 else f"none of the {count(len(runs))} runs is valid"
-    return f"Nothing can be said about the target: {none} ({_reasons(runs)})."
+    bounds = [run.traffic.throughput_per_s for run in runs if is_lower_bound(run.reasons)]
+    if not bounds:
+        return f"Nothing can be said about the target: {none} ({_reasons(runs)})."
+    least = quantity(max(bounds), "rate", "requests/s")
+    return f"The target serves at least {least}. No more can be said about it: {none} ({_reasons(runs)})."
