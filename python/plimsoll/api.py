@@ -342,7 +342,8 @@ def _from_transactions(
         else where.names,
         stages=stages,
         by_workload=len(record["workloads"]) > 1,
-        slots_of=_open_workloads(record) if _open_load(record) == "some" else frozenset(),
+        open_loads=_open_workloads(record),
+        not_started=_not_started(run),
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
         places=None if where is None else places_of(where, crew),
     )
@@ -350,6 +351,11 @@ def _from_transactions(
     for chunk in file.chunks():
         accumulator.add(chunk)
     return accumulator.result()
+
+
+def _not_started(run: RunFiles) -> list[tuple[int, int]]:
+    """When starts of open loads were given up (the middle of the second, ns), and how many."""
+    return [(s.number * 10**9 + 5 * 10**8, s.dropped) for s in seconds_of(run.live) if s.dropped]
 
 
 def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:

@@ -222,7 +222,7 @@ def test_slots_of_an_open_load_take_no_part_in_shares() -> None:
     """Two closed testers beside a slot: their shares and Jain's index are those of the two alone."""
     data = made()
     data = dataclasses.replace(data, workload=(data.tester == 1).astype(np.int64))
-    mixed = Accumulator(layout(slots_of=frozenset({"writers"})))
+    mixed = Accumulator(layout(open_loads=frozenset({"writers"})))
     alone = Accumulator(layout())
     mixed.add(data)
     alone.add(data.take(data.tester != 1))

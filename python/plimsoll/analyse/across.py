@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,7 +122,7 @@ def cell_results(
 
 def _errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
     errors = [run.traffic.errors for run in runs]
-    return errors, [run.traffic.errors + run.traffic.transactions for run in runs]
+    return errors, [run.traffic.errors + run.traffic.response_ms.count for run in runs]
 
 
 def _responses(groups: Sequence[Group], wanted: Sequence[str]) -> list[dict[str, Interval]]:
@@ -151,10 +152,7 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
 
 
 def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
-    values = [
-        np.array([v for run in group.valid if (v := value(run, named)) is not None], dtype=np.float64)
-        for group in groups
-    ]
+    values = [_values(named, group) for group in groups]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
     intervals = cell_intervals(values, separate=_differ(values, groups, log), log=log)
     histogram, q = named.histogram, named.quantile
@@ -166,6 +164,16 @@ def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     ]
 
 
+def _values(named: Named, group: Group) -> NDArray[np.float64]:
+    """One for each valid run that has it. None of a time that lies, in some run, among what did not complete: those of
+    the other runs would be too good."""
+    found = [value(run, named) for run in group.valid]
+    whole = None if named.histogram is None else group.whole(named.histogram)
+    if whole is not None and whole.missing and None in found:
+        found = []
+    return np.array([each for each in found if each is not None], dtype=np.float64)
+
+
 def _centred(
     interval: Interval | None, values: int, whole: Buckets, q: float, group: Group
 ) -> Interval | None:
@@ -173,6 +181,8 @@ def _centred(
     if found is None or not carries(q, whole.total):
         return interval
     centre = found / 1e6
+    if interval is None and whole.missing:
+        return None
     if interval is None or values < len(group.valid):
         return Interval(centre, None, None, method="merged runs; single ones are too short for it")
     if interval.mean <= 0:
@@ -291,6 +301,8 @@ def _level(group: Group, design: Design, throughput: Interval | None, rule: Rule
             value, _ = observe(rule, Sample([run], [histogram]))
             if value is not None:
                 each.append(value)
+        if not all(map(math.isfinite, each)):
+            each = []  # longer than anything that was measured: no interval has such an end
     errors, ended = _errors_and_ended(group.valid)
     return capacity.Level(
         load=design.load(group.cell) or 0.0,

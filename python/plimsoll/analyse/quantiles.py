@@ -24,6 +24,9 @@ STANDARD = (0.5, 0.9, 0.95, 0.99, 0.999)
 BEYOND = 10
 """A percentile is given when at least this many values lie beyond it."""
 
+MISSING_OF_MEAN = 1e-3
+"""No mean is given where a greater share of the values is missing."""
+
 _BITS = 10
 _SHIFT = 52 - _BITS
 _OFFSET = 1023 << _BITS
@@ -38,6 +41,11 @@ def carries(q: float, samples: float) -> bool:
 def rank(q: float, count: int) -> int:
     """0-based position of quantile q (0..1) among `count` (> 0) sorted values."""
     return min(count - 1, max(0, math.ceil(q * count - 1e-9) - 1))
+
+
+def is_beyond(q: float, count: int, missing: int) -> bool:
+    """Whether quantile q of `count` known values and `missing` greater ones is one of the greater ones."""
+    return count + missing > 0 and rank(q, count + missing) >= count
 
 
 def exact_quantiles(values: Int, qs: Sequence[float]) -> list[int]:
@@ -86,6 +94,10 @@ class Buckets:
 
     def __init__(self) -> None:
         self.counts: Int = np.zeros(0, dtype=np.int64)
+        self.missing = 0
+        """Values that are not counted and are greater than all that are."""
+        self.failed = 0
+        """Failures beside the values: longer than any limit where a rule is judged, and no part of a distribution."""
         self.smallest: int | None = None
         self.largest: int | None = None
 
@@ -116,17 +128,25 @@ class Buckets:
         """How many values were counted."""
         return int(self.counts.sum())
 
-    def locate(self, q: float) -> tuple[int, int]:
-        """Bucket that holds quantile q, and how many values lie in the buckets below it. Needs a value."""
+    def place(self, q: float, *, failed: bool = False) -> int | None:
+        """Position of quantile q among the values, ascending; None if it is missing (or failed, if these count)."""
+        total = self.total
+        more = self.missing + (self.failed if failed else 0)
+        return None if total == 0 or is_beyond(q, total, more) else rank(q, total + more)
+
+    def locate(self, place: int) -> tuple[int, int]:
+        """Bucket that holds the value at a position, and how many values lie in the buckets below it."""
         cumulative = np.cumsum(self.counts)
-        bucket = int(np.searchsorted(cumulative, rank(q, int(cumulative[-1])) + 1))
+        bucket = int(np.searchsorted(cumulative, place + 1))
         return bucket, int(cumulative[bucket - 1]) if bucket else 0
 
-    def quantile(self, q: float) -> int | None:
-        """Quantile q in ns, within 0.05 %; None if nothing was counted."""
-        if self.largest is None or self.smallest is None:
+    def quantile(self, q: float, *, failed: bool = False) -> int | None:
+        """Quantile q in ns, within 0.05 %; None if nothing was counted, or if it is among the missing values (or among
+        failures, if these count as longer than any value)."""
+        place = self.place(q, failed=failed)
+        if self.largest is None or self.smallest is None or place is None:
             return None
-        bucket, _ = self.locate(q)
+        bucket, _ = self.locate(place)
         low, high = bucket_edges(np.array([bucket], dtype=np.int64))
         return min(self.largest, max(self.smallest, (int(low[0]) + int(high[0])) // 2))
 
@@ -158,13 +178,20 @@ class Histogram:
     count: tuple[int, ...]
     smallest: int | None
     largest: int | None
+    missing: int = 0
+    failed: int = 0
 
     @staticmethod
     def of(buckets: Buckets) -> Histogram:
         """Takes what is there now."""
         used = np.nonzero(buckets.counts)[0]
         return Histogram(
-            tuple(used.tolist()), tuple(buckets.counts[used].tolist()), buckets.smallest, buckets.largest
+            tuple(used.tolist()),
+            tuple(buckets.counts[used].tolist()),
+            buckets.smallest,
+            buckets.largest,
+            buckets.missing,
+            buckets.failed,
         )
 
 
@@ -186,17 +213,18 @@ class Exact:
             self.buckets.add(values, number)
 
     def quantile(self, q: float) -> int | None:
-        """Exact quantile q in ns; None without values."""
-        if not self.parts:
+        """Exact quantile q in ns; None without values, or if it is among the missing ones."""
+        wanted = self.buckets.place(q)
+        if wanted is None:
             return None
-        bucket, below = self.buckets.locate(q)
+        bucket, below = self.buckets.locate(wanted)
         low, high = (int(edge[0]) for edge in bucket_edges(np.array([bucket], dtype=np.int64)))
         if bucket == 0:
             low = 0
         if low == high:
             return low
         inside = np.concatenate([part[(part >= low) & (part <= high)] for part in self.parts])
-        place = rank(q, self.buckets.total) - below
+        place = wanted - below
         return int(np.partition(inside, place)[place])
 
 
@@ -204,6 +232,8 @@ def merged(parts: Iterable[Histogram]) -> Buckets:
     """Several histograms as one: quantiles of the whole."""
     out = Buckets()
     for part in parts:
+        out.missing += part.missing
+        out.failed += part.failed
         if part.smallest is None or part.largest is None:
             continue
         counts = np.zeros(part.bucket[-1] + 1, dtype=np.int64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from plimsoll.analyse.quantiles import is_beyond
 from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import (
     BottleneckVerdict,
@@ -53,7 +54,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Distribution of a duration in milliseconds; a percentile the sample cannot carry is None."""
+    """Distribution of a duration in milliseconds; a percentile the sample cannot carry is None.
+
+    `missing`: transactions of open loads that are known to take longer than any of `count` (never started, timed out,
+    cut off). A percentile that lies among them is None, too, and so is the mean if they are more than 0.1 %.
+    """
 
     count: int
     mean: float | None
@@ -66,6 +71,31 @@ class Latency:
     max: float | None
     mean_interval: Interval | None = None
     effective_samples: float | None = None
+    missing: int = 0
+
+    def is_beyond(self, q: float) -> bool:
+        """Whether quantile q (0..1) lies among what is missing: it is known to be above `max` only."""
+        return self.missing > 0 and is_beyond(q, self.count, self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """What became of the transactions of open loads that were scheduled in a window: each is one of these."""
+
+    in_window: int
+    """Succeeded, and ended in the window."""
+    in_drain: int
+    """Succeeded, and ended after it."""
+    failed: int
+    cut_off: int
+    """Still in progress when the run ended, or when the agent was lost."""
+    never_started: int
+    """No slot was free: dropped on request, or still waiting when the run ended."""
+
+    @property
+    def scheduled(self) -> int:
+        """All of them."""
+        return self.in_window + self.in_drain + self.failed + self.cut_off + self.never_started
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +117,11 @@ class CodeCount:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What was done in a window: counts, rates, times. The same for a run, a stage, a workload."""
+    """What was done in a window: counts, rates, times. The same for a run, a stage, a workload.
+
+    Throughput, concurrency and what ended are of the window. Times and errors are, too, for closed loads; those of open
+    loads are of the transactions *scheduled* in the window, whenever they ended (`cohort`).
+    """
 
     window_s: float
     transactions: int
@@ -108,6 +142,8 @@ class Traffic:
     """By batch means within the window."""
     successes_by_code: tuple[CodeCount, ...] = ()
     """Successful transactions to which the driver gave a code, the most frequent first."""
+    cohort: Cohort | None = None
+    """None: no load is open, or single transactions were not kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class ThresholdReason(StrEnum):
     NOT_YET = "not yet"
     ABSENT = "absent"
     FEW_BEYOND = "few values beyond"
+    NOT_COMPLETED = "not completed"
 
 
 class ModelReason(StrEnum):

@@ -20,7 +20,7 @@ from plimsoll.analyse.quantum import FINEST, coarse_enough, parts_of
 from plimsoll.analyse.results import Ecdf, Peak, Series, StageResult, TesterResult, Traffic, WorkloadResult
 from plimsoll.analyse.steady import CHANGES_BY_PLAN, Trend, TrendVerdict, WarmUp, mser5, peak_window, trend
 from plimsoll.analyse.timeline import Timeline, default_quantum
-from plimsoll.analyse.traffic import BINS, NEVER, Block, WindowSum, within
+from plimsoll.analyse.traffic import BINS, NEVER, NO_LOADS, Block, WindowSum, within
 from plimsoll.analyse.transactions import Int, Stage, Transactions, Window
 
 ROWS = 64 * 1024
@@ -52,9 +52,10 @@ class Layout:
     `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run, drain
     included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
-    whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run). `slots_of`:
-    workloads, among others, whose testers are slots of an open load; they take no part in shares (needs `by_workload`).
-    `places`: None where there is one agent.
+    whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run). `open_loads`:
+    workloads whose load is open: their times are of the cohort scheduled in a window, and their testers, being slots,
+    take no part in shares beside testers of closed loads (needs `by_workload`). `not_started`: when those of open loads
+    were given up that never started (ns), and how many. `places`: None where there is one agent.
     """
 
     measured: Window
@@ -65,8 +66,20 @@ class Layout:
     stages: Sequence[Stage] = ()
     by_workload: bool = False
     quantum_ns: int | None = None
-    slots_of: frozenset[str] = frozenset()
+    open_loads: frozenset[str] = frozenset()
+    not_started: Sequence[tuple[int, int]] = ()
     places: Places | None = None
+
+    def is_open(self) -> NDArray[np.bool_]:
+        """By number of the workload, whether its load is open; empty if none is."""
+        if not self.open_loads:
+            return NO_LOADS
+        return np.array([name in self.open_loads for name in self.workloads], dtype=np.bool_)
+
+    def never_started(self, window: Window) -> int:
+        """Transactions that were given up in the window; after its end, too, if nothing is measured after it."""
+        last = window.end >= self.measured.end
+        return sum(n for at, n in self.not_started if window.start <= at and (last or at < window.end))
 
     @property
     def bound_ns(self) -> int:
@@ -130,8 +143,20 @@ class Accumulator:
         self.last_end = np.full(n, -1, dtype=np.int64)
         self.started = self.succeeded = self.failed = 0
 
-    def _window(self, window: Window) -> WindowSum:
-        return WindowSum(window, exact=self.exact, parts=parts_of(window, self.layout.bound_ns, BINS))
+    def _window(self, window: Window, workload: int | None = None) -> WindowSum:
+        """Of all workloads, or of one: to the only open one belongs what never started."""
+        layout = self.layout
+        is_open = layout.is_open()
+        alone = workload is None or (is_open.size and is_open[workload] and int(is_open.sum()) == 1)
+        if workload is not None and is_open.size:
+            is_open = is_open if is_open[workload] else NO_LOADS
+        return WindowSum(
+            window,
+            exact=self.exact,
+            parts=parts_of(window, layout.bound_ns, BINS),
+            open_loads=is_open,
+            never_started=layout.never_started(window) if alone else 0,
+        )
 
     def _place(self, places: Places | None) -> None:
         self.until = places.until if places and places.lost.any() else None
@@ -169,7 +194,9 @@ class Accumulator:
         self.tester_workload[block.rows.tester] = block.rows.workload
         numbers = np.unique(block.rows.workload).tolist()
         for number in numbers:
-            total = self.workloads.setdefault(number, self._window(self.layout.measured))
+            total = self.workloads.get(number)
+            if total is None:
+                total = self.workloads[number] = self._window(self.layout.measured, number)
             mine = block.rows.workload == number
             total.add(block if len(numbers) == 1 else Block.of(block.rows.take(mine), self.until))
 
@@ -218,6 +245,7 @@ class Accumulator:
             ends = np.minimum(ends, self.until)
             starts = np.minimum(starts, ends)
         shares = self._fairness(starts, ends)
+        self.whole.close()
         buckets = self.whole.response.buckets
         ms, share = buckets.ecdf()
         traffic = self.whole.traffic(layout.codes)
@@ -284,7 +312,8 @@ class Accumulator:
         spans = np.where(gaps > 0, (ends - starts) // np.maximum(gaps, 1), self.layout.length_ns)
         spans = np.where(self.tester_started > 0, spans, 0)
         at = np.linspace(w.start, w.end, self.whole.parts + 1)
-        slots = [at for at, name in enumerate(self.layout.workloads) if name in self.layout.slots_of]
+        is_open = self.layout.is_open()
+        slots = [] if is_open.all() else np.flatnonzero(is_open).tolist()
         of_slots = np.isin(self.tester_workload, slots)
         bins = self.whole.bin_count - sum(
             self.workloads[at].bin_count for at in slots if at in self.workloads

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.analyse import verdict_rules
 from plimsoll.analyse.metrics import at, mean_and_weight, value
-from plimsoll.analyse.quantiles import Histogram, merged, rank
+from plimsoll.analyse.quantiles import MISSING_OF_MEAN, Buckets, Histogram, merged, rank
 from plimsoll.analyse.results import RunResult, Verdict
 from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
 from plimsoll.analyse.results_verdicts import Value as Figure
@@ -34,7 +35,8 @@ Observed = tuple[float | None, Reason | None]
 
 
 def observe(rule: Rule, sample: Sample) -> Observed:
-    """The value that a rule is about, in SI units, and what is weak about it. None: no sample."""
+    """The value that a rule is about, in SI units, and what is weak about it. None: no sample; infinite: longer than
+    anything that was measured."""
     if not sample.runs:
         return None, _reason(ThresholdReason.NO_VALID_RUN)
     named = metrics.METRICS.find(rule.metric)
@@ -61,16 +63,33 @@ def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Obs
         if found is None:
             return None, _no_sample()
         return found, None if some else _reason(ThresholdReason.ABSENT, absent=reader.absent)
+    if total == 0 and whole.missing + whole.failed > 0:
+        return math.inf, _reason(ThresholdReason.NOT_COMPLETED, completed=0, of=whole.missing + whole.failed)
     if total == 0 or whole.smallest is None or whole.largest is None:
         return None, _no_sample()
     if rule.stat == "min":
         return whole.smallest / 1e9, None
+    return _upper(rule, named, whole, sample)
+
+
+def _upper(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed:
+    """Of what failed or did not complete in an open load it is only known that it took longer than any limit."""
+    total, more = whole.total, whole.missing + whole.failed
+    q = 0.5 if rule.arg is None else rule.arg / 100.0
     if rule.stat == "max":
-        return whole.largest / 1e9, None
+        known = more == 0
+    elif rule.stat == "avg":
+        known = whole.missing <= MISSING_OF_MEAN * (total + whole.missing)
+    else:
+        known = whole.place(q, failed=True) is not None
+    if not known:
+        return math.inf, _reason(ThresholdReason.NOT_COMPLETED, completed=total, of=total + more)
+    if rule.stat == "max":
+        return (whole.largest or 0) / 1e9, None
     if rule.stat == "avg":
         return _mean(named, sample), None
-    q = 0.5 if rule.arg is None else rule.arg / 100.0
-    quantile = whole.quantile(q)
+    quantile = whole.quantile(q, failed=True)
+    total += more
     beyond = total - rank(q, total) - 1
     weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < FEW else None
     return (None if quantile is None else quantile / 1e9), weak
@@ -110,6 +129,13 @@ def judge(
     if observed is None:
         reasons = [replace(each, severity=Severity.FAILED) for each in reasons]
         return _verdict(threshold, cell, ThresholdVerdict.FAILED, None, reasons)
+    if math.isinf(observed):
+        held = asked.holds(observed)
+        severity = Severity.NOTE if held else Severity.FAILED
+        verdict = ThresholdVerdict.PASSED if held else ThresholdVerdict.FAILED
+        return _verdict(
+            threshold, cell, verdict, None, [replace(each, severity=severity) for each in reasons]
+        )
     if asked.holds(observed):
         return _verdict(threshold, cell, ThresholdVerdict.PASSED, observed, reasons)
     figures: dict[str, Figure] = {"observed": observed, "limit": asked.value, "kind": _kind(asked)}

@@ -1,9 +1,10 @@
 """Counts, rates and times of one window, gathered block by block.
 
-What a window holds, by the glossary: throughput counts successful transactions that *ended* in it; times are those of
-the same transactions (those of failures are not mixed in); the offered rate counts planned starts in it, lateness is
-that of the transactions started in it; concurrency is the integral of the transactions in progress, wherever they began
-or ended, over its length.
+What a window holds, by the glossary: throughput counts successful transactions that *ended* in it; the offered rate
+counts planned starts in it; concurrency is the integral of the transactions in progress, wherever they began or ended,
+over its length. Times are those of successful transactions (those of failures are not mixed in): in a closed load of
+those that ended in the window, in an open load of the cohort *scheduled* in it, whenever they ended. An overloaded
+target answers late, and what is cut off at the end of the window is what took longest.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.batch import BatchMean, ratio_mean
-from plimsoll.analyse.quantiles import Buckets, Exact, bucket_of, carries
-from plimsoll.analyse.results import CodeCount, ErrorCount, Interval, Latency, Traffic
-from plimsoll.analyse.transactions import OK, OUTCOMES, Int, Transactions, Window
+from plimsoll.analyse.quantiles import MISSING_OF_MEAN, Buckets, Exact, bucket_of, carries
+from plimsoll.analyse.results import CodeCount, Cohort, ErrorCount, Interval, Latency, Traffic
+from plimsoll.analyse.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions, Window
 
 BINS = 240
 """Parts of a window in which sums are kept for batch means: whole numbers of them make 30, 15 and 60 batches."""
 
 NEVER = np.iinfo(np.int64).max
+
+NO_LOADS: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
 Mask = NDArray[np.bool_]
 
@@ -98,8 +101,17 @@ def within(column: Int, span: tuple[int, int], window: Window) -> Mask | bool:
     return (column >= window.start) & (column < window.end)
 
 
+def mask_of(answer: Mask | bool, n: int) -> Mask:
+    """One answer for `n` rows as a mask."""
+    return answer if isinstance(answer, np.ndarray) else np.full(n, answer)
+
+
 def _at(column: Int, mask: Mask, everything: bool) -> Int:
     return column if everything else column[mask]
+
+
+def _count(answer: Mask | bool, n: int) -> int:
+    return int(np.count_nonzero(answer)) if isinstance(answer, np.ndarray) else answer * n
 
 
 def _sum(column: Int, others: Int) -> int:
@@ -161,14 +173,16 @@ class Durations:
         self.store.add(values, bucket)
 
     def latency(self, batches: BatchMean | None = None) -> Latency:
-        """In ms. Percentiles that the count cannot carry are None."""
-        count = self.moments.count
+        """In ms. Percentiles that the sample cannot carry, or that lie among what is missing, are None."""
+        count, missing = self.moments.count, self.buckets.missing
 
         def ms(q: float) -> float | None:
-            value = self.store.quantile(q) if carries(q, count) else None
+            value = self.store.quantile(q) if carries(q, count + missing) else None
             return None if value is None else value / 1e6
 
         mean, variance, largest = self.moments.mean, self.moments.variance, self.buckets.largest
+        if missing > MISSING_OF_MEAN * (count + missing):
+            mean = variance = batches = None
         return Latency(
             count=count,
             mean=None if mean is None else mean / 1e6,
@@ -181,6 +195,7 @@ class Durations:
             max=None if largest is None else largest / 1e6,
             mean_interval=None if batches is None else scaled(batches.interval, 1e-6),
             effective_samples=None if batches is None else batches.effective,
+            missing=missing,
         )
 
 
@@ -193,20 +208,33 @@ def scaled(interval: Interval, by: float) -> Interval:
 
 class WindowSum:
     """The sums of one window. `parts`: into how many of equal length it may be cut, a divisor of BINS; fewer where
-    several clocks tell the time (`quantum`)."""
+    several clocks tell the time (`quantum`). `open_loads`: by number of the workload, whether its load is open (empty:
+    none is); `never_started`: transactions of these that were scheduled in the window and never started."""
 
-    def __init__(self, window: Window, *, exact: bool, parts: int = BINS) -> None:
+    def __init__(
+        self,
+        window: Window,
+        *,
+        exact: bool,
+        parts: int = BINS,
+        open_loads: NDArray[np.bool_] = NO_LOADS,
+        never_started: int = 0,
+    ) -> None:
         self.window = window
         self.parts = parts
+        self.open_loads = open_loads
+        self.some_open, self.all_open = bool(open_loads.any()), bool(open_loads.size and open_loads.all())
+        self.never_started = never_started
+        self.in_window = self.in_drain = self.cohort_failed = self.cut_off = self.timed_out = 0
         self.response = Durations(exact=exact)
         self.request = Durations(exact=exact)
         self.lateness = Durations(exact=False)
-        self.failed_response = Moments()
         self.errors: Counter[tuple[int, int]] = Counter()
         self.codes: Counter[int] = Counter()
-        self.items = self.payload = self.wire = self.offered = 0
+        self.items = self.payload = self.wire = self.offered = self.done = 0
         self.in_progress_ns = 0
         self.bin_count = np.zeros(BINS, dtype=np.int64)
+        self.bin_times = np.zeros(BINS, dtype=np.int64)
         self.bin_response = np.zeros(BINS)
         self.bin_request = np.zeros(BINS)
 
@@ -214,22 +242,25 @@ class WindowSum:
         """Takes what of the block belongs to the window."""
         rows, w = block.rows, self.window
         self._in_progress(block)
-        self._started(block)
         planned = within(rows.scheduled, block.scheduled_span, w)
-        self.offered += (
-            int(np.count_nonzero(planned)) if isinstance(planned, np.ndarray) else planned * len(rows)
-        )
-        inside = within(rows.end, block.end_span, w)
-        if inside is False:
-            return
-        if inside is True:
-            self._succeeded(block, block.ok, block.response, block.request, block.bucket)
+        self.offered += _count(planned, len(rows))
+        ended = within(rows.end, block.end_span, w)
+        if ended is not False:
+            self._completed(block, ended)
+        if not self.some_open:
+            self._judged(block, ended)
+            self._started(block, within(rows.start, block.start_span, w))
+        elif self.all_open:
+            self._judged(block, planned)
+            self._started(block, planned)
+            self._cohort(block, planned, ended)
         else:
-            here = inside[block.ok] if not block.all_ok else inside
-            parts = (block.response[here], block.request[here], block.bucket[here])
-            self._succeeded(block, inside & block.ok, *parts)
-        if not block.all_ok:
-            self._failed(rows, ~block.ok if inside is True else inside & ~block.ok)
+            mine = self.open_loads[rows.workload]
+            both, others = mask_of(planned, len(rows)), mask_of(ended, len(rows))
+            self._judged(block, np.where(mine, both, others))
+            started = mask_of(within(rows.start, block.start_span, w), len(rows))
+            self._started(block, np.where(mine, both, started))
+            self._cohort(block, mine & both, ended)
 
     def _in_progress(self, block: Block) -> None:
         rows, w = block.rows, self.window
@@ -240,27 +271,27 @@ class WindowSum:
         np.maximum(overlap, 0, out=overlap)
         self.in_progress_ns += int(overlap.sum())
 
-    def _started(self, block: Block) -> None:
-        started = within(block.rows.start, block.start_span, self.window)
-        if started is False:
+    def _started(self, block: Block, mask: Mask | bool) -> None:
+        """Lateness of these rows."""
+        if mask is False:
             return
         late: Int = block.rows.start - block.rows.scheduled
-        if isinstance(started, np.ndarray):
-            late = late[started]
+        if isinstance(mask, np.ndarray):
+            late = late[mask]
         np.maximum(late, 0, out=late)
         if late.size:
             self.lateness.add(late, late.astype(np.float64))
 
-    def _succeeded(self, block: Block, mask: Mask, response: Int, request: Int, bucket: Int) -> None:
-        """`mask`: the rows of the block that are meant; the durations are of these rows only."""
-        if response.size == 0:
+    def _completed(self, block: Block, ended: Mask | bool) -> None:
+        """What was done in the window: these rows, as far as they succeeded."""
+        rows = block.rows
+        done = block.ok if ended is True else block.ok & ended
+        count = len(rows) if ended is True and block.all_ok else int(np.count_nonzero(done))
+        if count == 0:
             return
-        rows, every = block.rows, response.size == len(block.rows)
-        as_float = response.astype(np.float64)
-        self.response.add(response, as_float, bucket)
-        request_float = as_float if block.on_time else request.astype(np.float64)
-        self.request.add(request, request_float, bucket if block.on_time else None)
-        others = np.flatnonzero(~mask) if not every else np.zeros(0, dtype=np.int64)
+        every = count == len(rows)
+        self.done += count
+        others = np.zeros(0, dtype=np.int64) if every else np.flatnonzero(~done)
         self.items += _sum(rows.items, others)
         self.payload += _sum(rows.payload, others)
         self.wire += _sum(rows.sent, others) + _sum(rows.received, others)
@@ -268,14 +299,63 @@ class WindowSum:
         codes -= np.bincount(rows.code[others], minlength=codes.size)
         for number in np.flatnonzero(codes).tolist():
             self.codes[number] += int(codes[number])
-        position = self._bin(_at(rows.end, mask, every))
-        self.bin_count += np.bincount(position, minlength=BINS)
+        self.bin_count += np.bincount(self._bin(_at(rows.end, done, every)), minlength=BINS)
+
+    def _judged(self, block: Block, mask: Mask | bool) -> None:
+        """Times and errors of these rows."""
+        if mask is False:
+            return
+        response, request, bucket = block.response, block.request, block.bucket
+        if isinstance(mask, np.ndarray):
+            here = mask if block.all_ok else mask[block.ok]
+            response, request, bucket = response[here], request[here], bucket[here]
+        if response.size:
+            self._times(block, block.ok if mask is True else block.ok & mask, response, request, bucket)
+        if not block.all_ok:
+            failed = ~block.ok & mask
+            self._failed(block.rows, failed if self.some_open else failed & (block.rows.end >= 0))
+
+    def _times(self, block: Block, mask: Mask, response: Int, request: Int, bucket: Int) -> None:
+        """`mask`: the rows of the block that are meant; the durations are of these rows only. In batches of an open
+        load, times belong where they were scheduled."""
+        rows, every = block.rows, response.size == len(block.rows)
+        as_float = response.astype(np.float64)
+        self.response.add(response, as_float, bucket)
+        request_float = as_float if block.on_time else request.astype(np.float64)
+        self.request.add(request, request_float, bucket if block.on_time else None)
+        at = rows.end
+        if self.some_open:
+            at = (
+                rows.scheduled
+                if self.all_open
+                else np.where(self.open_loads[rows.workload], rows.scheduled, at)
+            )
+        position = self._bin(_at(at, mask, every))
+        self.bin_times += np.bincount(position, minlength=BINS)
         by_response = np.bincount(position, weights=as_float, minlength=BINS)
         by_request = by_response
         if not block.on_time:
             by_request = np.bincount(position, weights=request_float, minlength=BINS)
         self.bin_response += by_response
         self.bin_request += by_request
+
+    def _cohort(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
+        """What became of these rows of open loads."""
+        if planned is False:
+            return
+        rows, n = block.rows, len(block.rows)
+        if planned is True and ended is True and block.all_ok:
+            self.in_window += n
+            return
+        mine = mask_of(planned, n)
+        inside = _count(mine & block.ok & ended, n)
+        self.in_window += inside
+        self.in_drain += _count(mine & block.ok, n) - inside
+        cut = mine & ((rows.end < 0) | (rows.outcome == CANCELLED))
+        self.cut_off += _count(cut, n)
+        late = mine & (rows.outcome == TIMEOUT) & ~cut
+        self.timed_out += _count(late, n)
+        self.cohort_failed += _count(mine & ~block.ok & ~cut, n)
 
     def _bin(self, end: Int) -> Int:
         per_ns = BINS / max(1, self.window.end - self.window.start)
@@ -285,37 +365,49 @@ class WindowSum:
     def _failed(self, rows: Transactions, failed: Mask) -> None:
         if not failed.any():
             return
-        kind = rows.outcome[failed].astype(np.int64) << 32 | rows.code[failed].astype(np.int64)
+        outcome = np.where(rows.end[failed] < 0, CANCELLED, rows.outcome[failed]).astype(np.int64)
+        kind = outcome << 32 | rows.code[failed].astype(np.int64)
         for key, count in zip(*np.unique(kind, return_counts=True), strict=True):
             self.errors[int(key) >> 32, int(key) & 0xFFFFFFFF] += int(count)
-        self.failed_response.add((rows.end[failed] - rows.scheduled[failed]).astype(np.float64))
+
+    def close(self) -> None:
+        """Notes what is missing from the distributions of times; may be called again after more was added."""
+        cut = self.cut_off + self.timed_out
+        for durations, missing in ((self.response, cut + self.never_started), (self.request, cut)):
+            durations.buckets.missing = missing
+            durations.buckets.failed = self.cohort_failed - self.timed_out
 
     def traffic(self, codes: Sequence[str]) -> Traffic:
         """The figures. `codes`: texts of the codes by number."""
+        self.close()
         seconds = max(self.window.seconds, 1e-9)
-        done = self.response.moments.count
+        done, judged = self.done, self.response.moments.count
         failed = sum(self.errors.values())
         return Traffic(
             window_s=self.window.seconds,
             transactions=done,
             errors=failed,
-            error_rate=failed / (done + failed) if done + failed else None,
+            error_rate=failed / (judged + failed) if judged + failed else None,
             errors_by_kind=_kinds(self.errors, codes),
             throughput_per_s=done / seconds,
             items_per_s=self.items / seconds,
             payload_bytes_per_s=self.payload / seconds,
             wire_bytes_per_s=self.wire / seconds,
-            offered_per_s=self.offered / seconds,
+            offered_per_s=(self.offered + self.never_started) / seconds,
             concurrency=self.in_progress_ns / 1e9 / seconds,
             response_ms=self.response.latency(self._mean(self.bin_response, self.response)),
             request_ms=self.request.latency(self._mean(self.bin_request, self.request)),
             lateness_ms=self.lateness.latency(),
             throughput_interval=self._throughput(seconds),
             successes_by_code=_successes(self.codes, codes),
+            cohort=self._whole_cohort() if self.some_open else None,
         )
 
+    def _whole_cohort(self) -> Cohort:
+        return Cohort(self.in_window, self.in_drain, self.cohort_failed, self.cut_off, self.never_started)
+
     def _mean(self, sums: NDArray[np.float64], durations: Durations) -> BatchMean | None:
-        return ratio_mean(self.cut(sums), self.cut(self.bin_count), variance=durations.moments.variance)
+        return ratio_mean(self.cut(sums), self.cut(self.bin_times), variance=durations.moments.variance)
 
     def cut(self, bins: NDArray[np.float64] | Int) -> NDArray[np.float64]:
         """Sums over BINS bins as those over the parts."""

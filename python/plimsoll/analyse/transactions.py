@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.collect.transactions import OK, OUTCOMES, Int, Transactions
+from plimsoll.collect.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions
 
-__all__ = ["OK", "OUTCOMES", "Int", "Stage", "Transactions", "Window"]
+__all__ = ["CANCELLED", "OK", "OUTCOMES", "TIMEOUT", "Int", "Stage", "Transactions", "Window"]
 
 
 @dataclass(frozen=True, slots=True)

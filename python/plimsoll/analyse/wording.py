@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from plimsoll.analyse.results import Interval, Verdict
+from plimsoll.analyse.results import Interval, Latency, Verdict
 from plimsoll.plan import metrics
 from plimsoll.plan.metric_table import BYTES, Named
 from plimsoll.plan.metric_table import Kind as RowKind
@@ -20,6 +20,9 @@ from plimsoll.plan.metric_table import Kind as RowKind
 UNKNOWN: Final = "–"
 SPACE: Final = "\u202f"
 """Narrow no-break space: between thousands, and between a number and its unit."""
+
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+"""Percentiles of a distribution, by their fields."""
 
 Kind = Literal["rate", "bytes_rate", "ms", "fraction", "number"]
 """What a number is: per second, bytes per second, milliseconds, a share of 1, or a plain number."""
@@ -147,6 +150,16 @@ def quantity(value: float | None, kind: Kind, unit: str = "", digits: int = 3) -
         return UNKNOWN
     factor, scaled = scale(value, kind, unit)
     return with_unit(number(value * factor, digits), scaled)
+
+
+def percentile(times: Latency, name: str) -> str:
+    """A percentile (`p95`) or the `max` of a distribution in the unit that suits it; `> 4.62 s` where it lies among
+    what is missing, a dash where the sample cannot carry it."""
+    value: float | None = getattr(times, name)
+    beyond = times.missing > 0 if name == "max" else value is None and times.is_beyond(QUANTILES[name])
+    if beyond and times.max is not None:
+        return f">{SPACE}{quantity(times.max, 'ms')}"
+    return quantity(value, "ms")
 
 
 def percent(fraction: float | None, digits: int = 3) -> str:

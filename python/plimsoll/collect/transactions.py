@@ -14,6 +14,7 @@ Codes = NDArray[np.integer]
 OK = 0
 OUTCOMES = ("ok", "wrong", "error", "timeout", "refused", "cancelled")
 """Outcome words by their number."""
+TIMEOUT, CANCELLED = OUTCOMES.index("timeout"), OUTCOMES.index("cancelled")
 NOT_HAPPENED = -1
 
 

@@ -114,7 +114,7 @@ METRICS = MetricTable(
             "errors",
             "error rate",
             Kind.SHARE,
-            Part("traffic.error_rate", "traffic.errors", ("traffic.errors", "traffic.transactions")),
+            Part("traffic.error_rate", "traffic.errors", ("traffic.errors", "traffic.response_ms.count")),
             in_results="error_rate",
             as_response=("error_rate",),
             live={"rate": "error-rate", "avg": "error-rate"},

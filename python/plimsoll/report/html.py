@@ -179,6 +179,8 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
     carried, times, failed = (
         (make(labels),) if single else () for make in (tables.totals, tables.distribution, tables.errors)
     )
+    if any(run.traffic.cohort for run in analysis.runs):
+        failed = (tables.cohorts(labels), *failed)
     each = () if single or not analysis.runs else (tables.totals(labels),)
     found = [
         Section(

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.wording import count, number, percent, plural, quantity
+from plimsoll.analyse.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
 from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows
 from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.tables import milliseconds, verdict
+from plimsoll.report.tables import verdict
 from plimsoll.report.template import PACKAGE, asset
 
 MOST_RUNS: Final = 60
@@ -106,8 +106,8 @@ def run_facts(run: RunResult) -> str:
         f"{verdict(run).capitalize()}",
         f"{plural(traffic.transactions, 'transaction')} in {number(traffic.window_s)} s",
         quantity(traffic.throughput_per_s, "rate", "requests/s"),
-        f"median {milliseconds(traffic.response_ms.p50)}",
-        f"p95 {milliseconds(traffic.response_ms.p95)}",
+        f"median {percentile(traffic.response_ms, 'p50')}",
+        f"p95 {percentile(traffic.response_ms, 'p95')}",
         f"{percent(traffic.error_rate)} failed" if traffic.errors else "no errors",
         f"limited by {run.bottleneck}" if run.bottleneck != NOT_RESOLVED else "bottleneck not resolved",
     ]

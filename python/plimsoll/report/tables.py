@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
 from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import (
     Capacity,
     CellResult,
+    Cohort,
     Effect,
     ErrorCount,
     Latency,
@@ -32,6 +34,7 @@ from plimsoll.analyse.wording import (
     observed,
     percent,
     percent_range,
+    percentile,
     plus_minus,
     quantity,
     with_unit,
@@ -69,6 +72,15 @@ def _table(title: str, words: str, numbers: str, rows: Iterable[Iterable[str]], 
     return Table(title, tuple(columns), tuple(tuple(row) for row in rows), note)
 
 
+COHORT: Final = (
+    "succeeded in the window",
+    "succeeded in the drain",
+    "failed",
+    "cut off at the end of the run",
+    "never started",
+)
+
+
 def milliseconds(value: float | None) -> str:
     """A duration in the unit that suits it."""
     return quantity(value, "ms")
@@ -77,8 +89,8 @@ def milliseconds(value: float | None) -> str:
 def latency_cells(latency: Latency) -> tuple[str, ...]:
     """One cell per LATENCY_COLUMNS; what the sample cannot carry is a dash."""
     mean = plus_minus(latency.mean_interval, "ms") if latency.mean_interval else milliseconds(latency.mean)
-    rest = (latency.sd, latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.max)
-    return (mean, *(milliseconds(value) for value in rest))
+    names = ("p50", "p90", "p95", "p99", "p999", "max")
+    return (mean, milliseconds(latency.sd), *(percentile(latency, name) for name in names))
 
 
 def verdict_text(each: Verdict) -> str:
@@ -248,10 +260,31 @@ def distribution(labels: Labels) -> Table:
         )
         for run in labels.runs()
     ]
-    note = "± is an interval by batch means within the run. –: too few samples for this percentile."
+    note = (
+        "± is an interval by batch means within the run. –: too few samples for this percentile, or no mean as more "
+        "than 0.1 % is missing. >: the percentile lies among transactions of an open load that did not complete."
+    )
     return _table(
         "Response time per run", "Run|Cell", "|".join(("Transactions", *LATENCY_COLUMNS)), rows, note
     )
+
+
+def cohorts(labels: Labels) -> Table:
+    """What became of the transactions of open loads that were scheduled in the window of each run."""
+    rows = [
+        (run.id, labels.cell(run.cell), *map(count, (found.scheduled, *cohort_counts(found).values())))
+        for run in labels.runs()
+        if (found := run.traffic.cohort) is not None
+    ]
+    heads = "|".join(("Scheduled", *(name.capitalize() for name in COHORT)))
+    note = "Times, errors and thresholds of open loads cover what was scheduled in the window, whenever it ended."
+    return _table("Scheduled transactions of open loads", "Run|Cell", heads, rows, note)
+
+
+def cohort_counts(cohort: Cohort) -> dict[str, int]:
+    """What became of it, by the words for it."""
+    found = (cohort.in_window, cohort.in_drain, cohort.failed, cohort.cut_off, cohort.never_started)
+    return dict(zip(COHORT, found, strict=True))
 
 
 def error_kind(each: ErrorCount) -> str:

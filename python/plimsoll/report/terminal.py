@@ -22,6 +22,7 @@ from plimsoll.analyse.wording import (
     listing,
     number,
     percent,
+    percentile,
     plural,
     plus_minus,
     quantity,
@@ -29,13 +30,21 @@ from plimsoll.analyse.wording import (
 from plimsoll.printable import printable
 from plimsoll.report import consistency, hosts
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.tables import Column, error_kind, milliseconds, verdict_text
+from plimsoll.report.tables import Column, cohort_counts, error_kind, milliseconds, verdict_text
 
 MOST_WATCHED: Final = 8
 """Hosts of targets, and processes on them, that are shown."""
 NARROWEST: Final = 40
 LEAST_TEXT: Final = 10
 """Columns that a text of a table keeps at least."""
+SHOWN_TIMES: Final = (
+    ("med", "p50"),
+    ("p(90)", "p90"),
+    ("p(95)", "p95"),
+    ("p(99)", "p99"),
+    ("p(99.9)", "p999"),
+    ("max", "max"),
+)
 MOST_ROWS: Final = 40
 """Lines of the table of cells; the report has them all."""
 MOST_SUPERSEDED: Final = 10
@@ -171,11 +180,11 @@ def _verdicts(style: Style, labels: Labels, *, only_failed: bool) -> list[str]:
 
 def _totals(style: Style, run: RunResult) -> list[str]:
     traffic, kept = run.traffic, run.counts
+    failed = "" if traffic.cohort else f", {count(traffic.errors)} failed"
     lines = style.pair(
-        "requests",
-        f"{count(traffic.transactions)} succeeded, {count(traffic.errors)} failed "
-        f"in {number(traffic.window_s)} s",
+        "requests", f"{count(traffic.transactions)} succeeded{failed} in {number(traffic.window_s)} s"
     )
+    lines += _cohort(style, run)
     lines += _status_codes(style, run)
     throughput = quantity(traffic.throughput_per_s, "rate", "requests/s")
     if is_lower_bound(run.reasons):
@@ -190,7 +199,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
     )
     lines += style.pair("data", f"{payload} of payload, {wire} on the wire")
     lines += style.pair("concurrency", number(traffic.concurrency))
-    if kept.dropped or kept.missed or kept.in_flight_at_end:
+    if not traffic.cohort and (kept.dropped or kept.missed or kept.in_flight_at_end):
         books = [
             ("dropped", kept.dropped),
             ("missed", kept.missed),
@@ -226,23 +235,27 @@ def _status_codes(style: Style, run: RunResult) -> list[str]:
     return style.pair("status codes", said) if said else []
 
 
+def _cohort(style: Style, run: RunResult) -> list[str]:
+    """What became of the transactions of open loads that were scheduled in the window."""
+    found = run.traffic.cohort
+    if found is None:
+        return []
+    parts = [f"{count(times)} {what}" for what, times in cohort_counts(found).items() if times]
+    return style.pair("scheduled", f"{count(found.scheduled)}: {listing(parts, last='and')}")
+
+
 def _latency(style: Style, run: RunResult) -> list[str]:
     lines = []
     rows = [("response time", run.traffic.response_ms)]
     if run.traffic.request_ms != run.traffic.response_ms:
         rows.append(("request time", run.traffic.request_ms))
     for name, times in rows:
-        shown = (
-            ("avg", times.mean),
-            ("med", times.p50),
-            ("p(90)", times.p90),
-            ("p(95)", times.p95),
-            ("p(99)", times.p99),
-            ("p(99.9)", times.p999),
-            ("max", times.max),
-        )
+        texts = [("avg", milliseconds(times.mean))]
+        texts += [(what, percentile(times, field)) for what, field in SHOWN_TIMES]
         # a value keeps its name and unit beside it when the line breaks
-        said = "  ".join(f"{what}={milliseconds(value)}" for what, value in shown if value is not None)
+        said = "  ".join(
+            f"{what}{text if text.startswith('>') else f'={text}'}" for what, text in texts if text != UNKNOWN
+        )
         lines += style.pair(name, said.replace("\u202f", "") or "nothing succeeded")
     return lines
 
@@ -261,7 +274,7 @@ def _parts(style: Style, run: RunResult) -> list[str]:
             if traffic.throughput_interval
             else quantity(traffic.throughput_per_s, "rate", ""),
             quantity(traffic.offered_per_s, "rate", ""),
-            *(milliseconds(each) for each in (traffic.response_ms.p50, traffic.response_ms.p95)),
+            *(percentile(traffic.response_ms, name) for name in ("p50", "p95")),
             percent(traffic.error_rate, 2),
         )
         for name, traffic in parts[:MOST_ROWS]

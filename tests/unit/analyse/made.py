@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def run(
     valid: bool = True,
     dropped: int = 0,
 ) -> RunResult:
-    times = latency(response_ms)
+    times = replace(latency(response_ms), count=transactions)
     ended = transactions + errors
     traffic = Traffic(
         window_s=10.0,

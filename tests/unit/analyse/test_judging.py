@@ -106,6 +106,24 @@ def test_what_is_still_to_come_is_not_judged_yet() -> None:
     assert known.judged and not known.passed, "what was measured counts"
 
 
+def test_what_failed_or_did_not_complete_is_longer_than_any_limit() -> None:
+    """100 took 1 ms, 4 never started, 6 failed: p90 is known, p95 and the maximum lie among the others."""
+    found = sample([1.0] * 100)
+    (good,) = found.histograms
+    both = Sample(
+        found.runs, [{**good, "response": dataclasses.replace(good["response"], missing=4, failed=6)}]
+    )
+    assert observe(parse_rule("p(90)<1s", "response"), both)[0] == pytest.approx(0.001, rel=1e-3)
+    for test in ("p(95)<1s", "max<1s", "avg<1s"):
+        lost = verdict(threshold("response", test), {}, both)
+        assert not lost.passed and lost.judged and lost.observed is None
+        assert (
+            lost.reason == f"it lies among transactions that did not complete (100 of 110 did), limit {test}"
+        )
+    assert verdict(threshold("response", "p(95)>1s"), {}, both).passed
+    assert verdict(threshold("response", "min<1s"), {}, both).passed
+
+
 def test_no_ended_transaction_fails_an_error_rule() -> None:
     nothing = Sample([run(transactions=0, errors=0)], [{}])
     assert not verdict(threshold("errors", "rate<10%"), {}, nothing).passed

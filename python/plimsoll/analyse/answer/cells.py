@@ -10,7 +10,17 @@ from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import Analysis, CellResult, RunResult
 from plimsoll.analyse.validity import is_lower_bound
-from plimsoll.analyse.wording import describe, level_words, listing, percent, plural, plus_minus, quantity
+from plimsoll.analyse.wording import (
+    UNKNOWN,
+    describe,
+    level_words,
+    listing,
+    percent,
+    percentile,
+    plural,
+    plus_minus,
+    quantity,
+)
 
 
 def leading_response(analysis: Analysis) -> str:
@@ -59,9 +69,9 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     if one is not None and metric.kind != "ms":
         times = one.traffic.response_ms
         shown = [
-            f"{word} {quantity(value, 'ms')}"
-            for word, value in (("median", times.p50), ("p95", times.p95), ("p99", times.p99))
-            if value is not None
+            f"{word} {time}"
+            for word, name in (("median", "p50"), ("p95", "p95"), ("p99", "p99"))
+            if (time := percentile(times, name)) != UNKNOWN
         ]
         text += f", with response times of {listing(shown)}" if shown else ""
     return f"{text}{_bottleneck(cell, runs)}.{_failures(cell)}"
@@ -75,9 +85,9 @@ def of_stages(analysis: Analysis) -> list[str]:
     parts = []
     for stage in stages:
         carried = quantity(stage.traffic.throughput_per_s, "rate", "requests/s")
-        p95 = stage.traffic.response_ms.p95
+        p95 = percentile(stage.traffic.response_ms, "p95")
         failed = f", {percent(stage.traffic.error_rate)} failed" if stage.traffic.error_rate else ""
-        slow = f" with p95 {quantity(p95, 'ms')}" if p95 is not None else ""
+        slow = f" with p95 {p95}" if p95 != UNKNOWN else ""
         parts.append(f"{stage.name or f'stage {stage.stage}'} {carried}{slow}{failed}")
     return [f"Stage by stage: {'; '.join(parts)}."]
 

@@ -15,7 +15,7 @@ from plimsoll.analyse.results_verdicts import (
     SaturationVerdict,
     ThresholdReason,
 )
-from plimsoll.analyse.wording import factor_word, number, percent, plural, quantity
+from plimsoll.analyse.wording import count, factor_word, number, percent, plural, quantity
 
 
 def capacity_definition(found: Capacity) -> str:
@@ -74,6 +74,9 @@ def threshold_reason(reason: Reason, test: str) -> str:
             return "not judged yet: no valid run so far"
         case ThresholdReason.ABSENT:
             return str(told["absent"])  # of the table of metrics
+        case ThresholdReason.NOT_COMPLETED:
+            done, of = (count(int(figure(told, name))) for name in ("completed", "of"))
+            return f"it lies among transactions that did not complete ({done} of {of} did), limit {test}"
         case ThresholdReason.FEW_BEYOND:
             return f"only {told['beyond']} of {told['of']} values lie beyond it"
         case _:

@@ -1,0 +1,136 @@
+"""Open loads: times and errors of the cohort scheduled in the window, against a slow and obvious computation."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from tests.stats.test_summary import CODES, MEASURED, S, layout, made, nearest_rank, rows_of
+
+from plimsoll.analyse.quantiles import merged
+from plimsoll.analyse.results import Traffic
+from plimsoll.analyse.summary import Accumulator, RunSummary
+from plimsoll.analyse.transactions import OUTCOMES, Transactions, Window
+from plimsoll.analyse.wording import percentile
+
+OPEN = frozenset({"readers", "writers"})
+NOT_STARTED = ((S, 7), (4 * S, 11), (11 * S, 30))
+"""Before the window, in it, and after its end: the last ones waited when the run ended."""
+
+
+def summed(data: Transactions, open_loads: frozenset[str] = OPEN, *, exact: bool = True) -> RunSummary:
+    accumulator = Accumulator(layout(open_loads=open_loads, not_started=NOT_STARTED), exact=exact)
+    for part in np.array_split(np.arange(len(data)), 3):
+        accumulator.add(data.take(np.isin(np.arange(len(data)), part)))
+    return accumulator.result()
+
+
+def planned(row: dict[str, int], window: Window = MEASURED) -> bool:
+    return window.start <= row["scheduled"] < window.end
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_each_scheduled_transaction_is_counted_once(exact: bool) -> None:
+    data = made()
+    cohort = [row for row in rows_of(data) if planned(row)]
+    found = summed(data, exact=exact).traffic
+    assert found.cohort is not None
+    assert found.cohort.scheduled == len(cohort) + 41
+    assert found.cohort.never_started == 41
+    done = [row for row in cohort if row["outcome"] == 0]
+    assert found.cohort.in_window == sum(row["end"] < MEASURED.end for row in done)
+    assert found.cohort.in_drain == sum(row["end"] >= MEASURED.end for row in done) > 0
+    assert found.cohort.cut_off == sum(row["end"] < 0 for row in cohort) > 0
+    assert found.cohort.failed == len(cohort) - len(done) - found.cohort.cut_off
+    assert found.offered_per_s == (len(cohort) + 41) / 8
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_times_and_errors_are_of_the_cohort_and_throughput_of_the_window(exact: bool) -> None:
+    data = made()
+    rows = rows_of(data)
+    found = summed(data, exact=exact).traffic
+    cohort = [row for row in rows if planned(row)]
+    done = [row for row in cohort if row["outcome"] == 0]
+    ended = [row for row in rows if MEASURED.start <= row["end"] < MEASURED.end and row["outcome"] == 0]
+    assert found.transactions == len(ended) and found.throughput_per_s == len(ended) / 8
+    assert found.items_per_s == sum(row["items"] for row in ended) / 8
+    kinds = Counter((OUTCOMES[row["outcome"]], CODES[row["code"]]) for row in cohort if row["outcome"])
+    assert {(each.outcome, each.code): each.count for each in found.errors_by_kind} == kinds
+    assert found.error_rate == pytest.approx(kinds.total() / len(cohort))
+    late = 41 + sum(row["outcome"] in (3, 5) for row in cohort)
+    values = [row["end"] - row["scheduled"] for row in done]
+    assert (found.response_ms.count, found.response_ms.missing) == (len(done), late)
+    beyond = [*values, *[10**15] * late]
+    for q, got in ((0.5, found.response_ms.p50), (0.9, found.response_ms.p90)):
+        assert got == pytest.approx(nearest_rank(beyond, q) / 1e6, rel=0 if exact else 6e-4, abs=0)
+    assert found.response_ms.p99 is None and found.response_ms.is_beyond(0.99)
+    assert found.response_ms.mean is None, "more than 0.1 % is missing"
+    assert percentile(found.response_ms, "p99") == f">\u202f{percentile_of(max(values))}"
+    assert found.request_ms.missing == late - 41, "what never started has no request time"
+
+
+def percentile_of(ns: int) -> str:
+    return f"{ns / 1e6:.0f}\u202fms"
+
+
+def test_a_complete_cohort_has_all_figures() -> None:
+    """Whatever took long is in the figures, also where it ended after the window."""
+    n = 2000
+    scheduled = np.linspace(2 * S, 10 * S, n, endpoint=False).astype(np.int64)
+    zeros = np.zeros(n, dtype=np.int64)
+    took = np.linspace(0, 1, n) * 1.5 * S
+    data = Transactions(
+        scheduled, scheduled, scheduled + took.astype(np.int64), zeros.astype(np.uint8), *[zeros] * 7
+    )
+    accumulator = Accumulator(
+        layout(open_loads=frozenset({"readers"}), workloads=("readers",), by_workload=False)
+    )
+    accumulator.add(data)
+    found = accumulator.result().traffic
+    assert found.response_ms.missing == 0
+    assert found.response_ms.mean == pytest.approx(750, rel=0.01)
+    assert found.response_ms.p95 == pytest.approx(1425, rel=0.01)
+    assert found.cohort is not None and found.cohort.in_drain > 0
+    assert found.transactions == found.cohort.in_window < n
+    assert found.response_ms.mean_interval is not None
+    assert found.response_ms.mean_interval.mean == pytest.approx(found.response_ms.mean)
+
+
+def test_beside_closed_loads_each_has_its_own_rule() -> None:
+    data = made()
+    rows = rows_of(data)
+    found = summed(data, frozenset({"writers"}))
+    by_name = {each.workload: each.traffic for each in found.workloads}
+    closed = [row for row in rows if row["workload"] == 0 and MEASURED.start <= row["end"] < MEASURED.end]
+    mine = [row for row in rows if row["workload"] == 1 and planned(row)]
+    assert by_name["readers"].cohort is None and by_name["readers"].response_ms.missing == 0
+    assert by_name["readers"].errors == sum(row["outcome"] > 0 for row in closed)
+    assert by_name["writers"].cohort == found.traffic.cohort, "the only open load"
+    assert by_name["writers"].errors == sum(row["outcome"] > 0 for row in mine)
+    whole: Traffic = found.traffic
+    assert whole.errors == by_name["readers"].errors + by_name["writers"].errors
+    assert whole.response_ms.count == sum(each.response_ms.count for each in by_name.values())
+    assert whole.transactions == sum(each.transactions for each in by_name.values())
+
+
+def test_stages_have_cohorts_of_their_own() -> None:
+    data = made()
+    found = summed(data)
+    for stage, never in zip(found.stages, (11, 30), strict=True):
+        window = Window(round(stage.start_s * S), round(stage.end_s * S))
+        there = sum(planned(row, window) for row in rows_of(data))
+        assert stage.traffic.cohort is not None
+        assert stage.traffic.cohort.scheduled == there + never
+
+
+def test_what_is_missing_is_merged_over_runs() -> None:
+    once = summed(made()).histograms["response"]
+    both = merged([once, summed(made(seed=2)).histograms["response"]])
+    assert once.missing > 41 and once.failed > 0
+    assert both.missing > once.missing and both.failed > once.failed
+    assert both.quantile(0.999) is None and both.quantile(0.5) is not None
+    assert both.quantile(0.85) is not None and both.quantile(0.92, failed=True) is None, (
+        "failures are long, too"
+    )
