@@ -15,6 +15,7 @@ from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.diagnostics import equal_variances_p
 from plimsoll.analyse.means import cell_intervals
 from plimsoll.analyse.metrics import canonical, is_capacity, metric_value, value
+from plimsoll.analyse.overload import is_overloaded
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
@@ -276,12 +277,18 @@ def saturations(
         error = throughput_error(levels)
         by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
         for (rest, members), mine in zip(combinations.items(), levels, strict=True):
-            bracket = saturation(mine, error)
+            bracket = saturation(mine, error, _overloaded(members, design))
             facts = [_level(g, design, by_group[id(g)], rules.response) for g in members if g.valid]
             out.append(
                 _saturation(dict(rest), name, design.load_factor, bracket, facts, rules, members, design)
             )
     return tuple(out)
+
+
+def _overloaded(members: Sequence[Group], design: Design) -> set[float]:
+    """Loads at which the target was overloaded in most valid runs."""
+    runs = {load: group.valid for group in members if (load := design.load(group.cell)) is not None}
+    return {load for load, mine in runs.items() if is_overloaded(run.traffic.overload for run in mine)}
 
 
 def _levels(members: Sequence[Group], design: Design, name: str) -> dict[float, list[float]]:

@@ -18,6 +18,7 @@ from plimsoll.analyse.results_verdicts import (
     Finding,
     Gain,
     LeftOut,
+    OverloadVerdict,
     Reason,
     ResourceKind,
     RuleId,
@@ -99,6 +100,20 @@ class Cohort:
 
 
 @dataclass(frozen=True, slots=True)
+class Overload:
+    """Planned starts against completions in the second half of a window. `shortfall`: share of the planned starts that
+    was not completed meanwhile, with its 95 % interval."""
+
+    verdict: OverloadVerdict
+    planned_per_s: float
+    completed_per_s: float
+    shortfall: float
+    low: float
+    high: float
+    rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorCount:
     """Failed transactions of one kind: outcome (wrong, error, timeout, refused, cancelled) and code."""
 
@@ -144,6 +159,8 @@ class Traffic:
     """Successful transactions to which the driver gave a code, the most frequent first."""
     cohort: Cohort | None = None
     """None: no load is open, or single transactions were not kept."""
+    overload: Overload | None = None
+    """None: no load is open, too few starts, or the load generator was not able to make the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +492,7 @@ class Saturation:
     levels: int = 0
     """Levels of the load that have a valid run."""
     reason: SaturationReason | None = None
-    """Why nothing can be said."""
+    """Why nothing can be said, or what the bracket rests on."""
     falls_from: float | None = None
     """The load from which throughput surely falls again."""
     doubt: Gain | None = None

@@ -269,6 +269,14 @@ class Superseded:
     text: str = ""
 
 
+class OverloadVerdict(StrEnum):
+    """Whether the target completes what is planned."""
+
+    OVERLOADED = "overloaded"
+    KEPT_UP = "kept up"
+    NOT_DECIDED = "not decided"
+
+
 class SaturationVerdict(StrEnum):
     """Where throughput stops rising, relative to the levels that were run."""
 
@@ -280,12 +288,14 @@ class SaturationVerdict(StrEnum):
 
 
 class SaturationReason(StrEnum):
-    """Why nothing can be said about saturation."""
+    """Why nothing can be said about saturation, or what its bracket rests on."""
 
     TOO_FEW_LEVELS = "too few levels"
     NOTHING_SUCCEEDED = "nothing succeeded"
     ONE_REPETITION = "one repetition"
     RUNS_DIFFER = "runs differ"
+    OVERLOADED = "overloaded"
+    """The bracket lies between levels that the target is overloaded at and those that it is not."""
 
 
 @dataclass(frozen=True, slots=True)

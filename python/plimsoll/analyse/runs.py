@@ -19,7 +19,7 @@ from plimsoll.analyse.results import (
 )
 from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import Reason, RunReason, RunVerdict, Severity
-from plimsoll.analyse.summary import RunSummary
+from plimsoll.analyse.summary import RunSummary, without_overload
 from plimsoll.analyse.validity import Loss, Observed, against, judge_run, verdict_of
 from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.plan.model import Validity
@@ -65,6 +65,8 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
     """Judges the run and puts its result together, without texts. A run that did not finish is invalid."""
     verdict = judge_run(_observed(facts, summary), limits)
     reasons = (*_unfinished(facts.status), *verdict.reasons)
+    if verdict_of(reasons) == RunVerdict.INVALID:
+        summary = without_overload(summary)
     narrow = bottleneck(facts.utilization)
     return RunResult(
         id=facts.id,

@@ -14,6 +14,8 @@ the highest load, and no level beyond it gains more over a smaller one than that
 Each order of tests is fixed before the data are seen, and ends at its first failure: the probability of a false claim
 stays at that of one test, however many levels there are (closed testing). Rates: tests/stats/test_saturation_rates.py.
 
+Of an open load a single run shows whether the target completes it (`overload`): this decides before any comparison.
+
 Rejected: "not saturated", as a knee just below the highest load cannot be told from none; gains without regard to the
 ratio of the loads; the absence of a proven rise as proof of saturation; a slope over all loads from U on, which
 averages a rise and a fall; a fitted curve (a model belongs to prediction, this is what was seen).
@@ -22,7 +24,7 @@ averages a rise and a fall; a fitted curve (a model belongs to prediction, this 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,12 +83,35 @@ def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) ->
     return pooled_error(groups)
 
 
-def saturation(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> Bracket:
+def saturation(
+    levels: Mapping[float, Sequence[float]], error: Pooled | None, overloaded: Collection[float] = ()
+) -> Bracket:
     """Bracket of one combination of the other factors.
 
     `levels`: throughputs (one per valid run) by level of the load; loads of 0 are left out. `error`: see
-    `throughput_error`.
+    `throughput_error`. `overloaded`: levels of an open load that the target cannot complete. Throughput is flat from
+    the level on from which that is so at all of them, whatever comparisons say: it rises between a level that is
+    completed and one that is not.
     """
+    found = _compared(levels, error)
+    known = sorted(load for load in levels if load > 0 and len(levels[load]))
+    rest = [load for load in known if load not in overloaded]
+    above = [load for load in known if not rest or load > rest[-1]]
+    if not above:
+        return found
+    verdict = SaturationVerdict.BRACKETED if rest else SaturationVerdict.AT_LOWEST
+    return replace(
+        found,
+        verdict=verdict if found.falls_from is None else SaturationVerdict.RETROGRADE,
+        lower=rest[-1] if rest else None,
+        upper=above[0],
+        reason=SaturationReason.OVERLOADED,
+        doubt=None,
+        more_runs=None,
+    )
+
+
+def _compared(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> Bracket:
     known = {load: list(levels[load]) for load in sorted(levels) if load > 0 and len(levels[load])}
     if len(known) < 2:
         return _undecided(SaturationReason.TOO_FEW_LEVELS, len(known))

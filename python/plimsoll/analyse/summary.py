@@ -76,10 +76,10 @@ class Layout:
             return NO_LOADS
         return np.array([name in self.open_loads for name in self.workloads], dtype=np.bool_)
 
-    def never_started(self, window: Window) -> int:
-        """Transactions that were given up in the window; after its end, too, if nothing is measured after it."""
+    def given_up(self, window: Window) -> Sequence[tuple[int, int]]:
+        """Of `not_started` what belongs to the window; after its end, too, if nothing is measured after it."""
         last = window.end >= self.measured.end
-        return sum(n for at, n in self.not_started if window.start <= at and (last or at < window.end))
+        return [(at, n) for at, n in self.not_started if window.start <= at and (last or at < window.end)]
 
     @property
     def bound_ns(self) -> int:
@@ -155,7 +155,7 @@ class Accumulator:
             exact=self.exact,
             parts=parts_of(window, layout.bound_ns, BINS),
             open_loads=is_open,
-            never_started=layout.never_started(window) if alone else 0,
+            not_started=layout.given_up(window) if alone else (),
         )
 
     def _place(self, places: Places | None) -> None:
@@ -389,6 +389,18 @@ def of_changing_load(found: RunSummary, rising: Collection[int]) -> RunSummary:
         for each in found.stages
     )
     return replace(found, traffic=_without_intervals(found.traffic), stages=stages, trend=CHANGES_BY_PLAN)
+
+
+def without_overload(found: RunSummary) -> RunSummary:
+    """The summary of a run in which the load generator may be why starts were missing or completions came late."""
+    return replace(
+        found,
+        traffic=replace(found.traffic, overload=None),
+        stages=tuple(replace(each, traffic=replace(each.traffic, overload=None)) for each in found.stages),
+        workloads=tuple(
+            replace(each, traffic=replace(each.traffic, overload=None)) for each in found.workloads
+        ),
+    )
 
 
 def _without_intervals(traffic: Traffic) -> Traffic:

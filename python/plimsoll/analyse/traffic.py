@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.batch import BatchMean, ratio_mean
+from plimsoll.analyse.overload import overload
 from plimsoll.analyse.quantiles import MISSING_OF_MEAN, Buckets, Exact, bucket_of, carries
-from plimsoll.analyse.results import CodeCount, Cohort, ErrorCount, Interval, Latency, Traffic
+from plimsoll.analyse.results import CodeCount, Cohort, ErrorCount, Interval, Latency, Overload, Traffic
 from plimsoll.analyse.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions, Window
 
 BINS = 240
 """Parts of a window in which sums are kept for batch means: whole numbers of them make 30, 15 and 60 batches."""
 
+NS = 1_000_000_000
 NEVER = np.iinfo(np.int64).max
 
 NO_LOADS: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -209,7 +211,8 @@ def scaled(interval: Interval, by: float) -> Interval:
 class WindowSum:
     """The sums of one window. `parts`: into how many of equal length it may be cut, a divisor of BINS; fewer where
     several clocks tell the time (`quantum`). `open_loads`: by number of the workload, whether its load is open (empty:
-    none is); `never_started`: transactions of these that were scheduled in the window and never started."""
+    none is); `not_started`: when transactions of these were given up that were scheduled in the window and never
+    started (ns, to half a second), and how many."""
 
     def __init__(
         self,
@@ -218,13 +221,14 @@ class WindowSum:
         exact: bool,
         parts: int = BINS,
         open_loads: NDArray[np.bool_] = NO_LOADS,
-        never_started: int = 0,
+        not_started: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.window = window
         self.parts = parts
         self.open_loads = open_loads
         self.some_open, self.all_open = bool(open_loads.any()), bool(open_loads.size and open_loads.all())
-        self.never_started = never_started
+        self.not_started = not_started
+        self.never_started = sum(times for _, times in not_started)
         self.in_window = self.in_drain = self.cohort_failed = self.cut_off = self.timed_out = 0
         self.response = Durations(exact=exact)
         self.request = Durations(exact=exact)
@@ -235,6 +239,9 @@ class WindowSum:
         self.in_progress_ns = 0
         self.bin_count = np.zeros(BINS, dtype=np.int64)
         self.bin_times = np.zeros(BINS, dtype=np.int64)
+        self.bin_planned = np.zeros(BINS, dtype=np.int64)
+        self.bin_ended = np.zeros(BINS, dtype=np.int64)
+        """Of open loads: planned starts, and transactions that ended, failed ones too."""
         self.bin_response = np.zeros(BINS)
         self.bin_request = np.zeros(BINS)
 
@@ -254,6 +261,7 @@ class WindowSum:
             self._judged(block, planned)
             self._started(block, planned)
             self._cohort(block, planned, ended)
+            self._balance(block, planned, ended)
         else:
             mine = self.open_loads[rows.workload]
             both, others = mask_of(planned, len(rows)), mask_of(ended, len(rows))
@@ -261,6 +269,7 @@ class WindowSum:
             started = mask_of(within(rows.start, block.start_span, w), len(rows))
             self._started(block, np.where(mine, both, started))
             self._cohort(block, mine & both, ended)
+            self._balance(block, mine & both, mine & others)
 
     def _in_progress(self, block: Block) -> None:
         rows, w = block.rows, self.window
@@ -339,6 +348,15 @@ class WindowSum:
         self.bin_response += by_response
         self.bin_request += by_request
 
+    def _balance(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
+        for mask, stamps, bins in (
+            (planned, block.rows.scheduled, self.bin_planned),
+            (ended, block.rows.end, self.bin_ended),
+        ):
+            if mask is not False:
+                mine = _at(stamps, mask_of(mask, len(stamps)), mask is True)
+                bins += np.bincount(self._bin(mine), minlength=BINS)
+
     def _cohort(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
         """What became of these rows of open loads."""
         if planned is False:
@@ -401,7 +419,21 @@ class WindowSum:
             throughput_interval=self._throughput(seconds),
             successes_by_code=_successes(self.codes, codes),
             cohort=self._whole_cohort() if self.some_open else None,
+            overload=self._overload(seconds) if self.some_open else None,
         )
+
+    def _overload(self, seconds: float) -> Overload | None:
+        planned = self.bin_planned.astype(np.float64)
+        used = np.flatnonzero(planned)
+        tail = slice(min(BINS - 1, int(used[-1]) + 1 if used.size else 0), BINS)
+        for at, times in self.not_started:
+            # What waited when the run ended was due after the last start, as slots take arrivals in their order.
+            first, last = self._bin(
+                np.clip([at - NS // 2, at + NS // 2 - 1], self.window.start, None)
+            ).tolist()
+            here = tail if at >= self.window.end else slice(first, last + 1)
+            planned[here] += times / (here.stop - here.start)
+        return overload(self.cut(planned), self.cut(self.bin_ended), seconds)
 
     def _whole_cohort(self) -> Cohort:
         return Cohort(self.in_window, self.in_drain, self.cohort_failed, self.cut_off, self.never_started)

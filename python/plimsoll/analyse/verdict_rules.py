@@ -31,6 +31,7 @@ class RuleName(StrEnum):
     VALIDITY = "validity"
     BOTTLENECK = "bottleneck"
     COMMON_BOTTLENECK = "bottleneck.common"
+    OVERLOAD = "overload"
     SATURATION = "saturation"
     NOMINAL = "capacity.nominal"
     USABLE = "capacity.usable"
@@ -122,11 +123,19 @@ RULES: Final = (
         rests_on=(RuleName.BOTTLENECK, RuleName.VALIDITY),
     ),
     VerdictRule(
-        RuleName.SATURATION,
-        2,
-        "Throughput increases beyond a load, or falls from it on, where another load is shown to have more; it is flat "
-        "from a load on if its elasticity with respect to the load is shown to be below 0.2 from there on.",
+        RuleName.OVERLOAD,
+        1,
+        "The target is overloaded by an open load if completions in the second half of the window, failed ones "
+        "included, are below planned starts by more than 1 % and by more than the 95 % interval of the difference.",
         rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.SATURATION,
+        3,
+        "Throughput increases beyond a load, or falls from it on, where another load is shown to have more; it is flat "
+        "from a load on if its elasticity with respect to the load is shown to be below 0.2 from there on; "
+        "of an open load it is flat from the load on from which most runs of each level are overloaded.",
+        rests_on=(RuleName.VALIDITY, RuleName.OVERLOAD),
     ),
     VerdictRule(
         RuleName.NOMINAL,

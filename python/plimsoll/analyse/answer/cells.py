@@ -8,7 +8,8 @@ from plimsoll.analyse.answer.components import component_words, evidence
 from plimsoll.analyse.answer.words import MOST_SENTENCES, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.metrics import canonical
-from plimsoll.analyse.results import Analysis, CellResult, RunResult
+from plimsoll.analyse.overload import is_overloaded
+from plimsoll.analyse.results import Analysis, CellResult, Overload, RunResult
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
     UNKNOWN,
@@ -74,7 +75,7 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
             if (time := percentile(times, name)) != UNKNOWN
         ]
         text += f", with response times of {listing(shown)}" if shown else ""
-    return f"{text}{_bottleneck(cell, runs)}.{_failures(cell)}"
+    return f"{text}{_bottleneck(cell, runs)}.{_overloaded(runs)}{_failures(cell)}"
 
 
 def of_stages(analysis: Analysis) -> list[str]:
@@ -88,7 +89,8 @@ def of_stages(analysis: Analysis) -> list[str]:
         p95 = percentile(stage.traffic.response_ms, "p95")
         failed = f", {percent(stage.traffic.error_rate)} failed" if stage.traffic.error_rate else ""
         slow = f" with p95 {p95}" if p95 != UNKNOWN else ""
-        parts.append(f"{stage.name or f'stage {stage.stage}'} {carried}{slow}{failed}")
+        over = ", overloaded" if is_overloaded([stage.traffic.overload]) else ""
+        parts.append(f"{stage.name or f'stage {stage.stage}'} {carried}{slow}{failed}{over}")
     return [f"Stage by stage: {'; '.join(parts)}."]
 
 
@@ -97,6 +99,20 @@ def _bottleneck(cell: CellResult, runs: Sequence[RunResult]) -> str:
         return ""
     seen = [each for run in runs for each in run.utilization if each.component == cell.bottleneck]
     return f"; its limit is {component_words(cell.bottleneck, seen)}{evidence(seen)}"
+
+
+def _overloaded(runs: Sequence[RunResult]) -> str:
+    """What was planned and what was completed, where most runs overloaded the target."""
+    found = [each for run in runs if (each := run.traffic.overload) is not None]
+    if not is_overloaded(run.traffic.overload for run in runs):
+        return ""
+    planned, done = (sum(rates) / len(found) for rates in zip(*map(_rates, found), strict=True))
+    wanted = quantity(planned, "rate", "requests/s")
+    return f" It was overloaded: of {wanted} offered it completed {quantity(done, 'rate', '')}."
+
+
+def _rates(found: Overload) -> tuple[float, float]:
+    return found.planned_per_s, found.completed_per_s
 
 
 def _failures(cell: CellResult) -> str:

@@ -112,6 +112,9 @@ def flattening(found: Saturation, label: Callable[[float], str]) -> str:
     if found.upper is None:
         return f"throughput {_increased(found, at)}"
     falls = "" if found.falls_from is None else f"falls from {at(found.falls_from)} on"
+    if found.reason == SaturationReason.OVERLOADED:
+        tail = "" if found.lower is None else f", and not at {at(found.lower)}"
+        return f"the target is overloaded from {at(found.upper)} on{tail}{falls and f'; throughput {falls}'}"
     if found.upper == found.falls_from:
         return f"throughput {falls if found.lower is None else f'increases beyond {at(found.lower)} and {falls}'}"
     tail = f" and {falls}" if falls else ""

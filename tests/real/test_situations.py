@@ -1,0 +1,54 @@
+"""Situations of users, with real servers, and what Plimsoll must say in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+from tests.conftest import Lab, missing
+
+ADMINISTRATOR = """
+plimsoll: 1
+name: slow-back-end
+services:
+  back:  {kind: delay, servers: 1, time: 16ms, fresh: run}
+  front: {kind: nginx, origin: back}
+workload: {driver: http, target: front, timeout: 30s, http: {path: /}}
+load: {rate: 20/s, in_flight: 400}
+factors: {load.rate: [20/s, 40/s, 120/s]}
+design: {order: listed, seed: 3}
+run: {warmup: 1s, duration: 10s, drain: 2s}
+capacity: {response: "p(95)<500ms"}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
+"""
+
+
+def test_an_administrators_nginx_before_a_slow_back_end(lab: Lab) -> None:
+    """The back end serves 62.5 requests/s. A rate of 120/s overloads it; that is no fault of the load generator."""
+    if shutil.which("nginx") is None:
+        missing("nginx", "apt-get install nginx")
+    done = lab.run("run", lab.file(ADMINISTRATOR), "--json")
+    assert done.code == 0, done.err + done.out
+    runs: dict[str, dict[str, Any]] = {run["cell"]["load.rate"]: run for run in done.json["runs"]}
+    assert all(run["valid"] for run in runs.values())
+    most = runs["120/s"]
+    assert most["overload"]["verdict"] == "overloaded"
+    assert 40 < most["overload"]["completed_per_s"] < 70 < 100 < most["overload"]["planned_per_s"] < 140
+    assert runs["20/s"]["overload"]["verdict"] != "overloaded" != runs["40/s"]["overload"]["verdict"]
+    # Every transaction that was scheduled in the window is in one place.
+    cohort = most["cohort"]
+    assert (
+        sum(cohort.values()) > 1000 and cohort["in_drain"] + cohort["never_started"] + cohort["cut_off"] > 300
+    )
+    assert most["response_ms"]["count"] == cohort["in_window"] + cohort["in_drain"]
+    assert most["response_ms"]["p50"] is None or most["response_ms"]["p50"] > 1000
+    answer = " ".join(done.json["answer"])
+    assert "The target is overloaded from a rate of 120/s on, and not at a rate of 40/s" in answer
+    assert "not saturated" not in answer and "increased up to" not in answer
+    (found,) = done.json["saturation"]
+    assert (found["lower"], found["upper"], found["reason"]) == (40.0, 120.0, "overloaded")
+    usable = next(each for each in found["capacities"] if each["kind"] == "usable")
+    assert usable["load"] == 40.0
+    analysis = json.loads((lab.results() / "analysis.json").read_text())
+    assert analysis["answer"] == done.json["answer"]
