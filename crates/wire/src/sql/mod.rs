@@ -89,6 +89,20 @@ pub enum Event {
     Log(LogEvent),
 }
 
+/// Whether a session is within a transaction block, as far as its server has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TransactionStatus {
+    /// It is not: every statement is a transaction of its own.
+    #[default]
+    Idle,
+    /// It is: the block waits for its COMMIT or ROLLBACK.
+    Open,
+    /// An error has ended the block, and the server refuses every statement until a ROLLBACK (`PostgreSQL` only).
+    Failed,
+    /// An error came, and `MariaDB` says nothing about the block with it: [`Session::ping`] asks.
+    Unknown,
+}
+
 /// An error as the server tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {

@@ -333,3 +333,39 @@ fn an_idle_session_hears_the_farewell() {
     );
     assert_eq!(session.next(), Ok(None));
 }
+
+#[test]
+fn the_state_of_a_transaction_is_what_the_server_said_last() {
+    use super::TransactionStatus::{Failed, Idle, Open, Unknown};
+    let mut session = ready(Server::Postgres);
+    assert_eq!(session.transaction(), Idle);
+    for (state, status) in [(b"T", Open), (b"E", Failed), (b"I", Idle)] {
+        session.query("SELECT 1");
+        let answer = [message(b'C', b"SELECT 1\0"), message(b'Z', state)].concat();
+        assert_eq!(hear(&mut session, &answer), Ok(Some(Event::Complete)));
+        assert_eq!(session.next(), Ok(Some(Event::Ready)));
+        assert_eq!(session.transaction(), status);
+    }
+    session.query("SELECT 1");
+    let step = hear(&mut session, &message(b'Z', b"?"));
+    assert_eq!(nonsense(&step), "a state of the session that is none");
+
+    let mut session = ready(Server::Mysql);
+    let ok = |status: u8| packet(1, &[0, 0, 0, status, 0, 0, 0]);
+    for (status, expected) in [(3, Open), (2, Idle)] {
+        session.query("SELECT 1");
+        assert_eq!(hear(&mut session, &ok(status)), Ok(Some(Event::Complete)));
+        assert_eq!(session.next(), Ok(Some(Event::Ready)));
+        assert_eq!(session.transaction(), expected);
+    }
+    session.query("SELECT 1");
+    let step = hear(&mut session, &packet(1, b"\xff\x26\x04#23000duplicate"));
+    assert!(matches!(step, Ok(Some(Event::Failed(_)))), "{step:?}");
+    assert_eq!(session.next(), Ok(Some(Event::Ready)));
+    assert_eq!(session.transaction(), Unknown);
+    session.outgoing().clear();
+    session.ping();
+    assert_eq!(said(&mut session), packet(0, b"\x0e"));
+    assert_eq!(hear(&mut session, &ok(3)), Ok(Some(Event::Complete)));
+    assert_eq!(session.transaction(), Open);
+}

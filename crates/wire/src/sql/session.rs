@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::input::{Input, LONGEST};
-use super::{CancelKey, Event, Login, Refusal, Server, SqlProtocolError};
+use super::{CancelKey, Event, Login, Refusal, Server, SqlProtocolError, TransactionStatus};
 use super::{mysql, postgres};
 
 /// Places of a row's values in the message in use; none for NULL.
@@ -18,6 +18,7 @@ pub(super) struct Common {
     pub(super) row: Places,
     /// Columns of the result in progress: every row has as many values.
     pub(super) columns: usize,
+    pub(super) transaction: TransactionStatus,
     /// What follows without another message.
     pub(super) then: VecDeque<Event>,
 }
@@ -117,6 +118,19 @@ impl Session {
             message: reason.to_owned(),
         };
         self.common.then.extend([Event::Failed(refusal), Event::Ready]);
+    }
+
+    /// Asks for nothing but the state of the session, after [`Event::Ready`]; [`Event::Complete`] and [`Event::Ready`] follow.
+    /// `MariaDB` only: does nothing elsewhere, where the state is always known.
+    pub fn ping(&mut self) {
+        if let Client::Mysql(client) = &mut self.client {
+            client.ping(&mut self.common);
+        }
+    }
+
+    /// Whether it is within a transaction block, after [`Event::Ready`].
+    pub fn transaction(&self) -> TransactionStatus {
+        self.common.transaction
     }
 
     /// Data of a `COPY ... FROM STDIN`, after [`Event::CopyIn`]; any number of times, cut anywhere. `PostgreSQL` only: does

@@ -6,7 +6,9 @@ use std::io;
 use std::task::{Poll, ready};
 
 use plimsoll_model::Outcome;
-use plimsoll_wire::sql::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError};
+use plimsoll_wire::sql::{
+    CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError, TransactionStatus,
+};
 
 use super::code::{code, login_code};
 use crate::driver::{Attempt, Waiting};
@@ -99,18 +101,10 @@ impl Connection {
             number,
         };
         loop {
-            match connection.session.next()? {
-                Some(Event::Ready) => break,
-                Some(Event::Failed(refusal)) => return Err(Broken::login(refusal)),
-                Some(_) => {}
-                None => {
-                    connection.send(attempt).await.map_err(talking)?;
-                    let count = connection.receive(io, |_| ()).await.map_err(talking)?;
-                    if count == 0 {
-                        return Err(Failure::closed_early().into());
-                    }
-                    attempt.received += count as u64;
-                }
+            match connection.event(io, attempt).await? {
+                Event::Ready => break,
+                Event::Failed(refusal) => return Err(Broken::login(refusal)),
+                _ => {}
             }
         }
         attempt.connected = attempt.now();
@@ -232,6 +226,53 @@ impl Connection {
             }
         }
         Ok(false)
+    }
+
+    /// Whether statements so far have left a transaction block open.
+    pub(super) fn has_open_transaction(&self) -> bool {
+        self.session.transaction() == TransactionStatus::Open
+    }
+
+    /// Ends a transaction block that a failed query has left behind: with it `PostgreSQL` would refuse every further query,
+    /// and `MariaDB` would keep its locks. Returns whether there was one. Bytes are counted, nothing is stamped. After an error
+    /// the connection is of no more use.
+    pub(super) async fn roll_back(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, Broken> {
+        if self.session.transaction() == TransactionStatus::Unknown {
+            self.session.ping();
+            self.until_ready(io, attempt).await?;
+        }
+        if self.session.transaction() == TransactionStatus::Idle {
+            return Ok(false);
+        }
+        self.session.query("ROLLBACK");
+        self.until_ready(io, attempt).await?;
+        Ok(true)
+    }
+
+    /// Waits for the end of a command that has no result; an error of the server is one here, too.
+    async fn until_ready(&mut self, io: &Io, attempt: &mut Attempt) -> Result<(), Broken> {
+        loop {
+            match self.event(io, attempt).await? {
+                Event::Ready => return Ok(()),
+                Event::Failed(refusal) => return Err(Broken::query(refusal)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What comes next. Bytes are counted, nothing is stamped.
+    async fn event(&mut self, io: &Io, attempt: &mut Attempt) -> Result<Event, Broken> {
+        loop {
+            if let Some(event) = self.session.next()? {
+                return Ok(event);
+            }
+            self.send(attempt).await.map_err(talking)?;
+            let count = self.receive(io, |_| ()).await.map_err(talking)?;
+            if count == 0 {
+                return Err(Failure::closed_early().into());
+            }
+            attempt.received += count as u64;
+        }
     }
 
     /// Says good-bye, as far as that can be done without waiting, and closes.

@@ -16,6 +16,10 @@
 //! A kept connection that the server has closed while nothing was asked is replaced; once within a transaction if that
 //! turns out only after the query was sent (`attempt` 1), as with HTTP.
 //!
+//! A transaction block that a failed query has left behind is rolled back on a kept connection, after the end of the
+//! transaction and before the next one; metric `rollback_s`. If that fails, the connection is replaced. A block that a good
+//! query leaves open stays open, as the query says so; a note tells about it.
+//!
 //! A time-out closes the connection. A `PostgreSQL` server would not notice before it has something to send, so that it
 //! is asked to cancel the query, as well as that goes ([`super::cancel`]). A `MariaDB` server cannot be told without
 //! another login; it notices when it writes, or when it looks at its connection: closing is what a client can do.
@@ -43,6 +47,10 @@ use crate::round_trips::{Names, RoundTrips};
 /// Most characters of a server's message in a note.
 const LONGEST_NOTE: usize = 500;
 
+/// What a person should know of a query that begins a transaction and does not end it.
+const LEFT_OPEN: &str = "sql: a query left a transaction open, whose locks are kept until a later query of the same tester \
+                         ends it: end the query with COMMIT";
+
 /// A server to ask.
 struct Place {
     host: Host,
@@ -59,6 +67,7 @@ pub struct Network {
     queries: Vec<Query>,
     canceller: Canceller,
     names: Names,
+    rollback: Code,
 }
 
 fn place(endpoint: &Endpoint) -> Result<Place, String> {
@@ -81,6 +90,7 @@ impl AsyncDriver for Network {
             queries: queries(setup)?,
             canceller: Canceller::default(),
             names: Names::new(setup.codes),
+            rollback: setup.codes.number("rollback_s"),
         })
     }
 
@@ -143,6 +153,8 @@ impl AsyncTester for Tester {
         {
             connection.close(attempt);
             attempt.freed();
+        } else if attempt.outcome != Outcome::Ok {
+            self.roll_back(request.endpoint, attempt).await;
         }
         self.text = text;
     }
@@ -179,15 +191,38 @@ impl Tester {
             };
             attempt.session = if self.driver.keep { connection.number } else { 0 };
             self.running = connection.cancel_key().map(|key| (endpoint, key));
+            let was_open = connection.has_open_transaction();
             let result = connection.ask(&io, sql, reused, newest, attempt).await;
             match result {
                 Ok(refusal) => {
+                    if refusal.is_none() && connection.has_open_transaction() && !was_open && self.driver.keep
+                    {
+                        attempt.note = Some(LEFT_OPEN.to_owned());
+                    }
                     self.trips.ended(endpoint, connection.stream(), attempt);
                     self.kept[endpoint] = Some(connection);
                     return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
                 }
                 Err(Broken::Stale) => attempt.attempt = 1,
                 Err(broken) => return Err(broken),
+            }
+        }
+    }
+
+    /// Leaves no transaction block of a failed query behind. The connection is kept if that can be had.
+    async fn roll_back(&mut self, endpoint: usize, attempt: &mut Attempt) {
+        let Some(mut connection) = self.kept[endpoint].take() else {
+            return;
+        };
+        attempt.freed();
+        let begun = attempt.free;
+        // One whose rollback fails is closed, and that rolls back, too.
+        if let Ok(rolled_back) = connection.roll_back(&self.io, attempt).await {
+            self.kept[endpoint] = Some(connection);
+            attempt.freed();
+            if rolled_back {
+                let seconds = (attempt.free - begun) as f64 * 1e-9;
+                attempt.metrics.push((self.driver.rollback, seconds));
             }
         }
     }

@@ -17,7 +17,7 @@ use self::binlog::Log;
 use self::packets::{FULL, Packets};
 use super::input::{Fields, LONGEST, LONGEST_OF_LOGIN};
 use super::session::Common;
-use super::{Column, Event, Login, Refusal, SqlProtocolError};
+use super::{Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
 const LONG_PASSWORD: u32 = 1;
 const LONG_FLAG: u32 = 1 << 2;
@@ -34,6 +34,8 @@ const WANTED: u32 =
 
 /// `utf8mb4_general_ci`, which both servers know.
 const CHARSET: u8 = 45;
+/// Status: within a transaction, begun by a statement or by one that came without `autocommit`.
+const IN_TRANSACTION: u16 = 1;
 /// Status: another result follows.
 const MORE_RESULTS: u16 = 8;
 /// Most columns of a result; the servers' own limit is 4096.
@@ -92,6 +94,16 @@ impl Client {
             self.phase = Phase::Answer;
             self.packets.begin();
             self.packets.send(&[&[3], sql.as_bytes()], &mut common.outgoing);
+        }
+    }
+
+    /// `COM_PING`: its answer says the state of the session.
+    pub(super) fn ping(&mut self, common: &mut Common) {
+        debug_assert!(self.phase == Phase::Idle, "a ping before the session is ready");
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Answer;
+            self.packets.begin();
+            self.packets.send(&[&[0x0e]], &mut common.outgoing);
         }
     }
 
@@ -180,6 +192,8 @@ impl Client {
             Phase::Greeting | Phase::Login | Phase::Idle | Phase::Log | Phase::Over => Phase::Over,
             Phase::Answer | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
                 common.then.push_back(Event::Ready);
+                // A deadlock ends the transaction, a duplicate key does not, and an error carries no status.
+                common.transaction = TransactionStatus::Unknown;
                 Phase::Idle
             }
         };
@@ -354,6 +368,11 @@ impl Client {
             lenenc::number(&mut fields)?; // last number given
         }
         let status = u16::from_le_bytes(fields.array()?);
+        common.transaction = if status & IN_TRANSACTION == 0 {
+            TransactionStatus::Idle
+        } else {
+            TransactionStatus::Open
+        };
         self.phase = if status & MORE_RESULTS == 0 {
             common.then.push_back(Event::Ready);
             Phase::Idle

@@ -17,7 +17,7 @@ use self::login::Proof;
 use self::types::type_name;
 use super::input::{Fields, Input, LONGEST, LONGEST_OF_LOGIN, check_length};
 use super::session::Common;
-use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError};
+use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
 /// Longest message of `COPY` data, bytes.
 const COPY_PIECE: usize = 16 * 1024 * 1024;
@@ -172,8 +172,14 @@ impl Client {
                 });
                 None
             }
-            (Message::ReadyForQuery(_), Phase::Login | Phase::Query) => {
+            (Message::ReadyForQuery(body), Phase::Login | Phase::Query) => {
                 self.phase = Phase::Idle;
+                common.transaction = match body.status() {
+                    b'I' => TransactionStatus::Idle,
+                    b'T' => TransactionStatus::Open,
+                    b'E' => TransactionStatus::Failed,
+                    _ => return Err(nonsense("a state of the session that is none")),
+                };
                 Some(Event::Ready)
             }
             (message, Phase::Login) => {

@@ -7,9 +7,9 @@ use plimsoll_drive::Share;
 use plimsoll_model::Outcome;
 use serde_json::{Value, json};
 
-use crate::filled::*;
 use crate::harness::*;
 use crate::servers::{Database, Kind, PASSWORD_ENCODED};
+use crate::sql::filled::*;
 
 fn sql(url: &str, connection: &str, query: &str, testers: u32, end: Value) -> Value {
     let (settings, request) = (json!({"connection": connection}), json!({"query": query}));

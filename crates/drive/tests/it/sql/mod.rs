@@ -1,0 +1,6 @@
+//! `sql`, against files and real servers.
+
+pub mod filled;
+mod network;
+mod sqlite;
+mod transactions;
