@@ -39,6 +39,11 @@ impl Failure {
         }
     }
 
+    /// A kept connection that ended before any byte of an answer to a request that must not be sent again.
+    pub fn not_repeated() -> Self {
+        Self::error("kept connection closed")
+    }
+
     /// An error while connecting.
     pub fn connecting(error: &io::Error) -> Self {
         let refused = |code| Self {

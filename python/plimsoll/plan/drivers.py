@@ -7,7 +7,8 @@ gets:
 null      settings: nothing. request: nothing.
 tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
 http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
-          request: method, path, headers as pairs, body, body_file, expect{status, contains, regex}.
+          request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
+          resend_non_idempotent.
 sql       settings: connection. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
@@ -327,6 +328,7 @@ def _http_requests(section: HttpSection, at: KeyPath, where: Where) -> Requests:
             "contains": section.expect.body_contains,
             "regex": section.expect.body_regex,
         },
+        "resend_non_idempotent": section.resend_non_idempotent,
     }
     requests: Requests = []
     listed = section.paths is not None

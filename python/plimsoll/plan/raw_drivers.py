@@ -75,6 +75,7 @@ class HttpSection(Raw):
     body: Text | None = None
     body_file: PlainText | None = None
     expect: Expect = Field(default_factory=Expect)
+    resend_non_idempotent: bool = False
     connection: Connection = "kept"
     tls: Tls = Field(default_factory=Tls)
     token_file: PlainText | None = None

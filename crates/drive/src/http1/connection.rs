@@ -50,8 +50,19 @@ pub struct Exchange<'a> {
     pub body: Option<&'a mut Vec<u8>>,
     /// How long is waited within the time-out of the transaction.
     pub patience: Patience,
-    /// Also a new connection that the peer closes or resets before any byte of an answer is replaced, once.
-    pub insist: bool,
+    /// What is replaced, once.
+    pub replace: Replace,
+}
+
+/// Which connection that the peer closes or resets before any byte of an answer is replaced, and the request sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// None: the server may have carried out a request that must not be repeated.
+    Never,
+    /// One that has been kept.
+    Kept,
+    /// A new one, too.
+    Any,
 }
 
 enum Transport {
@@ -172,7 +183,7 @@ impl Connections {
     /// Sends a request and reads its answer. Stamps, counts and session go to `attempt`, whose end is stamped right after
     /// the last read. A kept connection that the peer closes before any byte of an answer is replaced, once, within the
     /// same transaction (one more `attempt`): servers close idle connections at any time, and a client must expect it
-    /// (RFC 9112, section 9.3.1).
+    /// (RFC 9112, section 9.3.1). Not for a request that must not be sent again: it may have been carried out.
     pub async fn exchange(
         &mut self,
         mut exchange: Exchange<'_>,
@@ -183,7 +194,7 @@ impl Connections {
         let mut kept = self.kept[exchange.way]
             .take()
             .filter(|kept| !kept.transport.closed());
-        let mut replace = kept.is_some() || exchange.insist;
+        let mut replace = kept.is_some() || exchange.replace == Replace::Any;
         loop {
             let mut connection = match kept.take() {
                 Some(connection) => connection,
@@ -203,6 +214,9 @@ impl Connections {
                         self.spend(exchange.way, attempt);
                     }
                     return Ok(answer);
+                }
+                Err(Broken::Stale) if exchange.replace == Replace::Never => {
+                    return Err(Failure::not_repeated());
                 }
                 Err(Broken::Stale) => {
                     attempt.attempt = attempt.attempt.saturating_add(1);

@@ -8,6 +8,7 @@ mod cancel;
 mod code;
 mod connection;
 mod network;
+mod read_only;
 mod sqlite;
 
 use plimsoll_model::Endpoint;

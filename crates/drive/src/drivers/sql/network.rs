@@ -14,7 +14,8 @@
 //! which the other testers of the lane wait.
 //!
 //! A kept connection that the server has closed while nothing was asked is replaced; once within a transaction if that
-//! turns out only after the query was sent (`attempt` 1), as with HTTP.
+//! turns out only after the query was sent (`attempt` 1), as with HTTP, and only for queries that do nothing but read
+//! ([`super::read_only`]).
 //!
 //! A transaction block that a failed query has left behind is rolled back on a kept connection, after the end of the
 //! transaction and before the next one; metric `rollback_s`. If that fails, the connection is replaced. A block that a good
@@ -37,9 +38,11 @@ use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
 
 use super::cancel::Canceller;
 use super::connection::{Broken, Connection};
+use super::read_only::is_read_only;
 use super::{Query, keeps, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
+use crate::failure::Failure;
 use crate::net::Host;
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
@@ -203,6 +206,8 @@ impl Tester {
                     self.kept[endpoint] = Some(connection);
                     return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
                 }
+                // The server may have carried it out before it closed.
+                Err(Broken::Stale) if !is_read_only(sql) => return Err(Failure::not_repeated().into()),
                 Err(Broken::Stale) => attempt.attempt = 1,
                 Err(broken) => return Err(broken),
             }

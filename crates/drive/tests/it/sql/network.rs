@@ -405,6 +405,18 @@ fn a_kept_connection_that_closes_on_the_query_is_replaced_once() {
     }
 }
 
+#[test]
+fn a_statement_that_writes_is_not_sent_again() {
+    for query in ["UPDATE t SET n = 1", "SELECT 1; DELETE FROM t"] {
+        let server = forgetful(1);
+        let url = format!("postgresql://a@127.0.0.1:{}/x", server.port);
+        let ran = run(sql(&url, "kept", query, 1, json!({"each_tester": 4})));
+        let (ok, lost) = ((Outcome::Ok, ""), (Outcome::Error, "kept connection closed"));
+        assert_eq!(ran.results(), [ok, lost, ok, lost], "{query}");
+        assert!(ran.transactions.iter().all(|t| t.attempt == 0));
+    }
+}
+
 /// A server of its own, as it is ended and started.
 #[test]
 fn a_server_killed_in_the_middle_gives_errors_and_then_works_again() {
