@@ -9,7 +9,7 @@ tcp       settings: connection. request: send, expect{kind: line | close | bytes
 http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
           request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
           resend_non_idempotent.
-sql       settings: connection. request: query, version{object, column, written}.
+sql       settings: connection, password. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
           request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
@@ -31,6 +31,8 @@ from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
+from plimsoll.plan.database_url import SCHEMES as DATABASES
+from plimsoll.plan.database_url import password
 from plimsoll.plan.fields import Raw
 from plimsoll.plan.model import Generator, Json, Operation
 from plimsoll.plan.paths import nearest
@@ -342,7 +344,8 @@ def _http_requests(section: HttpSection, at: KeyPath, where: Where) -> Requests:
 
 
 def _sql_settings(section: SqlSection, at: KeyPath, where: Where) -> dict[str, Json]:
-    return {"connection": section.connection}
+    found = password(section.password, (*at, "password"), where)
+    return {"connection": section.connection, "password": found}
 
 
 def _sql_asking(section: SqlSection, query: Query) -> dict[str, Json]:
@@ -485,7 +488,7 @@ DRIVERS: Final[dict[str, Driver]] = {
     "http": Driver(("http", "https"), _http_settings, _http_requests),
     "null": Driver((), _nothing, _null_requests),
     "replay": Driver((), replay_settings, replay_requests),
-    "sql": Driver(("sqlite", "postgresql", "mysql"), _sql_settings, _sql_requests, _sql_asking),
+    "sql": Driver(("sqlite", *DATABASES), _sql_settings, _sql_requests, _sql_asking),
     "tcp": Driver(("tcp",), _tcp_settings, _tcp_requests),
 }
 """One row a driver; the keys are those of SECTIONS."""

@@ -22,6 +22,10 @@ const READS: u32 = 16;
 /// Room for queries that a connection keeps, bytes.
 const KEPT: usize = 64 * 1024;
 
+/// What to do where a login without a password is refused.
+const NO_PASSWORD: &str = "; no password was given: give sql: {password: {secret: \"${env:NAME}\"}}, or \
+                           USER:${env:NAME}@HOST in the URL";
+
 /// How a transaction failed.
 pub(super) enum Broken {
     /// A kept connection gave no byte of an answer before it broke.
@@ -66,6 +70,16 @@ impl Broken {
         }
     }
 
+    /// Adds what to do where nobody can log in without a password.
+    fn without_password(mut self) -> Self {
+        if let Self::Refused { code, message, .. } = &mut self
+            && code == "login refused"
+        {
+            message.push_str(NO_PASSWORD);
+        }
+        self
+    }
+
     fn login(refusal: Refusal) -> Self {
         Self::Refused {
             outcome: Outcome::Refused,
@@ -95,20 +109,29 @@ impl Connection {
     ) -> Result<Self, Broken> {
         attempt.waiting = Waiting::Connect;
         let stream = host.connect(io).await;
+        let has_password = login.password.is_some();
         let mut connection = Self {
             stream: stream.map_err(|error| Failure::connecting(&error))?,
             session: Session::new(server, login),
             number,
         };
+        match connection.log_in(io, attempt).await {
+            Ok(()) => {}
+            Err(broken) if has_password => return Err(broken),
+            Err(broken) => return Err(broken.without_password()),
+        }
+        attempt.connected = attempt.now();
+        Ok(connection)
+    }
+
+    async fn log_in(&mut self, io: &Io, attempt: &mut Attempt) -> Result<(), Broken> {
         loop {
-            match connection.event(io, attempt).await? {
-                Event::Ready => break,
+            match self.event(io, attempt).await? {
+                Event::Ready => return Ok(()),
                 Event::Failed(refusal) => return Err(Broken::login(refusal)),
                 _ => {}
             }
         }
-        attempt.connected = attempt.now();
-        Ok(connection)
     }
 
     pub(super) fn stream(&self) -> &Stream {

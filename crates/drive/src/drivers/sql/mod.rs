@@ -54,6 +54,15 @@ enum Keeping {
 #[serde(deny_unknown_fields)]
 struct Settings {
     connection: Keeping,
+    /// For endpoints whose URL has none.
+    #[serde(default)]
+    password: Option<String>,
+}
+
+impl Settings {
+    fn keeps(&self) -> bool {
+        self.connection == Keeping::Kept
+    }
 }
 
 #[derive(Deserialize)]
@@ -107,7 +116,7 @@ pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, String> {
 
 fn keeps(setup: &Setup<'_>) -> Result<bool, String> {
     let settings: Settings = setup.settings()?;
-    Ok(settings.connection == Keeping::Kept)
+    Ok(settings.keeps())
 }
 
 /// The queries, per operation.

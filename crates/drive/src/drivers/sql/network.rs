@@ -39,7 +39,7 @@ use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
 use super::cancel::Canceller;
 use super::connection::{Broken, Connection};
 use super::read_only::is_read_only;
-use super::{Query, keeps, queries};
+use super::{Query, Settings, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
 use crate::failure::Failure;
@@ -73,9 +73,11 @@ pub struct Network {
     rollback: Code,
 }
 
-fn place(endpoint: &Endpoint) -> Result<Place, String> {
+fn place(endpoint: &Endpoint, settings: &Settings) -> Result<Place, String> {
     let named = |error: String| format!("endpoint {}: {error}", endpoint.name);
-    let address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
+    let mut address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
+    let password = &mut address.login.password;
+    *password = password.take().or_else(|| settings.password.clone());
     Ok(Place {
         host: Host::resolve(&address.host, address.port).map_err(named)?,
         server: address.server,
@@ -87,8 +89,10 @@ impl AsyncDriver for Network {
     type Tester = Tester;
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+        let settings: Settings = setup.settings()?;
+        let place = |endpoint| place(endpoint, &settings);
         Ok(Self {
-            keep: keeps(setup)?,
+            keep: settings.keeps(),
             places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
             queries: queries(setup)?,
             canceller: Canceller::default(),
