@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Lab
+from tests.conftest import Lab, missing
 from tests.real.guarded_databases import ENCODED, PASSWORD, ROWS, Database, database
 from tests.real.test_secrets import files_with
 
@@ -89,3 +91,56 @@ def test_a_password_in_the_file_is_refused_before_any_run(lab: Lab, server: Data
         assert done.code == 2
         assert "${env:NAME}" in done.err, done.err
         assert "plain-one" not in done.err.replace(str(Path(file).read_text()), "")
+
+
+def openssl(directory: Path, *words: str) -> None:
+    """One command of it."""
+    done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with an authority of our own, and a certificate of it for 127.0.0.1."""
+    if shutil.which("openssl") is None:
+        missing("openssl", "apt-get install openssl")
+    directory = tmp_path_factory.mktemp("authority")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl(
+        directory,
+        "req",
+        "-x509",
+        *key,
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-subj",
+        "/CN=us",
+        "-days",
+        "30",
+    )
+    openssl(directory, "req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
+    (directory / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:false\n")
+    sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
+    openssl(directory, "x509", "-req", "-in", "server.csr", *sign, "-out", "server.pem")
+    return directory
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_database_that_demands_tls_is_asked_within_it(lab: Lab, authority: Path, kind: str) -> None:
+    login = "password: {secret: '${env:PW}'}"
+    shutil.copy(authority / "ca.pem", lab.directory)
+    with database(kind, authority) as server:
+        url = server.url("reader")
+        done = run(lab, url, f"{login}, tls: {{ca_file: ca.pem}}", PW=PASSWORD)
+        assert done[:2] == (20, 20 * ROWS), done[2]
+        good, _, events = run(lab, url, f"{login}, tls: {{}}", PW=PASSWORD)
+        assert good == 0, events
+        good, _, events = run(lab, url, login, PW=PASSWORD)
+        assert good == 0
+        assert "no encryption" in events or "Access denied" in events, events
+        file = lab.file(FILE.replace("TARGET", f"{url}?sslmode=require").replace(" KEYS", ""))
+        refused = lab.run("plan", file)
+        assert refused.code == 2
+        assert "give sql: {tls: {ca_file: ca.pem}}" in refused.err

@@ -6,7 +6,7 @@ use std::io;
 use plimsoll_model::Outcome;
 
 use crate::driver::Waiting;
-use crate::http1::tls;
+use crate::net::tls;
 
 /// A transaction that did not come to an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from plimsoll.plan import model
 from plimsoll.plan.secret import Secret
@@ -62,6 +62,8 @@ def endpoint(
         where.wrong(at, f"the URL names no host: expected {scheme}://USER@HOST:PORT/DATABASE")
     elif not url.username:
         where.wrong(at, f"the URL names no user: expected {scheme}://USER@HOST:PORT/DATABASE")
+    for key, value in parse_qsl(url.query, keep_blank_values=True):
+        _parameter(key, value, at, where)
     if isinstance(address, Secret):
         return model.Endpoint(name or "database", address, None)
     written = where.as_written(at, address)
@@ -74,6 +76,17 @@ def endpoint(
         return nothing
     shown = written.rpartition("@")[2].partition("/")[0] if "@" in written else written
     return model.Endpoint(name or shown, address if url.password is None else Secret(address), None)
+
+
+def _parameter(key: str, value: str, at: KeyPath, where: Where) -> None:
+    """Only `sslmode=disable` says what is done anyway."""
+    if key == "sslmode" and value != "disable":
+        where.wrong(
+            at,
+            "sslmode is not read from a URL: give sql: {tls: {ca_file: ca.pem}} for TLS, or leave sslmode out",
+        )
+    elif key != "sslmode":
+        where.wrong(at, f"the parameter {key} of the URL is not known: leave it out")
 
 
 def _is_literal(written: str) -> bool:
@@ -93,15 +106,25 @@ def password(given: str | Secret | None, at: KeyPath, where: Where) -> Secret | 
 
 
 def check_settings(
-    settings: Mapping[str, object], target: model.Target, files: frozenset[str], at: KeyPath, where: Where
+    settings: Mapping[str, object],
+    target: model.Target,
+    services: Mapping[str, model.Service],
+    at: KeyPath,
+    where: Where,
 ) -> None:
-    """What a workload of `sql` says about its connections must fit its endpoints. `files`: services that are files."""
-    if settings.get("password") is None:
-        return
+    """What a workload of `sql` says about its connections must fit its endpoints."""
+    files = {one.name for one in services.values() if one.kind == "sqlite"}
+    started = {one.name for one in services.values() if one.kind in ("postgres", "mariadb")}
+    given = [key for key in ("password", "tls") if settings.get(key) is not None]
     for one in target.endpoints:
-        if one.service in files or (isinstance(one.url, str) and one.url.startswith("sqlite:")):
-            where.wrong(
-                (*at, "password"), f"{one.name} is an SQLite file, which has no users: leave this out"
-            )
-        elif isinstance(one.url, Secret) and urlsplit(one.url.reveal()).password is not None:
+        url = one.url.reveal() if isinstance(one.url, Secret) else one.url or ""
+        for key in given:
+            if one.service in files or url.startswith("sqlite:"):
+                why = "is an SQLite file, which has no users and no TLS: leave this out"
+                where.wrong((*at, key), f"{one.name} {why}")
+        if "password" in given and "@" in url and urlsplit(url).password is not None:
             where.wrong((*at, "password"), f"the URL of {one.name} holds a password, too: give one of them")
+        if "tls" in given and one.service in started:
+            where.wrong((*at, "tls"), f"{one.service} is started here, without TLS: leave this out")
+        if "tls" in given and "sslmode=disable" in url:
+            where.wrong((*at, "tls"), f"the URL of {one.name} says sslmode=disable: give one of them")

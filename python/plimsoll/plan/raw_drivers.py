@@ -95,6 +95,7 @@ class SqlSection(Raw):
     from_log: FromLog | None = None
     database: PlainText | None = None
     password: Text | None = None
+    tls: Tls | None = None
     connection: Literal["kept", "per-query"] = "kept"
 
 
@@ -231,7 +232,7 @@ SHARED_KEYS: Final[dict[str, frozenset[str]]] = {
     "http": frozenset({"connection", "tls", "token_file", "proxy"}),
     "null": frozenset(),
     "replay": frozenset(ReplaySection.model_fields),
-    "sql": frozenset({"database", "connection", "from_log", "password"}),
+    "sql": frozenset({"database", "connection", "from_log", "password", "tls"}),
     "tcp": frozenset({"connection"}),
 }
 """Keys of a section that hold for all requests of a workload; an entry of `mix` cannot give them."""

@@ -67,8 +67,7 @@ def resolve_workload(
     asked = read_section(raw.driver, section, raw.mix, at, where, made)
     settings, operations = asked.settings, asked.operations
     if raw.driver == "sql":
-        in_files = frozenset(one.name for one in services.values() if one.kind == "sqlite")
-        database_url.check_settings(settings, target, in_files, (*at, "sql"), where)
+        database_url.check_settings(settings, target, services, (*at, "sql"), where)
     values = {key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()}
     for key in set(values) & set(asked.values):
         where.wrong((*at, "values", key), f"{key} is the name of a value that the queries made here need")

@@ -23,8 +23,8 @@ use url::Url;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::patience::Patience;
-use crate::http1::tls::{self, TlsSettings};
 use crate::net::Host;
+use crate::net::tls::{self, TlsSettings};
 use crate::reactor::Io;
 use crate::round_trips::Names;
 

@@ -2,21 +2,16 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use std::task::{Poll, ready};
 
 use super::answer::{Answer, Reader, Unreadable};
 use super::head;
 use super::patience::{Patience, Timer};
 use crate::driver::{Attempt, Waiting};
 use crate::failure::Failure;
+use crate::net::transport::{Security, Transport};
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
@@ -31,7 +26,7 @@ pub struct Route {
     /// Request for a tunnel through the proxy.
     pub tunnel: Option<Vec<u8>>,
     /// TLS with the endpoint.
-    pub tls: Option<(TlsConnector, ServerName<'static>)>,
+    pub tls: Option<Security>,
 }
 
 /// One request.
@@ -63,11 +58,6 @@ pub enum Replace {
     Kept,
     /// A new one, too.
     Any,
-}
-
-enum Transport {
-    Plain(Stream),
-    Tls(Box<TlsStream<Stream>>),
 }
 
 /// An open connection.
@@ -304,44 +294,6 @@ impl Connections {
 }
 
 impl Transport {
-    fn stream(&self) -> &Stream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
-        }
-    }
-
-    fn closed(&self) -> bool {
-        self.stream().closed()
-    }
-
-    #[inline]
-    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => stream.poll_recv(buffer),
-            Self::Tls(stream) => {
-                let mut buffer = ReadBuf::new(buffer);
-                match Pin::new(stream).poll_read(context, &mut buffer) {
-                    Poll::Pending => Poll::Pending,
-                    Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
-                    // Many servers end without the closing alert; whether the answer is whole is seen by its framing.
-                    Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                        Poll::Ready(Ok(0))
-                    }
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => stream.poll_send(bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
     async fn send(
         &mut self,
         bytes: &[u8],
@@ -359,8 +311,8 @@ impl Transport {
             sent += count;
             attempt.sent += count as u64;
         }
-        if let Self::Tls(stream) = self {
-            poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
+        if let Self::Tls(_) = self {
+            poll_fn(|context| self.poll_flush(context)).await?;
         }
         Ok(())
     }
@@ -444,9 +396,9 @@ async fn open(io: &Io, route: &Route, attempt: &mut Attempt) -> Result<Transport
     }
     Ok(match &route.tls {
         None => Transport::Plain(stream),
-        Some((connector, name)) => {
-            let stream = connector.connect(name.clone(), stream).await;
-            Transport::Tls(Box::new(stream.map_err(|error| Failure::talking(&error))?))
+        Some(security) => {
+            let secured = Transport::secure(stream, security).await;
+            secured.map_err(|error| Failure::talking(&error))?
         }
     })
 }

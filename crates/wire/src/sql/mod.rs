@@ -15,7 +15,9 @@
 //! }
 //! ```
 //!
-//! There is no TLS. Passwords are sent in clear if a `PostgreSQL` server asks for that.
+//! A session of [`Session::secured`] asks for TLS before it says who it is, and announces when that begins
+//! ([`Event::StartTls`]); the caller does the handshake, and everything after it goes through that. Passwords are sent in
+//! clear if a `PostgreSQL` server asks for that, and to `MySQL` over TLS.
 //!
 //! Memory: one message at a time; a row is read in place. Nothing is copied that the caller does not ask for.
 
@@ -68,6 +70,8 @@ pub struct Column {
 pub enum Event {
     /// The session takes a query: it has logged in, or the last query is over.
     Ready,
+    /// The server is ready for a TLS handshake: do it, then call [`Session::tls_started`].
+    StartTls,
     /// A result begins. Not sent for statements without one.
     Columns(Vec<Column>),
     /// A row, to be read by [`Session::row`] until [`Session::next`] is called again.

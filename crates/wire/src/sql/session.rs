@@ -36,12 +36,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that will log in by itself.
+    /// A session that will log in by itself, without TLS.
     pub fn new(server: Server, login: Login) -> Self {
+        Self::with(server, login, false)
+    }
+
+    /// The same with TLS: a server that does not take it is an error.
+    pub fn secured(server: Server, login: Login) -> Self {
+        Self::with(server, login, true)
+    }
+
+    fn with(server: Server, login: Login, tls: bool) -> Self {
         let mut common = Common::default();
         let client = match server {
-            Server::Postgres => Client::Postgres(postgres::Client::new(login, &mut common)),
-            Server::Mysql => Client::Mysql(mysql::Client::new(login)),
+            Server::Postgres => Client::Postgres(postgres::Client::new(login, tls, &mut common)),
+            Server::Mysql => Client::Mysql(mysql::Client::new(login, tls)),
         };
         Self {
             common,
@@ -96,6 +105,14 @@ impl Session {
             .row
             .iter()
             .map(|place| place.clone().map(|place| input.part(place)))
+    }
+
+    /// The handshake that [`Event::StartTls`] asked for is done: what was received from then on came through it.
+    pub fn tls_started(&mut self) {
+        match &mut self.client {
+            Client::Postgres(client) => client.tls_started(&mut self.common),
+            Client::Mysql(client) => client.tls_started(&mut self.common),
+        }
     }
 
     /// Asks a query, after [`Event::Ready`]. `PostgreSQL` takes several statements, separated by semicolons.

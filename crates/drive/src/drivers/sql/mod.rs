@@ -4,6 +4,7 @@
 //! `postgres://`), `mariadb://` (or `mysql://`) with `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints
 //! of a workload are of one kind.
 
+mod broken;
 mod cancel;
 mod code;
 mod connection;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 
 use super::versions::{VersionSettings, Versions};
 use crate::driver::Setup;
+use crate::net::tls::TlsSettings;
 
 pub use network::Network;
 pub use sqlite::Sqlite;
@@ -57,6 +59,9 @@ struct Settings {
     /// For endpoints whose URL has none.
     #[serde(default)]
     password: Option<String>,
+    /// None: without TLS.
+    #[serde(default)]
+    tls: Option<TlsSettings>,
 }
 
 impl Settings {

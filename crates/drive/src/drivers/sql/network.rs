@@ -1,7 +1,7 @@
-//! `sql` with `PostgreSQL` and `MariaDB` over TCP; testers are tasks.
+//! `sql` with `PostgreSQL` and `MariaDB` over TCP, plain or within TLS; testers are tasks.
 //!
 //! Stamps: start right before the first system call, which connects, or sends the query on a kept connection; connected
-//! when the login is complete; first byte at the first byte of the answer to the query; end right after the read that
+//! when the login is complete, that of TLS before it; first byte at the first byte of the answer to the query; end right after the read that
 //! completed it. A connection per query is closed after the end, with the protocol's good-bye, and that counts neither as
 //! response nor as lateness of what follows.
 //!
@@ -35,15 +35,19 @@ use std::sync::Arc;
 
 use plimsoll_model::{Code, Endpoint, NOT_HAPPENED, Outcome};
 use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
+use tokio_rustls::TlsConnector;
 
+use super::broken::Broken;
 use super::cancel::Canceller;
-use super::connection::{Broken, Connection};
+use super::connection::Connection;
 use super::read_only::is_read_only;
 use super::{Query, Settings, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
 use crate::failure::Failure;
 use crate::net::Host;
+use crate::net::tls;
+use crate::net::transport::Security;
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
@@ -55,10 +59,11 @@ const LEFT_OPEN: &str = "sql: a query left a transaction open, whose locks are k
                          ends it: end the query with COMMIT";
 
 /// A server to ask.
-struct Place {
-    host: Host,
-    server: Server,
-    login: Login,
+pub(super) struct Place {
+    pub(super) host: Host,
+    pub(super) server: Server,
+    pub(super) login: Login,
+    pub(super) tls: Option<Security>,
 }
 
 /// The driver.
@@ -73,12 +78,18 @@ pub struct Network {
     rollback: Code,
 }
 
-fn place(endpoint: &Endpoint, settings: &Settings) -> Result<Place, String> {
+fn place(
+    endpoint: &Endpoint,
+    settings: &Settings,
+    connector: Option<&TlsConnector>,
+) -> Result<Place, String> {
     let named = |error: String| format!("endpoint {}: {error}", endpoint.name);
     let mut address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
     let password = &mut address.login.password;
     *password = password.take().or_else(|| settings.password.clone());
+    let secure = |connector: &TlsConnector| Ok((connector.clone(), tls::server_name(&address.host)?));
     Ok(Place {
+        tls: connector.map(secure).transpose().map_err(named)?,
         host: Host::resolve(&address.host, address.port).map_err(named)?,
         server: address.server,
         login: address.login,
@@ -90,7 +101,11 @@ impl AsyncDriver for Network {
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
         let settings: Settings = setup.settings()?;
-        let place = |endpoint| place(endpoint, &settings);
+        let connector = match &settings.tls {
+            Some(tls) => Some(TlsConnector::from(tls::client(Some(tls))?)),
+            None => None,
+        };
+        let place = |endpoint| place(endpoint, &settings, connector.as_ref());
         Ok(Self {
             keep: settings.keeps(),
             places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
@@ -240,8 +255,7 @@ impl Tester {
         let driver = Arc::clone(&self.driver);
         let place = &driver.places[endpoint];
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let login = place.login.clone();
-        let connection = Connection::open(&io, &place.host, place.server, login, number, attempt).await?;
+        let connection = Connection::open(&io, place, number, attempt).await?;
         self.sessions = number;
         Ok(connection)
     }

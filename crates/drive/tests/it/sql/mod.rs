@@ -3,4 +3,5 @@
 pub mod filled;
 mod network;
 mod sqlite;
+mod tls;
 mod transactions;
