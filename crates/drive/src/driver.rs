@@ -228,6 +228,12 @@ impl Attempt {
         self.free = self.clock.raw_ns();
     }
 
+    /// Whether the transaction has ended, and what goes on is the tester's own work.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.free != NOT_HAPPENED
+    }
+
     /// When the next transaction may be planned from: the end, or later.
     #[inline]
     pub fn free_at(&self) -> i64 {

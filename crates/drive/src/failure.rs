@@ -6,7 +6,7 @@ use std::io;
 use plimsoll_model::Outcome;
 
 use crate::driver::Waiting;
-use crate::http1::tls;
+use crate::net::tls;
 
 /// A transaction that did not come to an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,11 @@ impl Failure {
             outcome: Outcome::Timeout,
             code: Cow::Borrowed(waiting.timeout_code()),
         }
+    }
+
+    /// A kept connection that ended before any byte of an answer to a request that must not be sent again.
+    pub fn not_repeated() -> Self {
+        Self::error("kept connection closed")
     }
 
     /// An error while connecting.

@@ -492,6 +492,11 @@ impl<T: AsyncTester> Worker<T> {
             .started(start, scheduled.max(free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
             Waited::Done => {}
+            // The tester's own work after the end is no part of the transaction, whose outcome stays.
+            Waited::TimedOut | Waited::Cancelled if self.attempt.is_over() => {
+                self.tester.reset();
+                self.attempt.freed();
+            }
             Waited::TimedOut => {
                 self.tester.reset();
                 let code = self.lane.timeouts.of(self.attempt.waiting);

@@ -7,7 +7,7 @@
     reason = "`json!` literals as arguments read best"
 )]
 
-#[path = "it/filled.rs"]
+#[path = "it/sql/filled.rs"]
 mod filled;
 #[path = "it/harness.rs"]
 mod harness;

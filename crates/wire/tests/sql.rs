@@ -102,7 +102,7 @@ impl Client {
                     answer.copy = true;
                     return answer;
                 }
-                Event::Notified { .. } | Event::Log(_) => panic!("nobody asked for it"),
+                Event::StartTls | Event::Notified { .. } | Event::Log(_) => panic!("nobody asked for it"),
             }
         }
     }

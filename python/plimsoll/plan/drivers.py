@@ -7,8 +7,9 @@ gets:
 null      settings: nothing. request: nothing.
 tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
 http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
-          request: method, path, headers as pairs, body, body_file, expect{status, contains, regex}.
-sql       settings: connection. request: query, version{object, column, written}.
+          request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
+          resend_non_idempotent.
+sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
           request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
@@ -30,6 +31,8 @@ from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
+from plimsoll.plan.database_url import SCHEMES as DATABASES
+from plimsoll.plan.database_url import password
 from plimsoll.plan.fields import Raw
 from plimsoll.plan.model import Generator, Json, Operation
 from plimsoll.plan.paths import nearest
@@ -43,6 +46,7 @@ from plimsoll.plan.raw_drivers import (
     MixEntry,
     SqlSection,
     TcpSection,
+    Tls,
 )
 from plimsoll.plan.replay_section import replay_requests, replay_settings
 from plimsoll.plan.request_log import RequestLog
@@ -285,9 +289,19 @@ def _tcp_requests(section: TcpSection, at: KeyPath, where: Where) -> Requests:
 
 
 def _http_settings(section: HttpSection, at: KeyPath, where: Where) -> dict[str, Json]:
-    tls = section.tls
+    token = None if section.token_file is None else where.file(section.token_file, (*at, "token_file"))
+    return {
+        "connection": section.connection,
+        "tls": _tls(section.tls, (*at, "tls"), where),
+        "token_file": token,
+        "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), where)],
+        "keep_body": False,  # the engine keeps it where an expectation looks into it
+    }
+
+
+def _tls(tls: Tls, at: KeyPath, where: Where) -> dict[str, Json]:
     names = {
-        key: where.file(name, (*at, "tls", key)) if name is not None else None
+        key: where.file(name, (*at, key)) if name is not None else None
         for key, name in (
             ("ca_file", tls.ca_file),
             ("ca_dir", tls.ca_dir),
@@ -295,14 +309,7 @@ def _http_settings(section: HttpSection, at: KeyPath, where: Where) -> dict[str,
             ("key", tls.key),
         )
     }
-    token = None if section.token_file is None else where.file(section.token_file, (*at, "token_file"))
-    return {
-        "connection": section.connection,
-        "tls": {**names, "verify": tls.verify},
-        "token_file": token,
-        "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), where)],
-        "keep_body": False,  # the engine keeps it where an expectation looks into it
-    }
+    return {**names, "verify": tls.verify}
 
 
 def proxy(address: str | Secret, at: KeyPath, where: Where) -> str | Secret:
@@ -327,6 +334,7 @@ def _http_requests(section: HttpSection, at: KeyPath, where: Where) -> Requests:
             "contains": section.expect.body_contains,
             "regex": section.expect.body_regex,
         },
+        "resend_non_idempotent": section.resend_non_idempotent,
     }
     requests: Requests = []
     listed = section.paths is not None
@@ -340,7 +348,9 @@ def _http_requests(section: HttpSection, at: KeyPath, where: Where) -> Requests:
 
 
 def _sql_settings(section: SqlSection, at: KeyPath, where: Where) -> dict[str, Json]:
-    return {"connection": section.connection}
+    found = password(section.password, (*at, "password"), where)
+    tls = None if section.tls is None else _tls(section.tls, (*at, "tls"), where)
+    return {"connection": section.connection, "password": found, "tls": tls}
 
 
 def _sql_asking(section: SqlSection, query: Query) -> dict[str, Json]:
@@ -483,7 +493,7 @@ DRIVERS: Final[dict[str, Driver]] = {
     "http": Driver(("http", "https"), _http_settings, _http_requests),
     "null": Driver((), _nothing, _null_requests),
     "replay": Driver((), replay_settings, replay_requests),
-    "sql": Driver(("sqlite", "postgresql", "mysql"), _sql_settings, _sql_requests, _sql_asking),
+    "sql": Driver(("sqlite", *DATABASES), _sql_settings, _sql_requests, _sql_asking),
     "tcp": Driver(("tcp",), _tcp_settings, _tcp_requests),
 }
 """One row a driver; the keys are those of SECTIONS."""

@@ -15,7 +15,7 @@ from plimsoll.errors import AgentsLost, ServiceError
 from plimsoll.plan import model
 from plimsoll.plan.plan import PlannedRun
 from plimsoll.plan.resolve import reading
-from plimsoll.plan.secret import hidden, revealed
+from plimsoll.plan.secret import Secret, hidden, revealed
 from plimsoll.plan.spread import Place, carriers, chosen, of_hosts, places
 from plimsoll.plan.units import NS
 
@@ -123,7 +123,9 @@ def _address(service: str, addresses: Mapping[str, Sequence[str]]) -> list[str]:
     return urls
 
 
-def _endpoints(endpoint: model.Endpoint, addresses: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+def _endpoints(
+    endpoint: model.Endpoint, addresses: Mapping[str, Sequence[str]]
+) -> list[dict[str, str | Secret]]:
     if endpoint.service is None:
         return [{"name": endpoint.name, "url": endpoint.url or ""}]
     urls = _address(endpoint.service, addresses)

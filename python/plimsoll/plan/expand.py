@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 from plimsoll.plan.memo import Memo
 from plimsoll.plan.paths import nearest
@@ -26,6 +27,8 @@ _SOUNDS_SECRET: Final = re.compile(
     r"PASS|SECRET|TOKEN|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH", re.IGNORECASE
 )
 """Such a variable is redacted from logs even where the file forgot to say that it is a secret."""
+_LOGIN: Final = re.compile(r"[a-z]+://[^/@:\s]*:([^/@\s]*)@")
+"""Of a URL: its password is the group."""
 _DEEPEST: Final = 20
 LARGEST_TEXT: Final = 1_000_000
 UNTOUCHED: Final = frozenset({"factors", "design", "plimsoll", "name"})
@@ -108,6 +111,7 @@ class _Expander:
             return text
         if self.used_environment and not isinstance(value, Secret):
             self.done.written[path] = text
+            self.done.secrets.update(_passwords(value, path))
         return value
 
     def _secret(self, text: Any, path: KeyPath) -> Any:
@@ -208,6 +212,14 @@ class _Expander:
         # A number is taken as one where writing it gives the same text: "0123" stays a text.
         value = plain_scalar(text)
         return value if isinstance(value, (bool, int)) and _as_text(value) == text else text
+
+
+def _passwords(value: Any, path: KeyPath) -> set[str]:
+    """What lets somebody in by a text that came from the environment: a password, or that of a URL, also decoded."""
+    found = {str(value)} if path[-1:] == ("password",) else set()
+    if isinstance(value, str) and (login := _LOGIN.match(value)) is not None:
+        found |= {login[1], unquote(login[1])}
+    return {one for one in found if len(one) >= SHORTEST}
 
 
 def _as_text(value: Any) -> str:

@@ -123,7 +123,7 @@ class Endpoint:
     """One address: a URL, or a service of the experiment whose address is known once it runs."""
 
     name: str
-    url: str | None
+    url: str | Secret | None
     service: str | None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from plimsoll.plan import model
+from plimsoll.plan.database_url import is_database
 from plimsoll.plan.raw_queries import FromLog, TableWork
 from plimsoll.plan.request_log import RequestLog
 
@@ -141,10 +142,10 @@ def dialect_of(target: model.Target, services: Mapping[str, model.Service]) -> D
     while more := {need for name in names for need in services[name].needs if need in services} - names:
         names |= more
     kinds = {services[name].kind for name in names}
-    urls = [endpoint.url or "" for endpoint in target.endpoints]
-    if "sqlite" in kinds or any(url.startswith("sqlite:") for url in urls):
+    urls = [endpoint.url for endpoint in target.endpoints if endpoint.url is not None]
+    if "sqlite" in kinds or any(isinstance(url, str) and url.startswith("sqlite:") for url in urls):
         return "sqlite"
-    if kinds & {"postgres", "mariadb"} or any(url.startswith(("postgresql:", "mysql:")) for url in urls):
+    if kinds & {"postgres", "mariadb"} or any(is_database(url) for url in urls):
         return "standard"
     return "oracle"
 

@@ -75,6 +75,7 @@ class HttpSection(Raw):
     body: Text | None = None
     body_file: PlainText | None = None
     expect: Expect = Field(default_factory=Expect)
+    resend_non_idempotent: bool = False
     connection: Connection = "kept"
     tls: Tls = Field(default_factory=Tls)
     token_file: PlainText | None = None
@@ -93,6 +94,8 @@ class SqlSection(Raw):
     queries: Queries = Field(default_factory=list)
     from_log: FromLog | None = None
     database: PlainText | None = None
+    password: Text | None = None
+    tls: Tls | None = None
     connection: Literal["kept", "per-query"] = "kept"
 
 
@@ -229,7 +232,7 @@ SHARED_KEYS: Final[dict[str, frozenset[str]]] = {
     "http": frozenset({"connection", "tls", "token_file", "proxy"}),
     "null": frozenset(),
     "replay": frozenset(ReplaySection.model_fields),
-    "sql": frozenset({"database", "connection", "from_log"}),
+    "sql": frozenset({"database", "connection", "from_log", "password", "tls"}),
     "tcp": frozenset({"connection"}),
 }
 """Keys of a section that hold for all requests of a workload; an entry of `mix` cannot give them."""

@@ -19,6 +19,7 @@ from plimsoll.plan.fields import (
     Raw,
     Short,
     Testers,
+    Text,
     null_word,
     shown,
 )
@@ -232,7 +233,7 @@ class WorkloadRaw(Raw):
     driver: Annotated[
         Literal["exec", "frontier", "http", "null", "replay", "sql", "tcp"], BeforeValidator(null_word)
     ]
-    target: PlainText | None = None
+    target: Text | None = None
     site: Labels | None = None
     timeout: Duration = 60 * NS["s"]
     on_error: OnError = Field(default_factory=OnErrorRaw)

@@ -241,7 +241,7 @@ DataRaw = Annotated[
 class EndpointRaw(Raw):
     """An address of a target: a URL, or the name of a service of this file."""
 
-    at: PlainText
+    at: Text
     name: Label | None = None
 
 

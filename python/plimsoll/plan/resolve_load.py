@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from plimsoll.plan import model
+from plimsoll.plan import database_url, model
 from plimsoll.plan.batches import apart
 from plimsoll.plan.drivers import DRIVERS, Where, proxy, read_section, with_target
 from plimsoll.plan.fields import Dist
@@ -36,8 +36,6 @@ _SCHEMES: Final = {
     "squid": "http",
 }
 """Of the services that have always the same one."""
-_SQL: Final = ("postgresql", "mysql")
-"""Schemes of databases that have users."""
 _NO_TIME: Final = model.Fixed(0)
 
 
@@ -68,6 +66,8 @@ def resolve_workload(
     made = made_queries(raw, section, target, tree, at, services, numbers, where)
     asked = read_section(raw.driver, section, raw.mix, at, where, made)
     settings, operations = asked.settings, asked.operations
+    if raw.driver == "sql":
+        database_url.check_settings(settings, target, services, (*at, "sql"), where)
     values = {key: _values(key, value, (*at, "values", key), where) for key, value in raw.values.items()}
     for key in set(values) & set(asked.values):
         where.wrong((*at, "values", key), f"{key} is the name of a value that the queries made here need")
@@ -114,6 +114,9 @@ def _target(
             here, f"required key missing: the driver {raw.driver} needs a service, one of `targets`, or a URL"
         )
         return model.Target("", ())
+    if isinstance(raw.target, Secret) or ":" in raw.target:
+        endpoint = _endpoint(raw.target, None, here, schemes, services, where)
+        return model.Target(endpoint.name, (endpoint,))
     if raw.target in services:
         endpoint = _endpoint(raw.target, None, here, schemes, services, where)
         return model.Target(raw.target, (endpoint,))
@@ -134,9 +137,6 @@ def _target(
             _proxies(raw.target, listed, services, where),
             *resolve_watch(raw.target, listed, where),
         )
-    if ":" in raw.target:
-        endpoint = _endpoint(raw.target, None, here, schemes, services, where)
-        return model.Target(endpoint.name, (endpoint,))
     near = nearest(raw.target, [*services, *targets])
     where.wrong(here, f'"{raw.target}" is no service and none of `targets`, and no URL', near)
     return model.Target(raw.target, ())
@@ -173,7 +173,7 @@ def scheme_of(service: model.Service) -> str:
 
 
 def _endpoint(
-    address: str,
+    address: str | Secret,
     name: str | None,
     at: KeyPath,
     schemes: Sequence[str],
@@ -181,7 +181,7 @@ def _endpoint(
     where: Files,
 ) -> model.Endpoint:
     """One address of a target: the name of a service, or a URL without a password in it."""
-    if address in services:
+    if isinstance(address, str) and address in services:
         scheme = scheme_of(services[address])
         if schemes and scheme not in schemes:
             kind = services[address].kind
@@ -196,6 +196,11 @@ def _endpoint(
                 f"{address} is a forward proxy: give it an origin, or name it in `proxies` of one of `targets`",
             )
         return model.Endpoint(name or address, None, address)
+    if database_url.is_database(address):
+        return database_url.endpoint(address, name, at, schemes, where)
+    if isinstance(address, Secret):
+        where.wrong(at, "a secret can only be the URL of a database: give a header with a secret")
+        return model.Endpoint(name or "", "", None)
     try:
         url = urlsplit(address)
         port = url.port
@@ -207,10 +212,10 @@ def _endpoint(
             return model.Endpoint(name or "", address, None)
         where.wrong(at, "a URL must not hold a user or a password: it is stored; give a header with a secret")
         return model.Endpoint(name or "", "", None)
-    if inside and (url.scheme not in _SQL or url.password is not None):
+    if inside:
         where.wrong(at, "a URL must not hold a user or a password: it is stored; give a header with a secret")
         return model.Endpoint(name or "", "", None)
-    known = list(schemes) or ["http", "https", "tcp", "sqlite", *_SQL, "exec"]
+    known = list(schemes) or ["http", "https", "tcp", "sqlite", *database_url.SCHEMES, "exec"]
     if url.scheme not in known:
         where.wrong(
             at,

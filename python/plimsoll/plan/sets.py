@@ -84,6 +84,7 @@ def _guarded(value: Any, before: Any, path: KeyPath) -> tuple[Any, bool]:
         items = [_guarded(item, child(before, at), (*path, at)) for at, item in enumerate(value)]
         return [item for item, _ in items], any(held for _, held in items)
     named = len(path) > 1 and path[-2] in ("headers", "env") and carries_credentials(str(path[-1]))
+    named = named or path[-2:] == ("sql", "password")
     if value is None or not (named or _is_secret(before)):
         return value, False
     text = str(text_of(value))

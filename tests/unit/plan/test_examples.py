@@ -69,7 +69,12 @@ def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
         text += "run: {}\n" if "stages:" in text else "run: {duration: 1s}\n"
     if "services" not in keys:
         text += "services: {db: {kind: sqlite}, web: {kind: echo}}\n"
-    make_plan(parse_experiment(text, "block.yaml", tmp_path, (), {"TOKEN": "abcdefgh", "HOST": "h"}), 1)
+    make_plan(
+        parse_experiment(
+            text, "block.yaml", tmp_path, (), {"TOKEN": "abcdefgh", "HOST": "h", "PW": "ijklmnop"}
+        ),
+        1,
+    )
 
 
 def test_one_workload_on_hosts_of_each_kind() -> None:

@@ -132,6 +132,7 @@ def test_http_operations_and_settings() -> None:
         "body": "x",
         "body_file": None,
         "expect": {"status": [200, 204], "contains": None, "regex": None},
+        "resend_non_idempotent": False,
     }
     assert work["settings"]["connection"] == "per-request"
     assert work["settings"]["proxies"] == []

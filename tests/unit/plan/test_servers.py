@@ -157,7 +157,61 @@ def test_sql_goes_to_databases_by_name_or_by_url() -> None:
     far = load(text, ["workload.target=mysql://reader@db.example/events"])
     assert far.cells[0].config.workloads[0].target.endpoints[0].name == "db.example"
     said = problems(text, ["workload.target=mysql://reader:pw@db.example/events"])
-    assert "must not hold a user or a password" in said[0]
+    assert "must not hold a password as it is" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "password", "said"),
+    [
+        ("mysql://reader@db/x", "given", "the password stands in the file"),
+        ("mysql://reader:${env:PW}@db/x", "${env:PW}", "holds a password, too: give one of them"),
+        ("mysql://reader:${env:ODD}@db/x", None, "percent-encoded only; sql.password takes"),
+        ("mysql://reader:${env:AT}@db/x", None, "percent-encoded only; sql.password takes"),
+        ("mysql://db/x", None, "names no user: expected mysql://USER@HOST:PORT/DATABASE"),
+        ("mysql://reader@:1/x", None, "names no host"),
+        ("sqlite:/dev/null", "${env:PW}", "is an SQLite file, which has no users"),
+        ("mysql://reader@db/x?sslmode=require", None, "give sql: {tls: {ca_file: ca.pem}} for TLS"),
+        ("mysql://reader@db/x?sslmode=prefer", None, "give sql: {tls: {ca_file: ca.pem}} for TLS"),
+        ("mysql://reader:${env:PW}@db/x?ssl=1", None, "the parameter ssl of the URL is not known"),
+    ],
+)
+def test_logins_that_cannot_be(target: str, password: str | None, said: str) -> None:
+    environ = {"PW": "pass-1", "ODD": "1/pass-2?", "AT": "pass@3"}
+    keys = "" if password is None else f"password: '{password}', "
+    text = FILE.replace(
+        "driver: frontier, target: cache, frontier: {", f"driver: sql, target: '{target}', sql: {{{keys}"
+    )
+    found = "\n".join(problems(text, environ=environ))
+    assert said in found, found
+    assert "pass-" not in found
+    assert "pass@" not in found
+
+
+def test_tls_to_databases_has_the_keys_of_http() -> None:
+    text = FILE.replace(
+        "driver: frontier, target: cache, frontier: {", "driver: sql, target: TARGET, sql: {tls: TLS, "
+    )
+    far = text.replace("TARGET", "'mysql://reader@db/x?sslmode=disable'")
+    here = text.replace("TARGET", "db")
+    assert "says sslmode=disable: give one of them" in "\n".join(problems(far.replace("TLS", "{}")))
+    assert "db is started here, without TLS" in "\n".join(problems(here.replace("TLS", "{}")))
+    said = "\n".join(problems(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{ca_file: none.pem}")))
+    assert "workload.sql.tls.ca_file: there is no file" in said
+    good = load(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{verify: false}"))
+    document = engine_document(make_plan(good, 1).runs[0], {}, Path("/d"), "x")
+    assert document["workloads"][0]["settings"]["tls"] == {
+        "ca_file": None, "ca_dir": None, "cert": None, "key": None, "verify": False,
+    }  # fmt: skip
+
+
+def test_a_password_of_the_command_line_is_a_secret() -> None:
+    text = FILE.replace(
+        "driver: frontier, target: cache, frontier:", "driver: sql, target: mysql://reader@db/x, sql:"
+    )
+    experiment = load(text, ["workload.sql.password=pass-1"])
+    assert "pass-1" not in experiment.effective_yaml() + str(experiment.sets)
+    document = engine_document(make_plan(experiment, 1).runs[0], {}, Path("/d"), "x")
+    assert document["workloads"][0]["settings"]["password"] == "pass-1"
 
 
 def test_a_proxy_that_is_a_service_is_told_by_its_address() -> None:

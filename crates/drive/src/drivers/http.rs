@@ -5,7 +5,7 @@
 //! the reads that brought them. Wire bytes: heads and bodies of both directions (of TLS the plain side). Payload: the body
 //! without transfer coding, as it came (not decompressed). TLS sessions are not resumed. Items: 1 for each good answer.
 //!
-//! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `bad response`, `tls ...`,
+//! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `kept connection closed`, `bad response`, `tls ...`,
 //! `proxy STATUS`; time-outs say what was waited for. Outcome `wrong` is an answer whose status or body is not expected.
 
 use std::path::PathBuf;
@@ -21,12 +21,17 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
-use crate::http1::connection::{Connections, Exchange, Route};
+use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::patience::Patience;
-use crate::http1::tls::{self, TlsSettings};
 use crate::net::Host;
+use crate::net::tls::{self, TlsSettings};
 use crate::reactor::Io;
 use crate::round_trips::Names;
+
+/// Methods of requests that may be sent again (RFC 9110, section 9.2.2; the last three from IANA's registry of methods).
+const IDEMPOTENT: [&str; 9] = [
+    "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH",
+];
 
 /// How long a token is used before its file is looked at again.
 const TOKEN_AGE: Duration = Duration::from_secs(1);
@@ -57,6 +62,8 @@ struct RequestSettings {
     body: Option<String>,
     body_file: Option<PathBuf>,
     expect: Expect,
+    #[serde(default)]
+    resend_non_idempotent: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,6 +106,7 @@ struct Operation {
     contains: Option<memchr::memmem::Finder<'static>>,
     regex: Option<Regex>,
     keep_body: bool,
+    replace: Replace,
     /// Per endpoint: the whole request, if it is always the same.
     ready: Vec<Option<Vec<u8>>>,
 }
@@ -273,7 +281,9 @@ fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operati
         .expect
         .contains
         .map(|text| memchr::memmem::Finder::new(text.as_bytes()).into_owned());
+    let resend = request.resend_non_idempotent || IDEMPOTENT.contains(&request.method.as_str());
     Ok(Operation {
+        replace: if resend { Replace::Kept } else { Replace::Never },
         method: request.method,
         path: setup.template(index, &request.path),
         headers,
@@ -533,7 +543,7 @@ impl AsyncTester for Tester {
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
             patience: Patience::ENDLESS,
-            insist: false,
+            replace: operation.replace,
         };
         match self.connections.exchange(exchange, attempt).await {
             Ok(answer) => {

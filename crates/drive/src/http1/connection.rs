@@ -2,21 +2,16 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use std::task::{Poll, ready};
 
 use super::answer::{Answer, Reader, Unreadable};
 use super::head;
 use super::patience::{Patience, Timer};
 use crate::driver::{Attempt, Waiting};
 use crate::failure::Failure;
+use crate::net::transport::{Security, Transport};
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
@@ -31,7 +26,7 @@ pub struct Route {
     /// Request for a tunnel through the proxy.
     pub tunnel: Option<Vec<u8>>,
     /// TLS with the endpoint.
-    pub tls: Option<(TlsConnector, ServerName<'static>)>,
+    pub tls: Option<Security>,
 }
 
 /// One request.
@@ -50,13 +45,19 @@ pub struct Exchange<'a> {
     pub body: Option<&'a mut Vec<u8>>,
     /// How long is waited within the time-out of the transaction.
     pub patience: Patience,
-    /// Also a new connection that the peer closes or resets before any byte of an answer is replaced, once.
-    pub insist: bool,
+    /// What is replaced, once.
+    pub replace: Replace,
 }
 
-enum Transport {
-    Plain(Stream),
-    Tls(Box<TlsStream<Stream>>),
+/// Which connection that the peer closes or resets before any byte of an answer is replaced, and the request sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// None: the server may have carried out a request that must not be repeated.
+    Never,
+    /// One that has been kept.
+    Kept,
+    /// A new one, too.
+    Any,
 }
 
 /// An open connection.
@@ -172,7 +173,7 @@ impl Connections {
     /// Sends a request and reads its answer. Stamps, counts and session go to `attempt`, whose end is stamped right after
     /// the last read. A kept connection that the peer closes before any byte of an answer is replaced, once, within the
     /// same transaction (one more `attempt`): servers close idle connections at any time, and a client must expect it
-    /// (RFC 9112, section 9.3.1).
+    /// (RFC 9112, section 9.3.1). Not for a request that must not be sent again: it may have been carried out.
     pub async fn exchange(
         &mut self,
         mut exchange: Exchange<'_>,
@@ -183,7 +184,7 @@ impl Connections {
         let mut kept = self.kept[exchange.way]
             .take()
             .filter(|kept| !kept.transport.closed());
-        let mut replace = kept.is_some() || exchange.insist;
+        let mut replace = kept.is_some() || exchange.replace == Replace::Any;
         loop {
             let mut connection = match kept.take() {
                 Some(connection) => connection,
@@ -203,6 +204,9 @@ impl Connections {
                         self.spend(exchange.way, attempt);
                     }
                     return Ok(answer);
+                }
+                Err(Broken::Stale) if exchange.replace == Replace::Never => {
+                    return Err(Failure::not_repeated());
                 }
                 Err(Broken::Stale) => {
                     attempt.attempt = attempt.attempt.saturating_add(1);
@@ -290,44 +294,6 @@ impl Connections {
 }
 
 impl Transport {
-    fn stream(&self) -> &Stream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
-        }
-    }
-
-    fn closed(&self) -> bool {
-        self.stream().closed()
-    }
-
-    #[inline]
-    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => stream.poll_recv(buffer),
-            Self::Tls(stream) => {
-                let mut buffer = ReadBuf::new(buffer);
-                match Pin::new(stream).poll_read(context, &mut buffer) {
-                    Poll::Pending => Poll::Pending,
-                    Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
-                    // Many servers end without the closing alert; whether the answer is whole is seen by its framing.
-                    Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                        Poll::Ready(Ok(0))
-                    }
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => stream.poll_send(bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
     async fn send(
         &mut self,
         bytes: &[u8],
@@ -345,8 +311,8 @@ impl Transport {
             sent += count;
             attempt.sent += count as u64;
         }
-        if let Self::Tls(stream) = self {
-            poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
+        if let Self::Tls(_) = self {
+            poll_fn(|context| self.poll_flush(context)).await?;
         }
         Ok(())
     }
@@ -430,9 +396,9 @@ async fn open(io: &Io, route: &Route, attempt: &mut Attempt) -> Result<Transport
     }
     Ok(match &route.tls {
         None => Transport::Plain(stream),
-        Some((connector, name)) => {
-            let stream = connector.connect(name.clone(), stream).await;
-            Transport::Tls(Box::new(stream.map_err(|error| Failure::talking(&error))?))
+        Some(security) => {
+            let secured = Transport::secure(stream, security).await;
+            secured.map_err(|error| Failure::talking(&error))?
         }
     })
 }

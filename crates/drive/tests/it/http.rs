@@ -281,6 +281,52 @@ fn bad_servers_give_clear_codes() {
     assert_eq!(run(http(&resetting, 2)).results(), [(Outcome::Error, "reset"); 2]);
 }
 
+/// Answers the first request of each connection; reads the next one, and closes. Counts requests.
+fn forgetful() -> (Server, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let server = Server::start(move |mut stream| {
+        if read_request(&mut stream).is_some() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            if read_request(&mut stream).is_some() {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    (server, count)
+}
+
+#[test]
+fn what_is_not_idempotent_reaches_the_server_once() {
+    let lost = (Outcome::Error, "kept connection closed");
+    let ok = (Outcome::Ok, "200");
+    for (method, asked, expected, received) in [
+        ("POST", false, [ok, lost, ok, lost], 4),
+        ("PATCH", false, [ok, lost, ok, lost], 4),
+        ("POST", true, [ok; 4], 7),
+        ("PUT", false, [ok; 4], 7),
+        ("DELETE", false, [ok; 4], 7),
+        ("OPTIONS", false, [ok; 4], 7),
+        ("HEAD", false, [ok; 4], 7),
+    ] {
+        let (server, count) = forgetful();
+        let mut spec = http(&server, 4);
+        request(&mut spec)["method"] = json!(method);
+        if asked {
+            request(&mut spec)["resend_non_idempotent"] = json!(true);
+        }
+        let ran = run(spec);
+        assert_eq!(ran.results(), expected, "{method} {asked}");
+        assert_eq!(count.load(Ordering::SeqCst), received, "{method} {asked}");
+        assert!(
+            ran.transactions
+                .iter()
+                .all(|t| t.outcome == Outcome::Ok || t.attempt == 0)
+        );
+    }
+}
+
 #[test]
 fn a_stale_connection_is_replaced_once_and_a_time_out_is_not_reused() {
     let server = Server::start(|mut stream| {

@@ -8,7 +8,6 @@
 
 mod database;
 mod exec;
-mod filled;
 mod frontier;
 mod frontier_asks;
 mod frontier_ways;
@@ -20,7 +19,6 @@ mod round_trips;
 #[path = "../../../wire/tests/servers/mod.rs"]
 mod servers;
 mod sql;
-mod sql_network;
 mod tcp;
 mod tls;
 mod versions;

@@ -9,10 +9,10 @@ use plimsoll_model::{Outcome, Transaction};
 use serde_json::{Value, json};
 
 use crate::database::{Database, KINDS};
-use crate::filled::servers;
 use crate::frontier::{ALL, EXAMPLE, Gateway, frontier, http, request};
 use crate::harness::*;
 use crate::http::{get, settings};
+use crate::sql::filled::servers;
 use crate::tls::{pki, serve_tls, tls};
 
 const THINK: i64 = 10 * MS;

@@ -6,9 +6,9 @@ use plimsoll_model::Outcome;
 use serde_json::{Value, json};
 
 use crate::database::Database;
-use crate::filled::{ask, servers};
 use crate::frontier::{Gateway, frontier, request};
 use crate::harness::*;
+use crate::sql::filled::{ask, servers};
 
 fn with_version(mut spec: Value, object: &str, column: Option<&str>, written: Option<&str>) -> Value {
     spec["workloads"][0]["operations"][0]["request"]["version"] =

@@ -38,7 +38,7 @@ pub enum AddressError {
     #[error("the parameter {0} is not known: only sslmode=disable, allow or prefer may be given")]
     Parameter(String),
     /// TLS is demanded.
-    #[error("sslmode={0}: TLS to databases is not supported; give sslmode=disable, or leave it out")]
+    #[error("sslmode={0}: a URL does not ask for TLS: `sql` has the key tls for it; leave sslmode out")]
     Tls(String),
 }
 

@@ -53,6 +53,11 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
+    /// Whether nothing has come behind the message in use.
+    pub(super) fn is_last(&self) -> bool {
+        self.end == self.bytes.len()
+    }
+
     /// A part of the message in use.
     pub(super) fn part(&self, range: Range<usize>) -> &[u8] {
         &self.message()[range]
@@ -73,6 +78,23 @@ impl Input {
             self.bytes.shrink_to(KEPT);
         }
     }
+}
+
+/// What comes before a TLS handshake and is not asked for was put there by somebody else, to be taken for what comes
+/// through it (CVE-2021-23222).
+pub(super) fn nothing_behind(input: &Input) -> Result<(), SqlProtocolError> {
+    if input.is_last() {
+        Ok(())
+    } else {
+        Err(SqlProtocolError::Nonsense("bytes before the TLS handshake"))
+    }
+}
+
+/// The server does not take TLS.
+pub(super) fn no_tls(how: &str) -> SqlProtocolError {
+    SqlProtocolError::Login(format!(
+        "the server does not take TLS: switch it on there ({how}), or connect without TLS"
+    ))
 }
 
 /// Refuses a message before it is waited for.

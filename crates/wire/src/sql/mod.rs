@@ -15,7 +15,9 @@
 //! }
 //! ```
 //!
-//! There is no TLS. Passwords are sent in clear if a `PostgreSQL` server asks for that.
+//! A session of [`Session::secured`] asks for TLS before it says who it is, and announces when that begins
+//! ([`Event::StartTls`]); the caller does the handshake, and everything after it goes through that. Passwords are sent in
+//! clear if a `PostgreSQL` server asks for that, and to `MySQL` over TLS.
 //!
 //! Memory: one message at a time; a row is read in place. Nothing is copied that the caller does not ask for.
 
@@ -68,6 +70,8 @@ pub struct Column {
 pub enum Event {
     /// The session takes a query: it has logged in, or the last query is over.
     Ready,
+    /// The server is ready for a TLS handshake: do it, then call [`Session::tls_started`].
+    StartTls,
     /// A result begins. Not sent for statements without one.
     Columns(Vec<Column>),
     /// A row, to be read by [`Session::row`] until [`Session::next`] is called again.
@@ -87,6 +91,20 @@ pub enum Event {
     },
     /// An event of the binary log, after [`Session::follow_log`] (`MariaDB` only).
     Log(LogEvent),
+}
+
+/// Whether a session is within a transaction block, as far as its server has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TransactionStatus {
+    /// It is not: every statement is a transaction of its own.
+    #[default]
+    Idle,
+    /// It is: the block waits for its COMMIT or ROLLBACK.
+    Open,
+    /// An error has ended the block, and the server refuses every statement until a ROLLBACK (`PostgreSQL` only).
+    Failed,
+    /// An error came, and `MariaDB` says nothing about the block with it: [`Session::ping`] asks.
+    Unknown,
 }
 
 /// An error as the server tells it.

@@ -76,6 +76,7 @@ fn play_to(
 fn line(session: &Session, event: Event) -> String {
     match event {
         Event::Ready => "ready".to_owned(),
+        Event::StartTls => "tls".to_owned(),
         Event::Complete => "complete".to_owned(),
         Event::CopyIn => "copy in".to_owned(),
         Event::Failed(refusal) => format!("failed {} {}", refusal.code, refusal.number),

@@ -333,3 +333,102 @@ fn an_idle_session_hears_the_farewell() {
     );
     assert_eq!(session.next(), Ok(None));
 }
+
+#[test]
+fn the_state_of_a_transaction_is_what_the_server_said_last() {
+    use super::TransactionStatus::{Failed, Idle, Open, Unknown};
+    let mut session = ready(Server::Postgres);
+    assert_eq!(session.transaction(), Idle);
+    for (state, status) in [(b"T", Open), (b"E", Failed), (b"I", Idle)] {
+        session.query("SELECT 1");
+        let answer = [message(b'C', b"SELECT 1\0"), message(b'Z', state)].concat();
+        assert_eq!(hear(&mut session, &answer), Ok(Some(Event::Complete)));
+        assert_eq!(session.next(), Ok(Some(Event::Ready)));
+        assert_eq!(session.transaction(), status);
+    }
+    session.query("SELECT 1");
+    let step = hear(&mut session, &message(b'Z', b"?"));
+    assert_eq!(nonsense(&step), "a state of the session that is none");
+
+    let mut session = ready(Server::Mysql);
+    let ok = |status: u8| packet(1, &[0, 0, 0, status, 0, 0, 0]);
+    for (status, expected) in [(3, Open), (2, Idle)] {
+        session.query("SELECT 1");
+        assert_eq!(hear(&mut session, &ok(status)), Ok(Some(Event::Complete)));
+        assert_eq!(session.next(), Ok(Some(Event::Ready)));
+        assert_eq!(session.transaction(), expected);
+    }
+    session.query("SELECT 1");
+    let step = hear(&mut session, &packet(1, b"\xff\x26\x04#23000duplicate"));
+    assert!(matches!(step, Ok(Some(Event::Failed(_)))), "{step:?}");
+    assert_eq!(session.next(), Ok(Some(Event::Ready)));
+    assert_eq!(session.transaction(), Unknown);
+    session.outgoing().clear();
+    session.ping();
+    assert_eq!(said(&mut session), packet(0, b"\x0e"));
+    assert_eq!(hear(&mut session, &ok(3)), Ok(Some(Event::Complete)));
+    assert_eq!(session.transaction(), Open);
+}
+
+fn secured(server: Server) -> Session {
+    let login = Login {
+        user: "lab".to_owned(),
+        password: Some("secret".to_owned()),
+        database: String::new(),
+    };
+    Session::secured(server, login)
+}
+
+#[test]
+fn postgres_says_who_it_is_only_within_tls() {
+    let mut session = secured(Server::Postgres);
+    assert_eq!(said(&mut session), b"\0\0\0\x08\x04\xd2\x16\x2f");
+    assert_eq!(session.next(), Ok(None));
+    assert_eq!(hear(&mut session, b"S"), Ok(Some(Event::StartTls)));
+    assert!(said(&mut session).is_empty());
+    session.tls_started();
+    assert!(said(&mut session).ends_with(b"application_name\0plimsoll\0\0"));
+    let bytes = [authentication(0, b""), message(b'Z', b"I")].concat();
+    assert_eq!(hear(&mut session, &bytes), Ok(Some(Event::Ready)));
+
+    let step = hear(&mut secured(Server::Postgres), b"N");
+    assert!(no_login(&step).contains("does not take TLS: switch it on there (ssl = on)"));
+    // What somebody on the way has put behind the answer must not be taken for what comes through TLS.
+    let injected = [b"S".as_slice(), &authentication(0, b"")].concat();
+    let step = hear(&mut secured(Server::Postgres), &injected);
+    assert_eq!(nonsense(&step), "bytes before the TLS handshake");
+    let step = hear(&mut secured(Server::Postgres), b"HTTP/1.1 400");
+    assert_eq!(nonsense(&step), "an answer to the request for TLS that is none");
+}
+
+#[test]
+fn mysql_says_who_it_is_only_within_tls_and_shows_the_password_only_there() {
+    let mut session = secured(Server::Mysql);
+    assert_eq!(
+        hear(&mut session, &greeting(b"caching_sha2_password")),
+        Ok(Some(Event::StartTls))
+    );
+    let request = said(&mut session);
+    assert_eq!(request[..4], [32, 0, 0, 1]);
+    assert_eq!(request.len(), 36, "nothing but what is to be agreed on");
+    assert_eq!(request[5] & 8, 8, "CLIENT_SSL");
+    session.tls_started();
+    let response = said(&mut session);
+    assert_eq!(response[3], 2, "the packet after the request");
+    assert_eq!(response[4..36], request[4..36]);
+    assert!(response.windows(4).any(|part| part == b"lab\0"));
+    // The server does not know the hash: it wants the password itself.
+    assert_eq!(hear(&mut session, &packet(3, b"\x01\x04")), Ok(None));
+    assert_eq!(said(&mut session), packet(4, b"secret\0"));
+    let ok = packet(5, b"\0\0\0\x02\0\0\0");
+    assert_eq!(hear(&mut session, &ok), Ok(Some(Event::Ready)));
+
+    let mut plain = greeting(b"mysql_native_password");
+    // The second byte of the capabilities, behind header, version, number and random bytes.
+    plain[26] &= !8;
+    let step = hear(&mut secured(Server::Mysql), &plain);
+    assert!(no_login(&step).contains("does not take TLS"), "{step:?}");
+    let injected = [greeting(b"mysql_native_password"), ok].concat();
+    let step = hear(&mut secured(Server::Mysql), &injected);
+    assert_eq!(nonsense(&step), "bytes before the TLS handshake");
+}

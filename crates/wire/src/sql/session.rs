@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::input::{Input, LONGEST};
-use super::{CancelKey, Event, Login, Refusal, Server, SqlProtocolError};
+use super::{CancelKey, Event, Login, Refusal, Server, SqlProtocolError, TransactionStatus};
 use super::{mysql, postgres};
 
 /// Places of a row's values in the message in use; none for NULL.
@@ -18,6 +18,7 @@ pub(super) struct Common {
     pub(super) row: Places,
     /// Columns of the result in progress: every row has as many values.
     pub(super) columns: usize,
+    pub(super) transaction: TransactionStatus,
     /// What follows without another message.
     pub(super) then: VecDeque<Event>,
 }
@@ -35,12 +36,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that will log in by itself.
+    /// A session that will log in by itself, without TLS.
     pub fn new(server: Server, login: Login) -> Self {
+        Self::with(server, login, false)
+    }
+
+    /// The same with TLS: a server that does not take it is an error.
+    pub fn secured(server: Server, login: Login) -> Self {
+        Self::with(server, login, true)
+    }
+
+    fn with(server: Server, login: Login, tls: bool) -> Self {
         let mut common = Common::default();
         let client = match server {
-            Server::Postgres => Client::Postgres(postgres::Client::new(login, &mut common)),
-            Server::Mysql => Client::Mysql(mysql::Client::new(login)),
+            Server::Postgres => Client::Postgres(postgres::Client::new(login, tls, &mut common)),
+            Server::Mysql => Client::Mysql(mysql::Client::new(login, tls)),
         };
         Self {
             common,
@@ -97,6 +107,14 @@ impl Session {
             .map(|place| place.clone().map(|place| input.part(place)))
     }
 
+    /// The handshake that [`Event::StartTls`] asked for is done: what was received from then on came through it.
+    pub fn tls_started(&mut self) {
+        match &mut self.client {
+            Client::Postgres(client) => client.tls_started(&mut self.common),
+            Client::Mysql(client) => client.tls_started(&mut self.common),
+        }
+    }
+
     /// Asks a query, after [`Event::Ready`]. `PostgreSQL` takes several statements, separated by semicolons.
     ///
     /// A query that no server could take (1 GiB; for `PostgreSQL` one with a NUL) is refused here, with the same events.
@@ -117,6 +135,19 @@ impl Session {
             message: reason.to_owned(),
         };
         self.common.then.extend([Event::Failed(refusal), Event::Ready]);
+    }
+
+    /// Asks for nothing but the state of the session, after [`Event::Ready`]; [`Event::Complete`] and [`Event::Ready`] follow.
+    /// `MariaDB` only: does nothing elsewhere, where the state is always known.
+    pub fn ping(&mut self) {
+        if let Client::Mysql(client) = &mut self.client {
+            client.ping(&mut self.common);
+        }
+    }
+
+    /// Whether it is within a transaction block, after [`Event::Ready`].
+    pub fn transaction(&self) -> TransactionStatus {
+        self.common.transaction
     }
 
     /// Data of a `COPY ... FROM STDIN`, after [`Event::CopyIn`]; any number of times, cut anywhere. `PostgreSQL` only: does

@@ -107,6 +107,57 @@ impl Database {
         }
     }
 
+    /// Has it take TLS from its next start on, with `server.pem` and `server.key` of a directory, and the authority in
+    /// `cas/0123abcd.0`.
+    pub fn take_tls(&self, pki: &Path) {
+        for (from, to) in [
+            ("server.pem", "tls.pem"),
+            ("server.key", "tls.key"),
+            ("cas/0123abcd.0", "tls-ca.pem"),
+        ] {
+            let own = self.directory.join(to);
+            std::fs::copy(pki.join(from), &own).unwrap();
+            std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).unwrap();
+            if root() {
+                let status = Command::new("chown").arg("nobody:nogroup").arg(&own).status();
+                assert!(status.unwrap().success());
+            }
+        }
+    }
+
+    /// Names and files of the settings of TLS, if it has it.
+    fn tls(&self, names: [&str; 3]) -> Vec<String> {
+        let files = names.into_iter().zip(["tls.pem", "tls.key", "tls-ca.pem"]);
+        let files = files.map(|(name, file)| (name, self.directory.join(file)));
+        let there = files.filter(|(_, file)| file.exists());
+        there
+            .map(|(name, file)| format!("{name}={}", file.display()))
+            .collect()
+    }
+
+    /// Puts a rule of `PostgreSQL` for logins before the others.
+    pub fn add_rule(&self, rule: &str) {
+        let file = self.directory.join("data/pg_hba.conf");
+        let rules = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{rule}\n{rules}")).unwrap();
+        let pid = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        assert!(
+            Command::new("kill")
+                .args(["-HUP", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        // It says so, and reads them before it accepts another connection.
+        let begun = Instant::now();
+        let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        while !log().contains("reloading configuration files") {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn postgres(&self, programs: &Path) -> Vec<String> {
         let data = self.directory.join("data").display().to_string();
         let settings = [
@@ -124,6 +175,11 @@ impl Database {
             "-k".into(),
             self.directory.display().to_string(),
         ];
+        let tls = self.tls(["ssl_cert_file", "ssl_key_file", "ssl_ca_file"]);
+        if !tls.is_empty() {
+            command.extend(["-c".to_owned(), "ssl=on".to_owned()]);
+            command.extend(tls.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
+        }
         command.extend(
             settings
                 .iter()
@@ -134,7 +190,7 @@ impl Database {
 
     fn mariadb(&self, programs: &Path) -> Vec<String> {
         let in_directory = |name: &str| self.directory.join(name).display().to_string();
-        vec![
+        let mut command = vec![
             programs.join("mariadbd").display().to_string(),
             "--no-defaults".into(),
             format!("--datadir={}", in_directory("data")),
@@ -147,7 +203,9 @@ impl Database {
             "--innodb-flush-log-at-trx-commit=0".into(),
             "--max-allowed-packet=1G".into(),
             "--max-connections=400".into(),
-        ]
+        ];
+        command.extend(self.tls(["--ssl-cert", "--ssl-key", "--ssl-ca"]));
+        command
     }
 
     /// Waits until it answers.

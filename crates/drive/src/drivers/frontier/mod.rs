@@ -44,8 +44,8 @@ use super::http::{self, Connection, Target};
 use super::versions::Versions;
 use crate::driver::{AsyncDriver, Request, Setup};
 use crate::http1::patience::Patience;
-use crate::http1::tls;
 use crate::net::Host;
+use crate::net::tls;
 use crate::reactor::Io;
 use crate::round_trips;
 

@@ -12,7 +12,7 @@ use super::settings::Version;
 use super::verdict::{Bad, Good, Judge};
 use crate::driver::{AsyncTester, Attempt, Request, Waiting};
 use crate::drivers::versions::Versions;
-use crate::http1::connection::{Connections, Exchange};
+use crate::http1::connection::{Connections, Exchange, Replace};
 use crate::reactor::Io;
 
 /// The public client closes its connection after a body of this size, as caches did not keep it reliably.
@@ -138,7 +138,11 @@ impl Tester {
             keep: driver.keep,
             body: Some(&mut self.body),
             patience: driver.patience,
-            insist: self.failover.is_some(),
+            replace: if self.failover.is_some() {
+                Replace::Any
+            } else {
+                Replace::Kept
+            },
         };
         match self.connections.exchange(exchange, attempt).await {
             Ok(answer) => {

@@ -1,18 +1,18 @@
 //! One connection to a database server, on a lane's reactor.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
-use plimsoll_model::Outcome;
-use plimsoll_wire::sql::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError};
+use plimsoll_wire::sql::{CancelKey, Event, Refusal, Session, SqlProtocolError, TransactionStatus};
 
-use super::code::{code, login_code};
+use super::broken::Broken;
+use super::network::Place;
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::versions::Newest;
 use crate::failure::Failure;
-use crate::net::{Host, Stream};
+use crate::net::Stream;
+use crate::net::transport::{Security, Transport};
 use crate::reactor::Io;
 
 /// Reads in a row before the other testers of the lane have their turn.
@@ -20,62 +20,9 @@ const READS: u32 = 16;
 /// Room for queries that a connection keeps, bytes.
 const KEPT: usize = 64 * 1024;
 
-/// How a transaction failed.
-pub(super) enum Broken {
-    /// A kept connection gave no byte of an answer before it broke.
-    Stale,
-    /// On the way.
-    Failure(Failure),
-    /// By the server's word, or for what the server said.
-    Refused {
-        outcome: Outcome,
-        code: Cow<'static, str>,
-        message: String,
-    },
-}
-
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<SqlProtocolError> for Broken {
-    fn from(error: SqlProtocolError) -> Self {
-        let (outcome, code) = match error {
-            SqlProtocolError::TooLong(_) => (Outcome::Error, "answer too long"),
-            SqlProtocolError::Nonsense(_) => (Outcome::Error, "bad response"),
-            SqlProtocolError::Login(_) => (Outcome::Refused, "login refused"),
-        };
-        Self::Refused {
-            outcome,
-            code: Cow::Borrowed(code),
-            message: error.to_string(),
-        }
-    }
-}
-
-impl Broken {
-    pub(super) fn query(refusal: Refusal) -> Self {
-        Self::Refused {
-            outcome: Outcome::Error,
-            code: code(&refusal),
-            message: refusal.message,
-        }
-    }
-
-    fn login(refusal: Refusal) -> Self {
-        Self::Refused {
-            outcome: Outcome::Refused,
-            code: login_code(&refusal),
-            message: refusal.message,
-        }
-    }
-}
-
 /// A connection that is logged in.
 pub(super) struct Connection {
-    stream: Stream,
+    transport: Transport,
     session: Session,
     /// Number of the connection among its tester's, from 1.
     pub(super) number: u32,
@@ -85,40 +32,56 @@ impl Connection {
     /// Connects and logs in. The bytes count; neither first byte nor end is stamped.
     pub(super) async fn open(
         io: &Io,
-        host: &Host,
-        server: Server,
-        login: Login,
+        place: &Place,
         number: u32,
         attempt: &mut Attempt,
     ) -> Result<Self, Broken> {
         attempt.waiting = Waiting::Connect;
-        let stream = host.connect(io).await;
-        let mut connection = Self {
-            stream: stream.map_err(|error| Failure::connecting(&error))?,
-            session: Session::new(server, login),
+        let stream = place.host.connect(io).await;
+        let login = place.login.clone();
+        let connection = Self {
+            transport: Transport::Plain(stream.map_err(|error| Failure::connecting(&error))?),
+            session: match place.tls {
+                Some(_) => Session::secured(place.server, login),
+                None => Session::new(place.server, login),
+            },
             number,
         };
-        loop {
-            match connection.session.next()? {
-                Some(Event::Ready) => break,
-                Some(Event::Failed(refusal)) => return Err(Broken::login(refusal)),
-                Some(_) => {}
-                None => {
-                    connection.send(attempt).await.map_err(talking)?;
-                    let count = connection.receive(io, |_| ()).await.map_err(talking)?;
-                    if count == 0 {
-                        return Err(Failure::closed_early().into());
-                    }
-                    attempt.received += count as u64;
-                }
-            }
-        }
+        let logged_in = connection.log_in(io, place.tls.as_ref(), attempt).await;
+        let connection = logged_in.map_err(|broken| match &place.login.password {
+            Some(_) => broken,
+            None => broken.without_password(),
+        })?;
         attempt.connected = attempt.now();
         Ok(connection)
     }
 
+    async fn log_in(
+        mut self,
+        io: &Io,
+        tls: Option<&Security>,
+        attempt: &mut Attempt,
+    ) -> Result<Self, Broken> {
+        loop {
+            match self.event(io, attempt).await? {
+                Event::Ready => return Ok(self),
+                Event::StartTls => {
+                    // What asks for TLS must be sent before it begins.
+                    self.send(attempt).await.map_err(talking)?;
+                    let (Transport::Plain(stream), Some(security)) = (self.transport, tls) else {
+                        return Err(Failure::error("bad response").into());
+                    };
+                    self.transport = Transport::secure(stream, security).await.map_err(talking)?;
+                    self.session.tls_started();
+                }
+                Event::Failed(refusal) => return Err(Broken::login(refusal)),
+                _ => {}
+            }
+        }
+    }
+
     pub(super) fn stream(&self) -> &Stream {
-        &self.stream
+        self.transport.stream()
     }
 
     pub(super) fn cancel_key(&self) -> Option<CancelKey> {
@@ -127,12 +90,14 @@ impl Connection {
 
     /// Whether the server still listens, as far as is known without waiting. Takes in what it said since the last query.
     pub(super) fn is_good(&mut self, io: &Io) -> bool {
-        if self.stream.closed() {
+        if self.transport.closed() {
             return false;
         }
         let mut buffer = io.buffer();
+        // The reactor wakes tasks by what it knows of sockets.
+        let mut context = Context::from_waker(Waker::noop());
         loop {
-            match self.stream.poll_recv(&mut buffer) {
+            match self.transport.poll_read(&mut context, &mut buffer) {
                 Poll::Pending => return true,
                 Poll::Ready(Ok(0) | Err(_)) => return false,
                 Poll::Ready(Ok(count)) => self.session.received(&buffer[..count]),
@@ -228,29 +193,83 @@ impl Connection {
                         newest.columns(columns.iter().map(|column| column.name.as_str()));
                     }
                 }
-                Event::Complete | Event::Notified { .. } | Event::Log(_) => {}
+                Event::Complete | Event::StartTls | Event::Notified { .. } | Event::Log(_) => {}
             }
         }
         Ok(false)
     }
 
+    /// Whether statements so far have left a transaction block open.
+    pub(super) fn has_open_transaction(&self) -> bool {
+        self.session.transaction() == TransactionStatus::Open
+    }
+
+    /// Ends a transaction block that a failed query has left behind: with it `PostgreSQL` would refuse every further query,
+    /// and `MariaDB` would keep its locks. Returns whether there was one. Bytes are counted, nothing is stamped. After an error
+    /// the connection is of no more use.
+    pub(super) async fn roll_back(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, Broken> {
+        if self.session.transaction() == TransactionStatus::Unknown {
+            self.session.ping();
+            self.until_ready(io, attempt).await?;
+        }
+        if self.session.transaction() == TransactionStatus::Idle {
+            return Ok(false);
+        }
+        self.session.query("ROLLBACK");
+        self.until_ready(io, attempt).await?;
+        Ok(true)
+    }
+
+    /// Waits for the end of a command that has no result; an error of the server is one here, too.
+    async fn until_ready(&mut self, io: &Io, attempt: &mut Attempt) -> Result<(), Broken> {
+        loop {
+            match self.event(io, attempt).await? {
+                Event::Ready => return Ok(()),
+                Event::Failed(refusal) => return Err(Broken::query(refusal)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What comes next. Bytes are counted, nothing is stamped.
+    async fn event(&mut self, io: &Io, attempt: &mut Attempt) -> Result<Event, Broken> {
+        loop {
+            if let Some(event) = self.session.next()? {
+                return Ok(event);
+            }
+            self.send(attempt).await.map_err(talking)?;
+            let count = self.receive(io, |_| ()).await.map_err(talking)?;
+            if count == 0 {
+                return Err(Failure::closed_early().into());
+            }
+            attempt.received += count as u64;
+        }
+    }
+
     /// Says good-bye, as far as that can be done without waiting, and closes.
     pub(super) fn close(mut self, attempt: &mut Attempt) {
         self.session.quit();
-        if let Poll::Ready(Ok(count)) = self.stream.poll_send(self.session.outgoing()) {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(Ok(count)) = self.transport.poll_write(&mut context, self.session.outgoing()) {
             attempt.sent += count as u64;
+            let _ = self.transport.poll_flush(&mut context);
         }
     }
 
     /// Sends whatever the session has to send.
     async fn send(&mut self, attempt: &mut Attempt) -> io::Result<()> {
-        let Self { stream, session, .. } = self;
+        let Self {
+            transport, session, ..
+        } = self;
         let out = session.outgoing();
         let mut sent = 0;
         while sent < out.len() {
-            let count = poll_fn(|_| stream.poll_send(&out[sent..])).await?;
+            let count = poll_fn(|context| transport.poll_write(context, &out[sent..])).await?;
             sent += count;
             attempt.sent += count as u64;
+        }
+        if sent > 0 && matches!(transport, Transport::Tls(_)) {
+            poll_fn(|context| transport.poll_flush(context)).await?;
         }
         out.clear();
         out.shrink_to(KEPT);
@@ -259,9 +278,9 @@ impl Connection {
 
     /// Reads once, into the session; `note` is called right after the system call, if it brought something.
     async fn receive(&mut self, io: &Io, mut note: impl FnMut(usize)) -> io::Result<usize> {
-        poll_fn(|_| {
+        poll_fn(|context| {
             let mut buffer = io.buffer();
-            let count = ready!(self.stream.poll_recv(&mut buffer))?;
+            let count = ready!(self.transport.poll_read(context, &mut buffer))?;
             if count > 0 {
                 note(count);
                 self.session.received(&buffer[..count]);

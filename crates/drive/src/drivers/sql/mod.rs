@@ -4,10 +4,12 @@
 //! `postgres://`), `mariadb://` (or `mysql://`) with `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints
 //! of a workload are of one kind.
 
+mod broken;
 mod cancel;
 mod code;
 mod connection;
 mod network;
+mod read_only;
 mod sqlite;
 
 use plimsoll_model::Endpoint;
@@ -16,6 +18,7 @@ use serde::Deserialize;
 
 use super::versions::{VersionSettings, Versions};
 use crate::driver::Setup;
+use crate::net::tls::TlsSettings;
 
 pub use network::Network;
 pub use sqlite::Sqlite;
@@ -53,6 +56,18 @@ enum Keeping {
 #[serde(deny_unknown_fields)]
 struct Settings {
     connection: Keeping,
+    /// For endpoints whose URL has none.
+    #[serde(default)]
+    password: Option<String>,
+    /// None: without TLS.
+    #[serde(default)]
+    tls: Option<TlsSettings>,
+}
+
+impl Settings {
+    fn keeps(&self) -> bool {
+        self.connection == Keeping::Kept
+    }
 }
 
 #[derive(Deserialize)]
@@ -106,7 +121,7 @@ pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, String> {
 
 fn keeps(setup: &Setup<'_>) -> Result<bool, String> {
     let settings: Settings = setup.settings()?;
-    Ok(settings.connection == Keeping::Kept)
+    Ok(settings.keeps())
 }
 
 /// The queries, per operation.

@@ -1,7 +1,7 @@
-//! `sql` with `PostgreSQL` and `MariaDB` over TCP; testers are tasks.
+//! `sql` with `PostgreSQL` and `MariaDB` over TCP, plain or within TLS; testers are tasks.
 //!
 //! Stamps: start right before the first system call, which connects, or sends the query on a kept connection; connected
-//! when the login is complete; first byte at the first byte of the answer to the query; end right after the read that
+//! when the login is complete, that of TLS before it; first byte at the first byte of the answer to the query; end right after the read that
 //! completed it. A connection per query is closed after the end, with the protocol's good-bye, and that counts neither as
 //! response nor as lateness of what follows.
 //!
@@ -14,7 +14,12 @@
 //! which the other testers of the lane wait.
 //!
 //! A kept connection that the server has closed while nothing was asked is replaced; once within a transaction if that
-//! turns out only after the query was sent (`attempt` 1), as with HTTP.
+//! turns out only after the query was sent (`attempt` 1), as with HTTP, and only for queries that do nothing but read
+//! ([`super::read_only`]).
+//!
+//! A transaction block that a failed query has left behind is rolled back on a kept connection, after the end of the
+//! transaction and before the next one; metric `rollback_s`. If that fails, the connection is replaced. A block that a good
+//! query leaves open stays open, as the query says so; a note tells about it.
 //!
 //! A time-out closes the connection. A `PostgreSQL` server would not notice before it has something to send, so that it
 //! is asked to cancel the query, as well as that goes ([`super::cancel`]). A `MariaDB` server cannot be told without
@@ -30,24 +35,35 @@ use std::sync::Arc;
 
 use plimsoll_model::{Code, Endpoint, NOT_HAPPENED, Outcome};
 use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
+use tokio_rustls::TlsConnector;
 
+use super::broken::Broken;
 use super::cancel::Canceller;
-use super::connection::{Broken, Connection};
-use super::{Query, keeps, queries};
+use super::connection::Connection;
+use super::read_only::is_read_only;
+use super::{Query, Settings, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
+use crate::failure::Failure;
 use crate::net::Host;
+use crate::net::tls;
+use crate::net::transport::Security;
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
 /// Most characters of a server's message in a note.
 const LONGEST_NOTE: usize = 500;
 
+/// What a person should know of a query that begins a transaction and does not end it.
+const LEFT_OPEN: &str = "sql: a query left a transaction open, whose locks are kept until a later query of the same tester \
+                         ends it: end the query with COMMIT";
+
 /// A server to ask.
-struct Place {
-    host: Host,
-    server: Server,
-    login: Login,
+pub(super) struct Place {
+    pub(super) host: Host,
+    pub(super) server: Server,
+    pub(super) login: Login,
+    pub(super) tls: Option<Security>,
 }
 
 /// The driver.
@@ -59,12 +75,21 @@ pub struct Network {
     queries: Vec<Query>,
     canceller: Canceller,
     names: Names,
+    rollback: Code,
 }
 
-fn place(endpoint: &Endpoint) -> Result<Place, String> {
+fn place(
+    endpoint: &Endpoint,
+    settings: &Settings,
+    connector: Option<&TlsConnector>,
+) -> Result<Place, String> {
     let named = |error: String| format!("endpoint {}: {error}", endpoint.name);
-    let address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
+    let mut address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
+    let password = &mut address.login.password;
+    *password = password.take().or_else(|| settings.password.clone());
+    let secure = |connector: &TlsConnector| Ok((connector.clone(), tls::server_name(&address.host)?));
     Ok(Place {
+        tls: connector.map(secure).transpose().map_err(named)?,
         host: Host::resolve(&address.host, address.port).map_err(named)?,
         server: address.server,
         login: address.login,
@@ -75,12 +100,19 @@ impl AsyncDriver for Network {
     type Tester = Tester;
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+        let settings: Settings = setup.settings()?;
+        let connector = match &settings.tls {
+            Some(tls) => Some(TlsConnector::from(tls::client(Some(tls))?)),
+            None => None,
+        };
+        let place = |endpoint| place(endpoint, &settings, connector.as_ref());
         Ok(Self {
-            keep: keeps(setup)?,
+            keep: settings.keeps(),
             places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
             queries: queries(setup)?,
             canceller: Canceller::default(),
             names: Names::new(setup.codes),
+            rollback: setup.codes.number("rollback_s"),
         })
     }
 
@@ -143,6 +175,8 @@ impl AsyncTester for Tester {
         {
             connection.close(attempt);
             attempt.freed();
+        } else if attempt.outcome != Outcome::Ok {
+            self.roll_back(request.endpoint, attempt).await;
         }
         self.text = text;
     }
@@ -179,15 +213,40 @@ impl Tester {
             };
             attempt.session = if self.driver.keep { connection.number } else { 0 };
             self.running = connection.cancel_key().map(|key| (endpoint, key));
+            let was_open = connection.has_open_transaction();
             let result = connection.ask(&io, sql, reused, newest, attempt).await;
             match result {
                 Ok(refusal) => {
+                    if refusal.is_none() && connection.has_open_transaction() && !was_open && self.driver.keep
+                    {
+                        attempt.note = Some(LEFT_OPEN.to_owned());
+                    }
                     self.trips.ended(endpoint, connection.stream(), attempt);
                     self.kept[endpoint] = Some(connection);
                     return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
                 }
+                // The server may have carried it out before it closed.
+                Err(Broken::Stale) if !is_read_only(sql) => return Err(Failure::not_repeated().into()),
                 Err(Broken::Stale) => attempt.attempt = 1,
                 Err(broken) => return Err(broken),
+            }
+        }
+    }
+
+    /// Leaves no transaction block of a failed query behind. The connection is kept if that can be had.
+    async fn roll_back(&mut self, endpoint: usize, attempt: &mut Attempt) {
+        let Some(mut connection) = self.kept[endpoint].take() else {
+            return;
+        };
+        attempt.freed();
+        let begun = attempt.free;
+        // One whose rollback fails is closed, and that rolls back, too.
+        if let Ok(rolled_back) = connection.roll_back(&self.io, attempt).await {
+            self.kept[endpoint] = Some(connection);
+            attempt.freed();
+            if rolled_back {
+                let seconds = (attempt.free - begun) as f64 * 1e-9;
+                attempt.metrics.push((self.driver.rollback, seconds));
             }
         }
     }
@@ -196,8 +255,7 @@ impl Tester {
         let driver = Arc::clone(&self.driver);
         let place = &driver.places[endpoint];
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let login = place.login.clone();
-        let connection = Connection::open(&io, &place.host, place.server, login, number, attempt).await?;
+        let connection = Connection::open(&io, place, number, attempt).await?;
         self.sessions = number;
         Ok(connection)
     }

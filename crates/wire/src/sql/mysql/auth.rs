@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::sql::SqlProtocolError;
 
-/// Methods that can be done without TLS.
+/// Methods that can be done without TLS, if the server has the password's hash in its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     /// `mysql_native_password`.
@@ -70,8 +70,8 @@ pub(super) fn unknown(name: &[u8]) -> SqlProtocolError {
 /// The server does not know the password's hash by heart, and wants the password itself.
 pub(super) fn full() -> SqlProtocolError {
     SqlProtocolError::Login(
-        "caching_sha2_password wants the password itself, which is sent over TLS only: log in once with the server's own \
-         client, so that the server has it in its cache, or give the user mysql_native_password"
+        "caching_sha2_password wants the password itself, which is sent over TLS only: connect with TLS (sql.tls), log in \
+         once with the server's own client, so that the server has it in its cache, or give the user mysql_native_password"
             .to_owned(),
     )
 }

@@ -15,14 +15,15 @@ pub use self::binlog::LogEvent;
 use self::auth::Method;
 use self::binlog::Log;
 use self::packets::{FULL, Packets};
-use super::input::{Fields, LONGEST, LONGEST_OF_LOGIN};
+use super::input::{Fields, LONGEST, LONGEST_OF_LOGIN, no_tls, nothing_behind};
 use super::session::Common;
-use super::{Column, Event, Login, Refusal, SqlProtocolError};
+use super::{Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
 const LONG_PASSWORD: u32 = 1;
 const LONG_FLAG: u32 = 1 << 2;
 const CONNECT_WITH_DB: u32 = 1 << 3;
 const PROTOCOL_41: u32 = 1 << 9;
+const SSL: u32 = 1 << 11;
 const TRANSACTIONS: u32 = 1 << 13;
 const SECURE_CONNECTION: u32 = 1 << 15;
 const MULTI_RESULTS: u32 = 1 << 17;
@@ -34,6 +35,8 @@ const WANTED: u32 =
 
 /// `utf8mb4_general_ci`, which both servers know.
 const CHARSET: u8 = 45;
+/// Status: within a transaction, begun by a statement or by one that came without `autocommit`.
+const IN_TRANSACTION: u16 = 1;
 /// Status: another result follows.
 const MORE_RESULTS: u16 = 8;
 /// Most columns of a result; the servers' own limit is 4096.
@@ -47,6 +50,8 @@ const ERR: u8 = 0xff;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Greeting,
+    /// TLS is to begin.
+    Tls,
     Login,
     Idle,
     /// What a query begins to answer with.
@@ -63,8 +68,11 @@ enum Phase {
 
 pub(super) struct Client {
     login: Login,
+    tls: bool,
     phase: Phase,
     capabilities: u32,
+    /// What the greeting asked to be proved, until TLS has begun.
+    asked: Option<(Method, Vec<u8>)>,
     packets: Packets,
     columns: Vec<Column>,
     log: Log,
@@ -75,11 +83,13 @@ fn nonsense(what: &'static str) -> SqlProtocolError {
 }
 
 impl Client {
-    pub(super) fn new(login: Login) -> Self {
+    pub(super) fn new(login: Login, tls: bool) -> Self {
         Self {
             login,
+            tls,
             phase: Phase::Greeting,
             capabilities: 0,
+            asked: None,
             packets: Packets::default(),
             columns: Vec::new(),
             log: Log::new(),
@@ -92,6 +102,16 @@ impl Client {
             self.phase = Phase::Answer;
             self.packets.begin();
             self.packets.send(&[&[3], sql.as_bytes()], &mut common.outgoing);
+        }
+    }
+
+    /// `COM_PING`: its answer says the state of the session.
+    pub(super) fn ping(&mut self, common: &mut Common) {
+        debug_assert!(self.phase == Phase::Idle, "a ping before the session is ready");
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Answer;
+            self.packets.begin();
+            self.packets.send(&[&[0x0e]], &mut common.outgoing);
         }
     }
 
@@ -110,7 +130,7 @@ impl Client {
 
     pub(super) fn quit(&mut self, common: &mut Common) {
         // Before the login there is nobody to say it to.
-        if !matches!(self.phase, Phase::Greeting | Phase::Over) {
+        if !matches!(self.phase, Phase::Greeting | Phase::Tls | Phase::Over) {
             self.packets.begin();
             self.packets.send(&[&[1]], &mut common.outgoing);
         }
@@ -120,7 +140,7 @@ impl Client {
     pub(super) fn next(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         loop {
             let limit = match self.phase {
-                Phase::Greeting | Phase::Login => LONGEST_OF_LOGIN,
+                Phase::Greeting | Phase::Tls | Phase::Login => LONGEST_OF_LOGIN,
                 _ => LONGEST,
             };
             if !self.packets.hold(&mut common.input, limit)? {
@@ -146,7 +166,7 @@ impl Client {
             return self.refused(common).map(Some);
         }
         match self.phase {
-            Phase::Greeting => self.greeting(common).map(|()| None),
+            Phase::Greeting => self.greeting(common),
             Phase::Login => self.login(first, common),
             Phase::Answer => self.answer(first, common),
             Phase::Columns(left) => self.column(left, common),
@@ -158,7 +178,7 @@ impl Client {
             }
             Phase::Rows => self.row(first, common),
             Phase::Log => self.log_event(first, common).map(Some),
-            Phase::Idle | Phase::Over => Err(nonsense("a packet that nobody asked for")),
+            Phase::Tls | Phase::Idle | Phase::Over => Err(nonsense("a packet that nobody asked for")),
         }
     }
 
@@ -177,9 +197,13 @@ impl Client {
         };
         let message = String::from_utf8_lossy(fields.rest()).into_owned();
         self.phase = match self.phase {
-            Phase::Greeting | Phase::Login | Phase::Idle | Phase::Log | Phase::Over => Phase::Over,
+            Phase::Greeting | Phase::Tls | Phase::Login | Phase::Idle | Phase::Log | Phase::Over => {
+                Phase::Over
+            }
             Phase::Answer | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
                 common.then.push_back(Event::Ready);
+                // A deadlock ends the transaction, a duplicate key does not, and an error carries no status.
+                common.transaction = TransactionStatus::Unknown;
                 Phase::Idle
             }
         };
@@ -190,7 +214,7 @@ impl Client {
         }))
     }
 
-    fn greeting(&mut self, common: &mut Common) -> Result<(), SqlProtocolError> {
+    fn greeting(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         let mut fields = Fields::new(common.input.message());
         if fields.byte()? != 10 {
             return Err(nonsense("a greeting of another protocol than version 10"));
@@ -220,19 +244,45 @@ impl Client {
         if !self.login.database.is_empty() {
             self.capabilities |= CONNECT_WITH_DB & offered;
         }
+        if self.tls {
+            if offered & SSL == 0 {
+                return Err(no_tls("ssl_cert, ssl_key"));
+            }
+            nothing_behind(&common.input)?;
+            self.capabilities |= SSL;
+            // The beginning of the response, which then comes again as a whole.
+            self.packets.send(&[&self.head()], &mut common.outgoing);
+            self.asked = Some((method, nonce));
+            self.phase = Phase::Tls;
+            return Ok(Some(Event::StartTls));
+        }
         self.respond(method, &nonce, common);
         self.phase = Phase::Login;
-        Ok(())
+        Ok(None)
     }
 
-    /// `HandshakeResponse41`.
-    fn respond(&mut self, method: Method, nonce: &[u8], common: &mut Common) {
-        let proof = method.proof(self.login.password.as_deref().unwrap_or_default(), nonce);
+    /// Says who logs in, and proves it.
+    pub(super) fn tls_started(&mut self, common: &mut Common) {
+        if let Some((method, nonce)) = self.asked.take() {
+            self.respond(method, &nonce, common);
+            self.phase = Phase::Login;
+        }
+    }
+
+    /// What a response begins with, which is all of a request for TLS.
+    fn head(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
         body.extend_from_slice(&self.capabilities.to_le_bytes());
         body.extend_from_slice(&(LONGEST as u32).to_le_bytes());
         body.push(CHARSET);
         body.extend_from_slice(&[0; 23]);
+        body
+    }
+
+    /// `HandshakeResponse41`.
+    fn respond(&mut self, method: Method, nonce: &[u8], common: &mut Common) {
+        let proof = method.proof(self.login.password.as_deref().unwrap_or_default(), nonce);
+        let mut body = self.head();
         push_text(&mut body, &self.login.user);
         body.push(proof.len() as u8); // 32 at most
         body.extend_from_slice(&proof);
@@ -255,6 +305,12 @@ impl Client {
             }
             MORE_DATA => match fields.rest() {
                 [3] => Ok(None),
+                [4] if self.tls => {
+                    let password = self.login.password.as_deref().unwrap_or_default();
+                    self.packets
+                        .send(&[password.as_bytes(), b"\0"], &mut common.outgoing);
+                    Ok(None)
+                }
                 [4] => Err(auth::full()),
                 _ => Err(nonsense("a step of a login that has no place here")),
             },
@@ -354,6 +410,11 @@ impl Client {
             lenenc::number(&mut fields)?; // last number given
         }
         let status = u16::from_le_bytes(fields.array()?);
+        common.transaction = if status & IN_TRANSACTION == 0 {
+            TransactionStatus::Idle
+        } else {
+            TransactionStatus::Open
+        };
         self.phase = if status & MORE_RESULTS == 0 {
             common.then.push_back(Event::Ready);
             Phase::Idle

@@ -29,6 +29,10 @@ impl Proof {
         Self { login, scram: None }
     }
 
+    pub(super) fn login(&self) -> &Login {
+        &self.login
+    }
+
     fn password(&self) -> Result<&[u8], SqlProtocolError> {
         let password = self.login.password.as_deref().ok_or_else(|| {
             let user = &self.login.user;

@@ -15,15 +15,17 @@ use postgres_protocol::message::frontend;
 
 use self::login::Proof;
 use self::types::type_name;
-use super::input::{Fields, Input, LONGEST, LONGEST_OF_LOGIN, check_length};
+use super::input::{Fields, Input, LONGEST, LONGEST_OF_LOGIN, check_length, no_tls, nothing_behind};
 use super::session::Common;
-use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError};
+use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
 /// Longest message of `COPY` data, bytes.
 const COPY_PIECE: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// TLS has been asked for; the answer is one byte.
+    Tls,
     Login,
     Idle,
     Query,
@@ -50,13 +52,32 @@ fn nonsense(what: &'static str) -> SqlProtocolError {
 }
 
 impl Client {
-    pub(super) fn new(login: Login, common: &mut Common) -> Self {
+    pub(super) fn new(login: Login, tls: bool, common: &mut Common) -> Self {
+        let mut client = Self {
+            login: Proof::new(login),
+            phase: Phase::Tls,
+            key: None,
+        };
+        if tls {
+            common.outgoing.extend_from_slice(b"\0\0\0\x08\x04\xd2\x16\x2f");
+        } else {
+            client.tls_started(common);
+        }
+        client
+    }
+
+    /// Says who logs in, and where.
+    pub(super) fn tls_started(&mut self, common: &mut Common) {
+        if self.phase != Phase::Tls {
+            return;
+        }
+        let login = self.login.login();
         // No client_encoding: text comes as the bytes that the database has.
         let mut parameters = vec![("user", login.user.as_str()), ("application_name", "plimsoll")];
         if !login.database.is_empty() {
             parameters.push(("database", &login.database));
         }
-        let mut phase = Phase::Login;
+        self.phase = Phase::Login;
         if put(common, |buffer| frontend::startup_message(parameters, buffer)).is_err() {
             // No URL gives a name with a NUL in it.
             common.then.push_back(Event::Failed(Refusal {
@@ -64,12 +85,7 @@ impl Client {
                 number: 0,
                 message: "there is a NUL in the name of the user or database".to_owned(),
             }));
-            phase = Phase::Over;
-        }
-        Self {
-            login: Proof::new(login),
-            phase,
-            key: None,
+            self.phase = Phase::Over;
         }
     }
 
@@ -117,6 +133,9 @@ impl Client {
     }
 
     pub(super) fn next(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+        if self.phase == Phase::Tls {
+            return begin_tls(&mut common.input);
+        }
         loop {
             let limit = if self.phase == Phase::Login {
                 LONGEST_OF_LOGIN
@@ -172,8 +191,14 @@ impl Client {
                 });
                 None
             }
-            (Message::ReadyForQuery(_), Phase::Login | Phase::Query) => {
+            (Message::ReadyForQuery(body), Phase::Login | Phase::Query) => {
                 self.phase = Phase::Idle;
+                common.transaction = match body.status() {
+                    b'I' => TransactionStatus::Idle,
+                    b'T' => TransactionStatus::Open,
+                    b'E' => TransactionStatus::Failed,
+                    _ => return Err(nonsense("a state of the session that is none")),
+                };
                 Some(Event::Ready)
             }
             (message, Phase::Login) => {
@@ -209,7 +234,7 @@ impl Client {
         }
         match self.phase {
             // An error between two queries is the last word before the server closes.
-            Phase::Login | Phase::Idle => self.phase = Phase::Over,
+            Phase::Tls | Phase::Login | Phase::Idle => self.phase = Phase::Over,
             Phase::CopyIn => self.phase = Phase::Query,
             Phase::Query | Phase::Over => {}
         }
@@ -218,6 +243,20 @@ impl Client {
             number: 0,
             message,
         }))
+    }
+}
+
+/// The answer to the request for TLS.
+fn begin_tls(input: &mut Input) -> Result<Option<Event>, SqlProtocolError> {
+    match input.rest().first() {
+        None => Ok(None),
+        Some(b'S') => {
+            input.skip(1);
+            nothing_behind(input)?;
+            Ok(Some(Event::StartTls))
+        }
+        Some(b'N') => Err(no_tls("ssl = on")),
+        Some(_) => Err(nonsense("an answer to the request for TLS that is none")),
     }
 }
 

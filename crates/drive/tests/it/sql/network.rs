@@ -7,9 +7,9 @@ use plimsoll_drive::Share;
 use plimsoll_model::Outcome;
 use serde_json::{Value, json};
 
-use crate::filled::*;
 use crate::harness::*;
 use crate::servers::{Database, Kind, PASSWORD_ENCODED};
+use crate::sql::filled::*;
 
 fn sql(url: &str, connection: &str, query: &str, testers: u32, end: Value) -> Value {
     let (settings, request) = (json!({"connection": connection}), json!({"query": query}));
@@ -402,6 +402,18 @@ fn a_kept_connection_that_closes_on_the_query_is_replaced_once() {
         assert_eq!(found, results);
         let items: u64 = ran.transactions.iter().map(|t| t.items + t.payload).sum();
         assert_eq!(items, 6 * answers as u64);
+    }
+}
+
+#[test]
+fn a_statement_that_writes_is_not_sent_again() {
+    for query in ["UPDATE t SET n = 1", "SELECT 1; DELETE FROM t"] {
+        let server = forgetful(1);
+        let url = format!("postgresql://a@127.0.0.1:{}/x", server.port);
+        let ran = run(sql(&url, "kept", query, 1, json!({"each_tester": 4})));
+        let (ok, lost) = ((Outcome::Ok, ""), (Outcome::Error, "kept connection closed"));
+        assert_eq!(ran.results(), [ok, lost, ok, lost], "{query}");
+        assert!(ran.transactions.iter().all(|t| t.attempt == 0));
     }
 }
 

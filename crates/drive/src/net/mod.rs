@@ -1,4 +1,7 @@
-//! TCP on a lane's reactor.
+//! TCP on a lane's reactor, and TLS above it.
+
+pub mod tls;
+pub mod transport;
 
 use std::fs;
 use std::io::{self, Read, Write};

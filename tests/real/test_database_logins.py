@@ -1,0 +1,146 @@
+"""`sql` against databases whose users have passwords: logged in, refused with advice, and never written down."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Lab, missing
+from tests.real.guarded_databases import ENCODED, PASSWORD, ROWS, Database, database
+from tests.real.test_secrets import files_with
+
+FILE = """
+plimsoll: 1
+name: logins
+workload: {driver: sql, target: TARGET, sql: {queries: ["SELECT n FROM t"], connection: per-query KEYS}}
+load: {testers: 2}
+run: {until: {transactions: 20}}
+validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}
+"""
+
+
+@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """One of each kind."""
+    with database(request.param) as one:
+        yield one
+
+
+def run(lab: Lab, target: str, keys: str = "", **env: str) -> tuple[int, int, str]:
+    """Good transactions and rows, and the events of the run. No file, and no word of the terminal, has the password."""
+    file = lab.file(FILE.replace("TARGET", target).replace(" KEYS", f", {keys}" if keys else ""))
+    done = lab.run("run", file, **env)
+    for planted in (PASSWORD, ENCODED, "wrong-one"):
+        assert files_with(lab.directory, planted) == []
+        assert planted not in done.out + done.err
+    found = lab.results() / "runs" / "0001"
+    counters = json.loads((found / "summary.json").read_text())["counters"]
+    return counters["succeeded"], counters["items"], (found / "events.jsonl").read_text()
+
+
+@pytest.mark.parametrize("user", ["reader", "legacy"])
+def test_a_password_of_the_environment_logs_in(lab: Lab, server: Database, user: str) -> None:
+    done = run(lab, server.url(user), "password: {secret: '${env:PW}'}", PW=PASSWORD)
+    assert done[:2] == (20, 20 * ROWS), done[2]
+    shown = (lab.results() / "effective.yaml").read_text()
+    assert "${env:PW}" in shown or "***" in shown
+
+
+@pytest.mark.parametrize(
+    ("target", "keys"),
+    [
+        ("URL", "password: '${env:RAW}'"),
+        ("'LOGIN'", ""),
+        ("{secret: 'LOGIN'}", ""),
+        ("'${env:WHOLE}'", ""),
+    ],
+)
+def test_a_password_may_stand_in_the_url(lab: Lab, server: Database, target: str, keys: str) -> None:
+    target = target.replace("URL", server.url("reader")).replace("LOGIN", server.url("reader:${env:PW}"))
+    whole = server.url(f"reader:{ENCODED}")
+    done = run(lab, target, keys, PW=ENCODED, RAW=PASSWORD, WHOLE=whole)
+    assert done[:2] == (20, 20 * ROWS), done[2]
+
+
+def test_a_user_without_a_password_needs_none(lab: Lab, server: Database) -> None:
+    assert run(lab, server.url("open"))[0] == 20
+
+
+def test_a_wrong_password_is_refused_by_the_server_and_told(lab: Lab, server: Database) -> None:
+    good, _, events = run(lab, server.url("reader"), "password: {secret: '${env:PW}'}", PW="wrong-one")
+    assert good == 0
+    assert "password authentication failed" in events or "Access denied" in events, events
+    assert "no password was given" not in events
+
+
+def test_a_password_that_is_missing_is_told_with_what_to_do(lab: Lab, server: Database) -> None:
+    good, _, events = run(lab, server.url("reader"))
+    assert good == 0
+    assert "no password was given: give sql: {password: " in events, events
+
+
+def test_a_password_in_the_file_is_refused_before_any_run(lab: Lab, server: Database) -> None:
+    for target, keys in ((server.url("reader:plain-one"), ""), (server.url("reader"), "password: plain-one")):
+        file = lab.file(FILE.replace("TARGET", target).replace(" KEYS", f", {keys}" if keys else ""))
+        done = lab.run("plan", file)
+        assert done.code == 2
+        assert "${env:NAME}" in done.err, done.err
+        assert "plain-one" not in done.err.replace(str(Path(file).read_text()), "")
+
+
+def openssl(directory: Path, *words: str) -> None:
+    """One command of it."""
+    done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with an authority of our own, and a certificate of it for 127.0.0.1."""
+    if shutil.which("openssl") is None:
+        missing("openssl", "apt-get install openssl")
+    directory = tmp_path_factory.mktemp("authority")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl(
+        directory,
+        "req",
+        "-x509",
+        *key,
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-subj",
+        "/CN=us",
+        "-days",
+        "30",
+    )
+    openssl(directory, "req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
+    (directory / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:false\n")
+    sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
+    openssl(directory, "x509", "-req", "-in", "server.csr", *sign, "-out", "server.pem")
+    return directory
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_database_that_demands_tls_is_asked_within_it(lab: Lab, authority: Path, kind: str) -> None:
+    login = "password: {secret: '${env:PW}'}"
+    shutil.copy(authority / "ca.pem", lab.directory)
+    with database(kind, authority) as server:
+        url = server.url("reader")
+        done = run(lab, url, f"{login}, tls: {{ca_file: ca.pem}}", PW=PASSWORD)
+        assert done[:2] == (20, 20 * ROWS), done[2]
+        good, _, events = run(lab, url, f"{login}, tls: {{}}", PW=PASSWORD)
+        assert good == 0, events
+        good, _, events = run(lab, url, login, PW=PASSWORD)
+        assert good == 0
+        assert "no encryption" in events or "Access denied" in events, events
+        file = lab.file(FILE.replace("TARGET", f"{url}?sslmode=require").replace(" KEYS", ""))
+        refused = lab.run("plan", file)
+        assert refused.code == 2
+        assert "give sql: {tls: {ca_file: ca.pem}}" in refused.err
