@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from plimsoll.deploy.binary import find_engine
 from tests.conftest import Lab, missing
 
 OPTIONS = ("-f", "-ttt", "-T", "-y", "-q", "-s", "0", "-a", "1")
@@ -268,6 +269,16 @@ def test_a_log_that_ends_in_the_middle_of_a_line_is_no_error(lab: Lab) -> None:
     assert done.code == 0 and "1 cut at the end of the log" in done.err and "/etc/pas" in done.err, done.err
     shown = lab.run("trace", "show", "cut.trace")
     assert shown.code == 0 and "last line of the log was cut" in shown.out, shown.out
+
+
+def test_an_import_that_is_killed_leaves_nothing(lab: Lab) -> None:
+    lines = "".join(f'7 openat(AT_FDCWD, "/{os.urandom(1_000).hex()}", O_RDONLY) = 3\n' for _ in range(1_000))
+    lab.file(lines, "job.log")
+    # The kernel ends whoever writes more than 64 kB, without a word to it.
+    limited = ("sh", "-c", 'ulimit -f 64; exec "$0" trace import -o job.trace job.log', find_engine())
+    done = subprocess.run(limited, cwd=lab.directory, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGXFSZ, done.stderr
+    assert [each.name for each in lab.directory.iterdir()] == ["job.log"]
 
 
 def test_of_a_packed_log_that_was_cut_there_is_what_stands_before(lab: Lab) -> None:

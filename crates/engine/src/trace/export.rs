@@ -58,7 +58,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
         header: reader.header().clone(),
         names: reader.into_names(),
     };
-    let tally = super::import::write(output, |file| {
+    let tally = super::output::write(output, |file| {
         let mut out = BufWriter::with_capacity(PIECE, file);
         let tally = match to {
             Format::Csv => source.give(Csv::new(&mut out, &source.names)?)?,

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::preload::Log;
 
-use super::{import, preload};
+use super::{import, output, preload};
 
 /// What a log begins with.
 const MAGIC: &[u8] = b"plimcall";
@@ -69,7 +69,7 @@ pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCod
     alive.sort_unstable();
     alive.dedup();
     alive.retain(|&pid| writes_to(pid, paths));
-    let footer = import::write(output, |file| {
+    let footer = output::write(output, |file| {
         preload::convert(parsed, file, command, None, |footer| Footer {
             cut_lines: footer.cut_lines + headless,
             ..footer

@@ -7,6 +7,7 @@ mod fifo;
 mod import;
 mod left;
 mod mapped;
+mod output;
 mod preload;
 mod profile;
 mod record;

@@ -16,7 +16,7 @@ use plimsoll_trace::import::Importer;
 
 use super::fifo::Fifo;
 use super::strace::Strace;
-use super::{attached, calibrate, import, preload};
+use super::{attached, calibrate, import, output, preload};
 
 /// What was recorded is on disk after so long.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     // From here on the program has the terminal: what ends it must not end us before its last words are written.
     let signals = crate::signals::listen().context("cannot listen to signals")?;
     let mut ended = None;
-    let footer = import::write(&wanted.output, |file| {
+    let footer = output::visibly(&wanted.output, |file| {
         let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
         importer.look_up(read_link);
         for pid in &wanted.pids {
