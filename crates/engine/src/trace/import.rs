@@ -13,12 +13,14 @@ use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
 use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
 use plimsoll_trace::text::Stamp;
 
-use super::{left, output::write};
+use super::left;
+use super::output::{check, write};
 
 /// Bytes that are read at once.
 const PIECE: usize = 256 * 1024;
 
 pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    check(output, logs.iter().map(PathBuf::as_path))?;
     if let Some(logs) = left::logs(logs)? {
         if directory.is_some() {
             bail!(

@@ -48,6 +48,7 @@ fn begins(path: &Path) -> Option<[u8; MAGIC.len()]> {
 
 /// Makes a trace file of them. A program that outlives its recorder goes on writing: what it has written until now is taken in.
 pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    output::check(output, paths.iter().map(PathBuf::as_path))?;
     let read = |path: &PathBuf| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let bytes = paths.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let mut parsed = Vec::new();

@@ -38,6 +38,9 @@ pub(crate) enum Trace {
         /// The trace file
         #[arg(short, long)]
         output: PathBuf,
+        /// Write over a file that is there
+        #[arg(long)]
+        force: bool,
         /// By what is recorded
         #[arg(long, value_enum, default_value_t = record::Source::Strace)]
         source: record::Source,
@@ -98,6 +101,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         } => import::run(&output, directory.as_deref(), &logs),
         Trace::Record {
             output,
+            force,
             source,
             pid,
             seconds,
@@ -108,6 +112,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         } => record::run(&record::Wanted {
             source,
             output,
+            force,
             report,
             pids: pid,
             seconds,

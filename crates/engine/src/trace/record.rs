@@ -34,6 +34,8 @@ pub(crate) enum Source {
 pub(super) struct Wanted {
     pub(super) source: Source,
     pub(super) output: PathBuf,
+    /// It may be there already.
+    pub(super) force: bool,
     /// Where to say what was recorded; stdout where it is not given.
     pub(super) report: Option<PathBuf>,
     pub(super) pids: Vec<u32>,
@@ -56,6 +58,10 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     if wanted.command.is_empty() == wanted.pids.is_empty() {
         bail!("give either a program (behind --) or the process to attach to (-p)");
     }
+    if !wanted.force {
+        output::check_new(&wanted.output)?;
+    }
+    output::check(&wanted.output, [])?;
     if wanted.source == Source::Preload {
         if wanted.one_core {
             bail!("--one-core is for strace: preload's calls wake nobody");
