@@ -47,6 +47,8 @@ struct State {
     name: PathId,
     /// Another one, by link(2).
     other: Option<PathId>,
+    /// It was made without a name (`O_TMPFILE`), and is called by its directory until it gets one.
+    unlinked: bool,
     size: Option<i64>,
 }
 
@@ -189,11 +191,19 @@ impl Places {
         id
     }
 
+            unlinked: false,
     /// More is known of a file.
     pub(super) fn is(&mut self, file: FileId, kind: Kind) {
         if let Some(&entry) = self.names.files().get(file.index()) {
             self.names.set_file(file, FileEntry { kind, ..entry });
         }
+    /// A file that has been made in this directory without a name.
+    pub(super) fn unlinked(&mut self, directory: PathId) -> FileId {
+        let file = self.nameless(directory, Kind::File);
+        self.files[file.index()].unlinked = true;
+        file
+    }
+
     }
 
     /// What a file is.
@@ -230,7 +240,14 @@ impl Places {
         let path = self.plain(path);
         self.led.remove(&path);
         self.here[path.index()] = Some(file);
-        self.files[file.index()].other = Some(path);
+        let state = &mut self.files[file.index()];
+        if state.unlinked {
+            (state.unlinked, state.name) = (false, path);
+            let kind = self.kind(file);
+            self.names.set_file(file, FileEntry { kind, path });
+        } else {
+            state.other = Some(path);
+        }
     }
 
     /// A file, and all beneath it where it is a directory, have another name. Gives it, and what had that name before.
