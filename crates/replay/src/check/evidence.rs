@@ -165,11 +165,21 @@ impl<'a, D: Disk> Evidence<'a, D> {
 
     /// A call that makes a name was told that the directory is not there that it would stand in, links followed.
     pub(super) fn deny_directory(&mut self, path: &[u8], follow: bool) {
+                // Beneath a file, the call would have been told that it is no directory.
+                Spot::NotDirectory(at, id) if self.may_be_directory(id) => {
+                    self.conform(&at, id, Kind::Directory);
+                }
         let spot = self.tree.resolve(path, follow);
         let (Spot::Found(at, _) | Spot::Absent { at, last: true, .. }) = spot else {
             return;
         };
         if at.dir == ROOT {
+    /// No call has told that it is anything else.
+    fn may_be_directory(&self, id: usize) -> bool {
+        let inode = &self.tree.inodes[id];
+        inode.kind == Kind::Unknown || inode.found.is_some() && !inode.told
+    }
+
             return self.cannot_explain(path, "the root was not there");
         }
         let directory = &self.tree.inodes[at.dir];
