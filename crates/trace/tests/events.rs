@@ -230,6 +230,15 @@ fn a_file_without_a_name_gets_one_by_its_descriptor() {
 }
 
 #[test]
+fn of_a_name_with_dots_another_part_may_be_missing() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDONLY) = 3
+        newfstatat(AT_FDCWD, "none/../a", 0x7ff, 0) = -1 ENOENT (No such file or directory)
+        rename("a", "b") = 0
+        openat(AT_FDCWD, "b", O_RDONLY) = 4"#;
+    assert_eq!(told(log)[3], "openat /w/b [/w/a] =4");
+}
+
+#[test]
 fn a_name_of_a_descriptor_is_the_file_where_it_is_changed() {
     let log = r#"openat(AT_FDCWD, "a", O_RDONLY|O_NOFOLLOW|O_PATH) = 3
         rename("a", "b") = 0

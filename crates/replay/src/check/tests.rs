@@ -547,3 +547,22 @@ fn what_is_there_and_lacks_a_name_beneath_it_is_a_directory() {
         matches!(&report.findings[..], [Finding { what: What::Missing(need), .. }] if need.kind == Kind::File)
     );
 }
+
+#[test]
+fn of_a_name_with_dots_it_may_be_what_stands_before_them_that_is_missing() {
+    let mut log = Log::default();
+    log.stat("stat", "/d", 0o40_755, 0);
+    log.call("stat", "/none/../d", ENOENT);
+    log.call("open", "/none/../d/new", ENOENT).flags = Some(0o101);
+    log.call("stat", "/none/..", ENOENT);
+    let disk = Memory::default().directory("d");
+    let report = log.report(&disk);
+    assert_eq!(
+        (report.findings.len(), report.unexplained),
+        (0, 0),
+        "{:?}",
+        report.examples
+    );
+    let disk = disk.directory("none");
+    assert_eq!(log.says(&disk), ["1 none: must not be there"]);
+}

@@ -147,9 +147,12 @@ impl Kernel {
         match done.outcome {
             Outcome::Returned(value) => self.succeeds(asked, done, value, &mut event),
             Outcome::Failed(ENOENT) => {
-                // Whatever was thought to be there is not; where there are two names, it may have been either.
+                // Whatever was thought to be there is not. Where there are two names, it may have been either; of `missing/../file`, what
+                // stands before `..`.
                 event.offset = asked.number(Argument::Offset);
-                if let (Some(path), None) = (event.path, event.path2) {
+                if let (Some(path), None) = (event.path, event.path2)
+                    && !self.places.has_dots(path)
+                {
                     self.places.remove(path);
                 }
                 event.file = event.open.and(event.file);

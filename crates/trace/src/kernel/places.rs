@@ -155,6 +155,11 @@ impl Places {
         self.plain.get(&path).copied().unwrap_or(path)
     }
 
+    /// Whether there is `..` in a name.
+    pub(super) fn has_dots(&self, path: PathId) -> bool {
+        self.plain.contains_key(&path)
+    }
+
     /// What has this name now, as far as it is known.
     pub(super) fn at(&mut self, path: PathId) -> Option<FileId> {
         let path = self.plain(path);
@@ -186,17 +191,12 @@ impl Places {
         self.files.push(State {
             name: path,
             other: None,
+            unlinked: false,
             size: None,
         });
         id
     }
 
-            unlinked: false,
-    /// More is known of a file.
-    pub(super) fn is(&mut self, file: FileId, kind: Kind) {
-        if let Some(&entry) = self.names.files().get(file.index()) {
-            self.names.set_file(file, FileEntry { kind, ..entry });
-        }
     /// A file that has been made in this directory without a name.
     pub(super) fn unlinked(&mut self, directory: PathId) -> FileId {
         let file = self.nameless(directory, Kind::File);
@@ -204,6 +204,11 @@ impl Places {
         file
     }
 
+    /// More is known of a file.
+    pub(super) fn is(&mut self, file: FileId, kind: Kind) {
+        if let Some(&entry) = self.names.files().get(file.index()) {
+            self.names.set_file(file, FileEntry { kind, ..entry });
+        }
     }
 
     /// What a file is.
