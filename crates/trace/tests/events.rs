@@ -239,6 +239,37 @@ fn of_a_name_with_dots_another_part_may_be_missing() {
 }
 
 #[test]
+fn absolute_names_begin_at_the_root_of_the_thread() {
+    let log = r#"mkdir("jail", 0777) = 0
+        chroot("jail") = 0
+        openat(AT_FDCWD, "/x/inside", O_RDONLY) = 3
+        openat(AT_FDCWD, "outside", O_RDONLY) = 4
+        chdir("/") = 0
+        openat(AT_FDCWD, "x/inside", O_RDONLY) = 5
+        openat(AT_FDCWD, "/../x/./inside", O_RDONLY) = 6
+        getcwd("/x", 4096) = 3
+        openat(AT_FDCWD, "inside", O_RDONLY) = 7
+        rename("/x", "/y") = 0
+        fork() = 8
+        chroot("y") = 0"#;
+    assert_eq!(
+        told(log)[2..],
+        [
+            "openat /w/jail/x/inside =3",
+            "openat /w/outside =4",
+            "chdir /w/jail =0",
+            "openat /w/jail/x/inside =5",
+            "openat /w/jail/x/inside =6",
+            "getcwd =3",
+            "openat /w/jail/x/inside =7",
+            "rename /w/jail/x -> /w/jail/y =0",
+            "fork =8",
+            "chroot /w/jail/y/y =0",
+        ]
+    );
+}
+
+#[test]
 fn a_name_of_a_descriptor_is_the_file_where_it_is_changed() {
     let log = r#"openat(AT_FDCWD, "a", O_RDONLY|O_NOFOLLOW|O_PATH) = 3
         rename("a", "b") = 0

@@ -62,12 +62,29 @@ impl Kernel {
             }
             return None;
         }
-        let base = if is_absolute {
-            None
-        } else {
-            self.base(asked.pid, directory)
-        };
+        if is_absolute {
+            return Some(self.absolute(asked.pid, &bytes));
+        }
+        let base = self.base(asked.pid, directory);
         Some(self.places.join(base, &bytes))
+    }
+
+    /// A name that begins at the root of the thread.
+    fn absolute(&mut self, pid: u32, path: &[u8]) -> PathId {
+        let Some(root) = self.root(pid) else {
+            return self.places.join(None, path);
+        };
+        // Above a root is the root.
+        let mut below = path;
+        while let Some(rest) = [&b"/"[..], b"./", b"../"]
+            .iter()
+            .find_map(|part| below.strip_prefix(*part))
+        {
+            below = rest;
+        }
+        let below = if matches!(below, b"." | b"..") { b"" } else { below };
+        let root = self.places.name_of(root);
+        self.places.join(Some(root), below)
     }
 
     /// The name of the directory that a relative name begins at.
@@ -190,7 +207,9 @@ impl Kernel {
     fn look(&mut self, asked: &Request<'_>, value: i64, event: &mut Event) {
         if asked.known.name == "getcwd" {
             if let Some(path) = asked.text().filter(|path| path.first() == Some(&b'/')) {
-                self.is_in(asked.pid, &path);
+                let path = self.absolute(asked.pid, &path);
+                let directory = self.places.met(path, Kind::Directory);
+                self.enters(asked.pid, directory);
             }
             return;
         }
