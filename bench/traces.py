@@ -101,7 +101,7 @@ def record(place: Path, rounds: int, quick: bool) -> None:
     """`dd` with small blocks, by itself and recorded."""
     calls = 20_000 if quick else 200_000
     dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=512", f"count={calls}"]
-    record = engine("trace", "record", "--uncalibrated", "-o", place / "dd.trace")
+    record = engine("trace", "record", "--uncalibrated", "--force", "-o", place / "dd.trace")
 
     def itself(source: str) -> float:
         """Seconds that the program took, without what comes before and after it."""
@@ -171,7 +171,7 @@ def a_round(
     found = {}
     before = timed(itself, cwd=place)
     for source, options in SOURCES.items():
-        timed(engine("trace", "record", *options, "-o", trace, "--", *itself), cwd=place)
+        timed(engine("trace", "record", *options, "--force", "-o", trace, "--", *itself), cwd=place)
         after = timed(itself, cwd=place)
         found[source] = ((before, after), replayed(trace, root))
         before = timed(itself, cwd=place)

@@ -75,7 +75,47 @@ threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
 [thread.join() for thread in threads]
 os.ftruncate(shared, 100_000)
 """
+NAMELESS = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+def nameless():
+    fd = os.open(".", os.O_RDWR | os.O_TMPFILE, 0o644)
+    os.write(fd, bytes(5000))
+    return fd
+for number in range(20):
+    one, two = nameless(), nameless()
+    os.link(f"/proc/self/fd/{one}", f"one-{number}", src_dir_fd=here)
+    if libc.linkat(two, b"", -100, b"two-%d" % number, 0x1000) != 0:
+        os.link(f"/proc/{os.getpid()}/fd/{two}", f"two-{number}", src_dir_fd=here)
+    os.close(one), os.close(two)
+    os.rename(f"two-{number}", f"three-{number}")
+    assert os.path.getsize(f"one-{number}") == os.path.getsize(f"three-{number}") == 5000
+"""
+DOTS = """
+import os
+def call(what, *words):
+    try:
+        what(*words)
+    except OSError:
+        pass
+for number in range(10):
+    d, none, link = f"d-{number}", f"none-{number}", f"link-{number}"
+    os.makedirs(f"{d}/inner")
+    os.symlink(f"{d}/inner", link)
+    open(f"{d}/file", "w").write("x")
+    for before in (none, f"{d}/file", link, d):
+        for path in (f"{before}/..", f"{before}/../{d}", f"{before}/../file", f"{before}/../{d}/file"):
+            call(os.stat, path)
+            call(os.open, path, os.O_RDONLY)
+            call(os.open, path + "-new", os.O_WRONLY | os.O_CREAT)
+    call(os.mkdir, f"{none}/../made")
+    os.mkdir(none)
+    call(os.rename, f"{none}/../{d}/file", f"{none}/../moved-{number}")
+"""
 PROGRAMS = {
+    "nameless": f"cat >nameless.py <<'END'\n{NAMELESS}\nEND\n{sys.executable} nameless.py",
+    "dots": f"cat >dots.py <<'END'\n{DOTS}\nEND\n{sys.executable} dots.py",
     "sqlite": f"cat >base.py <<'END'\n{DATABASE}\nEND\n{sys.executable} base.py",
     "threads": f"cat >threads.py <<'END'\n{THREADS}\nEND\n{sys.executable} threads.py",
     "tar": "mkdir from to; for one in 1 2 3 4 5 6 7 8; do seq 3000 >from/$one; ln -s $one from/link-$one; done; "

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from plimsoll.deploy.binary import find_engine
 from tests.conftest import Lab, missing
 
 OPTIONS = ("-f", "-ttt", "-T", "-y", "-q", "-s", "0", "-a", "1")
@@ -232,7 +233,7 @@ threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two"
 [thread.join() for thread in threads]
 open("over", "w").close()
 """
-    words = ("trace", "record", "--uncalibrated", "--source", "preload", "-o", "job.trace", "--")
+    words = ("trace", "record", "--uncalibrated", "--source", "preload", "--force", "-o", "job.trace", "--")
     process = lab.start(*words, sys.executable, "-c", script)
     names = [lab.directory / f"{name}.begun" for name in ("one", "two")]
     wait_until(lambda: all(name.exists() for name in names))
@@ -270,6 +271,16 @@ def test_a_log_that_ends_in_the_middle_of_a_line_is_no_error(lab: Lab) -> None:
     assert shown.code == 0 and "last line of the log was cut" in shown.out, shown.out
 
 
+def test_an_import_that_is_killed_leaves_nothing(lab: Lab) -> None:
+    lines = "".join(f'7 openat(AT_FDCWD, "/{os.urandom(1_000).hex()}", O_RDONLY) = 3\n' for _ in range(1_000))
+    lab.file(lines, "job.log")
+    # The kernel ends whoever writes more than 64 kB, without a word to it.
+    limited = ("sh", "-c", 'ulimit -f 64; exec "$0" trace import -o job.trace job.log', find_engine())
+    done = subprocess.run(limited, cwd=lab.directory, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGXFSZ, done.stderr
+    assert [each.name for each in lab.directory.iterdir()] == ["job.log"]
+
+
 def test_of_a_packed_log_that_was_cut_there_is_what_stands_before(lab: Lab) -> None:
     stamps = (f"{1_700_000_000 + second}.{second * 7919 % 1_000_000:06}" for second in range(20_000))
     lines = "".join(f"7 {stamp} close(9) = -1 EBADF (Bad file descriptor)\n" for stamp in stamps)
@@ -294,6 +305,32 @@ def test_a_log_that_others_made_is_imported(lab: Lab) -> None:
     assert again.code == 2
     assert "job.trace is there already" in again.err
     assert lab.run("trace", "import", "job.log", "-o", "job.trace").code == 0
+
+
+def test_nothing_is_written_over_what_is_read(lab: Lab) -> None:
+    log = lab.file('7 openat(AT_FDCWD, "/etc/hosts", O_RDONLY) = 3\n', "job.strace")
+    assert lab.run("trace", "import", log).code == 0
+    trace = lab.directory / "job.trace"
+    (lab.directory / "link").symlink_to(trace)
+    (lab.directory / "hard").hardlink_to(trace)
+    before = log.read_bytes(), trace.read_bytes()
+    for words in (
+        ("export", trace, "--to", "csv", "-o", trace),
+        ("export", "link", "--to", "csv", "-o", "hard"),
+        ("export", "hard", "--to", "dxt", "-o", "link"),
+        ("import", log, "-o", log),
+        ("import", "hard", "-o", "link"),
+        ("import", trace),
+        ("show", trace, "--html", "hard"),
+    ):
+        done = lab.run("trace", *words)
+        assert done.code == 2 and "is the input" in done.err, (words, done)
+    done = lab.run("trace", "record", "--uncalibrated", "-o", trace, "--", "true")
+    assert done.code == 2 and "job.trace is there already" in done.err and "--force" in done.err, done.err
+    assert (log.read_bytes(), trace.read_bytes()) == before
+    assert (lab.directory / "link").is_symlink() and (lab.directory / "hard").samefile(trace)
+    assert lab.run("trace", "record", "--uncalibrated", "--force", "-o", trace, "--", "true").code == 0
+    assert trace.read_bytes() != before[1]
 
 
 def test_too_many_lines_that_are_not_understood_change_the_exit_code(lab: Lab) -> None:

@@ -114,6 +114,10 @@ calls! {
     Tee "tee" (n n n n);
     Getdents64 "getdents64" (n _ n);
     Lseek "lseek" (n n n);
+    IoSubmit "io_submit" (_ _ n);
+    IoUringSetup "io_uring_setup" ();
+    IoUringRegister "io_uring_register" ();
+    IoUringEnter "io_uring_enter" (n);
     Mmap "mmap" (_ n n n n n);
     Munmap "munmap" (n n);
     Mremap "mremap" (n n);

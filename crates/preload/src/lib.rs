@@ -9,7 +9,8 @@
 //! a program that execve starts anew, as long as the environment is kept.
 //!
 //! **What it does not see.** Programs that are linked statically, that run with more rights than who started them, or that were given
-//! another environment. System calls that are made without libc's functions (Go; handwritten ones; `io_uring`). What libc does inside
+//! another environment. System calls that are made without libc's functions (Go; handwritten ones); of `io_uring` and libaio only that requests
+//! are handed over ([`rings`]). What libc does inside
 //! itself: loading libraries (dlopen), walking directories (ftw, fts, glob, scandir), databases (getpwnam, locale, iconv, name
 //! service), `realpath`, `tmpfile`, `lockf`, what `posix_spawn`, `popen` and `system` do before the new program runs. Descriptors that come
 //! in messages of sockets. Memory that is a file's, but for the making of it. A call during which a program is killed. A thread that
@@ -40,6 +41,7 @@ mod directory;
 mod names;
 mod number;
 mod processes;
+mod rings;
 mod stdio;
 
 /// Version of the log.

@@ -68,8 +68,13 @@ impl Next {
 
     /// Its address, if there is one.
     pub fn find(&self) -> Option<*mut c_void> {
+        self.find_in(libc::RTLD_NEXT)
+    }
+
+    /// Its address in a library that is loaded.
+    pub fn find_in(&self, library: *mut c_void) -> Option<*mut c_void> {
         // SAFETY: the name ends with 0.
-        let found = unsafe { plimsoll_dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
+        let found = unsafe { plimsoll_dlsym(library, self.name.as_ptr().cast()) };
         (!found.is_null()).then_some(found)
     }
 

@@ -52,6 +52,12 @@ unsafe extern "C" fn syscall(
                 Call::Renameat2
             }
             libc::SYS_close_range => Call::CloseRange,
+            libc::SYS_io_submit => {
+                words[2] = c;
+                Call::IoSubmit
+            }
+            libc::SYS_io_uring_setup => Call::IoUringSetup,
+            libc::SYS_io_uring_enter => Call::IoUringEnter,
             libc::SYS_memfd_create => {
                 words[0] = a;
                 Call::MemfdCreate

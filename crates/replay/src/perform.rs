@@ -163,6 +163,11 @@ impl<'a> Hands<'a> {
                 None => Done::Lost,
             },
             _ if action.path.is_some() => self.on_name(action),
+            Operation::Link => match (self.common.get(action.open), self.common.name(action.path2)) {
+                (Some(file), Some(to)) => self.common.root.link_file(file, to).into(),
+                (None, _) => Done::Lost,
+                (_, None) => Done::Nothing,
+            },
             _ => match self.common.get(action.open) {
                 Some(file) => self.on_open(action, file),
                 None => Done::Lost,

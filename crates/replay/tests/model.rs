@@ -18,8 +18,8 @@ struct Trace {
 }
 
 impl Trace {
-    fn record(seed: u64, length: usize, scratch: &Scratch) -> Self {
-        let program = Program::record(seed, length, scratch);
+    fn record(seed: u64, length: usize, dots: bool, scratch: &Scratch) -> Self {
+        let program = Program::record(seed, length, dots, scratch);
         let links = Links::of(&program.events, &program.names);
         let mut rules = Rules::new();
         rules.read_map("/rec => x/y/z").unwrap();
@@ -83,8 +83,12 @@ fn says_nothing(report: &Report, trace: &Trace, context: &str) {
 }
 
 fn lives(seed: u64, length: usize) -> usize {
+    lives_with(seed, length, false)
+}
+
+fn lives_with(seed: u64, length: usize, dots: bool) -> usize {
     let scratch = Scratch::new();
-    let trace = Trace::record(seed, length, &scratch);
+    let trace = Trace::record(seed, length, dots, &scratch);
     let path = scratch.make("root");
     // What a user has there stays, whatever is prepared beside it.
     std::fs::write(path.join("mine"), "of the user").unwrap();
@@ -117,6 +121,13 @@ fn lives(seed: u64, length: usize) -> usize {
 fn what_a_check_asks_for_is_enough_and_can_be_undone() {
     let made: usize = (0..40).map(|seed| lives(seed, 40)).sum();
     assert!(made > 150, "the programs need hardly anything: {made}");
+}
+
+#[test]
+fn names_with_dots_behind_what_is_missing_are_understood() {
+    for seed in 0..40 {
+        lives_with(seed, 40, true);
+    }
 }
 
 /// An exchange of a name with one beneath it; a file on the way of a name of which that was told before it was known where; a size

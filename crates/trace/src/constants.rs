@@ -32,6 +32,8 @@ pub const O_CLOEXEC: u64 = 0x8_0000;
 pub const O_TMPFILE: u64 = 0x41_0000;
 /// Of unlinkat(2).
 pub const AT_REMOVEDIR: u64 = 0x200;
+/// Of linkat(2): a link at the end of the first name is followed.
+pub const AT_SYMLINK_FOLLOW: u64 = 0x400;
 /// Of fstatat(2) and the like: an empty name stands for the descriptor.
 pub const AT_EMPTY_PATH: u64 = 0x1000;
 /// Of renameat2(2).
@@ -199,6 +201,7 @@ mod tests {
             ("SOCK_CLOEXEC", O_CLOEXEC),
             ("O_TMPFILE", O_TMPFILE),
             ("AT_REMOVEDIR", AT_REMOVEDIR),
+            ("AT_SYMLINK_FOLLOW", AT_SYMLINK_FOLLOW),
             ("AT_EMPTY_PATH", AT_EMPTY_PATH),
             ("RENAME_EXCHANGE", RENAME_EXCHANGE),
             ("FALLOC_FL_KEEP_SIZE", FALLOC_FL_KEEP_SIZE),

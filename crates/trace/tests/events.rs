@@ -202,6 +202,74 @@ fn a_file_is_the_same_by_another_name_and_a_name_may_be_another_file() {
 }
 
 #[test]
+fn a_file_without_a_name_gets_one_by_its_descriptor() {
+    let log = r#"openat(AT_FDCWD, ".", O_RDWR|O_TMPFILE, 0600) = 3
+        write(3, ""..., 5) = 5
+        linkat(3, "", AT_FDCWD, "a", AT_EMPTY_PATH) = 0
+        openat(AT_FDCWD, ".", O_RDWR|O_TMPFILE, 0600) = 4
+        linkat(AT_FDCWD, "/proc/self/fd/4", AT_FDCWD, "b", AT_SYMLINK_FOLLOW) = 0
+        linkat(AT_FDCWD, "/proc/7/fd/4", AT_FDCWD, "c", AT_SYMLINK_FOLLOW) = 0
+        linkat(AT_FDCWD, "/proc/8/fd/4", AT_FDCWD, "d", AT_SYMLINK_FOLLOW) = 0
+        write(4, ""..., 5) = 5
+        openat(AT_FDCWD, "a", O_RDONLY) = 5
+        openat(AT_FDCWD, "c", O_RDONLY) = 6"#;
+    assert_eq!(
+        told(log)[1..],
+        [
+            "write [/w] @0 +5 =5",
+            "linkat [/w/a] -> /w/a =0",
+            "openat /w =4",
+            "linkat [/w/b] -> /w/b =0",
+            "linkat [/w/b] -> /w/c =0",
+            "linkat /proc/8/fd/4 -> /w/d =0",
+            "write [/w/b] @0 +5 =5",
+            "openat /w/a =5",
+            "openat /w/c [/w/b] =6",
+        ]
+    );
+}
+
+#[test]
+fn of_a_name_with_dots_another_part_may_be_missing() {
+    let log = r#"openat(AT_FDCWD, "a", O_RDONLY) = 3
+        newfstatat(AT_FDCWD, "none/../a", 0x7ff, 0) = -1 ENOENT (No such file or directory)
+        rename("a", "b") = 0
+        openat(AT_FDCWD, "b", O_RDONLY) = 4"#;
+    assert_eq!(told(log)[3], "openat /w/b [/w/a] =4");
+}
+
+#[test]
+fn absolute_names_begin_at_the_root_of_the_thread() {
+    let log = r#"mkdir("jail", 0777) = 0
+        chroot("jail") = 0
+        openat(AT_FDCWD, "/x/inside", O_RDONLY) = 3
+        openat(AT_FDCWD, "outside", O_RDONLY) = 4
+        chdir("/") = 0
+        openat(AT_FDCWD, "x/inside", O_RDONLY) = 5
+        openat(AT_FDCWD, "/../x/./inside", O_RDONLY) = 6
+        getcwd("/x", 4096) = 3
+        openat(AT_FDCWD, "inside", O_RDONLY) = 7
+        rename("/x", "/y") = 0
+        fork() = 8
+        chroot("y") = 0"#;
+    assert_eq!(
+        told(log)[2..],
+        [
+            "openat /w/jail/x/inside =3",
+            "openat /w/outside =4",
+            "chdir /w/jail =0",
+            "openat /w/jail/x/inside =5",
+            "openat /w/jail/x/inside =6",
+            "getcwd =3",
+            "openat /w/jail/x/inside =7",
+            "rename /w/jail/x -> /w/jail/y =0",
+            "fork =8",
+            "chroot /w/jail/y/y =0",
+        ]
+    );
+}
+
+#[test]
 fn a_name_of_a_descriptor_is_the_file_where_it_is_changed() {
     let log = r#"openat(AT_FDCWD, "a", O_RDONLY|O_NOFOLLOW|O_PATH) = 3
         rename("a", "b") = 0

@@ -67,6 +67,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
         "--one-core", action="store_true",
         help="keep strace and the program on one core, where a traced call costs a fraction",
     )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
     parser.add_argument("command", nargs="*", metavar="CMD", help="after --: program and arguments")
 
 
@@ -120,6 +121,8 @@ def record(args: argparse.Namespace) -> int:
         raise BadInput("give either a program (after --) or the process to attach to (-p PID)")
     if args.one_core and (args.pid or args.source != "strace"):
         raise BadInput("--one-core is for a program that strace records: leave it out")
+    if args.output.exists() and not args.force:
+        raise BadInput(f"{args.output} is there already; give another name, or --force to write over it")
     status, made = engine.record(
         args.output,
         args.command,
@@ -128,6 +131,7 @@ def record(args: argparse.Namespace) -> int:
         source=args.source,
         calibrated=not args.uncalibrated,
         one_core=args.one_core,
+        force=args.force,
     )
     if made is None:
         return status or int(ExitCode.ERROR)
@@ -137,12 +141,18 @@ def record(args: argparse.Namespace) -> int:
 
 def import_(args: argparse.Namespace) -> int:
     """97 where more of the log was not understood than can be passed over."""
-    output = args.output
-    if output is None:
-        output = trace_beside(args.logs[0])
-        if output.exists():
-            raise BadInput(f"{output} is there already; -o {output} writes over it")
+    output = args.output or trace_beside(args.logs[0])
+    for log in args.logs:
+        not_over(log, output)
+    if args.output is None and output.exists():
+        raise BadInput(f"{output} is there already; -o {output} writes over it")
     return _said(output, engine.import_logs(args.logs, output, args.directory))
+
+
+def not_over(source: Path, output: Path) -> None:
+    """Refuses to write over what is read, by whatever names."""
+    if output.exists() and source.exists() and output.samefile(source):
+        raise BadInput(f"the output {output} is the input {source}: give another name for the output")
 
 
 def trace_beside(log: Path) -> Path:
@@ -186,6 +196,8 @@ def show(args: argparse.Namespace) -> int:
     if args.start is not None and args.end is not None and args.start >= args.end:
         raise BadInput("--from must be before --to: nothing would be left")
     wanted = Wanted(args.file, _seconds(args.start), _seconds(args.end))
+    if args.html:
+        not_over(args.trace, args.html)
     told = engine.profile(args.trace, wanted)
     if args.json:
         import json
@@ -236,6 +248,7 @@ def compare(args: argparse.Namespace) -> int:
 def export(args: argparse.Namespace) -> int:
     """Writes and says where."""
     output = args.output or args.trace.with_suffix(SUFFIXES[args.to])
+    not_over(args.trace, output)
     engine.export(args.trace, args.to, output)
     print(output)
     return int(ExitCode.PASSED)

@@ -67,13 +67,14 @@ def record(
     source: str = "strace",
     calibrated: bool = True,
     one_core: bool = False,
+    force: bool = False,
 ) -> tuple[int, Made | None]:
     """Records a program, which has our stdin, stdout and stderr. Gives its exit status and what was recorded.
 
     None where recording failed, as the engine has said on stderr. Signals are the program's: it ends, and the
     recording with it.
     """
-    words = ["--output", str(output)]
+    words = ["--output", str(output)] + (["--force"] if force else [])
     words += [word for pid in pids for word in ("--pid", str(pid))]
     words += [] if seconds is None else ["--for", str(seconds)]
     words += [] if source == "strace" else ["--source", source]

@@ -50,6 +50,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
     if root.is_some() && to != Format::Fio {
         bail!("--root goes with `--to fio` only: the other formats keep names as they were recorded");
     }
+    super::output::check(output, [trace])?;
     // What is learnt of names late in a trace is to stand in the first rows, too: it is read once for them alone.
     let mut reader = open(trace)?;
     let extent = read(&mut reader, |_| Ok(()))?;
@@ -58,7 +59,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
         header: reader.header().clone(),
         names: reader.into_names(),
     };
-    let tally = super::import::write(output, |file| {
+    let tally = super::output::write(output, |file| {
         let mut out = BufWriter::with_capacity(PIECE, file);
         let tally = match to {
             Format::Csv => source.give(Csv::new(&mut out, &source.names)?)?,

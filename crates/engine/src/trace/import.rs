@@ -14,11 +14,13 @@ use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
 use plimsoll_trace::text::Stamp;
 
 use super::left;
+use super::output::{check, write};
 
 /// Bytes that are read at once.
 const PIECE: usize = 256 * 1024;
 
 pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    check(output, logs.iter().map(PathBuf::as_path))?;
     if let Some(logs) = left::logs(logs)? {
         if directory.is_some() {
             bail!(
@@ -104,28 +106,6 @@ impl Read for UntilFault {
             read => read,
         }
     }
-}
-
-/// Writes a file under a temporary name and renames it into place. `work` gives the file back, and what is to be told of it.
-pub(super) fn write<T>(
-    output: &Path,
-    work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
-) -> anyhow::Result<T> {
-    let mut part = output.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let file = File::create(&part).with_context(|| format!("creating {}", part.display()))?;
-    let done = work(file)
-        .and_then(|(file, told)| {
-            file.sync_all()?;
-            fs::rename(&part, output)?;
-            Ok(told)
-        })
-        .with_context(|| format!("writing {}", output.display()));
-    if done.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    done
 }
 
 /// Writes down what recording cost after it, beside what it cost before.

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::preload::Log;
 
-use super::{import, preload};
+use super::{import, output, preload};
 
 /// What a log begins with.
 const MAGIC: &[u8] = b"plimcall";
@@ -48,6 +48,7 @@ fn begins(path: &Path) -> Option<[u8; MAGIC.len()]> {
 
 /// Makes a trace file of them. A program that outlives its recorder goes on writing: what it has written until now is taken in.
 pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    output::check(output, paths.iter().map(PathBuf::as_path))?;
     let read = |path: &PathBuf| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let bytes = paths.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let mut parsed = Vec::new();
@@ -69,7 +70,7 @@ pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCod
     alive.sort_unstable();
     alive.dedup();
     alive.retain(|&pid| writes_to(pid, paths));
-    let footer = import::write(output, |file| {
+    let footer = output::write(output, |file| {
         preload::convert(parsed, file, command, None, |footer| Footer {
             cut_lines: footer.cut_lines + headless,
             ..footer

@@ -7,6 +7,7 @@ mod fifo;
 mod import;
 mod left;
 mod mapped;
+mod output;
 mod preload;
 mod profile;
 mod record;
@@ -37,6 +38,9 @@ pub(crate) enum Trace {
         /// The trace file
         #[arg(short, long)]
         output: PathBuf,
+        /// Write over a file that is there
+        #[arg(long)]
+        force: bool,
         /// By what is recorded
         #[arg(long, value_enum, default_value_t = record::Source::Strace)]
         source: record::Source,
@@ -97,6 +101,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         } => import::run(&output, directory.as_deref(), &logs),
         Trace::Record {
             output,
+            force,
             source,
             pid,
             seconds,
@@ -107,6 +112,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
         } => record::run(&record::Wanted {
             source,
             output,
+            force,
             report,
             pids: pid,
             seconds,

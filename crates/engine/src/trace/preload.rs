@@ -16,7 +16,7 @@ use plimsoll_trace::preload::{Head, Log, follow};
 
 use super::mapped::Mapped;
 use super::record::{Wanted, exit_code, number, read_link};
-use super::{calibrate, import, left};
+use super::{calibrate, import, left, output};
 
 /// The library; empty where the engine was built without (see build.rs).
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
@@ -123,7 +123,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let elapsed = since.elapsed().as_nanos() as u64;
     drop(signals);
     let logs = place.read()?;
-    let footer = import::write(&wanted.output, |file| {
+    let footer = output::write(&wanted.output, |file| {
         let parsed: Vec<Log<'_>> = logs
             .iter()
             .filter_map(|log| Log::parse(log.bytes()).ok())

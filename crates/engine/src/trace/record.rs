@@ -16,7 +16,7 @@ use plimsoll_trace::import::Importer;
 
 use super::fifo::Fifo;
 use super::strace::Strace;
-use super::{attached, calibrate, import, preload};
+use super::{attached, calibrate, import, output, preload};
 
 /// What was recorded is on disk after so long.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -34,6 +34,8 @@ pub(crate) enum Source {
 pub(super) struct Wanted {
     pub(super) source: Source,
     pub(super) output: PathBuf,
+    /// It may be there already.
+    pub(super) force: bool,
     /// Where to say what was recorded; stdout where it is not given.
     pub(super) report: Option<PathBuf>,
     pub(super) pids: Vec<u32>,
@@ -56,6 +58,10 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     if wanted.command.is_empty() == wanted.pids.is_empty() {
         bail!("give either a program (behind --) or the process to attach to (-p)");
     }
+    if !wanted.force {
+        output::check_new(&wanted.output)?;
+    }
+    output::check(&wanted.output, [])?;
     if wanted.source == Source::Preload {
         if wanted.one_core {
             bail!("--one-core is for strace: preload's calls wake nobody");
@@ -82,7 +88,7 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     // From here on the program has the terminal: what ends it must not end us before its last words are written.
     let signals = crate::signals::listen().context("cannot listen to signals")?;
     let mut ended = None;
-    let footer = import::write(&wanted.output, |file| {
+    let footer = output::visibly(&wanted.output, |file| {
         let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
         importer.look_up(read_link);
         for pid in &wanted.pids {

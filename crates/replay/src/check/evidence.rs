@@ -135,8 +135,15 @@ impl<'a, D: Disk> Evidence<'a, D> {
     pub(super) fn deny(&mut self, path: &[u8], follow: bool) {
         loop {
             match self.tree.resolve(path, follow) {
-                Spot::Found(_, ROOT) => return self.cannot_explain(path, "the root was not there"),
-                Spot::Found(at, id) => return self.is_denied(&at, id, follow),
+                Spot::Found(at, id) => {
+                    if (id == ROOT || !self.may_be_denied(id)) && self.deny_before_dots(path) {
+                        return;
+                    }
+                    if id == ROOT {
+                        return self.cannot_explain(path, "the root was not there");
+                    }
+                    return self.is_denied(&at, id, follow);
+                }
                 Spot::Absent {
                     at,
                     entry: Entry::Absent,
@@ -158,9 +165,19 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     self.nowhere.insert(path.into());
                     return;
                 }
+                // Beneath a file, the call would have been told that it is no directory.
+                Spot::NotDirectory(at, id) if self.may_be_directory(id) => {
+                    self.conform(&at, id, Kind::Directory);
+                }
                 _ => return,
             }
         }
+    }
+
+    /// No call has told that it is anything else.
+    fn may_be_directory(&self, id: usize) -> bool {
+        let inode = &self.tree.inodes[id];
+        inode.kind == Kind::Unknown || inode.found.is_some() && !inode.told
     }
 
     /// A call that makes a name was told that the directory is not there that it would stand in, links followed.
@@ -169,6 +186,9 @@ impl<'a, D: Disk> Evidence<'a, D> {
         let (Spot::Found(at, _) | Spot::Absent { at, last: true, .. }) = spot else {
             return;
         };
+        if !self.may_be_denied(at.dir) && self.deny_before_dots(path) {
+            return;
+        }
         if at.dir == ROOT {
             return self.cannot_explain(path, "the root was not there");
         }
@@ -180,11 +200,32 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.is_denied(&above, at.dir, true);
     }
 
+    /// Of `missing/../file`, it is the directory before `..` that was not there, if that can be.
+    fn deny_before_dots(&mut self, path: &[u8]) -> bool {
+        let dots = memchr::memmem::find_iter(path, b"/..")
+            .filter(|at| matches!(path.get(at + 3), None | Some(b'/')));
+        for end in dots {
+            if let Spot::Found(at, id) = self.tree.resolve(&path[..end], false)
+                && self.may_be_denied(id)
+            {
+                self.is_denied(&at, id, false);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// It is on the disk, and no call has told that it was there.
+    fn may_be_denied(&self, id: usize) -> bool {
+        let inode = &self.tree.inodes[id];
+        inode.found.is_some() && !inode.needed
+    }
+
     /// What is there must not be.
     fn is_denied(&mut self, at: &Place, id: usize, follow: bool) {
         let inode = &self.tree.inodes[id];
         let path = self.tree.path(at);
-        if inode.found.is_none() || inode.needed {
+        if !self.may_be_denied(id) {
             self.cannot_explain(&path, "it is there, and no call has removed it");
             return self.tree.put(at.dir, &at.name, Entry::Gone);
         }

@@ -502,3 +502,67 @@ fn two_names_that_were_one_file_before_are_not_known_and_that_is_told() {
         (4, b"one".as_slice())
     );
 }
+
+/// Beneath a file, the second call would have been told that it is no directory.
+#[test]
+fn what_is_there_and_lacks_a_name_beneath_it_is_a_directory() {
+    const EEXIST: i64 = -17;
+    for turned in [false, true] {
+        let mut log = Log::default();
+        log.call("mkdir", "/d", EEXIST);
+        log.call("stat", "/d/none", ENOENT);
+        if turned {
+            log.events.swap(0, 1);
+        }
+        let report = log.report(&Memory::default());
+        let kinds: Vec<Kind> = report
+            .findings
+            .iter()
+            .map(|finding| match &finding.what {
+                What::Missing(need) => need.kind,
+                what => panic!("{what:?}"),
+            })
+            .collect();
+        assert_eq!(
+            (kinds, report.unexplained),
+            (vec![Kind::Directory], 0),
+            "{turned}"
+        );
+        assert!(log.says(&Memory::default().directory("d")).is_empty());
+    }
+    let mut log = Log::default();
+    log.call("mkdir", "/d", EEXIST);
+    log.call("stat", "/d/none", ENOENT);
+    assert_eq!(
+        log.report(&Memory::default().file("d", 0)).findings.len(),
+        1,
+        "a file is there"
+    );
+    // Of a file, that is another answer, and what it is was told.
+    let mut log = Log::default();
+    log.open("/f", 1, 0);
+    log.call("stat", "/f/none", ENOENT);
+    let report = log.report(&Memory::default());
+    assert!(
+        matches!(&report.findings[..], [Finding { what: What::Missing(need), .. }] if need.kind == Kind::File)
+    );
+}
+
+#[test]
+fn of_a_name_with_dots_it_may_be_what_stands_before_them_that_is_missing() {
+    let mut log = Log::default();
+    log.stat("stat", "/d", 0o40_755, 0);
+    log.call("stat", "/none/../d", ENOENT);
+    log.call("open", "/none/../d/new", ENOENT).flags = Some(0o101);
+    log.call("stat", "/none/..", ENOENT);
+    let disk = Memory::default().directory("d");
+    let report = log.report(&disk);
+    assert_eq!(
+        (report.findings.len(), report.unexplained),
+        (0, 0),
+        "{:?}",
+        report.examples
+    );
+    let disk = disk.directory("none");
+    assert_eq!(log.says(&disk), ["1 none: must not be there"]);
+}

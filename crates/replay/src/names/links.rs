@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plimsoll_trace::event::{Event, PathId};
+use plimsoll_trace::event::{Event, Outcome, PathId};
 use plimsoll_trace::names::Names;
 use plimsoll_trace::syscalls::{Argument, Effect};
 
@@ -29,6 +29,8 @@ pub struct Links {
     /// Names that the trace itself has made, or has given to others: a link there, or beneath, need not have been one at the beginning.
     moved: HashSet<Box<[u8]>>,
     linked: HashSet<PathId>,
+    /// Names with `..` that calls have failed on: what stands before it may have been missing, or no directory.
+    failed: HashSet<PathId>,
     paths: HashSet<Box<[u8]>>,
 }
 
@@ -49,6 +51,11 @@ impl Links {
 
     /// Takes in the next event.
     pub fn note(&mut self, event: &Event, names: &Names) {
+        if let Outcome::Failed(_) = event.outcome {
+            let both = [event.path, event.path2].into_iter().flatten();
+            self.failed
+                .extend(both.filter(|path| has_dots(names.path(*path))));
+        }
         let (Some(value), Some(path)) = (event.outcome.value(), event.path) else {
             return;
         };
@@ -88,6 +95,11 @@ impl Links {
         self.paths.contains(path)
     }
 
+    /// Whether a call has failed on this name, which has `..` in it.
+    pub(super) fn fails(&self, path: PathId) -> bool {
+        self.failed.contains(&path)
+    }
+
     /// Those that were there when the trace began, in no order.
     pub fn at_start(&self) -> impl Iterator<Item = &Link> {
         self.at_start.values()
@@ -113,4 +125,8 @@ impl Links {
         self.linked.insert(path);
         self.paths.insert(names.path(path).into());
     }
+}
+
+fn has_dots(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|part| part == b"..")
 }

@@ -3,7 +3,8 @@
 //! [`Rules`] are what the user says, [`Links`] which names were symbolic links, [`Table`] the answer for every name of a trace:
 //!
 //! - an absolute `/a/b` becomes `a/b`, unless a rule of `--map` says otherwise;
-//! - `..` is resolved where what stands before it was no symbolic link; else it stays, and the sandbox resolves it, or refuses;
+//! - `..` is resolved where what stands before it was no symbolic link, and no call has failed on the name, as then it may have been
+//!   missing; else it stays, and the sandbox resolves it, or refuses;
 //! - a name that was relative to an unknown directory is taken to be relative to the root; ignored where it begins with `..`;
 //! - `unknown:PID:FD` and what is no file are ignored, unless a rule of `--map` names them;
 //! - `/proc`, `/sys`, `/dev` and what `--ignore` names are ignored. That is asked of the recorded name, not of what becomes of it.
@@ -75,6 +76,14 @@ impl Table {
             .map(|path| plain(path, &is_link).into())
             .collect();
         let mut rows: Vec<Mapped> = whole.iter().map(|path| map(rules, path)).collect();
+        for (index, row) in rows.iter_mut().enumerate() {
+            let Some(id) = PathId::new(index).filter(|id| links.fails(*id)) else {
+                continue;
+            };
+            if let Some(name) = with_dots(rules, names.path(id), row) {
+                *row = name;
+            }
+        }
         for file in names.files() {
             let is_none = matches!(
                 file.kind,
@@ -148,6 +157,19 @@ impl Table {
     }
 }
 
+/// What becomes of a name with its `..` left in it; none where that, or a rule for what stands before, would lead elsewhere than
+/// `without`, which is the same name without them.
+fn with_dots(rules: &Rules, name: &[u8], without: &Mapped) -> Option<Mapped> {
+    let Mapped::Inside(expected, expected_copy) = without else {
+        return None;
+    };
+    let Mapped::Inside(path, copy) = map(rules, &plain(name, &|_| true)) else {
+        return None;
+    };
+    let is_same = copy == *expected_copy && inside(&without_dots(&path)) == inside(&without_dots(expected));
+    is_same.then_some(Mapped::Inside(path, copy))
+}
+
 fn map(rules: &Rules, name: &[u8]) -> Mapped {
     if name.is_empty() || name.contains(&0) {
         return Mapped::Ignored(Reason::NoName);
@@ -175,6 +197,11 @@ fn inside(path: &[u8]) -> Option<Vec<u8>> {
         Some(&b"..") => None,
         Some(_) => Some(parts.join(&b'/')),
     }
+}
+
+/// A name without `..`, as if no link stood before them.
+pub(crate) fn without_dots(path: &[u8]) -> Vec<u8> {
+    plain(path, &|_| false)
 }
 
 /// Without `.`, empty parts, and `..` where what stands before it is no link.

@@ -121,6 +121,46 @@ fn dots_behind_a_link_stay() {
     assert_eq!((found.len(), found[0].path, found[0].length), (1, link, 5));
 }
 
+/// What stands before `..` may have been missing, or a file.
+#[test]
+fn dots_in_a_name_that_a_call_has_failed_on_stay() {
+    let mut names = Names::default();
+    let mut add = |path: &str| names.add_path(path.as_bytes()).unwrap();
+    let paths = [
+        "/none/../d",
+        "/data/none/../f",
+        "/data/../f",
+        "/a/../../f",
+        "/proc/x/../f",
+    ];
+    let (failed, fine) = (paths.map(&mut add), add("/there/../d"));
+    let stat = syscalls::find(b"stat").unwrap();
+    let events = failed.map(|path| {
+        let mut event = Event::new(ThreadId::new(0).unwrap(), stat, 0, Outcome::Failed(2));
+        event.path = Some(path);
+        event
+    });
+    let links = Links::of(&events, &names);
+    let mut rules = Rules::new();
+    rules.read_map("/data => scratch/d").unwrap();
+    let table = Table::new(&rules, &names, &links);
+    let path = |id| {
+        table
+            .path(id, Copy::Private)
+            .map(|path| String::from_utf8(path.to_vec()).unwrap())
+    };
+    let expected = [
+        Some("none/../d"),
+        Some("scratch/d/none/../f"),
+        // A rule leads elsewhere, or the name above the root: as ever.
+        Some("f"),
+        Some("f"),
+        None,
+    ];
+    assert_eq!(failed.map(path), expected.map(|path| path.map(String::from)));
+    assert_eq!(path(fine), Some("d".into()));
+}
+
 #[test]
 fn a_link_that_the_trace_has_made_was_not_there_before() {
     let mut names = Names::default();

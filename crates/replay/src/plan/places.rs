@@ -1,5 +1,6 @@
 //! Where names are beneath the root, and which of them anybody changes.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use plimsoll_trace::event::PathId;
@@ -26,15 +27,17 @@ impl Places {
 
     /// Of each name that is claimed: those on its way that are changed.
     pub(super) fn nodes(&self, claims: &[Claim]) -> Nodes {
-        let text = |path: u32| {
+        let texts = |path: u32| {
             let name = self.0.get(path as usize).and_then(Option::as_ref);
-            name.map_or(&b""[..], |name| name.whole().to_bytes())
+            ways(name.map_or(&b""[..], |name| name.whole().to_bytes()))
         };
-        let mut numbers: HashMap<&[u8], u32> = HashMap::new();
+        let mut numbers: HashMap<Cow<'_, [u8]>, u32> = HashMap::new();
         for claim in claims {
             if let Claim::Changes(path) = *claim {
-                let next = numbers.len() as u32;
-                numbers.entry(text(path)).or_insert(next);
+                for text in texts(path) {
+                    let next = numbers.len() as u32;
+                    numbers.entry(text).or_insert(next);
+                }
             }
         }
         let mut nodes = Nodes::default();
@@ -46,15 +49,29 @@ impl Places {
                 continue;
             };
             nodes.by_path.entry(path).or_insert_with(|| {
-                let whole = text(path);
-                let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-                let ends = ends.map(|(at, _)| at).chain([whole.len()]);
-                ends.filter_map(|end| numbers.get(&whole[..end]).copied())
-                    .collect()
+                let on_the_way = texts(path).flat_map(|whole| {
+                    let ends = memchr::memchr_iter(b'/', &whole).chain([whole.len()]);
+                    let found = ends.filter_map(|end| numbers.get(&whole[..end]).copied());
+                    found.collect::<Vec<u32>>()
+                });
+                let mut nodes: Vec<u32> = Vec::new();
+                for node in on_the_way {
+                    if !nodes.contains(&node) {
+                        nodes.push(node);
+                    }
+                }
+                nodes.into()
             });
         }
         nodes
     }
+}
+
+/// A name, and where `..` is in it, what it is without, as if no link stood before that.
+fn ways(name: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    let has_dots = memchr::memmem::find(name, b"..").is_some();
+    let without = has_dots.then(|| Cow::Owned(crate::names::without_dots(name)));
+    [Cow::Borrowed(name)].into_iter().chain(without)
 }
 
 /// See [`Places::nodes`].

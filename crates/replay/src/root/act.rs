@@ -76,7 +76,13 @@ impl Root {
             let new = self.place(to)?;
             let flags = LinkatFlags::AT_SYMLINK_FOLLOW;
             let here = nix::fcntl::AT_FDCWD;
-            return Ok(linkat(here, by_number(&file).name(), new, to.last(), flags)?);
+            return Ok(linkat(
+                here,
+                by_number(file.as_raw_fd()).name(),
+                new,
+                to.last(),
+                flags,
+            )?);
         }
         let old = self.place(from)?;
         let new = match self.place(to) {
@@ -85,6 +91,14 @@ impl Root {
             Err(why) => return Err(self.stat(from, false).err().unwrap_or(why)),
         };
         Ok(linkat(old, from.last(), new, to.last(), LinkatFlags::empty())?)
+    }
+
+    /// linkat(2) of an open file, by its number: `AT_EMPTY_PATH` would take a privilege.
+    pub fn link_file(&self, file: RawFd, to: &Name) -> Result<(), Denied> {
+        let new = self.place(to)?;
+        let here = nix::fcntl::AT_FDCWD;
+        let flags = LinkatFlags::AT_SYMLINK_FOLLOW;
+        Ok(linkat(here, by_number(file).name(), new, to.last(), flags)?)
     }
 
     /// symlink(2) to `target` as it is written, where that stays beneath the root if no other link is on its way.
@@ -146,7 +160,7 @@ impl Root {
         }
         let file = self.locate(name, follow)?;
         // SAFETY: the name ends in a zero.
-        done(unsafe { libc::access(by_number(&file).name().as_ptr(), mode) })
+        done(unsafe { libc::access(by_number(file.as_raw_fd()).name().as_ptr(), mode) })
     }
 
     /// What is known of the last component, a link too; none where there is no such component.
@@ -162,7 +176,7 @@ impl Root {
     pub fn chmod(&self, name: &Name, mode: c_uint, follow: bool) -> Result<(), Denied> {
         let file = self.locate(name, follow)?;
         // SAFETY: the name ends in a zero.
-        done(unsafe { libc::chmod(by_number(&file).name().as_ptr(), mode & 0o777) })
+        done(unsafe { libc::chmod(by_number(file.as_raw_fd()).name().as_ptr(), mode & 0o777) })
     }
 
     /// utimensat(2) to the present time.
@@ -172,7 +186,7 @@ impl Root {
             return touch_at(place.as_fd().as_raw_fd(), name.last(), libc::AT_SYMLINK_NOFOLLOW);
         }
         let file = self.locate(name, follow)?;
-        touch_at(libc::AT_FDCWD, by_number(&file).name(), 0)
+        touch_at(libc::AT_FDCWD, by_number(file.as_raw_fd()).name(), 0)
     }
 
     /// truncate(2) of a regular file.
@@ -190,7 +204,7 @@ impl Root {
     /// getxattr(2): how long the value is.
     pub fn getxattr(&self, name: &Name, key: &CStr, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
         let file = self.locate(name, follow)?;
-        let path = by_number(&file);
+        let path = by_number(file.as_raw_fd());
         let (room, size) = (into.as_mut_ptr().cast(), into.len());
         // SAFETY: names end in a zero; the kernel writes no more than it is told there is room for.
         let got = unsafe { libc::getxattr(path.name().as_ptr(), key.as_ptr(), room, size) };
@@ -200,7 +214,7 @@ impl Root {
     /// listxattr(2): how long the list is.
     pub fn listxattr(&self, name: &Name, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
         let file = self.locate(name, follow)?;
-        let path = by_number(&file);
+        let path = by_number(file.as_raw_fd());
         // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room for.
         let got = unsafe { libc::listxattr(path.name().as_ptr(), into.as_mut_ptr().cast(), into.len()) };
         Ok(Errno::result(got)? as usize)
@@ -217,7 +231,7 @@ impl Root {
     ) -> Result<(), Denied> {
         expect_of_user(key)?;
         let file = self.locate(name, follow)?;
-        let path = by_number(&file);
+        let path = by_number(file.as_raw_fd());
         let (from, size) = (value.as_ptr().cast(), value.len());
         // SAFETY: names end in a zero, and the value has the length that is told.
         done(unsafe { libc::setxattr(path.name().as_ptr(), key.as_ptr(), from, size, flags) })
@@ -228,7 +242,7 @@ impl Root {
         expect_of_user(key)?;
         let file = self.locate(name, follow)?;
         // SAFETY: names end in a zero.
-        done(unsafe { libc::removexattr(by_number(&file).name().as_ptr(), key.as_ptr()) })
+        done(unsafe { libc::removexattr(by_number(file.as_raw_fd()).name().as_ptr(), key.as_ptr()) })
     }
 
     /// How many directories the root is above this one. What has been moved out of it is refused.
@@ -295,11 +309,11 @@ fn touch_at(directory: RawFd, name: &CStr, flags: c_int) -> Result<(), Denied> {
 /// The name by which a descriptor that is good for nothing else can be acted on: `/proc/self/fd/N`.
 struct ByNumber([u8; 32]);
 
-fn by_number(file: &OwnedFd) -> ByNumber {
+fn by_number(file: RawFd) -> ByNumber {
     use std::io::Write;
     let mut text = [0; 32];
     // 14 bytes and a number of at most 10; what is left stays zero.
-    let _ = write!(&mut text[..31], "/proc/self/fd/{}", file.as_raw_fd());
+    let _ = write!(&mut text[..31], "/proc/self/fd/{file}");
     ByNumber(text)
 }
 

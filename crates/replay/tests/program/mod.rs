@@ -119,7 +119,10 @@ impl Machine<'_> {
 
 impl Program {
     /// Runs a random program in a directory that others have used before, and notes its calls.
-    pub fn record(seed: u64, length: usize, scratch: &Scratch) -> Self {
+    ///
+    /// `dots`: nobody has used it before, and some names have `..` behind a directory that may be missing. What was there before cannot always
+    /// be told then: any name on the way may have been a file.
+    pub fn record(seed: u64, length: usize, dots: bool, scratch: &Scratch) -> Self {
         // Links that are moved may lead out of the directory, not further than this.
         let base = scratch.make("recorded").join("x/y/z");
         fs::create_dir_all(&base).unwrap();
@@ -129,7 +132,7 @@ impl Program {
             files: BTreeMap::new(),
         };
         let mut before = Vec::new();
-        for _ in 0..30 {
+        for _ in 0..if dots { 0 } else { 30 } {
             before.push(choose(&mut random, &machine, before.len()));
             machine.perform(before.last().unwrap()).ok();
         }
@@ -146,6 +149,7 @@ impl Program {
         for at in 0..length {
             let call = match first.pop() {
                 Some(link) => Call::Readlink(link),
+                None if dots => with_dots(choose(&mut random, &machine, at), &mut random),
                 None => choose(&mut random, &machine, at),
             };
             let mut event = program.event(&call, &machine, &mut ids);
@@ -378,6 +382,27 @@ fn some_path(random: &mut impl Rng) -> String {
         .map(|_| ["a", "b", "c"][random.random_range(0..3)])
         .collect();
     parts.join("/")
+}
+
+/// Every second name has a directory more, and leaves it again.
+fn with_dots(mut call: Call, random: &mut impl Rng) -> Call {
+    let paths = match &mut call {
+        Call::Open { path, .. }
+        | Call::Stat(path)
+        | Call::Lstat(path)
+        | Call::Access(path)
+        | Call::Mkdir(path)
+        | Call::Unlink(path) => vec![path],
+        Call::Rename { from, to, .. } | Call::Link(from, to) => vec![from, to],
+        _ => vec![],
+    };
+    for path in paths {
+        if random.random() {
+            let above = ["a", "b", "c"][random.random_range(0..3)];
+            *path = format!("{above}/../{path}");
+        }
+    }
+    call
 }
 
 /// The next call, from what is open now.

@@ -140,7 +140,7 @@ impl Kernel {
             .path
             .unwrap_or_else(|| self.places.name(format!("handle:{}", asked.pid).as_bytes()));
         if flags & O_TMPFILE == O_TMPFILE {
-            let file = self.places.nameless(path, Kind::File);
+            let file = self.places.unlinked(path);
             self.places.set_size(file, 0);
             return file;
         }
@@ -173,13 +173,14 @@ impl Kernel {
 
     /// The file that a thread has open already, where it opens it by `/proc/self/fd/3` or `/dev/fd/3`.
     pub(super) fn own_descriptor(&mut self, pid: u32, path: PathId) -> Option<FileId> {
-        let path = self.places.names().path(path);
-        let number = path
-            .strip_prefix(b"/proc/self/fd/")
-            .or_else(|| path.strip_prefix(b"/dev/fd/"))?;
-        let number = i32::try_from(value::number(number)?).ok()?;
+        let number = own_number(pid, self.places.names().path(path))?;
         let slot = self.table(pid).get(number)?;
         Some(self.opens.get(slot.open)?.file)
+    }
+
+    /// The same, of a name that need not be one of the trace's.
+    pub(super) fn own_slot(&mut self, pid: u32, path: &[u8]) -> Option<Slot> {
+        self.table(pid).get(own_number(pid, path)?)
     }
 
     /// A socket, an eventfd and the like.
@@ -339,4 +340,17 @@ impl Kernel {
         }
         self.files_of(event);
     }
+}
+
+/// The descriptor that a thread means by `/proc/self/fd/3` and the like.
+fn own_number(pid: u32, path: &[u8]) -> Option<i32> {
+    let own = format!("/proc/{pid}/fd/");
+    let before: [&[u8]; 4] = [
+        b"/proc/self/fd/",
+        b"/dev/fd/",
+        b"/proc/thread-self/fd/",
+        own.as_bytes(),
+    ];
+    let number = before.iter().find_map(|before| path.strip_prefix(*before))?;
+    i32::try_from(value::number(number)?).ok()
 }

@@ -31,7 +31,7 @@ use crate::kernel::opens::Opens;
 use crate::kernel::places::Places;
 use crate::kernel::pool::Pool;
 use crate::kernel::tables::Table;
-use crate::kernel::threads::Threads;
+use crate::kernel::threads::{Room, Threads};
 use crate::mixed::Mixed;
 use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
@@ -49,7 +49,9 @@ pub struct Kernel {
     ids: HashMap<u32, ThreadId, Mixed>,
     tables: Pool<Table>,
     /// Working directories.
-    rooms: Pool<Option<FileId>>,
+    rooms: Pool<Room>,
+    /// Some thread has called chroot(2).
+    has_roots: bool,
     opens: Opens,
     places: Places,
     maps: Maps,
@@ -147,9 +149,12 @@ impl Kernel {
         match done.outcome {
             Outcome::Returned(value) => self.succeeds(asked, done, value, &mut event),
             Outcome::Failed(ENOENT) => {
-                // Whatever was thought to be there is not; where there are two names, it may have been either.
+                // Whatever was thought to be there is not. Where there are two names, it may have been either; of `missing/../file`, what
+                // stands before `..`.
                 event.offset = asked.number(Argument::Offset);
-                if let (Some(path), None) = (event.path, event.path2) {
+                if let (Some(path), None) = (event.path, event.path2)
+                    && !self.places.has_dots(path)
+                {
                     self.places.remove(path);
                 }
                 event.file = event.open.and(event.file);
@@ -236,6 +241,7 @@ impl Kernel {
             Effect::Advise => event.offset = asked.number(Argument::Offset),
             Effect::Submit => self.submits(asked, value, event),
             Effect::Lock => {}
+            Effect::Root if asked.known.name == "chroot" => self.has_root(asked.pid, event),
             _ => self.tree(asked, value, event),
         }
     }

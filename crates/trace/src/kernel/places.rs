@@ -1,17 +1,22 @@
 //! Names and the files that have them: a file that is renamed is the same one, a name that is taken away and given to another
 //! file is not.
 
-use foldhash::{HashMap, HashSet};
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use crate::event::{FileId, PathId};
-use crate::mixed::Mixed;
+use crate::mixed::{Mixed, spread};
 use crate::names::{FileEntry, Kind, Names};
 
 /// All names and files that a trace has met.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     names: Names,
-    known: HashMap<Box<[u8]>, PathId>,
+    /// By the bytes of names, which stand in `names` alone: a copy of each would double the memory.
+    known: HashTable<PathId>,
+    hasher: RandomState,
     /// The file that has a name now, by the name's place.
     here: Vec<Option<FileId>>,
     /// Names that are another one than that of the file they lead to: symbolic links.
@@ -20,10 +25,21 @@ pub(super) struct Places {
     plain: std::collections::HashMap<PathId, PathId, Mixed>,
     /// By the file's place.
     files: Vec<State>,
-    /// Names that others begin with: those of directories.
-    parents: HashSet<Box<[u8]>>,
+    /// Of names that others begin with, those of directories: their hashes. The names themselves would be as many bytes as the square of
+    /// the depth. Two with one hash cost a search in vain.
+    parents: std::collections::HashSet<u64, Mixed>,
+    /// Hashes of the directories of one name, the outermost first.
+    prefixes: Vec<u64>,
     joined: Vec<u8>,
 }
+
+/// `PATH_MAX` of Linux with the zero at the end: the kernel takes no longer name, and answers `ENAMETOOLONG` without looking at it. Such a
+/// name is kept as far as this.
+const LONGEST_ASKED: usize = 4096;
+
+/// The longest name that a directory and a relative name make together, in bytes: twice what Linux takes at once. Without a bound, a log
+/// in which a program enters one directory after the other would cost the square of its length.
+const LONGEST_JOINED: usize = 8192;
 
 #[derive(Debug, Clone, Copy)]
 struct State {
@@ -31,6 +47,8 @@ struct State {
     name: PathId,
     /// Another one, by link(2).
     other: Option<PathId>,
+    /// It was made without a name (`O_TMPFILE`), and is called by its directory until it gets one.
+    unlinked: bool,
     size: Option<i64>,
 }
 
@@ -43,24 +61,22 @@ impl Places {
         &mut self.names
     }
 
-    /// A name as it stands.
+    /// A name as it stands, to its [`LONGEST_JOINED`]th byte.
     pub(super) fn name(&mut self, path: &[u8]) -> PathId {
-        if let Some(&id) = self.known.get(path) {
+        let path = &path[..path.len().min(LONGEST_JOINED)];
+        let Self {
+            names, known, hasher, ..
+        } = self;
+        let hash = hasher.hash_one(path);
+        if let Some(&id) = known.find(hash, |&id| names.path(id) == path) {
             return id;
         }
-        let id = self
-            .names
+        let id = names
             .add_path(path)
             .expect("memory ends before four thousand million names are there");
-        self.known.insert(path.into(), id);
+        known.insert_unique(hash, id, |&id| hasher.hash_one(names.path(id)));
         self.here.push(None);
-        let mut rest = path;
-        while let Some(slash) = memchr::memrchr(b'/', rest).filter(|&slash| slash > 0) {
-            rest = &rest[..slash];
-            if !self.parents.insert(rest.into()) {
-                break;
-            }
-        }
+        self.add_parents(path);
         if memchr::memchr_iter(b'.', path).any(|dot| path.get(dot + 1) == Some(&b'.')) {
             let plain = without_dots(path);
             let plain = self.name(&plain);
@@ -69,15 +85,49 @@ impl Places {
         id
     }
 
-    /// A name that begins at a directory, without `.` and empty parts.
+    /// The directories that a name is beneath.
+    fn add_parents(&mut self, path: &[u8]) {
+        let mut prefixes = std::mem::take(&mut self.prefixes);
+        prefixes.clear();
+        prefixes.extend(self.prefix_hashes(path));
+        // The name itself is last.
+        prefixes.pop();
+        for &prefix in prefixes.iter().rev() {
+            if !self.parents.insert(prefix) {
+                break;
+            }
+        }
+        self.prefixes = prefixes;
+    }
+
+    /// A hash for what stands before each `/` of a name, and for all of it: each continues the one before it, as names are deep.
+    fn prefix_hashes<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        path.split(|&byte| byte == b'/').scan(0, |prefix, part| {
+            *prefix = spread(*prefix ^ self.hasher.hash_one(part));
+            Some(*prefix)
+        })
+    }
+
+    /// Whether a name may have others beneath it.
+    fn is_parent(&self, path: PathId) -> bool {
+        let prefix = self.prefix_hashes(self.names.path(path)).last();
+        prefix.is_some_and(|prefix| self.parents.contains(&prefix))
+    }
+
+    /// A name that begins at a directory, without `.` and empty parts. Where both are longer together than [`LONGEST_JOINED`], the
+    /// directory is left out, as one that is not known.
     pub(super) fn join(&mut self, base: Option<PathId>, path: &[u8]) -> PathId {
+        let path = &path[..path.len().min(LONGEST_ASKED)];
         if is_plain(path) {
             return self.name(path);
         }
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         if let Some(base) = base.filter(|_| path.first() != Some(&b'/')) {
-            joined.extend_from_slice(self.names.path(base));
+            let base = self.names.path(base);
+            if base.len() + 1 + path.len() <= LONGEST_JOINED {
+                joined.extend_from_slice(base);
+            }
         }
         let is_absolute = path.first() == Some(&b'/');
         for part in path.split(|&byte| byte == b'/') {
@@ -103,6 +153,11 @@ impl Places {
             return path;
         }
         self.plain.get(&path).copied().unwrap_or(path)
+    }
+
+    /// Whether there is `..` in a name.
+    pub(super) fn has_dots(&self, path: PathId) -> bool {
+        self.plain.contains_key(&path)
     }
 
     /// What has this name now, as far as it is known.
@@ -136,9 +191,17 @@ impl Places {
         self.files.push(State {
             name: path,
             other: None,
+            unlinked: false,
             size: None,
         });
         id
+    }
+
+    /// A file that has been made in this directory without a name.
+    pub(super) fn unlinked(&mut self, directory: PathId) -> FileId {
+        let file = self.nameless(directory, Kind::File);
+        self.files[file.index()].unlinked = true;
+        file
     }
 
     /// More is known of a file.
@@ -182,7 +245,14 @@ impl Places {
         let path = self.plain(path);
         self.led.remove(&path);
         self.here[path.index()] = Some(file);
-        self.files[file.index()].other = Some(path);
+        let state = &mut self.files[file.index()];
+        if state.unlinked {
+            (state.unlinked, state.name) = (false, path);
+            let kind = self.kind(file);
+            self.names.set_file(file, FileEntry { kind, path });
+        } else {
+            state.other = Some(path);
+        }
     }
 
     /// A file, and all beneath it where it is a directory, have another name. Gives it, and what had that name before.
@@ -198,13 +268,15 @@ impl Places {
         self.here[from.index()] = None;
         self.led.remove(&from);
         self.set_name(moved, to);
-        if self.parents.contains(self.names.path(from)) {
+        if self.is_parent(from) {
             for (inner, file) in self.beneath(from) {
                 let mut path = self.names.path(to).to_vec();
                 path.extend_from_slice(&self.names.path(inner)[self.names.path(from).len()..]);
-                let path = self.name(&path);
                 self.here[inner.index()] = None;
-                self.set_name(file, path);
+                if path.len() <= LONGEST_JOINED {
+                    let path = self.name(&path);
+                    self.set_name(file, path);
+                }
             }
         }
         (moved, replaced)
@@ -322,6 +394,32 @@ mod tests {
         assert_eq!(places.names().path(places.plain(nowhere)), b"../a");
         let here = places.join(None, b".");
         assert_eq!(places.names().path(here), b".");
+    }
+
+    #[test]
+    fn names_have_a_longest_length() {
+        let mut places = Places::default();
+        let asked = places.join(None, &[b"/".as_slice(), &[b'x'; 9_000]].concat());
+        assert_eq!(places.names().path(asked).len(), LONGEST_ASKED);
+        let mut here = places.join(None, b"/top");
+        let mut longest = 0;
+        for _ in 0..10 {
+            here = places.join(Some(here), &[b'd'; 1_000]);
+            longest = longest.max(places.names().path(here).len());
+        }
+        assert!(
+            (LONGEST_JOINED - 1_001..=LONGEST_JOINED).contains(&longest),
+            "{longest}"
+        );
+        // What lies too deep after a rename has no name that is known.
+        let (old, inner) = (
+            places.join(None, b"/old"),
+            places.join(None, &[b"/old/".as_slice(), &[b'f'; 3_000]].concat()),
+        );
+        let file = places.met(inner, Kind::File);
+        let new = places.name(&[b"/".as_slice(), &[b'n'; 6_000]].concat());
+        places.rename(old, new);
+        assert_eq!((places.at(inner), places.name_of(file)), (None, inner));
     }
 
     #[test]

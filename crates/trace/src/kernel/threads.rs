@@ -20,6 +20,15 @@ pub(super) struct Thread {
     room: usize,
 }
 
+/// Where a thread is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Room {
+    /// Its working directory.
+    directory: Option<FileId>,
+    /// Where its absolute names begin, after chroot(2).
+    root: Option<FileId>,
+}
+
 /// Those that are there, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
@@ -163,7 +172,7 @@ impl Kernel {
         if let Some(thread) = self.threads.get(pid) {
             return thread;
         }
-        let (table, room) = (self.tables.add(Table::default()), self.rooms.add(None));
+        let (table, room) = (self.tables.add(Table::default()), self.rooms.add(Room::default()));
         let entry = ThreadEntry {
             tid: pid,
             pid,
@@ -209,13 +218,33 @@ impl Kernel {
     /// The working directory, as far as it is known.
     pub(super) fn directory(&mut self, pid: u32) -> Option<FileId> {
         let room = self.thread(pid).room;
-        *self.rooms.get(room)
+        self.rooms.get(room).directory
+    }
+
+    /// The directory that its absolute names begin at, where that is not the root of the host.
+    pub(super) fn root(&mut self, pid: u32) -> Option<FileId> {
+        if !self.has_roots {
+            return None;
+        }
+        let room = self.thread(pid).room;
+        self.rooms.get(room).root
+    }
+
+    /// chroot(2): absolute names begin elsewhere from now on.
+    pub(super) fn has_root(&mut self, pid: u32, event: &mut Event) {
+        let root = event
+            .path
+            .map(|path| self.places.met(path, crate::names::Kind::Directory));
+        event.file = root;
+        let place = self.thread(pid).room;
+        self.rooms.get(place).root = root;
+        self.has_roots = true;
     }
 
     /// The thread, and all that share this with it, are in another directory.
     pub(super) fn enters(&mut self, pid: u32, directory: FileId) {
         let room = self.thread(pid).room;
-        *self.rooms.get(room) = Some(directory);
+        self.rooms.get(room).directory = Some(directory);
     }
 
     pub(super) fn forks(&mut self, asked: &Request<'_>, child: i64, event: &mut Event) {

@@ -1,7 +1,7 @@
 //! What calls do to names, and what they tell of what lies under them.
 
-use crate::constants::{RENAME_EXCHANGE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use crate::event::{Event, FileId, Outcome, PathId};
+use crate::constants::{AT_SYMLINK_FOLLOW, RENAME_EXCHANGE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::event::{Event, FileId, OpenId, Outcome, PathId};
 use crate::kernel::{EBADF, Kernel, Request, spoken};
 use crate::names::Kind;
 use crate::syscalls::{Argument, Effect};
@@ -10,7 +10,11 @@ use crate::text::value::{AT_FDCWD, Descriptor};
 impl Kernel {
     /// The names among the arguments, joined with the directories that they begin at.
     pub(super) fn name(&mut self, asked: &Request<'_>, event: &mut Event) {
-        if let Some(path) = self.path(asked, 0, event) {
+        if let Some(open) = self.linked_by_number(asked, event) {
+            // The name is one of this process only: the descriptor is what is meant, as with AT_EMPTY_PATH.
+            event.open = Some(open);
+            self.files_of(event);
+        } else if let Some(path) = self.path(asked, 0, event) {
             // glibc changes the permissions of what it has only as a place by `/proc/self/fd/3`: the file there is meant.
             let by_number = matches!(asked.effect(), Effect::Change | Effect::Truncate);
             let meant = by_number.then(|| self.own_descriptor(asked.pid, path)).flatten();
@@ -32,6 +36,16 @@ impl Kernel {
         }
     }
 
+    /// The open file that linkat(2) gives a name by `/proc/self/fd/3`, links followed: how files of `O_TMPFILE` get theirs.
+    fn linked_by_number(&mut self, asked: &Request<'_>, event: &Event) -> Option<OpenId> {
+        let follows = event.flags.is_some_and(|flags| flags & AT_SYMLINK_FOLLOW != 0);
+        if asked.effect() != Effect::Link || !follows {
+            return None;
+        }
+        let (_, path) = asked.path(0)?;
+        self.own_slot(asked.pid, &path).map(|slot| slot.open)
+    }
+
     fn path(&mut self, asked: &Request<'_>, nth: usize, event: &mut Event) -> Option<PathId> {
         let (directory, bytes) = asked.path(nth)?;
         let is_absolute = bytes.first() == Some(&b'/');
@@ -48,12 +62,29 @@ impl Kernel {
             }
             return None;
         }
-        let base = if is_absolute {
-            None
-        } else {
-            self.base(asked.pid, directory)
-        };
+        if is_absolute {
+            return Some(self.absolute(asked.pid, &bytes));
+        }
+        let base = self.base(asked.pid, directory);
         Some(self.places.join(base, &bytes))
+    }
+
+    /// A name that begins at the root of the thread.
+    fn absolute(&mut self, pid: u32, path: &[u8]) -> PathId {
+        let Some(root) = self.root(pid) else {
+            return self.places.join(None, path);
+        };
+        // Above a root is the root.
+        let mut below = path;
+        while let Some(rest) = [&b"/"[..], b"./", b"../"]
+            .iter()
+            .find_map(|part| below.strip_prefix(*part))
+        {
+            below = rest;
+        }
+        let below = if matches!(below, b"." | b"..") { b"" } else { below };
+        let root = self.places.name_of(root);
+        self.places.join(Some(root), below)
     }
 
     /// The name of the directory that a relative name begins at.
@@ -176,7 +207,9 @@ impl Kernel {
     fn look(&mut self, asked: &Request<'_>, value: i64, event: &mut Event) {
         if asked.known.name == "getcwd" {
             if let Some(path) = asked.text().filter(|path| path.first() == Some(&b'/')) {
-                self.is_in(asked.pid, &path);
+                let path = self.absolute(asked.pid, &path);
+                let directory = self.places.met(path, Kind::Directory);
+                self.enters(asked.pid, directory);
             }
             return;
         }

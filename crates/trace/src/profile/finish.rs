@@ -182,34 +182,51 @@ impl Profiler {
         spots.sort_by_key(|spot| std::cmp::Reverse(spot.bytes));
         let silent = self.workers.iter().filter(|worker| worker.is_silent).count() as u64;
         let unknown = profile.totals.io.unknown_offsets;
-        let others = [
+        let is_preload = self.header.recorder == Recorder::Preload;
+        let rings = if self.submissions == 0 { self.rings } else { 0 };
+        let first = [
             (
                 "io-uring",
                 self.submissions,
                 "requests were handed to io_uring, or to io_submit in a log without them: what they did is not in the trace",
             ),
             (
-                "silent-program",
-                if self.header.recorder == Recorder::Preload {
-                    silent
-                } else {
-                    0
-                },
-                "programs were started and made no call that was seen: they may be statically linked",
+                "io-uring",
+                rings,
+                "times io_uring was set up, and no request was seen: what was read and written by it is not in the trace",
             ),
             (
-                "unknown-offset",
-                unknown,
-                "reads and writes are at an unknown place: their files were open before the trace began",
+                "silent-program",
+                if is_preload { silent } else { 0 },
+                "programs were started and made no call that was seen: they may be statically linked",
             ),
         ];
-        let others = others.into_iter().filter(|other| other.1 > 0);
-        spots.extend(others.map(|(kind, count, text)| {
-            spot(kind, count, None, format!("{} {text}", findings::grouped(count)))
-        }));
-        spots
+        let others = [(
+            "unknown-offset",
+            unknown,
+            "reads and writes are at an unknown place: their files were open before the trace began",
+        )];
+        let counted = |all: Vec<(&str, u64, &str)>| {
+            let seen = all.into_iter().filter(|one| one.1 > 0);
+            let told = seen.map(|(kind, count, text)| {
+                spot(kind, count, None, format!("{} {text}", findings::grouped(count)))
+            });
+            told.collect::<Vec<_>>()
+        };
+        // Of many mapped files only the first ones are shown.
+        let mut all = counted(first.to_vec());
+        if is_preload {
+            all.push(spot("past-libc", 0, None, PAST_LIBC.into()));
+        }
+        all.extend(spots);
+        all.extend(counted(others.to_vec()));
+        all
     }
 }
+
+/// Of every recording by the preload recorder.
+const PAST_LIBC: &str = "calls that do not go through libc's functions are not recorded by preload: static programs, Go, io_uring, \
+     what libc does inside itself; --source strace records them";
 
 /// Names by how often nothing was found under them.
 fn missing(same: &HashMap<PathId, Same>, names: &Names) -> Vec<Missing> {

@@ -520,7 +520,7 @@ pub struct Unparsed {
 /// What a trace cannot tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlindSpot {
-    /// `mapped`, `io-uring`, `silent-program`, `unknown-offset`.
+    /// `mapped`, `io-uring`, `past-libc` (of every preload recording), `silent-program`, `unknown-offset`.
     pub kind: String,
     /// The file, where it is about one.
     pub file: Option<String>,

@@ -72,6 +72,8 @@ pub struct Profiler {
     axis: Axis,
     line: Line<6>,
     submissions: u64,
+    /// Rings of `io_uring` that were made.
+    rings: u64,
 }
 
 /// What an event comes to, beside its own fields.
@@ -103,6 +105,7 @@ impl Profiler {
             axis: Axis::default(),
             line: Line::default(),
             submissions: 0,
+            rings: 0,
         }
     }
 

@@ -8,6 +8,7 @@ use super::open::{Open, Opens};
 use super::{OTHER_NAMES, Profiler, Taken};
 use crate::constants::{O_DIRECT, PROT_EXEC, SEEK_END};
 use crate::event::{Event, FileId, OpenId, Outcome, PathId};
+use crate::header::Recorder;
 use crate::names::Names;
 use crate::syscalls::Effect;
 
@@ -56,8 +57,21 @@ impl Profiler {
                 let told = event.length.unwrap_or(0);
                 self.submissions += given(event).unwrap_or(0).saturating_sub(told);
             }
-            _ => self.no_data(names, event, subject, taken),
+            _ => {
+                self.rings += u64::from(self.is_ring(event));
+                self.no_data(names, event, subject, taken);
+            }
         }
+    }
+
+    /// Whether a ring of `io_uring` was made. The preload recorder writes another call down where liburing has made one.
+    fn is_ring(&self, event: &Event) -> bool {
+        let is_made = match event.call.name {
+            "io_uring_setup" => true,
+            "io_uring_register" => self.header.recorder == Recorder::Preload,
+            _ => false,
+        };
+        is_made && event.outcome.value().is_some()
     }
 
     /// Data go from or to a side.

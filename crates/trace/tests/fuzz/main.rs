@@ -76,6 +76,40 @@ fn text_of_strace() {
     fuzz(&whole, special, 20_000, bound, strace_text::run);
 }
 
+/// Names above what Linux takes, names of thousands of directories, and a program that goes down through as many.
+#[test]
+fn names_that_are_long_or_deep_cost_no_more_than_their_bytes() {
+    let long = |depth: usize| {
+        let name = "A/".repeat(depth);
+        format!("7 openat(AT_FDCWD, \"/{name}f\", O_RDONLY) = -1 ENAMETOOLONG (File name too long)\n")
+    };
+    let deep = (0..500).map(|number| {
+        let name = format!("own-{number:04}/").repeat(100);
+        format!("7 openat(AT_FDCWD, \"/{name}f\", O_RDONLY) = 3\n7 close(3) = 0\n")
+    });
+    let down = "7 mkdir(\"directory\", 0777) = 0\n7 chdir(\"directory\") = 0\n".repeat(4_000);
+    let renamed = format!(
+        "7 openat(AT_FDCWD, \"/a/{0}\", O_RDONLY) = 3\n7 rename(\"/a\", \"/{0}\") = 0\n",
+        "b/".repeat(2_000)
+    );
+    // What a program enters makes each of its names as long as the place where it is, to a bound.
+    for (log, each) in [
+        (long(90_000), 8),
+        (long(2_000), 24),
+        (deep.collect(), 8),
+        (down, 300),
+        (renamed, 24),
+    ] {
+        let most = allocated::most_during(|| strace_text::run(log.as_bytes()));
+        let allowed = (64 << 10) + each * log.len();
+        assert!(
+            most <= allowed,
+            "{most} bytes are held, {allowed} may be, by {} bytes",
+            log.len()
+        );
+    }
+}
+
 #[test]
 fn logs_of_the_preload_recorder() {
     let whole = [include_bytes!("corpus/preload_log/one").to_vec()];

@@ -351,10 +351,33 @@ fn the_preload_recorder_does_not_see_static_programs() {
         .collect();
     assert_eq!(
         spots,
-        [("io-uring".to_owned(), 4), ("silent-program".to_owned(), 1)]
+        [
+            ("io-uring".to_owned(), 4),
+            ("silent-program".to_owned(), 1),
+            ("past-libc".to_owned(), 0)
+        ]
     );
     scene.header.recorder = Recorder::Strace;
     assert_eq!(scene.profile().blind_spots.len(), 1);
+}
+
+/// A ring whose requests are handed over without a call.
+#[test]
+fn a_ring_that_no_request_was_seen_of_is_told() {
+    let mut scene = Scene::new();
+    scene.call(0, "io_uring_setup", Outcome::Returned(5));
+    scene.call(0, "io_uring_register", Outcome::Returned(0));
+    let spots = scene.profile().blind_spots;
+    assert_eq!(
+        (spots.len(), spots[0].kind.as_str(), spots[0].count),
+        (1, "io-uring", 1)
+    );
+    // Of liburing, that recorder has the second call alone.
+    scene.header.recorder = Recorder::Preload;
+    assert_eq!(scene.profile().blind_spots[0].count, 2);
+    scene.call(0, "io_uring_enter", Outcome::Returned(4));
+    let spots = scene.profile().blind_spots;
+    assert_eq!((spots.len(), spots[0].count), (2, 4));
 }
 
 #[test]

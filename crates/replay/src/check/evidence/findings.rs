@@ -18,6 +18,7 @@ impl<D: Disk> Evidence<'_, D> {
 
     /// All calls are seen: files on the way of names are put where no call has told anything.
     pub(in crate::check) fn settle(&mut self) {
+        self.are_directories();
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();
         files.sort_by_key(|(_, call)| call.event);
         for (Files { names, ends }, call) in files {
@@ -38,6 +39,20 @@ impl<D: Disk> Evidence<'_, D> {
             if initial.is_some_and(|initial| initial == self.tree.path(&at)) {
                 (self.event, self.recorded) = (call.event, call.recorded);
                 self.assume(&at, Entry::Absent, Kind::File);
+            }
+        }
+    }
+
+    /// Beneath what was there at the beginning, and is of a kind that no call has told, a call was told that there is nothing: beneath a file, it
+    /// would have been told that it is no directory.
+    fn are_directories(&mut self) {
+        let mut names: Vec<Box<[u8]>> = self.nowhere.iter().cloned().collect();
+        names.sort_unstable();
+        for name in names {
+            if let Spot::NotDirectory(_, id) = self.tree.resolve(&name, false)
+                && self.tree.inodes[id].kind == Kind::Unknown
+            {
+                self.becomes(id, Kind::Directory);
             }
         }
     }

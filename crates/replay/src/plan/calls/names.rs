@@ -1,11 +1,12 @@
 //! Calls that make and change names, and the bits that new files do not get.
 
 use plimsoll_trace::constants::{AT_REMOVEDIR, O_CREAT, O_EXCL, S_IFMT};
-use plimsoll_trace::event::{Event, PathId, ThreadId};
+use plimsoll_trace::event::{Event, OpenId, PathId, ThreadId};
 use plimsoll_trace::syscalls::Effect;
 
-use super::{of, refuse};
+use super::{act, of, refuse};
 use crate::action::Operation;
+use crate::plan::opens::Have;
 use crate::plan::{Fate, Planner};
 
 const S_IFIFO: u32 = 0o1_0000;
@@ -16,6 +17,9 @@ const USUAL_MASK: u32 = 0o022;
 impl Planner<'_> {
     pub(super) fn on_name(&mut self, event: &Event) -> Fate {
         let both = matches!(event.call.effect, Effect::Link | Effect::Rename);
+        if let (Effect::Link, None, Some(open)) = (event.call.effect, event.path, event.open) {
+            return self.link_open(event, open);
+        }
         if event.path.is_none() || both && event.path2.is_none() {
             return Fate::Fold;
         }
@@ -46,6 +50,15 @@ impl Planner<'_> {
             _ => {}
         }
         Fate::Act(action)
+    }
+
+    /// An open file gets a name: one of `O_TMPFILE` has none before.
+    fn link_open(&mut self, event: &Event, open: OpenId) -> Fate {
+        match self.have(open, event.file) {
+            Have::Real if self.is_here(event.path2) => act(event, Operation::Link),
+            Have::Real | Have::Ignored => Fate::Ignore,
+            _ => Fate::Fold,
+        }
     }
 
     pub(super) fn text(&mut self, path: Option<PathId>) {

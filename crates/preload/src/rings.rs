@@ -1,0 +1,84 @@
+//! Requests that are handed over to be carried out meanwhile: that there are some, and how many. What they do is in no call.
+//!
+//! These are functions of other libraries, which may be loaded for one part of a program alone (dlopen): such a library does not stand behind
+//! this one. It is asked for by its name then, and what even so is not found is done, or fails, as the library would do it.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use crate::calls::Call;
+use crate::encode::ABSENT;
+use crate::kernel;
+use crate::next::Next;
+use crate::record::{self, Ended};
+use crate::wrap::Word;
+
+type Ring = *mut c_void;
+
+const LIBRARY: &[u8] = b"liburing.so.2\0";
+
+/// A function of liburing.
+fn find(next: &Next) -> Option<*mut c_void> {
+    next.find().or_else(|| {
+        static DLOPEN: Next = Next::new("dlopen\0");
+        let open = DLOPEN.find()?;
+        // SAFETY: the type of dlopen(3); a library that is there is given, none is loaded.
+        let library = unsafe {
+            let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void = core::mem::transmute(open);
+            open(LIBRARY.as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
+        };
+        (!library.is_null()).then(|| next.find_in(library))?
+    })
+}
+
+/// Of a function that returns a number, or an error as a negative one.
+fn ended(value: i64) -> Ended {
+    match value {
+        -4095..0 => Ended::failed(-value as c_int),
+        value => Ended::with(value),
+    }
+}
+
+/// `Call: name (arguments);` of liburing.
+macro_rules! wrap {
+    ($($call:ident: $name:ident ($($argument:ident: $kind:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
+            let Some(next) = find(&NEXT) else {
+                return -libc::ENOSYS;
+            };
+            let begun = record::begin();
+            // SAFETY: the caller has given what the function of liburing takes; it is given on as it is.
+            unsafe {
+                let next: unsafe extern "C" fn($($kind),*) -> c_int = core::mem::transmute(next);
+                let value = next($($argument),*);
+                record::end(begun, Call::$call, &[ABSENT], ended(value.word()));
+                value
+            }
+        }
+    )*};
+}
+
+wrap! {
+    // The number of a new ring stands in the library's own structure: a call that makes no descriptor stands for it.
+    IoUringRegister: io_uring_queue_init (entries: c_uint, ring: Ring, flags: c_uint);
+    IoUringRegister: io_uring_queue_init_params (entries: c_uint, ring: Ring, params: Ring);
+    IoUringEnter: io_uring_submit (ring: Ring);
+    IoUringEnter: io_uring_submit_and_wait (ring: Ring, count: c_uint);
+    IoUringEnter: io_uring_submit_and_wait_timeout (ring: Ring, done: Ring, count: c_uint, time: Ring, mask: Ring);
+}
+
+/// Of libaio, which does nothing else than this.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn io_submit(context: *mut c_void, count: c_long, list: *mut *mut c_void) -> c_int {
+    let begun = record::begin();
+    let words = [context as usize, count as usize, list as usize, 0, 0, 0];
+    // SAFETY: the caller's.
+    let value = match unsafe { kernel::call(libc::SYS_io_submit, words) } {
+        Ok(count) => count as c_int,
+        Err(errno) => -c_int::from(errno),
+    };
+    // SAFETY: there are no names.
+    unsafe { record::end(begun, Call::IoSubmit, &[0, 0, list.word()], ended(value.word())) };
+    value
+}
