@@ -31,6 +31,7 @@ from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.own_delays import own_delays
+from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.quantiles import STANDARD, Histogram
 from plimsoll.analyse.results import Analysis, CacheTimes, Counts, ExperimentInfo, OpenLoad, RunResult
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
@@ -121,6 +122,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     rules = _Rules(results.plan)
     runs: list[RunResult] = []
     histograms: dict[str, Mapping[str, Histogram]] = {}
+    parts: dict[str, OfParts] = {}
     left: list[LeftOut] = list(_not_there(results))
     for run in results.runs:
         if run.summary is None or (run.transactions is None and not run.live):
@@ -130,12 +132,11 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         if measured is None:
             left.append(_within_warmup(run))
             continue
-        found, parts = _one(run, results, options, measured, rules)
+        found, histograms[run.id], parts[run.id] = _one(run, results, options, measured, rules)
         runs.append(found)
-        histograms[run.id] = parts
     info = _info(results, runs)
     names = [one.metric for one in rules.responses]
-    groups = grouped(runs, histograms, rules.design)
+    groups = grouped(runs, histograms, rules.design, parts)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
     whole = Analysis(
         experiment=info,
@@ -198,8 +199,10 @@ def _capacity(told: Mapping[str, str]) -> CapacityRules:
 
 
 def _threshold(told: Mapping[str, Any]) -> Threshold:
-    where = {factor: tuple(labels) for factor, labels in told["where"].items()}
-    return Threshold(told["metric"], parse_rule(told["test"], told["metric"]), told["test"], where)
+    where, parts = (
+        {name: tuple(labels) for name, labels in told.get(key, {}).items()} for key in ("where", "parts")
+    )
+    return Threshold(told["metric"], parse_rule(told["test"], told["metric"]), told["test"], where, parts)
 
 
 def _measured(run: RunFiles, options: Options) -> Window | None:
@@ -219,7 +222,7 @@ def _warmup_s(run: RunFiles, options: Options) -> float:
 
 def _one(
     run: RunFiles, results: Results, options: Options, measured: Window, rules: _Rules
-) -> tuple[RunResult, Mapping[str, Histogram]]:
+) -> tuple[RunResult, Mapping[str, Histogram], OfParts]:
     assert run.summary is not None
     record, summary = run.record, run.summary
     stages = _stages(record, measured)
@@ -235,7 +238,9 @@ def _one(
         )
         remarks = (REMARK,)
     else:
-        file = TransactionFile(run.transactions, tuple(record["workloads"]))
+        file = TransactionFile(
+            run.transactions, tuple(record["workloads"]), operations="operations" in record
+        )
         where = placed(crew, owners(run.transactions, file.testers)) if crew.several else None
         found = _from_transactions(file, run, options, measured, stages, crew, where)
     if record.get("load_changes", len(record["stages"]) > 1):
@@ -249,13 +254,11 @@ def _one(
         facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
     versions = _staleness(run, measured, greatest_bound(crew))
     if versions is None:
-        return worded_run(run_result(facts, found, rules.validity)), found.histograms
+        return worded_run(run_result(facts, found, rules.validity)), found.histograms, found.parts
     notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
     facts = replace(facts, staleness=versions.staleness, notes=notes)
-    return worded_run(run_result(facts, found, rules.validity)), {
-        **found.histograms,
-        HISTOGRAM: versions.ages,
-    }
+    with_ages = {**found.histograms, HISTOGRAM: versions.ages}
+    return worded_run(run_result(facts, found, rules.validity)), with_ages, found.parts
 
 
 def _with_hosts(
@@ -342,6 +345,7 @@ def _from_transactions(
         else where.names,
         stages=stages,
         by_workload=len(record["workloads"]) > 1,
+        operations=file.names["operation"].texts if "operations" in record else None,
         open_loads=_open_workloads(record),
         not_started=_not_started(run),
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),

@@ -52,3 +52,55 @@ def test_an_administrators_nginx_before_a_slow_back_end(lab: Lab) -> None:
     assert usable["load"] == 40.0
     analysis = json.loads((lab.results() / "analysis.json").read_text())
     assert analysis["answer"] == done.json["answer"]
+
+
+MIX = """
+plimsoll: 1
+name: mix
+services:
+  quick: {kind: echo, http: true, body: 100B}
+workload:
+  driver: http
+  target: quick
+  mix:
+    - {name: small, weight: 8, path: /small}
+    - {name: large, weight: 2, method: POST, path: /large, body: "{n}"}
+load: {testers: 4, think: 5ms}
+run: {duration: 2s}
+thresholds:
+  - {metric: response, test: "p(50)<1ns", where: {operation: large}}
+  - {metric: errors, test: "rate<1%", where: {operation: [small, large]}}
+  - {metric: throughput, test: "rate>1"}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
+"""
+
+
+def test_each_request_of_a_mix_has_its_own_figures_and_thresholds(lab: Lab) -> None:
+    path = lab.file(MIX)
+    done = lab.run("run", path)
+    assert done.code == 99, done.err + done.out
+    out = " ".join(done.out.split())
+    assert "FAILED response time p(50)<1ns with operation large" in out
+    assert (
+        "ok error rate rate<1% with operation small" in out and "with operation large (observed 0 %)" in out
+    )
+    assert "request requests/s offered/s median p95 errors" in out
+    analysis = json.loads((lab.results() / "analysis.json").read_text())
+    (run,) = analysis["runs"]
+    operations = {each["operation"]: each for each in run["operations"]}
+    assert set(operations) == {"small", "large"}
+    assert sum(each["transactions"] for each in operations.values()) == run["transactions"]
+    assert operations["small"]["transactions"] > 2 * operations["large"]["transactions"]
+    assert [each["cell"] for each in analysis["verdicts"]] == [
+        {"operation": "large"},
+        {"operation": "small"},
+        {"operation": "large"},
+        {},
+    ]
+    assert "Requests of the mix" in (lab.results() / "report.html").read_text()
+    wrong = lab.run("plan", path, "--set", "thresholds.0.where.operation=larg")
+    assert wrong.code == 2 and "there is no operation larg; there are small, large" in wrong.err
+    wrong = lab.run(
+        "plan", path, "--set", "thresholds.0.metric=dropped", "--set", "thresholds.0.test=count<1"
+    )
+    assert wrong.code == 2 and "dropped is no metric of single operations or workloads" in wrong.err

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from plimsoll.analyse.parts import PartKey
 from plimsoll.analyse.summary import Accumulator, Layout, RunSummary
 from plimsoll.analyse.transactions import Stage, Transactions, Window
 
@@ -39,6 +40,7 @@ def made(n: int = 4000, *, seed: int = 1, late: bool = True) -> Transactions:
         payload=rng.integers(0, 10_000, n),
         sent=rng.integers(0, 300, n),
         received=rng.integers(0, 12_000, n),
+        operation=rng.integers(0, 3, n),
     )
 
 
@@ -347,3 +349,29 @@ def test_a_tester_that_thinks_for_long_is_active_all_the_same() -> None:
     found = accumulator.result()
     assert [t.share for t in found.testers] == pytest.approx([4 / 3, 2 / 3])
     assert found.fairness.jain == pytest.approx(9 / (2 * 5))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_operations_of_a_mix(exact: bool) -> None:
+    """Each operation of each workload against the rows that are its own; their histograms are its own, too."""
+    data = made()
+    assert data.operation is not None
+    accumulator = Accumulator(layout(operations=("get", "put", "list")), exact=exact)
+    accumulator.add(data)
+    found = accumulator.result()
+    assert len(found.operations) == 6
+    for each in found.operations:
+        workload = ("readers", "writers").index(each.workload)
+        operation = ("get", "put", "list").index(each.operation)
+        mine = data.take((data.workload == workload) & (data.operation == operation))
+        rows = [row for row in rows_of(mine) if MEASURED.start <= row["end"] < MEASURED.end]
+        done = [row["end"] - row["scheduled"] for row in rows if row["outcome"] == 0]
+        assert (each.traffic.transactions, each.traffic.errors) == (len(done), len(rows) - len(done))
+        assert each.traffic.payload_bytes_per_s * 8 == sum(
+            row["payload"] for row in rows if not row["outcome"]
+        )
+        assert each.traffic.response_ms.p95 == pytest.approx(nearest_rank(done, 0.95) / 1e6, rel=1e-3)
+        histogram = found.parts[PartKey(each.workload, each.operation)]["response"]
+        assert sum(histogram.count) == len(done)
+    assert sum(each.traffic.transactions for each in found.operations) == found.traffic.transactions
+    assert PartKey("readers") in found.parts

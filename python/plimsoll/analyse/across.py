@@ -16,6 +16,7 @@ from plimsoll.analyse.diagnostics import equal_variances_p
 from plimsoll.analyse.means import cell_intervals
 from plimsoll.analyse.metrics import canonical, is_capacity, metric_value, value
 from plimsoll.analyse.overload import is_overloaded
+from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
 from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
@@ -56,6 +57,9 @@ class Design:
         )
 
 
+NO_PARTS: Mapping[str, OfParts] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The runs of one cell, and the histograms of its valid ones."""
@@ -78,16 +82,20 @@ class Group:
 
 
 def grouped(
-    runs: Sequence[RunResult], histograms: Mapping[str, Mapping[str, Histogram]], design: Design
+    runs: Sequence[RunResult],
+    histograms: Mapping[str, Mapping[str, Histogram]],
+    design: Design,
+    parts: Mapping[str, OfParts] = NO_PARTS,
 ) -> list[Group]:
-    """Runs by cell, in the order of the file. `histograms`: `RunSummary.histograms` by run id."""
+    """Runs by cell, in the order of the file. `histograms`, `parts`: of `RunSummary`, by run id."""
     cells: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
     for run in runs:
         cells.setdefault(tuple(sorted(run.cell.items())), []).append(run)
     out = []
     for members in cells.values():
         valid = [run for run in members if run.valid]
-        sample = Sample(valid, [histograms.get(run.id, {}) for run in valid])
+        mine = [parts.get(run.id, {}) for run in valid]
+        sample = Sample(valid, [histograms.get(run.id, {}) for run in valid], mine)
         out.append(Group(dict(members[0].cell), tuple(members), sample))
     return sorted(out, key=lambda group: design.place(group.cell))
 
@@ -378,7 +386,9 @@ def verdicts(
     for threshold in thresholds:
         mine = [group for group in groups if threshold.applies(group.cell)]
         out += [
-            judge(threshold, group.cell, group.sample, unfinished=group.cell in unfinished) for group in mine
+            judge(threshold, {**group.cell, **labels}, sample, unfinished=group.cell in unfinished)
+            for group in mine
+            for labels, sample in group.sample.of_parts(threshold.parts)
         ]
         if not mine and any(threshold.applies(cell) for cell in unfinished):
             out.append(not_yet(threshold, {}))

@@ -27,6 +27,7 @@ def _run(run: dict[str, Any]) -> dict[str, Any]:
     flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
     flat["stages"] = [_flat(stage) for stage in flat["stages"]]
     flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
+    flat["operations"] = [_flat(operation) for operation in flat["operations"]]
     return flat
 
 

@@ -193,6 +193,15 @@ class WorkloadResult:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationResult:
+    """One operation of a mix. What never started belongs to none: it is drawn when a transaction starts."""
+
+    workload: str
+    operation: str
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
 class TesterResult:
     """Work done by one tester in the window. `share` 1 is fair (glossary: share)."""
 
@@ -407,12 +416,15 @@ class RunResult:
     peak: Peak | None
     stages: tuple[StageResult, ...]
     workloads: tuple[WorkloadResult, ...]
+    """Where there are several."""
     testers: tuple[TesterResult, ...]
     series: Series | None
     ecdf: Ecdf | None
     warmup_s: float
     monitor_cpu: float | None
     """Share of one core that the monitor itself used."""
+    operations: tuple[OperationResult, ...] = ()
+    """Where a workload has several."""
     notes: tuple[str, ...] = ()
     metrics: tuple[NamedMetric, ...] = ()
     open_load: OpenLoad = "none"

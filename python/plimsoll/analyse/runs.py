@@ -89,6 +89,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         peak=summary.peak,
         stages=summary.stages,
         workloads=summary.workloads,
+        operations=summary.operations,
         testers=summary.testers,
         series=summary.series,
         ecdf=summary.ecdf,

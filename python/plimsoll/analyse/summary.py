@@ -7,17 +7,27 @@ Everything else is the same to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.fairness import Fairness, fairness
+from plimsoll.analyse.parts import OPERATIONS, PartKey, Parts, by_operation, by_workload, histograms
 from plimsoll.analyse.placed import PlacedSums, TesterSums
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.quantum import FINEST, coarse_enough, parts_of
-from plimsoll.analyse.results import Ecdf, Peak, Series, StageResult, TesterResult, Traffic, WorkloadResult
+from plimsoll.analyse.results import (
+    Ecdf,
+    OperationResult,
+    Peak,
+    Series,
+    StageResult,
+    TesterResult,
+    Traffic,
+    WorkloadResult,
+)
 from plimsoll.analyse.steady import CHANGES_BY_PLAN, Trend, TrendVerdict, WarmUp, mser5, peak_window, trend
 from plimsoll.analyse.timeline import Timeline, default_quantum
 from plimsoll.analyse.traffic import BINS, NEVER, NO_LOADS, Block, WindowSum, within
@@ -52,7 +62,8 @@ class Layout:
     `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run, drain
     included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
-    whether to sum workloads apart too. `quantum_ns`: of the time series (None: by the length of the run). `open_loads`:
+    whether to sum workloads apart too; `operations`: names of those of mixes, by number (None: there are none).
+    `quantum_ns`: of the time series (None: by the length of the run). `open_loads`:
     workloads whose load is open: their times are of the cohort scheduled in a window, and their testers, being slots,
     take no part in shares beside testers of closed loads (needs `by_workload`). `not_started`: when those of open loads
     were given up that never started (ns), and how many. `places`: None where there is one agent.
@@ -65,6 +76,7 @@ class Layout:
     tester_agents: Sequence[str]
     stages: Sequence[Stage] = ()
     by_workload: bool = False
+    operations: Sequence[str] | None = None
     quantum_ns: int | None = None
     open_loads: frozenset[str] = frozenset()
     not_started: Sequence[tuple[int, int]] = ()
@@ -108,6 +120,9 @@ class RunSummary:
     warmup_advice: WarmUp
     histograms: dict[str, Histogram]
     """Of the window, by metric (response, request, lateness): to be merged over the runs of a cell."""
+    operations: tuple[OperationResult, ...] = ()
+    parts: Mapping[PartKey, Mapping[str, Histogram]] = field(default_factory=dict)
+    """The histograms of workloads and operations."""
     by_tester: TesterSums | None = None
     """Where there are several agents."""
     without_lost: Traffic | None = None
@@ -127,7 +142,8 @@ class Accumulator:
         self.exact = exact
         self.whole = self._window(layout.measured)
         self.stages = [self._window(stage.window) for stage in layout.stages]
-        self.workloads: dict[int, WindowSum] = {}
+        self.workloads = Parts(by_workload, lambda part: self._window(layout.measured, part))
+        self.operations = Parts(by_operation, self._operation)
         quantum = layout.quantum_ns or default_quantum(layout.length_ns)
         allowed = coarse_enough(quantum, layout.bound_ns)
         self.widened = allowed > quantum
@@ -183,22 +199,28 @@ class Accumulator:
                 if near.any():
                     total.add(block if bool(near.all()) else Block.of(rows.take(near), self.until))
             if self.layout.by_workload:
-                self._by_workload(block)
+                self.tester_workload[rows.tester] = rows.workload
+                self.workloads.add(block, self.until)
+            if self.layout.operations is not None:
+                self.operations.add(block, self.until)
             if self.placed is not None:
                 self.placed.add(block)
             if self.kept is not None:
                 kept = ~self.gone[rows.tester]
                 self.kept.add(block if bool(kept.all()) else Block.of(rows.take(kept), self.until))
 
-    def _by_workload(self, block: Block) -> None:
-        self.tester_workload[block.rows.tester] = block.rows.workload
-        numbers = np.unique(block.rows.workload).tolist()
-        for number in numbers:
-            total = self.workloads.get(number)
-            if total is None:
-                total = self.workloads[number] = self._window(self.layout.measured, number)
-            mine = block.rows.workload == number
-            total.add(block if len(numbers) == 1 else Block.of(block.rows.take(mine), self.until))
+    def _operation(self, part: int) -> WindowSum:
+        """What never started belongs to no operation: it is drawn when a transaction starts."""
+        workload, _ = divmod(part, OPERATIONS)
+        is_open = self.layout.is_open()
+        mine = is_open if is_open.size and is_open[workload] else NO_LOADS
+        parts = parts_of(self.layout.measured, self.layout.bound_ns, BINS)
+        return WindowSum(self.layout.measured, exact=self.exact, parts=parts, open_loads=mine)
+
+    def _names(self, part: int) -> tuple[str, str]:
+        assert self.layout.operations is not None  # else no part was met
+        workload, operation = divmod(part, OPERATIONS)
+        return self.layout.workloads[workload], self.layout.operations[operation]
 
     def _known(self, rows: Transactions) -> None:
         testers, workloads = len(self.layout.tester_agents), len(self.layout.workloads)
@@ -245,7 +267,6 @@ class Accumulator:
             ends = np.minimum(ends, self.until)
             starts = np.minimum(starts, ends)
         shares = self._fairness(starts, ends)
-        self.whole.close()
         buckets = self.whole.response.buckets
         ms, share = buckets.ecdf()
         traffic = self.whole.traffic(layout.codes)
@@ -263,8 +284,12 @@ class Accumulator:
                 for s, t in zip(layout.stages, self.stages, strict=True)
             ),
             workloads=tuple(
-                WorkloadResult(layout.workloads[number], total.traffic(layout.codes))
-                for number, total in sorted(self.workloads.items())
+                WorkloadResult(layout.workloads[part], total.traffic(layout.codes))
+                for part, total in self.workloads
+            ),
+            operations=tuple(
+                OperationResult(*self._names(part), total.traffic(layout.codes))
+                for part, total in self.operations
             ),
             testers=self._tester_results(shares, active),
             fairness=shares,
@@ -273,10 +298,10 @@ class Accumulator:
             peak=peak,
             trend=self._trend(),
             warmup_advice=self._advice(),
-            histograms={
-                "response": Histogram.of(buckets),
-                "request": Histogram.of(self.whole.request.buckets),
-                "lateness": Histogram.of(self.whole.lateness.buckets),
+            histograms=histograms(self.whole),
+            parts={
+                **{PartKey(layout.workloads[part]): histograms(total) for part, total in self.workloads},
+                **{PartKey(*self._names(part)): histograms(total) for part, total in self.operations},
             },
             by_tester=self._by_tester(shares, starts, ends, peak),
             widened=self.widened,
@@ -316,7 +341,7 @@ class Accumulator:
         slots = [] if is_open.all() else np.flatnonzero(is_open).tolist()
         of_slots = np.isin(self.tester_workload, slots)
         bins = self.whole.bin_count - sum(
-            self.workloads[at].bin_count for at in slots if at in self.workloads
+            total.bin_count for at in slots if (total := self.workloads.get(at)) is not None
         )
         left = ends + spans if self.until is None else np.minimum(ends + spans, self.until)
         return fairness(

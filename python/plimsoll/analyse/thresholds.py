@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from plimsoll.analyse import verdict_rules
 from plimsoll.analyse.metrics import at, mean_and_weight, value
+from plimsoll.analyse.parts import OfParts, PartKey
 from plimsoll.analyse.quantiles import MISSING_OF_MEAN, Buckets, Histogram, merged, rank
-from plimsoll.analyse.results import RunResult, Verdict
+from plimsoll.analyse.results import RunResult, Traffic, Verdict
 from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
 from plimsoll.analyse.results_verdicts import Value as Figure
 from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.analyse.wording import describe
-from plimsoll.plan import metrics
+from plimsoll.plan import metrics, model
 from plimsoll.plan.metric_table import Distribution, Named, Part, Total, Value
 from plimsoll.plan.model import Threshold
 from plimsoll.plan.rules import Rule
@@ -25,10 +26,46 @@ FEW = 10
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The valid runs of one cell, or one run of it, with their histograms (`RunSummary.histograms`, same order)."""
+    """The valid runs of one cell, or one run of it, with their histograms (`RunSummary.histograms`, same order) and
+    those of their workloads and operations."""
 
     runs: Sequence[RunResult]
     histograms: Sequence[Mapping[str, Histogram]]
+    parts: Sequence[OfParts] = ()
+
+    def of_parts(self, asked: Mapping[str, tuple[str, ...]]) -> list[tuple[dict[str, str], Sample]]:
+        """What is judged apart, with its labels: all transactions where no part is asked for."""
+        if not asked:
+            return [({}, self)]
+        wanted = asked.get(model.WORKLOAD)
+        if (operations := asked.get(model.OPERATION)) is None:
+            return [({model.WORKLOAD: name}, self._of(name, None)) for name in wanted or ()]
+        out: list[tuple[dict[str, str], Sample]] = []
+        for operation in operations:
+            keys = dict.fromkeys(key for part in self.parts for key in part if key.operation == operation)
+            at = [key.workload for key in keys if wanted is None or key.workload in wanted]
+            for name in at:
+                labels = {model.WORKLOAD: name} if len(at) > 1 or wanted is not None else {}
+                out.append(({**labels, model.OPERATION: operation}, self._of(name, operation)))
+            if not at:
+                out.append(({model.OPERATION: operation}, Sample([], [])))
+        return out
+
+    def _of(self, workload: str, operation: str | None) -> Sample:
+        key = PartKey(workload, operation)
+        found = [
+            (replace(run, traffic=traffic), part[key])
+            for run, part in zip(self.runs, self.parts, strict=True)
+            if key in part and (traffic := _traffic(run, key)) is not None
+        ]
+        return Sample([run for run, _ in found], [histograms for _, histograms in found])
+
+
+def _traffic(run: RunResult, key: PartKey) -> Traffic | None:
+    if key.operation is None:
+        return next((each.traffic for each in run.workloads if each.workload == key.workload), None)
+    mine = (each for each in run.operations if PartKey(each.workload, each.operation) == key)
+    return next((each.traffic for each in mine), None)
 
 
 Observed = tuple[float | None, Reason | None]

@@ -64,22 +64,27 @@ def require_format(file: Any, name: str, path: Path) -> None:
 
 
 class TransactionFile:
-    """The transactions of one run. `names` holds the texts of the named columns that were met so far."""
+    """The transactions of one run. `names` holds the texts of the named columns that were met so far. `operations`:
+    whether to read which operation each was."""
 
-    def __init__(self, path: Path, workloads: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, workloads: tuple[str, ...], *, operations: bool = False) -> None:
+        self._read = (*READ, "operation") if operations else READ
         try:
             # Its format first: a file of another version may lack the columns that are asked for below.
             require_format(pq.ParquetFile(path), "plimsoll.transactions", path)
-            self._file = pq.ParquetFile(path, read_dictionary=list(NAMED), memory_map=True)
+            self._file = pq.ParquetFile(
+                path, read_dictionary=[*NAMED, *self._read[len(READ) :]], memory_map=True
+            )
         except (OSError, pa.ArrowException) as error:
             raise DamagedResults(f"{path} cannot be read: {error}") from error
         except KeyError as error:
             raise DamagedResults(f"{path} lacks the column {error}") from error
-        for name in READ:
+        for name in self._read:
             if name not in self._file.schema_arrow.names:
                 raise DamagedResults(f"{path} lacks the column {name}")
         self._path = path
         self.names = {"outcome": Names.of(OUTCOMES), "code": Names.of(("",)), "workload": Names.of(workloads)}
+        self.names["operation"] = Names()
 
     @property
     def rows(self) -> int:
@@ -104,7 +109,7 @@ class TransactionFile:
         """Row group by row group. Raises DamagedResults where the file is broken."""
         for group in range(self._file.num_row_groups):
             try:
-                table = self._file.read_row_group(group, columns=list(READ), use_threads=False)
+                table = self._file.read_row_group(group, columns=list(self._read), use_threads=False)
             except (OSError, pa.ArrowException) as error:
                 raise DamagedResults(f"{self._path}: row group {group} cannot be read: {error}") from error
             yield self._transactions(table)
@@ -124,6 +129,7 @@ class TransactionFile:
             payload=_ints(table, "payload"),
             sent=_ints(table, "sent"),
             received=_ints(table, "received"),
+            operation=self._named(table, "operation") if "operation" in self._read else None,
         )
 
     def _named(self, table: Any, column: str) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,16 +39,22 @@ class Transactions:
     payload: Int
     sent: Int
     received: Int
+    operation: Codes | None = None
+    """Number in the names of the run; None: not read, as no workload has several."""
 
     def __len__(self) -> int:
         return int(self.start.size)
 
     def blocks(self, rows: int) -> Iterator[Transactions]:
         """Views of at most so many rows, small enough for a core's cache."""
-        columns = [getattr(self, f.name) for f in fields(self)]
         for at in range(0, len(self), rows):
-            yield Transactions(*(column[at : at + rows] for column in columns))
+            yield self._at(slice(at, at + rows))
 
     def take(self, mask: NDArray[np.bool_]) -> Transactions:
         """The rows where the mask is set."""
-        return Transactions(*(getattr(self, f.name)[mask] for f in fields(self)))
+        return self._at(mask)
+
+    def _at(self, rows: slice | NDArray[np.bool_]) -> Transactions:
+        columns: list[Any] = [getattr(self, each.name) for each in fields(self)]
+        cut: list[Any] = [None if column is None else column[rows] for column in columns]
+        return Transactions(*cut)

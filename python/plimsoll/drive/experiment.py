@@ -35,7 +35,7 @@ from plimsoll.drive.directory import (
     write_text,
 )
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.facts import load_changes, planned_starts, stages_of, versions_of
+from plimsoll.drive.facts import load_changes, operations_of, planned_starts, stages_of, versions_of
 from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import OnHosts, run_hooks
 from plimsoll.drive.lookouts import manned, watched_hosts_record
@@ -444,6 +444,7 @@ class Driver:
             ),
             **watched_hosts_record(run.config, self._crew.lookouts.missing(run.config), self._watch_events),
             "workloads": [workload.name for workload in run.config.workloads],
+            **operations_of(run.config),
             **versions_of(run.config),
             "stages": stages_of(run.config),
             "load_changes": load_changes(run.config),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from plimsoll.plan.model import Closed, Config, Every, Open, Ramp, Recorded, Staged
+
+MOST_OPERATIONS: Final = 100
+"""Operations of a workload that have figures of their own."""
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
@@ -62,6 +65,14 @@ def planned_starts(config: Config) -> dict[str, bool]:
             case Closed() | Ramp():
                 pass
     return {"plans_starts": plans, "drops_on_request": drops}
+
+
+def operations_of(config: Config) -> dict[str, Any]:
+    """`operations`: names of the operations of each workload, where one has several. Not of a log with hundreds of
+    requests: nobody reads such a table."""
+    found = {workload.name: [each.name for each in workload.operations] for workload in config.workloads}
+    most = max(len(names) for names in found.values())
+    return {"operations": found} if 1 < most <= MOST_OPERATIONS else {}
 
 
 def versions_of(config: Config) -> dict[str, Any]:

@@ -275,6 +275,7 @@ def _built(
     first = resolved.raw
     assert first is not None  # without problems every cell has its form
     capacity, thresholds, responses = _judged_by(first, factors, report)
+    _check_parts(thresholds, resolved.cells, report)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(
@@ -382,11 +383,41 @@ def _thresholds(
     found = []
     for index, threshold in enumerate(raw.thresholds):
         at: KeyPath = ("thresholds", index)
-        where = {name: tuple(labels) for name, labels in threshold.where.items()}
-        check_labels(where, by_name, (*at, "where"), report)
+        asked = {name: tuple(labels) for name, labels in threshold.where.items()}
+        # A factor's name wins: the words are reserved only where no factor has them.
+        parts: dict[str, tuple[str, ...]] = {
+            name: asked.pop(name) for name in model.PARTS if name in asked and name not in by_name
+        }
+        check_labels(asked, by_name, (*at, "where"), report, also=model.PARTS)
         if not _known_metric(threshold.metric, (*at, "metric"), Use.RULE, report):
             continue
+        if parts and not metrics.METRICS.of_transactions(threshold.metric):
+            report.wrong(
+                (*at, "where"), f"{threshold.metric} is no metric of single operations or workloads", None
+            )
         rule = report.rule(threshold.test, threshold.metric, (*at, "test"))
         if rule is not None:
-            found.append(model.Threshold(threshold.metric, rule, threshold.test, where))
+            found.append(model.Threshold(threshold.metric, rule, threshold.test, asked, parts))
     return tuple(found)
+
+
+def _check_parts(
+    thresholds: Sequence[model.Threshold], cells: Sequence[model.Cell], report: Resolver
+) -> None:
+    """Whether some cell has the workloads and operations that thresholds name."""
+    loads = [work for cell in cells for work in cell.config.workloads]
+    known = {
+        model.OPERATION: dict.fromkeys(each.name for work in loads for each in work.operations),
+        model.WORKLOAD: dict.fromkeys(work.name for work in loads),
+    }
+    for index, threshold in enumerate(thresholds):
+        for kind, names in threshold.parts.items():
+            for name in names:
+                if name not in known[kind]:
+                    some = ", ".join(list(known[kind])[:12])
+                    near = nearest(name, known[kind])
+                    report.wrong(
+                        ("thresholds", index, "where", kind),
+                        f"there is no {kind} {name}; there are {some}",
+                        near,
+                    )

@@ -16,7 +16,7 @@ A mapping with `path` or `levels` (or `low` and `high`) is a long form; any othe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -364,15 +364,20 @@ def _check_nesting(factors: list[Factor], report: Report) -> None:
 
 
 def check_labels(
-    wanted: Mapping[str, Iterable[str]], factors: Mapping[str, Factor], at: KeyPath, report: Report
+    wanted: Mapping[str, Iterable[str]],
+    factors: Mapping[str, Factor],
+    at: KeyPath,
+    report: Report,
+    *,
+    also: Sequence[str] = (),
 ) -> bool:
     """Whether factors and labels of an `exclude`, `when`, `where` or `base` exist; what does not is
-    reported."""
+    reported. `also`: words that stand beside factors there."""
     fine = True
     for name, labels in wanted.items():
         if name not in factors:
             known = ", ".join(factors) or "there are none"
-            near = nearest(name, factors)
+            near = nearest(name, [*factors, *also])
             report.wrong(
                 (*at, name), f"there is no factor {name}" + ("" if near else f" (factors: {known})"), near
             )

@@ -75,6 +75,10 @@ BYTES: Final = "B/s"
 """The unit of a rate that is written in kB/s, MB/s, ..."""
 
 
+TRAFFIC: Final = "traffic."
+"""Where the paths of figures of a window begin; a workload and an operation have the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """One number of a run, at `path`. Over the runs of a cell: their mean."""
@@ -316,6 +320,11 @@ class MetricTable:
         if use is Use.CEILING and found.scope is not None:  # the engine reads whole runs
             return None
         return found if found.metric.parts or found.scope or text in self.names(use) else None
+
+    def of_transactions(self, text: str) -> bool:
+        """Whether a metric is known of single workloads and operations: it is read from the figures of a window."""
+        found = self.find(text)
+        return found is not None and found.metric.reader.path.startswith(TRAFFIC)
 
     def by_kind(self, use: Use) -> list[Metric]:
         """The rows that a section may name, times first."""

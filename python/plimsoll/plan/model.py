@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from plimsoll.plan.model_hosts import Hosts, WatchedHost
 from plimsoll.plan.rules import Rule
@@ -17,6 +17,12 @@ from plimsoll.plan.secret import Secret
 
 Json = Any
 """Plain data: mappings with text keys, lists, scalars; a leaf may be a Secret."""
+
+
+OPERATION: Final = "operation"
+WORKLOAD: Final = "workload"
+PARTS: Final = (OPERATION, WORKLOAD)
+"""Words that `where:` of a rule knows beside factors: the parts of a run that a rule is judged on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,12 +344,15 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A rule judged for each cell that `where` names (factor: labels; empty: every cell)."""
+    """A rule judged for each cell that `where` names (factor: labels; empty: every cell), on all transactions or on
+    those of each of the `parts`."""
 
     metric: str
     rule: Rule
     text: str
     where: Mapping[str, tuple[str, ...]]
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names by PARTS: operations, workloads."""
 
     def applies(self, cell: Mapping[str, str]) -> bool:
         """Whether it is judged in this cell. A nested factor that is absent matches nothing."""

@@ -110,7 +110,12 @@ class Plan:
                 "errors": experiment.capacity.errors_text,
             },
             "thresholds": [
-                {"metric": one.metric, "test": one.text, "where": {k: list(v) for k, v in one.where.items()}}
+                {
+                    "metric": one.metric,
+                    "test": one.text,
+                    "where": {k: list(v) for k, v in one.where.items()},
+                    **({"parts": {k: list(v) for k, v in one.parts.items()}} if one.parts else {}),
+                }
                 for one in experiment.thresholds
             ],
             "validity": asdict(experiment.validity),

@@ -197,6 +197,11 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             figures=of("response", "distribution"),
         ),
         _readers(labels, of("consistency")),
+        Section(
+            "operations",
+            "Requests of the mix",
+            tables=(tables.operations(labels),) if any(run.operations for run in analysis.runs) else (),
+        ),
         Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
         Section("errors", "Errors", tables=failed, figures=of("errors")),
         Section(

@@ -18,6 +18,7 @@ from plimsoll.analyse.results import (
     ErrorCount,
     Latency,
     Model,
+    OperationResult,
     RunResult,
     Saturation,
     Verdict,
@@ -517,6 +518,34 @@ def thresholds(labels: Labels) -> Table:
 def left_out(labels: Labels) -> Table:
     """What is in no figure, and why."""
     return _table("Left out", "What|Why", "", [(each.what, each.why) for each in labels.analysis.left_out])
+
+
+def operation_name(each: OperationResult, *, several: bool) -> str:
+    """As people wrote it; with its workload where several have a mix."""
+    return f"{each.workload}: {each.operation}" if several else each.operation
+
+
+def operations(labels: Labels) -> Table:
+    """What each request of a mix did, in each run."""
+    rows = [
+        (
+            run.id,
+            labels.cell(run.cell),
+            operation_name(each, several=len(run.workloads) > 1),
+            quantity(each.traffic.throughput_per_s, "rate", "/s"),
+            percent(each.traffic.error_rate),
+            quantity(each.traffic.payload_bytes_per_s, "bytes_rate"),
+            *latency_cells(each.traffic.response_ms),
+            percentile(each.traffic.request_ms, "p50"),
+            percentile(each.traffic.request_ms, "p95"),
+        )
+        for run in labels.runs()
+        for each in run.operations
+    ]
+    times = (*LATENCY_COLUMNS, "request time p50", "request time p95")
+    heads = "|".join(("Throughput", "Error rate", "Payload", *times))
+    note = "Times without a name are response times."
+    return _table("Requests of the mix", "Run|Cell|Request", heads, rows, note)
 
 
 def stages(run: RunResult) -> Table:

@@ -13,7 +13,7 @@ from typing import Final
 
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import Analysis, Ecdf, RunResult
+from plimsoll.analyse.results import Analysis, Ecdf, RunResult, Traffic
 from plimsoll.analyse.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
@@ -30,7 +30,14 @@ from plimsoll.analyse.wording import (
 from plimsoll.printable import printable
 from plimsoll.report import consistency, hosts
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.tables import Column, cohort_counts, error_kind, milliseconds, verdict_text
+from plimsoll.report.tables import (
+    Column,
+    cohort_counts,
+    error_kind,
+    milliseconds,
+    operation_name,
+    verdict_text,
+)
 
 MOST_WATCHED: Final = 8
 """Hosts of targets, and processes on them, that are shown."""
@@ -261,12 +268,21 @@ def _latency(style: Style, run: RunResult) -> list[str]:
 
 
 def _parts(style: Style, run: RunResult) -> list[str]:
-    """A line for each stage of a staged load, or each population of several."""
-    parts = [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]
-    head = "stage" if parts else "workload"
-    parts = parts or [(each.workload, each.traffic) for each in run.workloads]
-    if len(parts) < 2:
-        return []
+    """A line for each stage of a staged load, each population of several, each operation of a mix."""
+    several = len({each.workload for each in run.operations}) > 1
+    blocks = (
+        ("stage", [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]),
+        ("workload", [(each.workload, each.traffic) for each in run.workloads]),
+        ("request", [(operation_name(each, several=several), each.traffic) for each in run.operations]),
+    )
+    lines: list[str] = []
+    for head, parts in blocks:
+        if len(parts) > 1:
+            lines += ([""] if lines else []) + _part_rows(style, head, parts)
+    return lines
+
+
+def _part_rows(style: Style, head: str, parts: Sequence[tuple[str, Traffic]]) -> list[str]:
     rows = [
         (
             name,
