@@ -45,6 +45,7 @@ from plimsoll.analyse.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.utilization_hosts import HostsUsed, greatest, of_hosts
 from plimsoll.analyse.verdict_rules import RULES
 from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
+from plimsoll.analyse.wording import listing
 from plimsoll.collect.caches import NONE, read_caches
 from plimsoll.collect.earlier import read_earlier
 from plimsoll.collect.hosts import (
@@ -65,7 +66,7 @@ from plimsoll.collect.watched import watched_readings
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan.model import CapacityRules, Threshold, Validity
 from plimsoll.plan.model_hosts import LOCAL
-from plimsoll.plan.rules import RuleError, parse_rule
+from plimsoll.plan.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.units import parse_duration
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
@@ -188,14 +189,15 @@ def _design(plan: Mapping[str, Any]) -> Design:
     return Design({factor["name"]: factor["levels"] for factor in plan["factors"]}, load, values)
 
 
-def _capacity(told: Mapping[str, str]) -> CapacityRules:
+def _capacity(told: Mapping[str, Any]) -> CapacityRules:
     response, errors = told["response"], told["errors"]
-    return CapacityRules(
-        parse_rule(response, "response") if response else None,
-        parse_rule(errors, "errors") if errors else None,
-        response,
-        errors,
-    )
+    parts = {kind: tuple(names) for kind, names in told.get("parts", {}).items()}
+    of = "".join(f" ({kind} {listing(names)})" for kind, names in parts.items())
+
+    def rule(text: str, metric: str) -> Rule | None:
+        return replace(parse_rule(text, metric), text=text + of) if text else None
+
+    return CapacityRules(rule(response, "response"), rule(errors, "errors"), response, errors, parts)
 
 
 def _threshold(told: Mapping[str, Any]) -> Threshold:

@@ -104,3 +104,14 @@ def test_each_request_of_a_mix_has_its_own_figures_and_thresholds(lab: Lab) -> N
         "plan", path, "--set", "thresholds.0.metric=dropped", "--set", "thresholds.0.test=count<1"
     )
     assert wrong.code == 2 and "dropped is no metric of single operations or workloads" in wrong.err
+
+
+def test_a_capacity_by_one_request_of_a_mix(lab: Lab) -> None:
+    rules = 'capacity: {response: "p(50)<1ns", errors: "rate<50%", where: {operation: large}}\n'
+    design = "factors: {load.testers: [2, 4]}\ndesign: {order: listed, seed: 1}\n"
+    done = lab.run("run", lab.file(MIX + rules + design), "--json")
+    assert done.code == 99, done.err + done.out
+    (found,) = done.json["saturation"]
+    capacities = {each["kind"]: each for each in found["capacities"]}
+    assert capacities["usable"]["value"] is None and "(operation large)" in capacities["usable"]["definition"]
+    assert capacities["error-limited"]["load"] == 4.0

@@ -26,7 +26,6 @@ from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan import metrics as table
 from plimsoll.plan.metric_table import Named
 from plimsoll.plan.model import CapacityRules, Threshold
-from plimsoll.plan.rules import Rule
 
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""
@@ -286,7 +285,7 @@ def saturations(
         by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
         for (rest, members), mine in zip(combinations.items(), levels, strict=True):
             bracket = saturation(mine, error, _overloaded(members, design))
-            facts = [_level(g, design, by_group[id(g)], rules.response) for g in members if g.valid]
+            facts = [_level(g, design, by_group[id(g)], rules) for g in members if g.valid]
             out.append(
                 _saturation(dict(rest), name, design.load_factor, bracket, facts, rules, members, design)
             )
@@ -308,17 +307,18 @@ def _levels(members: Sequence[Group], design: Design, name: str) -> dict[float, 
     return out
 
 
-def _level(group: Group, design: Design, throughput: Interval | None, rule: Rule | None) -> capacity.Level:
+def _level(group: Group, design: Design, throughput: Interval | None, rules: CapacityRules) -> capacity.Level:
     observed, each = None, []
-    if rule is not None:
-        observed, _ = observe(rule, group.sample)
-        for run, histogram in zip(group.sample.runs, group.sample.histograms, strict=True):
-            value, _ = observe(rule, Sample([run], [histogram]))
+    ((_, sample),) = group.sample.of_parts(rules.parts)  # one operation, one workload at most
+    if rules.response is not None:
+        observed, _ = observe(rules.response, sample)
+        for run, histogram in zip(sample.runs, sample.histograms, strict=True):
+            value, _ = observe(rules.response, Sample([run], [histogram]))
             if value is not None:
                 each.append(value)
         if not all(map(math.isfinite, each)):
             each = []  # longer than anything that was measured: no interval has such an end
-    errors, ended = _errors_and_ended(group.valid)
+    errors, ended = _errors_and_ended(sample.runs)
     return capacity.Level(
         load=design.load(group.cell) or 0.0,
         throughput=throughput,

@@ -275,7 +275,7 @@ def _built(
     first = resolved.raw
     assert first is not None  # without problems every cell has its form
     capacity, thresholds, responses = _judged_by(first, factors, report)
-    _check_parts(thresholds, resolved.cells, report)
+    _check_parts(capacity, thresholds, resolved.cells, report)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(
@@ -373,7 +373,10 @@ def _capacity(raw: ExperimentRaw, report: Resolver) -> model.CapacityRules:
         response = report.rule(raw.capacity.response, "response", ("capacity", "response"))
     if raw.capacity.errors is not None:
         errors = report.rule(raw.capacity.errors, "errors", ("capacity", "errors"))
-    return model.CapacityRules(response, errors, raw.capacity.response or "", raw.capacity.errors or "")
+    parts: dict[str, tuple[str, ...]] = {kind: (name,) for kind, name in raw.capacity.where.items()}
+    return model.CapacityRules(
+        response, errors, raw.capacity.response or "", raw.capacity.errors or "", parts
+    )
 
 
 def _thresholds(
@@ -402,22 +405,22 @@ def _thresholds(
 
 
 def _check_parts(
-    thresholds: Sequence[model.Threshold], cells: Sequence[model.Cell], report: Resolver
+    capacity: model.CapacityRules,
+    thresholds: Sequence[model.Threshold],
+    cells: Sequence[model.Cell],
+    report: Resolver,
 ) -> None:
-    """Whether some cell has the workloads and operations that thresholds name."""
+    """Whether some cell has the workloads and operations that rules name."""
     loads = [work for cell in cells for work in cell.config.workloads]
     known = {
         model.OPERATION: dict.fromkeys(each.name for work in loads for each in work.operations),
         model.WORKLOAD: dict.fromkeys(work.name for work in loads),
     }
-    for index, threshold in enumerate(thresholds):
-        for kind, names in threshold.parts.items():
-            for name in names:
-                if name not in known[kind]:
-                    some = ", ".join(list(known[kind])[:12])
-                    near = nearest(name, known[kind])
-                    report.wrong(
-                        ("thresholds", index, "where", kind),
-                        f"there is no {kind} {name}; there are {some}",
-                        near,
-                    )
+    asked: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
+    asked += [(("thresholds", index, "where"), each.parts) for index, each in enumerate(thresholds)]
+    for at, parts in asked:
+        for kind, name in ((kind, name) for kind, names in parts.items() for name in names):
+            if name not in known[kind]:
+                some = ", ".join(list(known[kind])[:12])
+                near = nearest(name, known[kind])
+                report.wrong((*at, kind), f"there is no {kind} {name}; there are {some}", near)

@@ -368,6 +368,8 @@ class CapacityRules:
     errors: Rule | None = None
     response_text: str = ""
     errors_text: str = ""
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The operation, the workload, that the rules are about; empty: all transactions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,11 @@ class Plan:
             "capacity": {
                 "response": experiment.capacity.response_text,
                 "errors": experiment.capacity.errors_text,
+                **(
+                    {"parts": {k: list(v) for k, v in experiment.capacity.parts.items()}}
+                    if experiment.capacity.parts
+                    else {}
+                ),
             },
             "thresholds": [
                 {

@@ -104,6 +104,7 @@ class CapacityRaw(Raw):
 
     response: PlainText | None = None
     errors: PlainText | None = None
+    where: dict[Literal["operation", "workload"], PlainText] = Field(default_factory=dict)
 
 
 class ThresholdRaw(Raw):
