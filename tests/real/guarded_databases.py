@@ -52,7 +52,7 @@ def database(kind: str, tls: Path | None = None) -> Iterator[Database]:
             shutil.chown(path, "nobody", "nogroup")
     start = _postgres if kind == "postgres" else _mariadb
     try:
-        with start(directory, _free_port(), tls is not None) as server:
+        with start(directory, free_port(), tls is not None) as server:
             yield server
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -165,7 +165,8 @@ def _as_nobody(directory: Path, words: Sequence[str]) -> list[str]:
     return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *env, *words]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

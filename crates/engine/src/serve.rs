@@ -102,11 +102,24 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             delay::serve(listen(arguments)?, config, shutdown).await?;
         }
         _ => {
-            let config = config(arguments)?;
+            let mut config: frontier::FrontierConfig = config(arguments)?;
+            if let Some(told) = &mut config.invalidation {
+                told.keys_file = told.keys_file.take().or_else(|| keys_file(arguments.listen));
+            }
             frontier::serve(listen(arguments)?, config, shutdown).await?;
         }
     }
     Ok(())
+}
+
+/// Where a gateway keeps the keys of objects that caches hold, if it is not told: by its address, under which the next one
+/// is found. A port that the system chooses is another one each time.
+fn keys_file(listen: SocketAddr) -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+    let directory = state.filter(|path| path.is_absolute()).or_else(home)?;
+    let name = listen.to_string().replace([':', '[', ']'], "-");
+    (listen.port() != 0).then(|| directory.join(format!("plimsoll/frontier-keys-{name}")))
 }
 
 fn config<T: DeserializeOwned>(arguments: &Arguments) -> anyhow::Result<T> {

@@ -519,3 +519,30 @@ fn a_database_that_cannot_be_watched_is_an_error_of_the_start() {
     let name = server.database(TABLES);
     assert!(why(&server.url(&name)).contains("--binlog-format=ROW"));
 }
+
+/// A gateway ends, the table changes, and the next gateway starts: it has not seen the change.
+#[test]
+fn what_an_earlier_gateway_has_answered_is_purged_at_the_start() {
+    let directory = std::env::temp_dir().join(format!("plimsoll-keys-{}", std::process::id()));
+    for server in servers::all() {
+        let _ = std::fs::remove_dir_all(&directory);
+        let url = server.url(&server.database(TABLES));
+        let caches = Caches::new(2);
+        let mut config = caches.config();
+        config.keys_file = Some(directory.join("below/keys"));
+        let first = gateway(&url, config.clone());
+        wait_until("an answer to be kept", || kept(&first, ONE));
+        drop(first);
+        assert_eq!(caches.count(0, ONE), 0);
+        for number in 1..=2 {
+            let next = gateway(&url, config.clone());
+            let told = || caches.count(0, ONE) >= number && caches.count(1, ONE) >= number;
+            wait_until("both caches to be told", told);
+            drop(next);
+        }
+        let last = gateway(&url, config);
+        wait_until("an answer to be kept", || kept(&last, TWO));
+        assert_eq!(caches.count(0, TWO), 0, "what no earlier one has answered");
+    }
+    let _ = std::fs::remove_dir_all(&directory);
+}

@@ -1,5 +1,7 @@
 //! What the gateway is told of the caches before it, and of how it learns that their objects are old.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::config::is_host;
@@ -37,6 +39,10 @@ pub struct InvalidationConfig {
     /// Most objects to remember, 1 or more. What is answered beyond them may not be kept by caches.
     #[serde(default = "most_keys")]
     pub most_keys: usize,
+    /// Where keys are kept for the next gateway, which purges them when it starts. Left out: objects that caches hold when
+    /// a gateway ends are not purged by the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_file: Option<PathBuf>,
     /// Who makes the triggers by which `PostgreSQL` tells of changes.
     #[serde(default)]
     pub triggers: Triggers,
@@ -101,6 +107,7 @@ impl InvalidationConfig {
             settle_ms: None,
             again_ms: again_ms(),
             most_keys: most_keys(),
+            keys_file: None,
             triggers: Triggers::Install,
         }
     }

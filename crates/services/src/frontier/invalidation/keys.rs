@@ -70,6 +70,10 @@ impl Keys {
         self.entries.len()
     }
 
+    pub(super) fn has(&self, url: &Name) -> bool {
+        self.entries.contains_key(url)
+    }
+
     /// A request begins whose answer caches may keep for `age`. False where there is no room, `elsewhere` keys being
     /// remembered outside this table.
     pub(super) fn begin(

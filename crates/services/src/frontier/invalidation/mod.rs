@@ -4,10 +4,11 @@
 //! ([`catalogue`]), before its query starts ([`keys`]). The database tells of changes ([`watch`]); the keys of a changed
 //! table are purged from every cache ([`purge`]). Where nothing can be promised - the link to the database is down, a
 //! table cannot be watched, the table of keys is full - the answer goes out with an age of zero: an object that caches
-//! keep is one that they would be told of.
+//! keep is one that they would be told of. Keys are kept in a file ([`journal`]), from which the next gateway purges.
 
 mod catalogue;
 mod config;
+mod journal;
 mod keys;
 mod known;
 mod purge;
@@ -25,13 +26,14 @@ use tokio::time::timeout;
 
 pub use config::{CacheConfig, InvalidationConfig, On, Triggers};
 
-use super::config::is_host;
+use super::config::{is_host, unix_now};
 use super::database::Dialect;
 use super::modified::Modified;
 use super::tally::{add, get};
 use crate::ServiceError;
 use crate::http::Head;
 use catalogue::Depends;
+use journal::Journal;
 use keys::{Keys, Name, Stale};
 use known::Known;
 use purge::Purger;
@@ -52,11 +54,15 @@ struct Shared {
     config: InvalidationConfig,
     dialect: Dialect,
     keys: Mutex<Keys>,
+    /// None: a gateway after this one knows nothing of its keys.
+    journal: Option<Mutex<Journal>>,
     known: Mutex<Known>,
     purger: Arc<Purger>,
     modified: Arc<Modified>,
     /// Changes are being told: without this nothing may be kept.
     up: AtomicBool,
+    /// The journal could not be written the last time.
+    forgets: AtomicBool,
     /// A key is to be purged once more, sooner than was known.
     sooner: Notify,
     changes: AtomicU64,
@@ -85,10 +91,43 @@ impl Shared {
     /// Changes are told from here on. What may have happened before is made up for.
     fn begins(&self) {
         self.up.store(true, Ordering::SeqCst);
-        // At the start there is nothing to make up for.
+        // What an earlier gateway has answered is purged already.
         if self.keys().len() > 0 {
             self.all_changed();
         }
+    }
+
+    /// Has the next gateway know of a key, before its answer leaves. False where that cannot be had.
+    fn remember(&self, url: &Name, age: Duration) -> bool {
+        let Some(journal) = &self.journal else {
+            return true;
+        };
+        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = unix_now();
+        let shrunk = if journal.is_full(self.config.most_keys) {
+            let owed = self.purger.owed_urls();
+            let keys = self.keys();
+            journal.shrink(now, |url| owed.contains(url) || keys.has(url))
+        } else {
+            Ok(())
+        };
+        let noted = shrunk.and_then(|()| journal.note(url, age.as_secs(), now));
+        drop(journal);
+        let forgets = noted.is_err();
+        if self.forgets.swap(forgets, Ordering::SeqCst) != forgets {
+            say(&match noted {
+                Err(why) => format!("caches may keep nothing, as keys_file cannot be written: {why}"),
+                Ok(()) => "keys_file is written again".to_owned(),
+            });
+        }
+        !forgets
+    }
+
+    /// Purges what an earlier gateway has answered, and once more what may have been on its way to the caches.
+    async fn purge_earlier(self: Arc<Self>, earlier: Vec<Stale>) {
+        self.purge(earlier.clone());
+        tokio::time::sleep(Duration::from_millis(self.config.again_ms)).await;
+        self.purge(earlier);
     }
 
     /// Changes are not told any more.
@@ -214,14 +253,20 @@ impl Invalidation {
             Dialect::Postgres | Dialect::Sqlite => 0,
         });
         let again = Duration::from_millis(config.again_ms);
+        let (journal, earlier) = match &config.keys_file {
+            Some(path) => read_journal(path)?,
+            None => (None, Vec::new()),
+        };
         let caches = config.caches.iter().filter_map(|cache| cache.address());
         let shared = Arc::new(Shared {
             dialect,
             keys: Mutex::new(Keys::new(Duration::from_millis(settle), again, config.most_keys)),
+            journal: journal.map(Mutex::new),
             known: Mutex::default(),
             purger: Arc::new(Purger::new(caches.map(str::to_owned))),
             modified,
             up: AtomicBool::new(false),
+            forgets: AtomicBool::new(false),
             sooner: Notify::new(),
             changes: AtomicU64::new(0),
             purges: AtomicU64::new(0),
@@ -233,6 +278,13 @@ impl Invalidation {
             tasks.spawn(shared.purger.clone().serve(number));
         }
         tasks.spawn(shared.clone().purge_again());
+        if !earlier.is_empty() {
+            say(&format!(
+                "{} objects that caches may keep from before are purged",
+                earlier.len()
+            ));
+            tasks.spawn(shared.clone().purge_earlier(earlier));
+        }
         let (asks, asked) = mpsc::channel(64);
         if let Some(seconds) = config.every_s {
             shared.begins();
@@ -280,11 +332,12 @@ impl Invalidation {
         let url: Name = self.url(head).into();
         let owed = shared.purger.owed();
         let room = shared.keys().begin(&url, units, age, owed, Instant::now());
-        room.then(|| Registered {
+        let key = room.then(|| Registered {
             shared: shared.clone(),
-            url,
+            url: url.clone(),
             age,
-        })
+        });
+        key.filter(|_| shared.remember(&url, age))
     }
 
     /// What caches keep the answer under.
@@ -356,6 +409,22 @@ impl Invalidation {
             purge_delay_most_ms: ms(&purged.delay_most_us),
         }
     }
+}
+
+/// The keys of an earlier gateway, each until when a cache may keep its object.
+fn read_journal(path: &std::path::Path) -> Result<(Option<Journal>, Vec<Stale>), ServiceError> {
+    let (unix, now) = (unix_now(), Instant::now());
+    let (journal, earlier) = Journal::open(path, unix).map_err(|error| ServiceError::Config {
+        key: "invalidation",
+        why: format!("keys_file: cannot use {}: {error}", path.display()),
+    })?;
+    // No cache keeps anything for longer than the longest age, whatever a clock said.
+    let longest = Duration::from_secs(10 * 365 * 86_400);
+    let stale = earlier.into_iter().map(|(url, until)| Stale {
+        url,
+        until: now + Duration::from_secs(until - unix).min(longest),
+    });
+    Ok((Some(journal), stale.collect()))
 }
 
 /// What the gateway counts of it.

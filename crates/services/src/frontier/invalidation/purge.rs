@@ -131,6 +131,12 @@ impl Purger {
         owed.max().unwrap_or(0)
     }
 
+    /// Those keys.
+    pub(super) fn owed_urls(&self) -> HashSet<Name> {
+        let owed = self.caches.iter().map(|cache| cache.queue().urls.clone());
+        owed.flatten().collect()
+    }
+
     /// Has all caches told, one after the other.
     pub(super) fn push(&self, stale: Vec<Stale>) {
         let since = Instant::now();
