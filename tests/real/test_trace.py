@@ -333,6 +333,33 @@ def test_nothing_is_written_over_what_is_read(lab: Lab) -> None:
     assert trace.read_bytes() != before[1]
 
 
+@pytest.mark.parametrize("source", ["strace", "preload"])
+def test_a_file_is_found_under_every_name_that_it_had(lab: Lab, source: str) -> None:
+    program = """
+import os
+os.mkdir("parts")
+with open("parts/.data.part", "wb") as file:
+    file.write(bytes(5_000))
+os.rename("parts/.data.part", "parts/data.bin")
+os.link("parts/data.bin", "same.bin")
+os.rename("parts", "whole")
+open("whole/data.bin", "rb").read()
+"""
+    words = ("trace", "record", "--uncalibrated", "--source", source, "-o", "job.trace", "--")
+    assert lab.run(*words, sys.executable, "-I", lab.file(program, "program.py")).code == 0
+    names = ["whole/data.bin", "parts/.data.part", "parts/data.bin", "same.bin"]
+    for name in names:
+        pattern = f"/{name}$".replace(".", "[.]")
+        profile = lab.run("trace", "show", "job.trace", "--json", "--file", pattern).json
+        (found,) = profile["files"]
+        assert found["path"].endswith("/whole/data.bin"), name
+        assert (found["write_bytes"], found["read_bytes"]) == (5_000, 5_000)
+    paths = lab.run("trace", "show", "job.trace", "--paths").out.splitlines()
+    assert {f"{lab.directory}/{name}" for name in names} <= set(paths) and len(paths) == len(set(paths))
+    shown = lab.run("trace", "show", "job.trace", COLUMNS="200").out
+    assert "/whole/data.bin (+3 names)" in shown and ".data.part" not in shown
+
+
 def test_too_many_lines_that_are_not_understood_change_the_exit_code(lab: Lab) -> None:
     line = '4711 1795000000.000001 openat(AT_FDCWD, "/etc/hosts", O_RDONLY) = 3 <0.000010>\n'
     lab.file(line * 200 + "what is this\n", "good.log")

@@ -38,7 +38,11 @@ def noted(seen: Seen, name: str) -> str:
 
 
 def ordinary() -> str:
-    files = [file("/data/a.root", reads=40, writes=10), file("/data/b.out", reads=9), file("/etc/c", reads=2)]
+    files = [
+        file("/data/a.root", reads=40, writes=10),
+        file("/data/b.out", reads=9, other_names=["/data/b.part"]),
+        file("/etc/c", reads=2),
+    ]
     found = (picture("/data/a.root", 50), binned("/data/b.out", 10_000_000), picture("/etc/c", 2))
     return render(told(*files), pictures(*found), "job.trace")
 
@@ -58,7 +62,7 @@ def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
         seen.names = Array.from(names, (each) => each.textContent).join("|");""",
         tmp_path,
     )
-    assert noted(seen, "names") == "|".join(HOSTILE)
+    assert noted(seen, "names") == "|".join(f"{name} (+{len(HOSTILE)} names)" for name in HOSTILE)
 
 
 def test_files_are_filtered_and_sorted(tmp_path: Path) -> None:
@@ -73,15 +77,18 @@ def test_files_are_filtered_and_sorted(tmp_path: Path) -> None:
     const filter = document.getElementById("filter");
     filter.value = "^/data/.*t$";
     filter.dispatchEvent(new Event("input"));
-    await wait(() => names() === "/data/b.out,/data/a.root");
+    await wait(() => names() === "/data/b.out (+1 name),/data/a.root");
+    filter.value = "[.]part$";
+    filter.dispatchEvent(new Event("input"));
+    await wait(() => names() === "/data/b.out (+1 name)");
     filter.value = "(";
     filter.dispatchEvent(new Event("input"));
     await wait(() => document.getElementById("filter-problem").textContent);
     seen.problem = document.getElementById("filter-problem").textContent;
     """
     seen = used(ordinary(), acts, tmp_path)
-    assert noted(seen, "most") == "/data/a.root,/data/b.out,/etc/c descending"
-    assert noted(seen, "least") == "/etc/c,/data/b.out,/data/a.root ascending"
+    assert noted(seen, "most") == "/data/a.root,/data/b.out (+1 name),/etc/c descending"
+    assert noted(seen, "least") == "/etc/c,/data/b.out (+1 name),/data/a.root ascending"
     assert noted(seen, "problem").startswith("This is no regular expression")
 
 
@@ -132,7 +139,7 @@ def test_a_request_is_found_from_the_picture_and_from_its_row(tmp_path: Path) ->
 def test_what_is_binned_says_so_and_how_to_see_it_exactly(tmp_path: Path) -> None:
     acts = """
     const names = Array.from(document.querySelectorAll("#file-list .pick"));
-    names.find((each) => each.textContent === "/data/b.out").click();
+    names.find((each) => each.textContent.startsWith("/data/b.out")).click();
     await wait(() => seen.looked === "/data/b.out");
     seen.note = document.getElementById("pattern-note").textContent;
     seen.table = String(document.getElementById("requests").hidden);

@@ -85,7 +85,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
 
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="trace file")
-    parser.add_argument("--file", metavar="REGEX", help="only files whose name matches")
+    parser.add_argument("--file", metavar="REGEX", help="only files of which a name, at any time, matches")
     window = quantity(units.parse_duration)
     parser.add_argument("--from", dest="start", type=window, metavar="TIME", help="from this time on, as 10s")
     parser.add_argument("--to", dest="end", type=window, metavar="TIME", help="before this time")
@@ -205,8 +205,9 @@ def show(args: argparse.Namespace) -> int:
         json.dump(told.document, sys.stdout, ensure_ascii=False, allow_nan=False)
         sys.stdout.write("\n")
     elif args.paths:
-        for each in told.profile.files:
-            print(each.path)
+        # A dictionary keeps their order, and each once.
+        for name in {name: None for each in told.profile.files for name in (each.path, *each.other_names)}:
+            print(name)
     if args.html:
         from plimsoll.drive.directory import write_text
         from plimsoll.trace.html import page_of

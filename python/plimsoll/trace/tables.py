@@ -99,8 +99,14 @@ def _file(each: FileProfile, interval_only: bool) -> tuple[str, ...]:
         count(each.seeks),
         count(each.useless_seeks),
         share(each.sequential_share),
-        each.path,
+        named(each),
     )
+
+
+def named(each: FileProfile) -> str:
+    """Its name, and how many more it had."""
+    more = len(each.other_names)
+    return f"{each.path} (+{more} name{'s' if more > 1 else ''})" if more else each.path
 
 
 def summed(times: Sequence[Times]) -> Times | None:

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -11,7 +12,7 @@ use plimsoll_trace::file::Reader;
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::names::Names;
 use plimsoll_trace::profile::points::{EachGatherer, Gatherer, Query};
-use plimsoll_trace::profile::{Choice, Profiler};
+use plimsoll_trace::profile::{Called, Choice, Profiler};
 use regex::Regex;
 use serde::Serialize;
 
@@ -70,8 +71,8 @@ fn nanoseconds(text: &str) -> Result<i64, String> {
 
 pub(crate) fn profile(chosen: Chosen) -> anyhow::Result<ExitCode> {
     let path = chosen.trace.clone();
-    let choice = choice(chosen)?;
-    let names = all_names(&path, &choice)?;
+    let mut choice = choice(chosen)?;
+    let names = all_names(&path, &mut choice)?;
     let mut reader = open(&path)?;
     let mut profiler = Profiler::new(reader.header(), choice);
     while advance(&mut reader, &path)? {
@@ -89,7 +90,7 @@ pub(crate) fn profile(chosen: Chosen) -> anyhow::Result<ExitCode> {
 pub(crate) fn points(picture: Picture) -> anyhow::Result<ExitCode> {
     let path = picture.chosen.trace.clone();
     let choice = choice(picture.chosen)?;
-    let query = Query {
+    let mut query = Query {
         choice,
         from_byte: picture.from_byte,
         to_byte: picture.to_byte,
@@ -100,7 +101,7 @@ pub(crate) fn points(picture: Picture) -> anyhow::Result<ExitCode> {
     if picture.each {
         return each(&path, query);
     }
-    let names = all_names(&path, &query.choice)?;
+    let names = all_names(&path, &mut query.choice)?;
     let mut reader = open(&path)?;
     let mut gatherer = Gatherer::new(query);
     while advance(&mut reader, &path)? {
@@ -109,9 +110,10 @@ pub(crate) fn points(picture: Picture) -> anyhow::Result<ExitCode> {
     print(&gatherer.finish(reader.names()))
 }
 
-fn each(path: &Path, query: Query) -> anyhow::Result<ExitCode> {
+fn each(path: &Path, mut query: Query) -> anyhow::Result<ExitCode> {
     // Files are put together by their names, which must be known from the first request on.
-    let names = names(path)?;
+    let (names, called) = names(path)?;
+    query.choice.called = Some(Arc::new(called));
     let mut reader = open(path)?;
     let mut gatherer = EachGatherer::new(query);
     while advance(&mut reader, path)? {
@@ -128,20 +130,30 @@ fn choice(chosen: Chosen) -> anyhow::Result<Choice> {
     }
     Ok(Choice {
         file: chosen.file,
+        called: None,
         from_ns: chosen.from,
         to_ns: chosen.to,
     })
 }
 
-/// All tables of a trace, where files are chosen by their names: one that was open before the trace began has got its name later.
-fn all_names(path: &Path, choice: &Choice) -> anyhow::Result<Option<Names>> {
-    choice.file.is_some().then(|| names(path)).transpose()
+/// All tables of a trace, where files are chosen by their names: one that was open before the trace began has got its name later, and one
+/// that was renamed has had several.
+fn all_names(path: &Path, choice: &mut Choice) -> anyhow::Result<Option<Names>> {
+    if choice.file.is_none() {
+        return Ok(None);
+    }
+    let (names, called) = names(path)?;
+    choice.called = Some(Arc::new(called));
+    Ok(Some(names))
 }
 
-fn names(path: &Path) -> anyhow::Result<Names> {
+fn names(path: &Path) -> anyhow::Result<(Names, Called)> {
     let mut reader = open(path)?;
-    while advance(&mut reader, path)? {}
-    Ok(reader.into_names())
+    let mut called = Called::default();
+    while advance(&mut reader, path)? {
+        called.take(reader.names(), reader.events());
+    }
+    Ok((reader.into_names(), called))
 }
 
 fn open(path: &Path) -> anyhow::Result<Reader<File>> {

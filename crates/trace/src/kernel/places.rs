@@ -269,7 +269,11 @@ impl Places {
         self.led.remove(&from);
         self.set_name(moved, to);
         if self.is_parent(from) {
-            for (inner, file) in self.beneath(from) {
+            let inside = self.beneath(from);
+            if !inside.is_empty() {
+                self.is(moved, Kind::Directory);
+            }
+            for (inner, file) in inside {
                 let mut path = self.names.path(to).to_vec();
                 path.extend_from_slice(&self.names.path(inner)[self.names.path(from).len()..]);
                 self.here[inner.index()] = None;

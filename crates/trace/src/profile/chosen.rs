@@ -1,7 +1,10 @@
 //! What of a trace was asked for.
 
+use std::sync::Arc;
+
 use regex::Regex;
 
+use super::called::Called;
 use super::json::Chosen;
 use super::shown::shown;
 use crate::event::{FileId, PathId};
@@ -10,8 +13,10 @@ use crate::names::{Kind, Names};
 /// What was asked for; without anything, all.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
-    /// Files whose first name, as it is shown, matches; without it also what is about no file.
+    /// Files of which a name, as it is shown, matches; without it also what is about no file.
     pub file: Option<Regex>,
+    /// What files are called in all of the trace; without it, a file is chosen by its first name alone.
+    pub called: Option<Arc<Called>>,
     /// Calls that began at this time or later, ns since the zero of the trace.
     pub from_ns: Option<i64>,
     /// Calls that began before this time.
@@ -74,7 +79,7 @@ impl Chooser {
             (Some((_, entry)), _) if matches!(entry.kind, Kind::Pipe | Kind::Socket | Kind::Other) => {
                 Subject::Elsewhere
             }
-            (Some((id, entry)), _) if self.matches(names, entry.path) => Subject::File(id),
+            (Some((id, entry)), _) if self.has_a_match(names, id, entry.path) => Subject::File(id),
             (None, Some(path)) if self.matches(names, path) => Subject::Name(path),
             (None, None) => Subject::None,
             _ => Subject::LeftOut,
@@ -85,6 +90,14 @@ impl Chooser {
     pub(super) fn leaves_out(&self, subject: Subject, target: Subject) -> bool {
         let is_asked_for = |one| matches!(one, Subject::File(_) | Subject::Name(_));
         self.choice.file.is_some() && !is_asked_for(subject) && !is_asked_for(target)
+    }
+
+    fn has_a_match(&mut self, names: &Names, file: FileId, first: PathId) -> bool {
+        if self.matches(names, first) {
+            return true;
+        }
+        let called = self.choice.called.clone();
+        called.is_some_and(|called| called.all(file).iter().any(|&path| self.matches(names, path)))
     }
 
     fn matches(&mut self, names: &Names, path: PathId) -> bool {

@@ -6,7 +6,7 @@ use super::counts::{Counts, Direction};
 use super::open::{Open, Seek};
 use super::ranges::Ranges;
 use super::time::Spent;
-use crate::event::{PathId, ThreadId};
+use crate::event::ThreadId;
 
 /// What past the cache of the kernel has to be aligned to, bytes: the sector of disks. Many want more, none less.
 const SECTOR: u64 = 512;
@@ -28,8 +28,6 @@ pub(super) struct File {
     openings: Openings,
     /// Those that used it, in their order.
     pub(super) threads: Vec<ThreadId>,
-    /// Names other than the first; one more than is shown tells that there are more.
-    pub(super) names: Vec<PathId>,
     /// Calls, bytes read, bytes written.
     pub(super) line: Line<3>,
 }
@@ -65,13 +63,6 @@ impl File {
             && let Err(place) = self.threads.binary_search(&thread)
         {
             self.threads.insert(place, thread);
-        }
-    }
-
-    /// It has, or had, this name, too.
-    pub(super) fn named(&mut self, path: PathId, limit: usize) {
-        if self.names.len() < limit && !self.names.contains(&path) {
-            self.names.push(path);
         }
     }
 

@@ -10,7 +10,7 @@ use super::process::{self, Tree};
 use super::shown::shown;
 use super::telling::{Same, Telling};
 use super::{MISSING, Profiler, axis, bursts, findings};
-use crate::event::PathId;
+use crate::event::{FileId, PathId};
 use crate::header::{Footer, Recorder};
 use crate::names::Names;
 
@@ -92,13 +92,18 @@ impl Profiler {
         profile
     }
 
-    /// Files that bore a name one after another, and what was asked of the name when there was none, belong together.
+    /// Files whose last name was the same, one after another, and what was asked of the name when there was none, belong together.
     fn by_path(&mut self, names: &Names) -> HashMap<PathId, Same> {
         let end_ns = self.wall.ends_ns().map_or(0, |ends| ends.1);
         let mut same: HashMap<PathId, Same> = HashMap::new();
-        for (file, entry) in std::mem::take(&mut self.files).into_iter().zip(names.files()) {
-            if let Some(file) = file {
-                let same = same.entry(entry.path).or_default();
+        let called = std::mem::take(&mut self.called);
+        let called = self.chooser.choice.called.as_deref().unwrap_or(&called);
+        let files = std::mem::take(&mut self.files).into_iter();
+        for (place, (file, entry)) in files.zip(names.files()).enumerate() {
+            if let (Some(file), Some(id)) = (file, FileId::new(place)) {
+                let name = called.name(names, id).unwrap_or(entry.path);
+                let same = same.entry(name).or_default();
+                same.named(name, called.all(id));
                 same.kind = Some(entry.kind);
                 same.incarnations += 1;
                 same.open_ns = same.open_ns.saturating_add(file.open_ns(end_ns));

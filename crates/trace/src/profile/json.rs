@@ -325,9 +325,9 @@ pub struct Failed {
 /// A file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileProfile {
-    /// The name under which it was first met.
+    /// The last name that it had.
     pub path: String,
-    /// Other names that it had, at most [`super::OTHER_NAMES`].
+    /// Other names that it had at any time, at most [`super::OTHER_NAMES`].
     pub other_names: Vec<String>,
     /// What it is: `file`, `directory`, `link`, `device`, `memory`; `name` where it was only asked for, in vain.
     pub kind: String,

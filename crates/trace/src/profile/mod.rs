@@ -9,6 +9,7 @@
 mod axis;
 mod bursts;
 mod call;
+mod called;
 mod chosen;
 mod counts;
 mod file;
@@ -26,6 +27,7 @@ mod tally;
 mod telling;
 mod time;
 
+pub use called::Called;
 pub use chosen::Choice;
 pub use json::Profile;
 
@@ -47,7 +49,7 @@ use time::{Spent, Wall};
 /// Names looked for in vain that are kept in a profile.
 pub const MISSING: usize = 50;
 /// Other names of a file that are kept.
-pub const OTHER_NAMES: usize = 8;
+pub const OTHER_NAMES: usize = 1000;
 /// Processes that used a file of which the places are told.
 pub const USERS: usize = 64;
 /// Below, a request is a small one: bytes. A page, the least that a disk or the kernel's cache moves.
@@ -58,6 +60,8 @@ pub const SMALL_REQUEST: u64 = 4096;
 pub struct Profiler {
     header: Header,
     chooser: Chooser,
+    /// Of the events so far; what the choice knows of all of them goes before it.
+    called: Called,
     cost: Cost,
     drift: Drift,
     calls: Calls,
@@ -93,6 +97,7 @@ impl Profiler {
         Self {
             header: header.clone(),
             chooser: Chooser::new(choice),
+            called: Called::default(),
             cost: Cost::of(header.calibration.as_ref()),
             drift: Drift::new(header),
             calls: Calls::default(),
@@ -118,6 +123,9 @@ impl Profiler {
     }
 
     fn take_one(&mut self, names: &Names, event: &Event) {
+        if self.chooser.choice.called.is_none() {
+            self.called.take_one(names, event);
+        }
         let place = event.thread.index();
         if place >= self.workers.len() {
             self.workers.resize(place + 1, Worker::default());
@@ -150,7 +158,7 @@ impl Profiler {
             read: None,
             written: None,
         };
-        self.add_to_files(names, event, [subject, target], &mut taken);
+        self.add_to_files(event, [subject, target], &mut taken);
         if is_call {
             self.add_to_sums(event, subject, &taken);
         }

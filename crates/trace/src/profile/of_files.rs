@@ -5,11 +5,10 @@ use super::counts::count_of;
 use super::file::{File, Request};
 use super::json::Elsewhere;
 use super::open::{Open, Opens};
-use super::{OTHER_NAMES, Profiler, Taken};
+use super::{Profiler, Taken};
 use crate::constants::{O_DIRECT, PROT_EXEC, SEEK_END};
-use crate::event::{Event, FileId, OpenId, Outcome, PathId};
+use crate::event::{Event, OpenId, Outcome};
 use crate::header::Recorder;
-use crate::names::Names;
 use crate::syscalls::Effect;
 
 /// From where data go, or where to.
@@ -25,13 +24,7 @@ struct Side {
 
 impl Profiler {
     /// What the event is to the files that it is about: its own, and the one that data go to.
-    pub(super) fn add_to_files(
-        &mut self,
-        names: &Names,
-        event: &Event,
-        [subject, target]: [Subject; 2],
-        taken: &mut Taken,
-    ) {
+    pub(super) fn add_to_files(&mut self, event: &Event, [subject, target]: [Subject; 2], taken: &mut Taken) {
         let side = |is_write| Side {
             subject,
             open: event.open,
@@ -59,7 +52,7 @@ impl Profiler {
             }
             _ => {
                 self.rings += u64::from(self.is_ring(event));
-                self.no_data(names, event, subject, taken);
+                self.no_data(event, subject, taken);
             }
         }
     }
@@ -143,13 +136,9 @@ impl Profiler {
     }
 
     /// Anything but data.
-    fn no_data(&mut self, names: &Names, event: &Event, subject: Subject, taken: &Taken) {
+    fn no_data(&mut self, event: &Event, subject: Subject, taken: &Taken) {
         let file = match subject {
-            Subject::File(id) => {
-                let file = at(&mut self.files, id.index());
-                learn_names(names, event, id, file);
-                file
-            }
+            Subject::File(id) => at(&mut self.files, id.index()),
             Subject::Name(id) => at(&mut self.nameless, id.index()),
             Subject::Elsewhere | Subject::None | Subject::LeftOut => return,
         };
@@ -266,19 +255,6 @@ fn use_open<'a>(opens: &'a mut Opens, file: &mut File, id: OpenId, at_ns: i64) -
         file.opened(at_ns);
     }
     open
-}
-
-/// A file has the names that calls found it under, and those that it is given.
-fn learn_names(names: &Names, event: &Event, id: FileId, file: &mut File) {
-    let Some(first) = names.files().get(id.index()).map(|entry| entry.path) else {
-        return;
-    };
-    let is_given =
-        matches!(event.call.effect, Effect::Rename | Effect::Link) && event.outcome.value().is_some();
-    let found: [Option<PathId>; 2] = [event.path, event.path2.filter(|_| is_given)];
-    for path in found.into_iter().flatten().filter(|&path| path != first) {
-        file.named(path, OTHER_NAMES);
-    }
 }
 
 fn at(files: &mut Vec<Option<Box<File>>>, place: usize) -> &mut File {

@@ -31,9 +31,20 @@ pub(super) struct Same {
     pub(super) file: File,
     pub(super) totals: Counts,
     pub(super) open_ns: u64,
+    /// Other names.
+    names: Vec<PathId>,
 }
 
 impl Same {
+    /// One of them has had these names, too.
+    pub(super) fn named(&mut self, name: PathId, all: &[PathId]) {
+        for &other in all.iter().filter(|&&other| other != name) {
+            if self.names.len() < OTHER_NAMES && !self.names.contains(&other) {
+                self.names.push(other);
+            }
+        }
+    }
+
     /// One more of them.
     pub(super) fn add(&mut self, mut file: File, axis: &Axis) {
         self.totals.merge(&file.totals());
@@ -43,9 +54,6 @@ impl Same {
         }
         self.file.line.merge(axis, &file.line);
         self.file.threads.append(&mut file.threads);
-        for name in file.names {
-            self.file.named(name, OTHER_NAMES);
-        }
         self.file.size = self.file.size.max(file.size);
         self.file.is_executable |= file.is_executable;
     }
@@ -162,7 +170,6 @@ impl Telling<'_> {
         FileProfile {
             path: shown(self.names.path(path)),
             other_names: same
-                .file
                 .names
                 .iter()
                 .map(|&name| shown(self.names.path(name)))

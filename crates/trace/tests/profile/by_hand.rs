@@ -241,7 +241,7 @@ fn files_that_bear_a_name_one_after_another_are_put_together() {
         (event.file, event.path, event.path2) = (Some(one), None, Some(to));
     }
     let profile = scene.profile();
-    let lock = file(&profile, "/lock");
+    let lock = file(&profile, "/config");
     assert_eq!(
         (
             lock.incarnations,
@@ -251,7 +251,7 @@ fn files_that_bear_a_name_one_after_another_are_put_together() {
         ),
         (3, 3, 30, 0)
     );
-    assert_eq!(lock.other_names, ["/config"]);
+    assert_eq!(lock.other_names, ["/lock"]);
     assert_eq!(lock.io.metadata["rename"], 3);
     assert_eq!(profile.totals.files, 1);
 }

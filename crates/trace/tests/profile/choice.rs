@@ -42,6 +42,67 @@ fn files_are_chosen_by_their_names_as_they_are_shown() {
     assert_eq!(by("nothing"), (vec![], 0, 0));
 }
 
+/// A file that is written and renamed with its directory, one that has two names, and two that exchange theirs.
+#[test]
+fn a_file_is_found_under_every_name_that_it_had() {
+    let mut scene = Scene::new();
+    let directory = scene.file("/d", Kind::Directory);
+    let [whole, linked, one, two] =
+        ["/d/.part", "/tmp/x", "/one", "/two"].map(|path| scene.file(path, Kind::File));
+    for file in [whole, linked, one, two] {
+        let mut handle = scene.open(file);
+        scene.data(&mut handle, "write", 100, 100);
+        scene.close(&handle);
+    }
+    let later = scene.file("/d/.part", Kind::File);
+    // The recorder writes down what is beneath a directory, by its new name.
+    scene.path("/e/file");
+    for (call, file, other, from, to) in [
+        ("rename", whole, None, "/d/.part", "/d/file"),
+        ("link", linked, Some(linked), "/tmp/x", "/y"),
+        ("unlink", linked, None, "/tmp/x", ""),
+        ("rename", directory, None, "/d", "/e"),
+        ("renameat2", one, Some(two), "/one", "/two"),
+    ] {
+        let [from, to] = [from, to].map(|path| (!path.is_empty()).then(|| scene.path(path)));
+        let event = scene.call(0, call, Outcome::Returned(0));
+        (event.file, event.file2, event.path, event.path2) = (Some(file), other, from, to);
+        event.flags = (call == "renameat2").then_some(2);
+    }
+    let mut handle = scene.open(later);
+    scene.data(&mut handle, "write", 7, 7);
+    let names = |profile: &plimsoll_trace::profile::Profile| {
+        let files = profile.files.iter().filter(|file| file.kind != "directory");
+        let mut all: Vec<_> = files
+            .map(|file| (file.path.clone(), file.other_names.join(" "), file.io.write_bytes))
+            .collect();
+        all.sort();
+        all
+    };
+    let row = |path: &str, others: &str, bytes| (path.to_owned(), others.to_owned(), bytes);
+    let (whole, linked) = (row("/e/file", "/d/.part /d/file", 100), row("/y", "/tmp/x", 100));
+    let exchanged = [row("/one", "/two", 100), row("/two", "/one", 100)];
+    let later = row("/d/.part", "", 7);
+    assert_eq!(
+        names(&scene.profile()),
+        [
+            &[later.clone(), whole.clone()][..],
+            &exchanged,
+            std::slice::from_ref(&linked)
+        ]
+        .concat()
+    );
+    for (regex, expected) in [
+        ("part$", vec![later, whole.clone()]),
+        ("^/d/file$", vec![whole.clone()]),
+        ("^/e/", vec![whole]),
+        ("^/tmp/x$|^/y$", vec![linked]),
+        ("^/one$", exchanged.to_vec()),
+    ] {
+        assert_eq!(names(&scene.of_files(regex)), expected, "{regex}");
+    }
+}
+
 #[test]
 fn the_run_stays_as_long_as_it_was() {
     let all = scene().profile();

@@ -53,6 +53,7 @@ fn few_requests_are_told_one_by_one() {
         file: Some(Regex::new("two").unwrap()),
         from_ns: Some(0),
         to_ns: Some(300_000_000),
+        ..Choice::default()
     };
     let query = Query {
         choice,

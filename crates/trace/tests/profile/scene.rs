@@ -1,13 +1,15 @@
 //! Events by hand: names, open files and offsets are kept as a recorder would.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
 use plimsoll_trace::names::{FileEntry, Kind, Names, ThreadEntry};
 use plimsoll_trace::profile::json::FileProfile;
-use plimsoll_trace::profile::{Choice, Profile, Profiler};
+use plimsoll_trace::profile::{Called, Choice, Profile, Profiler};
 use plimsoll_trace::syscalls;
+use regex::Regex;
 
 pub(crate) const MS: i64 = 1_000_000;
 
@@ -142,6 +144,17 @@ impl Scene {
             profiler.take(&self.names, block);
         }
         profiler.finish(&self.names, Some(&Footer::default()))
+    }
+
+    /// As `trace show --file` does: what files are called is known before.
+    pub(crate) fn of_files(&self, regex: &str) -> Profile {
+        let mut called = Called::default();
+        called.take(&self.names, &self.events);
+        self.chosen(Choice {
+            file: Some(Regex::new(regex).unwrap()),
+            called: Some(Arc::new(called)),
+            ..Choice::default()
+        })
     }
 
     pub(crate) fn profile(&self) -> Profile {

@@ -9,7 +9,7 @@ const field = (key) => (file) => file[key] === undefined ? 0 : file[key];
 const known = (key) => (file) => file[key] === undefined ? null : file[key];
 
 const FILE_COLUMNS = [
-  { name: "File", left: true, value: (file) => file.path, show: (file) => file.path },
+  { name: "File", left: true, value: (file) => file.path, show: named },
   { name: "time", title: "Time in all calls about it", value: (file) => best(file.time), show: (file) => words.time(file.time) },
   number("of run", "Time in its calls over the time of the run", known("run_share"), words.share),
   number("opens", "Calls that opened it", field("opens")),
@@ -39,12 +39,26 @@ function rowsOf() {
   return pattern.found.rows;
 }
 
+function named(file) {
+  const more = (file.other_names || []).length;
+  return more ? `${file.path} (+${more} name${more > 1 ? "s" : ""})` : file.path;
+}
+
+// Every name that a file had at any time.
+function namesOf(file) {
+  return [file.path, ...(file.other_names || [])];
+}
+
+function someOf(names) {
+  return names.length > 20 ? [...names.slice(0, 20), `and ${words.count(names.length - 20)} more`] : names;
+}
+
 function filtered() {
   const expression = get("filter").value;
   try {
     const wanted = new RegExp(expression);
     get("filter-problem").textContent = "";
-    return page.files.filter((file) => (get("only-data").checked ? file.reads || file.writes : true) && wanted.test(file.path));
+    return page.files.filter((file) => (get("only-data").checked ? file.reads || file.writes : true) && namesOf(file).some((name) => wanted.test(name)));
   } catch (problem) {
     get("filter-problem").textContent = "This is no regular expression: " + problem.message;
     return null;
@@ -76,7 +90,7 @@ function drawLines() {
 function facts(file) {
   const pairs = [
     ["what it is", [file.kind, file.executable ? "program or library" : ""].filter(Boolean).join(", ")],
-    ["other names", (file.other_names || []).join("  ")],
+    ["other names", someOf(file.other_names || []).join("  ")],
     ["size", file.size === undefined ? "" : `${words.size(file.size)} (greatest that the trace tells of)`],
     ["opened", `${words.count(file.opens || 0)} times, open for ${words.seconds(file.open_s)}`],
     ["used", `${words.seconds(file.first_s)} to ${words.seconds(file.last_s)}, by ${words.count(file.threads)} threads of ${words.count(file.process_count)} processes`],

@@ -110,7 +110,9 @@ impl Sheets {
         let Some(entry) = names.files().get(file.index()) else {
             return;
         };
-        let sheet = self.of(entry.path);
+        let called = query.choice.called.as_ref();
+        let name = called.and_then(|called| called.name(names, file));
+        let sheet = self.of(name.unwrap_or(entry.path));
         sheet.requests += 1;
         if let Some(grid) = &mut sheet.grid {
             grid.add(&point);
