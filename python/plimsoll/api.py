@@ -281,7 +281,8 @@ def _with_hosts(
         found = replace(found, testers=named_testers(found.testers, where, found, trips, hosts.rtt_source))
     widened_s = found.series.quantum_s if found.widened else None
     notes = [*facts.notes, *about_time(hosts, widened_s, measured)]
-    lost = loss(crew)
+    last = {one.agent: round(one.last_s * 1e9) for one in hosts.lost if one.last_s is not None}
+    lost = loss(crew, last, measured)
     counts = replace(facts.counts, balanced=facts.counts.balanced or (lost is not None and _adds_up(run)))
     return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), found
 

@@ -134,12 +134,22 @@ def test_a_killed_agent_is_an_event_and_collect_brings_in_what_it_had(sshd: Sshd
     events = [json.loads(line) for line in (results / "runs/0001/events.jsonl").read_text().splitlines()]
     assert any(event["kind"] == "agent-lost" and "h2" in event["text"] for event in events)
     assert spools(sshd), "what was measured is kept"
+    (run,) = json.loads((results / "analysis.json").read_text())["runs"]
+    assert run["evidence"]["recorded"] is not None and run["evidence"]["unknown_load"] > 0
+    done = lab.run("check", results)
+    assert done.code == 1 and "start.json" not in done.out + done.err
     done = lab.run("collect", results)
     assert done.code == 0, done.out + done.err
     after = summary_of(results)
     assert started_by(before, "h2") == 0 and started_by(after, "h2") > 50
     assert after["rows"]["counters"]["started"] == after["counters"]["started"]
     assert not spools(sshd) and not agents_left(sshd)
+    assert not after["damage"], "that it was lost is a fact of the run, and nothing is missing"
+    done = lab.run("check", results)
+    assert done.code == 0, done.out + done.err
+    lab.run("analyse", results)
+    (run,) = json.loads((results / "analysis.json").read_text())["runs"]
+    assert run["evidence"]["unknown_load"] == 0
     assert "nothing is outstanding" in lab.run("collect", results).out
 
 

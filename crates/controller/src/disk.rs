@@ -41,8 +41,12 @@ pub fn convert_directory(run: &Path) -> Result<Option<Summary>, ConvertError> {
     };
     let merged = convert(run, &start)?;
     summary.settle(&merged);
+    let outstanding = summary.outstanding(&start);
+    if !outstanding {
+        summary.brought_in();
+    }
     write_json(&run.join("summary.json"), &summary)?;
-    merged.clean_up(summary.outstanding(&start));
+    merged.clean_up(outstanding);
     Ok(Some(summary))
 }
 
@@ -77,6 +81,7 @@ fn interrupted(run: &Path, start: &Start) -> Summary {
             t0_raw_ns: agent.t0_raw_ns,
             lost: true,
             lost_ns: None,
+            reported_ns: None,
             window_ns: None,
             books: AgentBooks::default(),
         })

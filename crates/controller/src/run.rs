@@ -66,6 +66,8 @@ struct AgentState {
     /// It is of a host of the target: whether it is there changes no number of a tester.
     watches: bool,
     reported: Counters,
+    /// End of the last second that it reported, ns from the start of the run.
+    reported_ns: i64,
     ended: Option<Ended>,
 }
 
@@ -124,6 +126,7 @@ impl Going {
                 local: agent.same_clock,
                 watches: known.role == Role::Watch,
                 reported: Counters::default(),
+                reported_ns: 0,
                 ended: None,
             })
             .collect();
@@ -292,6 +295,7 @@ impl Going {
         match message {
             ToController::Second(report) => {
                 self.agents[index].reported.add(&report.counters);
+                self.agents[index].reported_ns = (i64::from(report.second) + 1) * 1_000_000_000;
                 if let Err(error) = self.merger.add(index, &report) {
                     let name = &self.agents[index].name;
                     self.damage

@@ -71,6 +71,10 @@ pub struct AgentSummary {
     /// When it was lost, ns from the start of the run.
     #[serde(default)]
     pub lost_ns: Option<i64>,
+    /// End of the last second that it reported, ns from the start of the run: between this and its loss its load is not known
+    /// before its segments are here.
+    #[serde(default)]
+    pub reported_ns: Option<i64>,
     /// End of its measured window, ns from the start of the run; none when it did not say.
     pub window_ns: Option<i64>,
     /// Its books.
@@ -141,6 +145,17 @@ impl Summary {
             agent.books.in_flight = tally.in_flight;
         }
         self.add_up();
+    }
+
+    /// What agents that were lost had kept is here now: their loss is a fact of the run and no damage of its record.
+    pub(crate) fn brought_in(&mut self) {
+        for agent in self.agents.iter_mut().filter(|agent| agent.lost) {
+            if self.segments.iter().any(|found| found.agent == agent.name) {
+                let said = std::mem::take(&mut agent.books.damage);
+                self.damage
+                    .retain(|text| !said.iter().any(|each| text.contains(each.as_str())));
+            }
+        }
     }
 
     /// Sums the agents, and says whether everything is there.
@@ -276,6 +291,7 @@ mod tests {
             role: Role::Testers,
             lost: false,
             lost_ns: None,
+            reported_ns: None,
             window_ns: Some(5),
             books,
         };

@@ -75,8 +75,9 @@ def _lost(agent: Agent, last_ns: int | None) -> LostAgent:
     )
 
 
-def loss(crew: Crew) -> Loss | None:
-    """The lost agents as the validity of the run sees them; None where none was lost."""
+def loss(crew: Crew, last_ns: Mapping[str, int], window: Window) -> Loss | None:
+    """The lost agents as the validity of the run sees them; None where none was lost. `last_ns`: end of the last
+    transaction of each that is on disk."""
     lost = lost_agents(crew, {})
     if not lost:
         return None
@@ -86,7 +87,23 @@ def loss(crew: Crew) -> Loss | None:
         agents=lost,
         of=len(carriers(crew)),
         on_disk=None if missing is None or known == 0 else crew.started / known,
+        unknown=_unknown(crew, last_ns, window),
     )
+
+
+def _unknown(crew: Crew, last_ns: Mapping[str, int], window: Window) -> float:
+    """The part of the planned time of all testers of which the load is not known: from what a lost agent had last
+    reported, or has on disk, to its loss, while segments of it may still be elsewhere. Agents have like numbers of
+    testers. Older results do not say what was reported last: nothing is known then beyond what is on disk."""
+    if not crew.outstanding or window.end <= window.start:
+        return 0.0
+    unknown = 0
+    for agent in carriers(crew):
+        if agent.lost:
+            known = max(agent.reported_ns or 0, last_ns.get(agent.name, 0), window.start)
+            until = window.end if agent.lost_ns is None else min(agent.lost_ns, window.end)
+            unknown += max(0, until - known)
+    return unknown / (len(carriers(crew)) * (window.end - window.start))
 
 
 def missing_rows(crew: Crew) -> int | None:

@@ -71,6 +71,7 @@ class RunReason(StrEnum):
     GAPS = "gaps"
     DAMAGED = "damaged record"
     LOST_RECORDS = "lost records of agents"
+    UNKNOWN_LOAD = "unknown load of agents"
     TREND = "trend"
     STEAL = "steal"
     LOST_AGENTS = "lost agents"

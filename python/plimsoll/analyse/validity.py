@@ -25,11 +25,13 @@ RARE = 0.99
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Agents that were lost in a run that went on without them. `of`: so many there were; `on_disk`: of the
-    transactions that are known to have been started, the part that is on disk (None: not known)."""
+    transactions that are known to have been started, the part that is on disk (None: not known); `unknown`: the part of
+    the planned time of the testers, in the window, of which nothing is known."""
 
     agents: tuple[LostAgent, ...]
     of: int
     on_disk: float | None
+    unknown: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,9 @@ def _damage(seen: Observed, limits: Validity) -> Reason | None:
     loss = seen.loss
     if seen.lost_records or not seen.balanced:
         return against(RunReason.DAMAGED, Severity.INVALID, lost_records=seen.lost_records)
+    if loss is not None and loss.unknown > 1 - limits.started:
+        unknown = {"unknown": loss.unknown, "limit": 1 - limits.started}
+        return against(RunReason.UNKNOWN_LOAD, Severity.INVALID, **_lost(loss), **unknown)
     if loss is None or loss.on_disk is None or loss.on_disk >= limits.started:
         return None
     figures = {"on_record": loss.on_disk, "limit": limits.started}
@@ -208,5 +213,9 @@ def _evidence(seen: Observed, share: float | None) -> dict[str, float | None]:
         "trend_change": seen.trend.change if seen.trend else None,
         "steal": seen.steal,
         "trend_p": seen.trend.p_value if seen.trend else None,
-        **({"recorded": seen.loss.on_disk} if seen.loss is not None else {}),
+        **(
+            {"recorded": seen.loss.on_disk, "unknown_load": seen.loss.unknown}
+            if seen.loss is not None
+            else {}
+        ),
     }

@@ -82,9 +82,9 @@ _CHECKS: Final = (
     ),
     VerdictRule(
         RuleName.LOST_RECORDS,
-        1,
+        2,
         "A run that lost agents is invalid if a smaller part than `started` of the transactions that are known to have "
-        "been started is on record.",
+        "been started is on record, or of the planned time of all testers in the window is known.",
     ),
     VerdictRule(
         RuleName.TREND,
@@ -228,6 +228,7 @@ _OF_REASONS: Final = {
     RunReason.GAPS: RuleName.GAPS,
     RunReason.DAMAGED: RuleName.RECORD,
     RunReason.LOST_RECORDS: RuleName.LOST_RECORDS,
+    RunReason.UNKNOWN_LOAD: RuleName.LOST_RECORDS,
     RunReason.TREND: RuleName.TREND,
     RunReason.STEAL: RuleName.STEAL,
     RunReason.LOST_AGENTS: RuleName.LOST_AGENTS,

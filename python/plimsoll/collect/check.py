@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from plimsoll.collect.hosts import read_crew
+from plimsoll.collect.hosts import START, read_crew
 from plimsoll.collect.parquet import require_format
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.errors import DamagedResults
@@ -103,6 +103,8 @@ def _open(path: Path, name: str) -> Any:
 
 def _check_segments(run: RunFiles) -> Iterator[Finding]:
     for sidecar in sorted((run.path / "segments").glob("*.json")):
+        if sidecar.name == START:
+            continue
         try:
             told = json.loads(sidecar.read_text(encoding="utf-8"))
             segment = sidecar.with_suffix(".arrow")

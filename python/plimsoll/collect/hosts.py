@@ -22,6 +22,8 @@ from plimsoll.errors import DamagedResults
 TCP_RTT: Final = "tcp_rtt"
 TCP_RETRANSMITS: Final = "tcp_retransmits"
 """Name of the metric with the least round-trip time (s) of a tester's own connection."""
+START: Final = "start.json"
+"""In `segments/` as long as something of the run may still be on other hosts, or is not yet converted."""
 TESTERS: Final = "testers"
 """Role of an agent that carries testers; others only watch."""
 LONGEST: Final = 64 << 20
@@ -72,7 +74,8 @@ SAME: Final = AgentClock(same=True, bound_ns=0, started_ns=0)
 class Agent:
     """An agent of a run. `role`: `testers`, or what else it was there for; `lost_ns`: when it was lost, ns from the
     run's zero; `rows`: transactions of it that are on disk (None: none are kept of any); `clock` in ns, `trips`: round
-    trips of its probes, ns; `via`: probes by the way they took (`udp`, `link`)."""
+    trips of its probes, ns; `via`: probes by the way they took (`udp`, `link`); `reported_ns`: end of the last second
+    that it reported (None: not recorded)."""
 
     name: str
     host: str
@@ -84,18 +87,20 @@ class Agent:
     clock: AgentClock
     trips: Int
     via: Mapping[str, int]
+    reported_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
     """All agents of a run, in the order of its books. `t0_ns`: the run's zero on the controller's clock;
     `live_started`: transactions that the live view counted as started (None: no live.jsonl, or nothing was lost);
-    `started`: those in the books."""
+    `started`: those in the books; `outstanding`: whether segments of lost agents may still be elsewhere."""
 
     agents: tuple[Agent, ...]
     t0_ns: int
     live_started: int | None
     started: int
+    outstanding: bool = False
 
     @property
     def several(self) -> bool:
@@ -128,11 +133,12 @@ def read_crew(run: RunFiles) -> Crew:
                 clock=clocks.get(name, AgentClock() if clocks else SAME),
                 trips=np.concatenate([*mine.values(), np.empty(0, dtype=np.int64)]),
                 via={via: int(each.size) for via, each in mine.items() if each.size},
+                reported_ns=_whole(agent.get("reported_ns")),
             )
         )
     started = int(summary.get("counters", {}).get("started", 0))
     live = _live_started(run) if any(agent.lost for agent in agents) else None
-    return Crew(tuple(agents), t0_ns, live, started)
+    return Crew(tuple(agents), t0_ns, live, started, (run.path / "segments" / START).exists())
 
 
 def _place(name: str, *told: object) -> str:

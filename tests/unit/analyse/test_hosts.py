@@ -12,6 +12,7 @@ from tests.unit.hosts_made import MS, Made, S, Site, make
 
 from plimsoll.analyse.answer.hosts import fairness_words
 from plimsoll.analyse.clocks import events, greatest_bound, start_spread, unknown_clocks
+from plimsoll.analyse.coverage import loss
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis, RunResult
 from plimsoll.analyse.results_hosts import HostsResult
@@ -105,6 +106,26 @@ def crew(*clocks: AgentClock, t0_ns: int = 0) -> Crew:
         for at, clock in enumerate(clocks)
     )
     return Crew(tuple(agents), t0_ns, None, 0)
+
+
+def test_what_a_lost_agent_did_after_its_last_report_is_unknown_until_it_is_brought_in() -> None:
+    """One of two agents: heard of until 3 s, lost at 35 s of a window of 10 s, with a transaction at 4 s on disk."""
+    whole = crew(AgentClock(same=True), AgentClock())
+    away = dataclasses.replace(whole.agents[1], lost=True, lost_ns=35_000 * MS, reported_ns=3_000 * MS)
+    known = dataclasses.replace(whole, agents=(whole.agents[0], away), outstanding=True)
+    window = Window(0, 10_000 * MS)
+
+    def unknown(of: Crew, last: dict[str, int]) -> float:
+        found = loss(of, last, window)
+        assert found is not None
+        return found.unknown
+
+    assert unknown(known, {}) == pytest.approx(0.35)
+    assert unknown(known, {"a1": 4_000 * MS}) == pytest.approx(0.3)
+    assert unknown(dataclasses.replace(known, outstanding=False), {}) == 0, "everything was brought in"
+    silent = dataclasses.replace(away, reported_ns=None)
+    assert unknown(dataclasses.replace(known, agents=(whole.agents[0], silent)), {}) == pytest.approx(0.5)
+    assert loss(whole, {}, window) is None
 
 
 def test_the_greatest_bound_and_the_spread_of_the_starts() -> None:

@@ -100,7 +100,7 @@ def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
 
 def test_it_is_neither_lost_with_testers_nor_does_its_clock_count_among_theirs() -> None:
     gone = Crew((HERE, agent("db1", "watch", AgentClock(), lost=True)), 0, None, 100)
-    assert carriers(gone) == (HERE,) and lost_agents(gone, {}) == () and loss(gone) is None
+    assert carriers(gone) == (HERE,) and lost_agents(gone, {}) == () and loss(gone, {}, Window(0, 10)) is None
     assert unknown_clocks(gone) == ()
     there = Crew((HERE, DB1), 0, None, 100)
     assert greatest_bound(there) == 0 and start_spread(there) == (None, None)

@@ -81,6 +81,7 @@ impl Going {
                     t0_raw_ns: start.t0_raw_ns,
                     lost: lost_ns.is_some(),
                     lost_ns,
+                    reported_ns: Some(agent.reported_ns),
                     window_ns: ended.as_ref().and_then(|ended| ended.window_ns),
                     books: ended.map(|ended| ended.books).unwrap_or_default(),
                 }

@@ -56,6 +56,11 @@ def run_reason(reason: Reason) -> str:
                 f"have been started are on record (started: {_limit(told)} %): `plimsoll collect` brings in what is "
                 "still there"
             )
+        case RunReason.UNKNOWN_LOAD:
+            return (
+                f"{_lost(told)}, and for {percent(figure(told, 'unknown'))} of the planned time of all testers the "
+                f"load is unknown (limit: {_limit(told)} %): `plimsoll collect` brings in what is still there"
+            )
         case RunReason.TREND:
             return f"not steady after the warm-up: {_trend(told)}"
         case RunReason.STEAL:
