@@ -75,21 +75,29 @@ class Site:
     def log(self) -> str:
         return (self.directory / "gateway.log").read_text()
 
-    def ask(self) -> tuple[str, bool, str]:
-        """The text of the first row through the cache, whether that had it, and how long it may be kept."""
+    def ask(self) -> tuple[str, bool]:
+        """The text of the first row through the cache, and whether that had it."""
+        answer, body = self._answer(urlsplit(self.url("cache")).netloc, f"http://127.0.0.1:{self.port}")
+        found = re.search(r"<data>(.*?)</data>", body, re.DOTALL)
+        assert found, body
+        return base64.b64decode(found[1]).decode("latin-1"), "HIT" in (answer.getheader("X-Cache") or "")
+
+    def ask_gateway(self) -> str:
+        """How long caches may keep the answer."""
+        answer, _ = self._answer(f"127.0.0.1:{self.port}", "")
+        return answer.getheader("Cache-Control") or ""
+
+    def _answer(self, at: str, before: str) -> tuple[http.client.HTTPResponse, str]:
         sql = "SELECT string FROM one WHERE id = 1"
         p1 = base64.b64encode(zlib.compress(sql.encode())).decode().translate(str.maketrans("+/=", ".-_"))
         path = f"/Lab/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOB&p1={p1}"
-        connection = http.client.HTTPConnection(urlsplit(self.url("cache")).netloc, timeout=20)
-        connection.request("GET", f"http://127.0.0.1:{self.port}{path}", headers={"X-Frontier-Id": "test"})
+        connection = http.client.HTTPConnection(at, timeout=20)
+        connection.request("GET", f"{before}{path}", headers={"X-Frontier-Id": "test"})
         answer = connection.getresponse()
         body = answer.read().decode()
         connection.close()
         assert answer.status == 200, body
-        found = re.search(r"<data>(.*?)</data>", body, re.DOTALL)
-        assert found, body
-        hit = "HIT" in (answer.getheader("X-Cache") or "")
-        return base64.b64decode(found[1]).decode("latin-1"), hit, answer.getheader("Cache-Control") or ""
+        return answer, body
 
     def kept(self) -> bool:
         """Whether the cache hands out what it holds; asks."""
@@ -133,3 +141,55 @@ def test_what_changed_between_two_gateways_is_not_handed_out(site: Site, by: sig
     site.change("and once more")
     until("the next change", lambda: "and once more" in site.ask()[0])
     assert "1 objects that caches may keep from before are purged" in site.log()
+
+
+class Squid:
+    """The site's cache, whose rules are changed while it runs."""
+
+    def __init__(self, site: Site) -> None:
+        (running,) = [one for one in site.fleet.running if one.wanted.name == "cache"]
+        self.file = running.directory / "squid.conf"
+        self.text = self.file.read_text()
+        self.pid = int((running.directory / "squid" / "squid.pid").read_text())
+        self.place = urlsplit(site.url("cache")).netloc
+
+    def take_purges(self, takes: bool) -> None:
+        """Has it take PURGE, or not, and waits until it does so."""
+        rule = "http_access allow purge here"
+        assert rule in self.text
+        self.file.write_text(self.text if takes else self.text.replace(rule, "http_access deny purge"))
+        os.kill(self.pid, signal.SIGHUP)
+        wanted = (200, 404) if takes else (403,)
+        until("the new rules", lambda: self.purge() in wanted)
+
+    def purge(self) -> int:
+        """The status of a PURGE of nothing; 0 while it reads its rules."""
+        try:
+            connection = http.client.HTTPConnection(self.place, timeout=20)
+            connection.request("PURGE", "http://127.0.0.1:1/nothing")
+            status = connection.getresponse().status
+            connection.close()
+        except (OSError, http.client.HTTPException):
+            return 0
+        return status
+
+
+def test_a_squid_that_refuses_purges_keeps_nothing_new(site: Site) -> None:
+    squid = Squid(site)
+    until("an object in the cache", site.kept)
+    squid.take_purges(takes=False)
+    site.change("while it refuses")
+    until("the refusal", lambda: site.stats()["refusing"] == 1)
+    assert "answers PURGE with 403: allow it there" in site.log()
+    site.end()
+    site.start()
+    until("the refusal again", lambda: site.stats()["refusing"] == 1)
+    unkept = site.stats()["unkept"]
+    age = site.ask_gateway()
+    assert age == "max-age=0", "a cache could never be told of it"
+    assert site.stats()["unkept"] == unkept + 1
+    squid.take_purges(takes=True)
+    until("what changed meanwhile", lambda: "while it refuses" in site.ask()[0])
+    until("a new object", site.kept)
+    assert site.stats()["refusing"] == 0
+    assert "takes PURGE now" in site.log()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_model::{Choose, OnError, Order, Outcome};
+use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome};
 use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, Used, rng, uniform};
 
 use crate::books::Header;
@@ -189,6 +189,10 @@ pub struct Conduct {
     begun: u64,
     quota: Option<u64>,
     failures: u32,
+    /// Of the failures in a row, those without a connection since the last other outcome.
+    refusals: u32,
+    /// Starts are planned ahead, whatever becomes of them.
+    planned_ahead: bool,
 }
 
 impl Conduct {
@@ -214,6 +218,8 @@ impl Conduct {
             begun: 0,
             quota: seat.quota,
             failures: 0,
+            refusals: 0,
+            planned_ahead: seat.slot || population.every.is_some(),
             population,
         }
     }
@@ -290,6 +296,10 @@ impl Conduct {
         } else {
             self.failures = self.failures.saturating_add(1);
         }
+        self.refusals = match outcome {
+            Outcome::Refused => self.refusals.saturating_add(1),
+            _ => 0,
+        };
         if let OnError::StopTester { after } = self.population.on_error
             && self.failures >= after.max(1)
         {
@@ -299,8 +309,20 @@ impl Conduct {
             return Verdict::Done;
         }
         match self.population.on_error {
-            OnError::Backoff { first_ns, max_ns } if self.failures > 0 => {
-                let doubled = first_ns.saturating_mul(1 << (self.failures - 1).min(62));
+            OnError::Backoff {
+                first_ns,
+                max_ns,
+                when,
+            } => {
+                let in_a_row = match when {
+                    BackoffWhen::Failed => self.failures,
+                    BackoffWhen::Refused if self.planned_ahead => 0,
+                    BackoffWhen::Refused => self.refusals,
+                };
+                let Some(doublings) = in_a_row.checked_sub(1) else {
+                    return Verdict::Go(0);
+                };
+                let doubled = first_ns.saturating_mul(1 << doublings.min(62));
                 Verdict::Go(doubled.min(max_ns))
             }
             _ => Verdict::Go(0),

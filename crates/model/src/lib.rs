@@ -16,8 +16,8 @@ pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, Hos
 pub use live::{AgentBooks, Counters, SecondReport};
 pub use metric::MetricRow;
 pub use run::{
-    Arrivals, Ceiling, Choose, Dist, Endpoint, Generator, Keep, Late, LoadSpec, OnError, Operation, Order,
-    Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
+    Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Generator, Keep, Late, LoadSpec, OnError,
+    Operation, Order, Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
 };
 pub use session::{BaselineSpec, ClockState, Command, Event, Finished, HostReport, ListenSpec, RttReport};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -152,12 +152,27 @@ pub enum OnError {
         first_ns: u64,
         /// Longest wait.
         max_ns: u64,
+        /// After which failures.
+        #[serde(default)]
+        when: BackoffWhen,
     },
     /// Is taken out after so many failures in a row; an event says so.
     StopTester {
         /// At least 1.
         after: u32,
     },
+}
+
+/// Which failures are followed by a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackoffWhen {
+    /// All of them.
+    #[default]
+    Failed,
+    /// Those without a connection, and only of testers whose starts are not planned ahead: open arrivals and slots in time
+    /// stay as scheduled.
+    Refused,
 }
 
 /// One kind of request.

@@ -171,6 +171,9 @@ def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
         http["connection"] = "per-request"
     if args.insecure:
         http["tls"] = {"verify": False}
+    workload: dict[str, Any] = {"driver": "http", "target": target, "timeout": args.t, "http": http}
+    if args.z is None:
+        workload["on_error"] = "continue"  # a count of requests to a dead port would take a second for each
     load: dict[str, Any] = {"testers": args.c, "think": "0s"}
     if args.q is not None:
         load = {"rate": f"{args.q:f}/s", "arrivals": "even", "in_flight": args.c}
@@ -181,7 +184,7 @@ def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
         "plimsoll": 1,
         "name": "quick",
         "question": f"{shown} under {args.c} connections",
-        "workload": {"driver": "http", "target": target, "timeout": args.t, "http": http},
+        "workload": workload,
         "load": load,
         "run": {"warmup": "0s", **end},
     }

@@ -139,7 +139,12 @@ def _on_error(on_error: model.OnError) -> dict[str, Any]:
         case "continue":
             return {"kind": "continue"}
         case "backoff":
-            return {"kind": "backoff", "first_ns": on_error.first_ns, "max_ns": on_error.max_ns}
+            return {
+                "kind": "backoff",
+                "first_ns": on_error.first_ns,
+                "max_ns": on_error.max_ns,
+                "when": on_error.when,
+            }
         case "stop-tester":
             return {"kind": "stop-tester", "after": on_error.after}
 

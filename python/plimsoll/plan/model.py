@@ -182,11 +182,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """What a tester does after a failure. `first_ns` and `max_ns` of backoff, `after` of stop-tester."""
+    """What a tester does after a failure. `first_ns`, `max_ns` and `when` of backoff, `after` of stop-tester."""
 
     kind: Literal["continue", "backoff", "stop-tester"] = "continue"
     first_ns: int = 0
     max_ns: int = 0
+    when: Literal["failed", "refused"] = "failed"
     after: int = 0
 
 

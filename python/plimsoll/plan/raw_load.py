@@ -176,10 +176,12 @@ class ValuesRaw(Raw):
 
 
 class Backoff(Raw):
-    """Waits `first` after a failure, twice as long after each further one in a row, at most `max`."""
+    """Waits `first` after a failure, twice as long after each further one in a row, at most `max`. `when`: after any
+    failure, or where there was no connection."""
 
     first: Duration = 100 * NS["ms"]
     max: Duration = 10 * NS["s"]
+    when: Literal["failed", "refused"] = "failed"
 
 
 class StopTester(Raw):
@@ -199,6 +201,12 @@ class OnErrorRaw(Raw):
         if self.backoff is not None and self.stop_tester is not None:
             raise PydanticCustomError("on_error", "give one of continue, backoff, stop-tester")
         return self
+
+
+def usual_on_error() -> OnErrorRaw:
+    """What holds where the file says nothing: against a dead port a tester that goes on at once measures how fast it is
+    refused, and keeps the host from bringing the service back."""
+    return OnErrorRaw.model_validate({"backoff": {"first": "100ms", "max": "1s", "when": "refused"}})
 
 
 def _on_error(value: object) -> object:
@@ -236,7 +244,7 @@ class WorkloadRaw(Raw):
     target: Text | None = None
     site: Labels | None = None
     timeout: Duration = 60 * NS["s"]
-    on_error: OnError = Field(default_factory=OnErrorRaw)
+    on_error: OnError = Field(default_factory=usual_on_error)
     values: dict[str, ValuesRaw] = Field(default_factory=dict)
     mix: list[MixEntry] | None = Field(default=None, min_length=1)
     table: TableWork | None = None

@@ -236,7 +236,10 @@ def _endpoint(
 def _on_error(raw: OnErrorRaw) -> model.OnError:
     if raw.backoff is not None:
         return model.OnError(
-            "backoff", first_ns=raw.backoff.first, max_ns=max(raw.backoff.max, raw.backoff.first)
+            "backoff",
+            first_ns=raw.backoff.first,
+            max_ns=max(raw.backoff.max, raw.backoff.first),
+            when=raw.backoff.when,
         )
     if raw.stop_tester is not None:
         return model.OnError("stop-tester", after=raw.stop_tester.after)

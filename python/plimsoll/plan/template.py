@@ -31,7 +31,7 @@ workload:
   driver: http                    # also: frontier, sql, tcp, exec (any program), replay (a trace), null
   target: web                     # a service, one of targets, or a URL
   timeout: 10s
-  on_error: continue              # or backoff, stop-tester
+  # on_error: continue            # default: goes on, after a pause where it had no connection; or backoff, stop-tester
   http:
     method: GET
     path: /

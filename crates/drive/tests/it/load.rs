@@ -406,6 +406,73 @@ fn backoff_doubles() {
     assert_eq!(pauses, [10, 20, 40, 40]);
 }
 
+/// Whole milliseconds from each end to the next planned start, where nobody listens, with back-off for refusals.
+fn pauses_of_the_refused(load: Value, change: impl Fn(&mut Value)) -> Vec<i64> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let mut spec = line(
+        &format!("tcp://127.0.0.1:{port}"),
+        load,
+        json!({"transactions": 5}),
+    );
+    let workload = &mut spec["workloads"][0];
+    workload["on_error"] =
+        json!({"kind": "backoff", "first_ns": 10 * MS, "max_ns": 40 * MS, "when": "refused"});
+    change(workload);
+    let ran = run(spec);
+    assert_eq!(ran.transactions.len(), 5);
+    ran.transactions
+        .windows(2)
+        .map(|pair| (pair[1].scheduled - pair[0].end) / MS)
+        .collect()
+}
+
+#[test]
+fn who_is_refused_waits_and_the_wait_is_before_the_planned_start() {
+    assert_eq!(pauses_of_the_refused(closed(1), |_| {}), [10, 20, 40, 40]);
+}
+
+#[test]
+fn any_other_outcome_ends_a_row_of_refusals() {
+    let hasty = Server::start(|_| {});
+    let second = json!({"name": "b", "url": hasty.url("tcp")});
+    let pauses = pauses_of_the_refused(closed(1), |workload| {
+        workload["endpoints"].as_array_mut().unwrap().push(second.clone());
+        workload["choose"] = json!("per-request");
+    });
+    assert_eq!(pauses, [10, 0, 10, 0]);
+}
+
+#[test]
+fn planned_starts_stay_as_scheduled_when_they_are_refused() {
+    let every = json!({"kind": "every", "testers": 1, "every_ns": 2 * MS, "late": "catch-up"});
+    for load in [open(500.0, 1, "wait"), every] {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let mut spec = line(
+            &format!("tcp://127.0.0.1:{port}"),
+            load,
+            json!({"transactions": 50}),
+        );
+        spec["workloads"][0]["on_error"] = json!({"kind": "backoff", "first_ns": 3_600 * SECOND, "max_ns": 3_600 * SECOND, "when": "refused"});
+        let ran = run(spec);
+        assert_eq!(ran.results(), vec![(Outcome::Refused, "refused"); 50]);
+        let first = ran.transactions[0].scheduled;
+        let planned: Vec<i64> = ran
+            .transactions
+            .iter()
+            .map(|t| (t.scheduled - first) / MS)
+            .collect();
+        assert_eq!(planned, (0..50).map(|n| 2 * n).collect::<Vec<i64>>());
+    }
+}
+
 #[test]
 fn stop_ends_a_run_at_once_and_keeps_the_books() {
     let mut going = prepare(

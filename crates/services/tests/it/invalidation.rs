@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use plimsoll_services::frontier::{self, FrontierConfig, InvalidationConfig, On, Triggers};
+use plimsoll_services::frontier::{self, CacheConfig, FrontierConfig, InvalidationConfig, On, Triggers};
 use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
 
 use crate::servers::{self, Kind, Server};
@@ -545,4 +545,55 @@ fn what_an_earlier_gateway_has_answered_is_purged_at_the_start() {
         assert_eq!(caches.count(0, TWO), 0, "what no earlier one has answered");
     }
     let _ = std::fs::remove_dir_all(&directory);
+}
+
+/// A cache that may not be purged is one that nobody can tell: found out before anything is kept.
+#[test]
+fn nothing_is_kept_while_a_cache_refuses_to_be_told() {
+    let Some(server) = servers::all().next() else {
+        return;
+    };
+    let name = server.database(TABLES);
+    let caches = Caches::new(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refusing = format!("http://{}", listener.local_addr().unwrap());
+    let status = Arc::new(Mutex::new("403 Forbidden"));
+    let answers = status.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answers) = (stream.unwrap(), answers.clone());
+            std::thread::spawn(move || {
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                for _ in lines
+                    .map_while(Result::ok)
+                    .filter(|line| line.starts_with("PURGE "))
+                {
+                    let status = *answers.lock().unwrap();
+                    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let mut config = caches.config();
+    config.caches.push(CacheConfig { proxy: refusing });
+    let service = gateway(&server.url(&name), config);
+    for _ in 0..3 {
+        assert!(!kept(&service, ONE), "before it was ever to be told of anything");
+    }
+    assert_eq!(number(&service, "refusing"), 1);
+    assert_eq!(number(&service, "unkept"), 3);
+    *status.lock().unwrap() = "404 Not Found";
+    wait_until("it to take PURGE", || kept(&service, ONE));
+    assert_eq!(number(&service, "refusing"), 0);
+    *status.lock().unwrap() = "405 Method Not Allowed";
+    server.sql(&name, "UPDATE one SET text = 'x'");
+    wait_until("the refusal", || number(&service, "refusing") == 1);
+    assert!(!kept(&service, TWO));
+    assert_eq!(number(&service, "owed"), 1);
+    *status.lock().unwrap() = "200 OK";
+    wait_until("the debt to be paid", || number(&service, "owed") == 0);
+    wait_until("an answer to be kept", || kept(&service, TWO));
 }

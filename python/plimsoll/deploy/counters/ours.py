@@ -14,7 +14,7 @@ GAUGES: Final = (
     "clock_ns",
     *("servers", "in_system", "mean_service_s", "mean_late_s", "max_late_s"),
     *("in_progress", "connections_in_use", "connections_waiting", "connections_limit", "threads_limit"),
-    *("keys", "owed", "watching", "purge_delay_most_ms"),
+    *("keys", "owed", "watching", "refusing", "purge_delay_most_ms"),
 )
 
 

@@ -257,13 +257,14 @@ impl Invalidation {
             Some(path) => read_journal(path)?,
             None => (None, Vec::new()),
         };
+        let nothing = format!("http://{address}/plimsoll/nothing");
         let caches = config.caches.iter().filter_map(|cache| cache.address());
         let shared = Arc::new(Shared {
             dialect,
             keys: Mutex::new(Keys::new(Duration::from_millis(settle), again, config.most_keys)),
             journal: journal.map(Mutex::new),
             known: Mutex::default(),
-            purger: Arc::new(Purger::new(caches.map(str::to_owned))),
+            purger: Arc::new(Purger::new(caches.map(str::to_owned), &nothing)),
             modified,
             up: AtomicBool::new(false),
             forgets: AtomicBool::new(false),
@@ -314,6 +315,7 @@ impl Invalidation {
         let key = match depends {
             Depends::Nothing => return Keeping::free(),
             Depends::Unknowable => None,
+            Depends::On(_) if !self.shared.purger.can_tell().await => None,
             Depends::On(units) => self.register(head, &units, Duration::from_secs(age)),
         };
         // Had the catalogue become another meanwhile, the key could stand under tables of before.
@@ -399,6 +401,7 @@ impl Invalidation {
             keys: shared.keys().len(),
             owed: shared.purger.owed(),
             watching: u8::from(shared.is_up()),
+            refusing: shared.purger.refusing(),
             changes: get(&shared.changes),
             purges: get(&shared.purges),
             purged: get(&purged.purged),
@@ -436,6 +439,8 @@ pub struct InvalidationStats {
     pub owed: usize,
     /// 1 while changes are told.
     pub watching: u8,
+    /// Caches that refuse PURGE now.
+    pub refusing: usize,
     /// Changes told by the database.
     pub changes: u64,
     /// Keys purged.

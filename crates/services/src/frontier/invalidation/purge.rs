@@ -4,16 +4,20 @@
 //! parent that still has the old object. One that cannot be reached is not waited for, but its keys are owed to it until
 //! it takes them, or may not have the objects any more by their age; when it has taken them at last, the caches behind it
 //! are told once more.
+//!
+//! A cache that answers a PURGE with anything but 200, 204 or 404 will not be told: as long as it does, nothing may be kept.
+//! Each is asked once a second until that is known, and while it refuses.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::super::tally::add;
@@ -28,6 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Without an answer of a cache, before the next one is told nevertheless.
 const UNREACHABLE: Duration = Duration::from_secs(2);
+/// Between two questions whether a cache takes PURGE.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// For the answer to such a question, which the first request waits for.
+const ASK: Duration = Duration::from_secs(2);
 /// Longest head or body of an answer, bytes.
 const MOST: usize = 256 * 1024;
 
@@ -65,15 +73,39 @@ impl Queue {
     }
 }
 
+/// Whether a cache takes PURGE; as numbers, for an atomic.
+const UNKNOWN: u8 = 0;
+const TAKES: u8 = 1;
+const REFUSES: u8 = 2;
+
 struct Cache {
     address: String,
     queue: Mutex<Queue>,
     wake: Notify,
+    manner: AtomicU8,
 }
 
 impl Cache {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn manner(&self) -> u8 {
+        self.manner.load(Ordering::SeqCst)
+    }
+
+    /// It has answered a PURGE with this status.
+    fn answered(&self, status: u16) {
+        let manner = if is_taken(status) { TAKES } else { REFUSES };
+        let before = self.manner.swap(manner, Ordering::SeqCst);
+        let address = &self.address;
+        if manner == REFUSES && before != REFUSES {
+            say(&format!(
+                "caches may keep nothing, as the cache at {address} answers PURGE with {status}: allow it there"
+            ));
+        } else if manner == TAKES && before == REFUSES {
+            say(&format!("the cache at {address} takes PURGE now"));
+        }
     }
 
     fn push(&self, owed: impl IntoIterator<Item = Owed>) {
@@ -104,25 +136,67 @@ impl Cache {
 /// All caches, in the order in which they are told.
 pub(super) struct Purger {
     caches: Vec<Cache>,
+    /// The URL of no object, to ask caches with whether they take PURGE.
+    nothing: Name,
+    asked: OnceCell<()>,
     pub(super) tally: PurgeTally,
 }
 
 impl Purger {
-    /// `addresses`: HOST:PORT.
-    pub(super) fn new(addresses: impl IntoIterator<Item = String>) -> Self {
+    /// `addresses`: HOST:PORT. `nothing`: the URL of no object.
+    pub(super) fn new(addresses: impl IntoIterator<Item = String>, nothing: &str) -> Self {
         let cache = |address| Cache {
             address,
             queue: Mutex::default(),
             wake: Notify::new(),
+            manner: AtomicU8::new(UNKNOWN),
         };
         Self {
             caches: addresses.into_iter().map(cache).collect(),
+            nothing: nothing.into(),
+            asked: OnceCell::new(),
             tally: PurgeTally::default(),
         }
     }
 
     pub(super) fn caches(&self) -> usize {
         self.caches.len()
+    }
+
+    /// Caches that refuse PURGE, as far as is known.
+    pub(super) fn refusing(&self) -> usize {
+        let refusing = self.caches.iter().filter(|cache| cache.manner() == REFUSES);
+        refusing.count()
+    }
+
+    /// Whether no cache refuses PURGE. The first time, all are asked.
+    pub(super) async fn can_tell(self: &Arc<Self>) -> bool {
+        let ask_all = async || {
+            let mut asking = JoinSet::new();
+            for number in 0..self.caches.len() {
+                let purger = self.clone();
+                asking.spawn(async move { purger.ask(&purger.caches[number]).await });
+            }
+            asking.join_all().await;
+        };
+        self.asked.get_or_init(ask_all).await;
+        self.refusing() == 0
+    }
+
+    /// Asks a cache whether it takes PURGE. One that does not answer stays as it was: it gets its keys when it is back.
+    async fn ask(&self, cache: &Cache) {
+        let owed = Owed {
+            stale: Stale {
+                url: self.nothing.clone(),
+                until: Instant::now() + ASK,
+            },
+            since: Instant::now(),
+            passed: false,
+        };
+        let told = timeout(ASK, tell(&mut None, &cache.address, &[owed])).await;
+        if let Some(status) = told.ok().and_then(|told| told.answers.first().copied()) {
+            cache.answered(status);
+        }
     }
 
     /// Keys that some cache has not taken yet: of the cache that is owed most.
@@ -160,7 +234,12 @@ impl Purger {
         loop {
             let batch = cache.take();
             if batch.is_empty() {
-                cache.wake.notified().await;
+                let woken = cache.wake.notified();
+                if cache.manner() == TAKES {
+                    woken.await;
+                } else if timeout(ASK_AGAIN, woken).await.is_err() {
+                    self.ask(cache).await;
+                }
                 continue;
             }
             let told = tell(&mut connection, &cache.address, &batch).await;
@@ -195,6 +274,9 @@ impl Purger {
         let mut left = None;
         let mut done = Vec::with_capacity(batch.len());
         for (at, owed) in batch.into_iter().enumerate() {
+            if let Some(status) = answers.get(at) {
+                self.caches[number].answered(*status);
+            }
             match answers.get(at) {
                 Some(200 | 204) => add(&self.tally.purged, 1),
                 Some(404) => add(&self.tally.not_cached, 1),
@@ -245,6 +327,11 @@ impl Purger {
         }
         next.push(passed);
     }
+}
+
+/// Whether a cache that answers with this has not, or no longer, what a PURGE named.
+fn is_taken(status: u16) -> bool {
+    matches!(status, 200 | 204 | 404)
 }
 
 /// Statuses in the order of the batch, as far as they came, and why there are no more.
@@ -420,7 +507,7 @@ mod tests {
 
     #[test]
     fn the_next_cache_is_told_when_this_one_has_answered() {
-        let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()]);
+        let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()], "http://h/");
         purger.push(vec![owed("/1"), owed("/2"), owed("/1")]);
         assert_eq!(purger.owed(), 2);
         let batch = purger.caches[0].take();
@@ -437,11 +524,15 @@ mod tests {
             purger.sort(0, batch, &[403]),
             Some("it answers PURGE with 403".into())
         );
+        assert_eq!(purger.refusing(), 1);
+        let batch = purger.caches[0].take();
+        assert_eq!(purger.sort(0, batch, &[404]), None);
+        assert_eq!(purger.refusing(), 0, "it takes them now");
     }
 
     #[test]
     fn a_cache_that_does_not_answer_is_passed_over_and_told_later() {
-        let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()]);
+        let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()], "http://h/");
         purger.push(vec![owed("/1")]);
         purger.pass(0);
         purger.pass(0);
@@ -458,7 +549,7 @@ mod tests {
 
     #[test]
     fn what_no_cache_may_have_any_more_is_not_owed() {
-        let purger = Purger::new(["a:1".to_owned()]);
+        let purger = Purger::new(["a:1".to_owned()], "http://h/");
         purger.push(vec![Stale {
             until: Instant::now(),
             ..owed("/1")
