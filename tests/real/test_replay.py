@@ -85,6 +85,25 @@ def test_what_was_recorded_is_done_again(lab: Lab, place: Path, tmp_path: Path, 
     assert list(root.iterdir()) == [], "nothing of it is left"
 
 
+@pytest.mark.parametrize("options", [(), ("--source", "preload")])
+def test_what_the_program_took_without_tracing_is_what_show_says(
+    lab: Lab, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    script = "for one in 1 2 3; do seq 500 | sort -n >out-$one; sleep 0.02; x=$(cat out-$one | wc -l); done"
+    program = ("sh", "-c", f"cd {tmp_path}; {script}")
+    trace = tmp_path / "job.trace"
+    assert lab.run("trace", "record", *options, "-o", trace, "--", *program).code == 0
+    root = tmp_path / "root"
+    root.mkdir()
+    replay = ("replay", trace, "--root", root, "--allow-root")
+    assert lab.run(*replay, "--prepare").code == 0
+    answer = json.loads(lab.run(*replay, "--json").out)["replayed"]
+    shown = lab.run("trace", "show", trace, "--json").json["time"]["wall"]
+    found = [answer["untraced_s"][end] for end in ("low_s", "middle_s", "high_s")]
+    assert found == pytest.approx([shown[end] for end in ("low_s", "corrected_s", "high_s")], rel=1e-6)
+    assert found[0] <= found[1] <= found[2] and answer["planned_s"] > 0
+
+
 def test_what_is_missing_is_told_and_not_hidden(lab: Lab, place: Path, tmp_path: Path) -> None:
     trace = recorded(lab, place, "strace")
     root = tmp_path / "root"

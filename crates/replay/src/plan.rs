@@ -16,6 +16,8 @@ use plimsoll_trace::cost::Drift;
 use plimsoll_trace::event::{Event, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
+use plimsoll_trace::profile::Untraced;
+use plimsoll_trace::profile::json::Times;
 
 use crate::action::{Action, Operation, Recorded};
 use crate::order::{self, Claim, Edge, Step};
@@ -78,6 +80,10 @@ pub struct Plan {
     pub end_ns: i64,
     /// Calls that were recorded, those that nothing is done for as well.
     pub calls: u64,
+    /// How long the recorded run took, and would have taken without tracing: as its profile says. None of a plan without a trace.
+    pub times: Option<Times>,
+    /// It was recorded on one core.
+    pub on_one_core: bool,
 }
 
 /// What one worker does.
@@ -192,6 +198,7 @@ struct Planner<'a> {
     steps: Vec<Step>,
     claims: Vec<Claim>,
     drift: Drift,
+    untraced: Untraced,
     /// Whoever did not compute between two calls waited for the one core of the recording.
     on_one_core: bool,
 }
@@ -225,6 +232,7 @@ impl<'a> Planner<'a> {
             steps: Vec::new(),
             claims: Vec::new(),
             drift: Drift::new(header),
+            untraced: Untraced::new(header),
             on_one_core: header.is_on_one_core(),
         }
     }
@@ -240,6 +248,7 @@ impl<'a> Planner<'a> {
         self.plan.end_ns = self.plan.end_ns.max(event.end_ns());
         self.pass(event);
         let slower = self.drift.take(event);
+        self.untraced.take(self.trace, event, slower);
         match self.fate(event) {
             Fate::Act(action) => self.add(event, Action { slower, ..action }),
             fate => {
@@ -332,6 +341,8 @@ impl<'a> Planner<'a> {
         for (worker, at) in order.caused {
             self.plan.workers[worker as usize].actions[at as usize].marks |= crate::action::mark::CAUSED;
         }
+        self.plan.times = Some(self.untraced.finish());
+        self.plan.on_one_core = self.on_one_core;
         self.plan.names = self.places.into_names();
         self.plan.opens = self.opens.count();
         self.plan.before = self.opens.into_before();

@@ -29,8 +29,11 @@ pub struct Replayed {
     pub wall_s: f64,
     /// The same as recorded: tracing is in it.
     pub recorded_s: f64,
-    /// The same without what tracing cost.
+    /// The same without what tracing cost, as the profile of the trace says.
     pub untraced_s: Interval,
+    /// What the think times and calls that are replayed come to without what tracing cost, if calls take as long as they did.
+    #[serde(default)]
+    pub planned_s: f64,
     /// It was stopped before its end.
     pub stopped: bool,
     /// Threads that took part.
@@ -184,16 +187,17 @@ impl Replayed {
 }
 
 /// What was recorded, beside what was achieved.
-pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> (f64, Interval, [Subtracted; 3]) {
+pub(crate) struct RecordedRun {
+    pub(crate) recorded_s: f64,
+    pub(crate) untraced_s: Interval,
+    pub(crate) planned_s: f64,
+    pub(crate) tracing: [Subtracted; 3],
+}
+
+pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> RecordedRun {
     let span = plan.end_ns.saturating_sub(plan.zero_ns).max(0);
     let recorded_s = seconds(if plan.calls == 0 { 0 } else { span.unsigned_abs() });
-    let [middle_s, least, most] = Guess::ALL.map(|guess| seconds(plan.span_ns(cost, guess)));
-    // What costs little leaves a long span.
-    let untraced = Interval {
-        middle_s,
-        low_s: most,
-        high_s: least,
-    };
+    let planned = Guess::ALL.map(|guess| seconds(plan.span_ns(cost, guess)));
     let mut tracing = [Subtracted::default(); 3];
     for worker in &plan.workers {
         for (sum, guess) in tracing.iter_mut().zip(Guess::ALL) {
@@ -202,7 +206,39 @@ pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> (f64, Interval, [Subtracted;
             sum.clipped_ns += found.clipped_ns;
         }
     }
-    (recorded_s, untraced, tracing)
+    RecordedRun {
+        recorded_s,
+        untraced_s: untraced(plan, recorded_s, planned),
+        planned_s: planned[0],
+        tracing,
+    }
+}
+
+/// The estimate of the profile. What waits between threads hold of the tracing of others is in a plan, but not in that; on one core a plan
+/// knows who waited for the core alone, which the profile does not.
+fn untraced(plan: &Plan, recorded_s: f64, [planned_s, longest_s, shortest_s]: [f64; 3]) -> Interval {
+    // What costs little leaves a long span.
+    let planned = Interval {
+        middle_s: planned_s,
+        low_s: shortest_s,
+        high_s: longest_s,
+    };
+    let Some(times) = &plan.times else {
+        return planned;
+    };
+    let found = Interval {
+        middle_s: times.corrected_s.unwrap_or(recorded_s),
+        low_s: times.low_s.unwrap_or(recorded_s),
+        high_s: times.high_s.unwrap_or(recorded_s),
+    };
+    if !plan.on_one_core {
+        return found;
+    }
+    Interval {
+        low_s: found.low_s.min(planned.low_s),
+        high_s: found.high_s.max(planned.high_s),
+        ..planned
+    }
 }
 
 pub(crate) fn seconds(ns: u64) -> f64 {

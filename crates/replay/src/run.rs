@@ -110,14 +110,15 @@ pub fn run(
     common.open_before();
     let cost = Cost::of(header.calibration.as_ref());
     let (tally, wall_ns, was_stopped) = Crew::new(&common, &cost, settings, stop).work()?;
-    let (recorded_s, untraced_s, tracing) = recorded(plan, &cost);
+    let before = recorded(plan, &cost);
     let (read_bytes, write_bytes) = tally.bytes();
     Ok(Replayed {
         format: FORMAT.to_owned(),
         timing: settings.timing,
         wall_s: seconds(wall_ns),
-        recorded_s,
-        untraced_s,
+        recorded_s: before.recorded_s,
+        untraced_s: before.untraced_s,
+        planned_s: before.planned_s,
         stopped: was_stopped,
         threads: tally.workers,
         calls: plan.calls,
@@ -128,7 +129,7 @@ pub fn run(
         write_bytes,
         by_call: tally.by_call(),
         lateness: tally.lateness(),
-        tracing,
+        tracing: before.tracing,
         waits: tally.waits(plan, names),
         mismatches: tally.mismatches(plan, names),
         refusals: tally.refusals(names),

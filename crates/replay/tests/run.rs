@@ -21,6 +21,7 @@ use plimsoll_replay::timing::Timing;
 use plimsoll_trace::event::{OpenId, PathId};
 use plimsoll_trace::header::{Calibration, Header, Recorder};
 use plimsoll_trace::names::{Names, ThreadEntry};
+use plimsoll_trace::profile::json::Times;
 
 const MS: u64 = 1_000_000;
 
@@ -315,6 +316,26 @@ fn what_tracing_cost_is_told() {
     assert!(close(found.tracing[2].clipped_ns, 5_000.0));
     let times = &found.by_call["stat"];
     assert!(close(times.recorded_s, 0.0005) && close(times.untraced_s, 0.0001));
+    // Of a trace it is the estimate of its profile; of one core the range is that of both.
+    plan.times = Some(Times {
+        recorded_s: 0.0015,
+        low_s: Some(0.0003),
+        corrected_s: Some(0.0005),
+        high_s: Some(0.0008),
+    });
+    let mut ends = |on_one_core| {
+        plan.on_one_core = on_one_core;
+        let found = run(&plan, &root, &names, &header, &settings, &AtomicBool::new(false)).unwrap();
+        assert!(close(found.planned_s, 0.0009));
+        [
+            found.untraced_s.low_s,
+            found.untraced_s.middle_s,
+            found.untraced_s.high_s,
+        ]
+        .map(|seconds| (seconds * 1e6).round() as i64)
+    };
+    assert_eq!(ends(false), [300, 500, 800]);
+    assert_eq!(ends(true), [300, 900, 1000]);
 }
 
 /// Where storage cannot be shared, data are copied, and it is said which it was.

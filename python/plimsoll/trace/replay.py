@@ -16,6 +16,10 @@ from plimsoll.errors import EngineError
 from plimsoll.plan import units
 
 FORMAT = "plimsoll.replay/1"
+MOST_OF_THE_RUN = 0.5
+"""Share of tracing from which on a time without it is told as a range, as in `trace show`."""
+PLANNED_WITHIN = 0.1
+"""Share by which a replay may be planned longer than the program took, without a word."""
 SHOWN = 12
 """Findings and mismatches that are shown; all are in the JSON."""
 
@@ -144,13 +148,8 @@ def _prepared(prepared: dict[str, Any]) -> Iterator[str]:
 def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
     if replayed["stopped"]:
         yield "Stopped before its end."
-    untraced = replayed["untraced_s"]
-    wall, middle = replayed["wall_s"], untraced["middle_s"]
-    ratio = f": {wall / middle:.2f} of it" if middle > 0 else ""
-    yield (
-        f"{wall:.3f} s; as recorded {replayed['recorded_s']:.3f} s, without the cost of tracing "
-        f"{middle:.3f} s ({untraced['low_s']:.3f} to {untraced['high_s']:.3f}){ratio}"
-    )
+    yield f"{replayed['wall_s']:.3f} s; as recorded {replayed['recorded_s']:.3f} s, {_untraced(replayed)}"
+    yield from _planned(replayed)
     read, written = (units.about_size(replayed[f"{what}_bytes"]) for what in ("read", "write"))
     yield (
         f"{plural(replayed['performed'], 'call')} by {plural(replayed['threads'], 'thread')}; {read} read, "
@@ -163,6 +162,28 @@ def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
         )
     yield from _calls(replayed["by_call"])
     yield from _deviations(replayed)
+
+
+def _untraced(replayed: dict[str, Any]) -> str:
+    """As `trace show` says it: where tracing was most of the run, the difference of two large numbers is no number."""
+    untraced = replayed["untraced_s"]
+    wall, middle = replayed["wall_s"], untraced["middle_s"]
+    low, high = (f"{untraced[end]:.3f}" for end in ("low_s", "high_s"))
+    if middle < replayed["recorded_s"] * (1 - MOST_OF_THE_RUN):
+        return f"without the cost of tracing {low} to {high} s; tracing was most of it, so that no one number is known"
+    ratio = f": {wall / middle:.2f} of it" if middle > 0 else ""
+    return f"without the cost of tracing {middle:.3f} s ({low} to {high}){ratio}"
+
+
+def _planned(replayed: dict[str, Any]) -> Iterator[str]:
+    untraced, planned = replayed["untraced_s"], replayed.get("planned_s", 0.0)
+    keeps_think_times = isinstance(replayed.get("timing"), dict)
+    if keeps_think_times and planned > untraced["middle_s"] * (1 + PLANNED_WITHIN):
+        yield (
+            f"The replay aims at {planned:.3f} s, longer than the program took without tracing: threads and processes "
+            "that waited for each other waited for the tracing of the others, too. "
+            "Record with --one-core or --source preload"
+        )
 
 
 def _calls(by_call: dict[str, Any]) -> Iterator[str]:

@@ -42,6 +42,21 @@ def test_a_replay_is_held_against_the_untraced_program() -> None:
     ]
 
 
+def test_what_was_mostly_tracing_is_a_range_and_what_is_aimed_at_is_said() -> None:
+    untraced = {"low_s": 1.72, "middle_s": 1.88, "high_s": 3.49}
+    slow = REPLAYED | {"wall_s": 2.52, "recorded_s": 5.6, "untraced_s": untraced, "planned_s": 2.5}
+    first = (
+        "2.520 s; as recorded 5.600 s, without the cost of tracing 1.720 to 3.490 s; tracing was most of it, "
+        "so that no one number is known"
+    )
+    aim = "The replay aims at 2.500 s, longer than the program took without tracing: "
+    timed = said(replayed=slow | {"timing": {"diff": {"scale": 1.0}}})
+    assert timed[0] == first and timed[1].startswith(aim) and "--one-core" in timed[1]
+    assert not said(replayed=slow | {"timing": "afap"})[1].startswith(aim)
+    near = slow | {"timing": {"diff": {"scale": 1.0}}, "planned_s": 1.9}
+    assert not said(replayed=near)[1].startswith(aim)
+
+
 def test_differences_are_told_with_an_example_where_there_is_one() -> None:
     found = {"call": "read", "recorded": "ok", "got": "not open", "count": 1}
     replayed = REPLAYED | {

@@ -89,7 +89,7 @@ pub struct Chosen {
 /// A total of times. Tracing costs: what was recorded is too long. Where the cost is known, `corrected_s` is the best estimate
 /// without it, and the truth is likely between `low_s` and `high_s`, as long as a call cost what it did when that was measured: on a
 /// busier machine it costs more, and even `low_s` is too long.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// As recorded.
     pub recorded_s: f64,

@@ -26,10 +26,12 @@ pub mod shown;
 mod tally;
 mod telling;
 mod time;
+mod untraced;
 
 pub use called::Called;
 pub use chosen::Choice;
 pub use json::Profile;
+pub use untraced::Untraced;
 
 use crate::cost::{Cost, Drift};
 use crate::event::{Event, Futex, Outcome};
