@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.analyse.across import Design, cell_results, grouped, saturations, verdicts
+from plimsoll.analyse.across import Design, cell_results, grouped, verdicts
 from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.answer.superseded import earlier_note
@@ -29,6 +29,7 @@ from plimsoll.analyse.counted import counted_services
 from plimsoll.analyse.coverage import loss
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
+from plimsoll.analyse.load_line import rankings, saturations
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.own_delays import own_delays
 from plimsoll.analyse.parts import OfParts
@@ -139,12 +140,14 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     names = [one.metric for one in rules.responses]
     groups = grouped(runs, histograms, rules.design, parts)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
+    lines = saturations(groups, rules.design, rules.capacity, names)
     whole = Analysis(
         experiment=info,
         answer=(),
         runs=tuple(runs),
         cells=cell_results(groups, rules.design, names),
-        saturation=tuple(map(worded_saturation, saturations(groups, rules.design, rules.capacity, names))),
+        saturation=tuple(map(worded_saturation, lines)),
+        rankings=rankings(groups, rules.design, lines),
         effects=effects,
         models=tuple(map(worded_model, models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),

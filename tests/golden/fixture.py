@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from tests.unit.hosts_made import Made, make
 
 from plimsoll.analyse.answer.compose import with_answer
+from plimsoll.analyse.ranking import Contender, ranking
 from plimsoll.analyse.results import (
     Analysis,
     Capacity,
@@ -42,6 +43,7 @@ from plimsoll.analyse.results_verdicts import (
     SaturationVerdict,
     TermPart,
 )
+from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
@@ -424,7 +426,22 @@ def designed(
             *((LeftOut(HOSTILE, HOSTILE),) if hostile else ()),
         ),
     )
-    return with_answer(analysis)
+    return with_answer(ranked(analysis))
+
+
+def ranked(analysis: Analysis) -> Analysis:
+    """With the ranking of its combinations, each of two runs that make the interval of its nominal capacity."""
+    contenders = []
+    for each in analysis.saturation:
+        value = each.capacities[0].value
+        if value is None or each.levels == 1:
+            continue
+        half = 0.0 if value.low is None else (value.mean - value.low) / 3
+        values = (value.mean,) if value.low is None else (value.mean - half, value.mean + half)
+        contenders.append(Contender(each.combination, tuple((None, one) for one in values)))
+    found = ranking(contenders)
+    named = () if found is None else (replace(found, metric="throughput_per_s", rule=rule(RuleName.RANKING)),)
+    return replace(analysis, rankings=named)
 
 
 def single() -> Analysis:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,18 +13,16 @@ from plimsoll.analyse import capacity, verdict_rules
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.diagnostics import equal_variances_p
 from plimsoll.analyse.means import cell_intervals
-from plimsoll.analyse.metrics import canonical, is_capacity, metric_value, value
-from plimsoll.analyse.overload import is_overloaded
+from plimsoll.analyse.metrics import metric_value, value
 from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
-from plimsoll.analyse.results import Capacity, CellResult, Interval, RunResult, Saturation, Verdict
-from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
-from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet, observe
+from plimsoll.analyse.results import CellResult, Interval, RunResult, Verdict
+from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet
 from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan import metrics as table
-from plimsoll.plan.metric_table import Named
-from plimsoll.plan.model import CapacityRules, Threshold
+from plimsoll.plan.metric_table import Distribution, Named
+from plimsoll.plan.model import Threshold
 
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""
@@ -108,7 +105,7 @@ def cell_results(
     lowest_of = _lowest(groups, design)
     out = []
     for group, intervals in zip(groups, responses, strict=True):
-        rate = error_rate(*_errors_and_ended(group.valid))
+        rate = error_rate(*errors_and_ended(group.valid))
         lowest = lowest_of.get(_combination(group, design)) if design.load(group.cell) is not None else None
         out.append(
             CellResult(
@@ -128,7 +125,7 @@ def cell_results(
     return tuple(out)
 
 
-def _errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
+def errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
     errors = [run.traffic.errors for run in runs]
     return errors, [run.traffic.errors + run.traffic.response_ms.count for run in runs]
 
@@ -162,7 +159,9 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
 def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     values = [_values(named, group) for group in groups]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
-    intervals = cell_intervals(values, separate=_differ(values, groups, log), log=log)
+    # A time scatters the more the busier the target is: pooled over loads, its error is wrong at each of them.
+    own = isinstance(named.metric.reader, Distribution)
+    intervals = cell_intervals(values, separate=own or _differ(values, groups, log), log=log)
     histogram, q = named.histogram, named.quantile
     if histogram is None or q is None:
         return intervals
@@ -264,117 +263,6 @@ def common_bottleneck(runs: Sequence[RunResult]) -> str:
         return NOT_RESOLVED
     name, times = found.most_common(1)[0]
     return name if 2 * times > len(runs) else NOT_RESOLVED
-
-
-def saturations(
-    groups: Sequence[Group], design: Design, rules: CapacityRules, metrics: Sequence[str]
-) -> tuple[Saturation, ...]:
-    """Bracket and capacities of every combination of the other factors, for each of the metrics that is a throughput
-    (transactions per second, if none is). Empty without a load factor."""
-    if design.load_factor is None:
-        return ()
-    names = [name for m in metrics if is_capacity(name := canonical(m))] or ["throughput_per_s"]
-    combinations: dict[tuple[tuple[str, str], ...], list[Group]] = {}
-    for group in groups:
-        if design.load(group.cell) is not None:
-            combinations.setdefault(tuple(design.rest(group.cell).items()), []).append(group)
-    out = []
-    for name in dict.fromkeys(n for n in names if n is not None):
-        levels = [_levels(members, design, name) for members in combinations.values()]
-        error = throughput_error(levels)
-        by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
-        for (rest, members), mine in zip(combinations.items(), levels, strict=True):
-            bracket = saturation(mine, error, _overloaded(members, design))
-            facts = [_level(g, design, by_group[id(g)], rules) for g in members if g.valid]
-            out.append(
-                _saturation(dict(rest), name, design.load_factor, bracket, facts, rules, members, design)
-            )
-    return tuple(out)
-
-
-def _overloaded(members: Sequence[Group], design: Design) -> set[float]:
-    """Loads at which the target was overloaded in most valid runs."""
-    runs = {load: group.valid for group in members if (load := design.load(group.cell)) is not None}
-    return {load for load, mine in runs.items() if is_overloaded(run.traffic.overload for run in mine)}
-
-
-def _levels(members: Sequence[Group], design: Design, name: str) -> dict[float, list[float]]:
-    out: dict[float, list[float]] = {}
-    for group in members:
-        load = design.load(group.cell)
-        if load is not None and group.valid:
-            out[load] = [v for run in group.valid if (v := metric_value(run, name)) is not None]
-    return out
-
-
-def _level(group: Group, design: Design, throughput: Interval | None, rules: CapacityRules) -> capacity.Level:
-    observed, each = None, []
-    ((_, sample),) = group.sample.of_parts(rules.parts)  # one operation, one workload at most
-    if rules.response is not None:
-        observed, _ = observe(rules.response, sample)
-        for run, histogram in zip(sample.runs, sample.histograms, strict=True):
-            value, _ = observe(rules.response, Sample([run], [histogram]))
-            if value is not None:
-                each.append(value)
-        if not all(map(math.isfinite, each)):
-            each = []  # longer than anything that was measured: no interval has such an end
-    errors, ended = _errors_and_ended(sample.runs)
-    return capacity.Level(
-        load=design.load(group.cell) or 0.0,
-        throughput=throughput,
-        observed=observed,
-        observed_runs=each,
-        errors=errors,
-        ended=ended,
-    )
-
-
-def _saturation(
-    rest: dict[str, str],
-    metric: str,
-    factor: str,
-    bracket: Bracket,
-    levels: Sequence[capacity.Level],
-    rules: CapacityRules,
-    members: Sequence[Group],
-    design: Design,
-) -> Saturation:
-    nominal = capacity.nominal(levels, saturated=bracket.upper is not None)
-    found: list[Capacity] = [nominal]
-    share = None
-    if rules.response is not None:
-        usable = capacity.usable(levels, rules.response)
-        found.append(usable)
-        share = capacity.efficiency(usable, nominal)
-    if rules.errors is not None:
-        found.append(capacity.error_limited(levels, rules.errors))
-    return Saturation(
-        combination=rest,
-        metric=metric,
-        load_factor=factor,
-        lower=bracket.lower,
-        upper=bracket.upper,
-        verdict=bracket.verdict,
-        text="",
-        bottleneck=_gives_way(members, nominal.load, design),
-        capacities=tuple(found),
-        efficiency=share,
-        levels=bracket.levels,
-        reason=bracket.reason,
-        falls_from=bracket.falls_from,
-        doubt=bracket.doubt,
-        has_error=bracket.has_error,
-        rule=verdict_rules.rule(RuleName.SATURATION),
-        bottleneck_rule=verdict_rules.rule(RuleName.COMMON_BOTTLENECK),
-        gains=bracket.gains,
-        more_runs=bracket.more_runs,
-    )
-
-
-def _gives_way(members: Sequence[Group], load: float | None, design: Design) -> str:
-    """What most valid runs name where most is carried. Lower levels, even within the bracket, may not be full yet."""
-    at = [group for group in members if load is not None and design.load(group.cell) == load]
-    return common_bottleneck([run for group in at for run in group.valid])
 
 
 def verdicts(

@@ -96,8 +96,9 @@ def _capacity(
 
 
 def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
-    """Interval of what the rule is about between runs, pooled over the levels on logarithms (times are skewed)."""
-    return cell_intervals([np.asarray(level.observed_runs, dtype=np.float64) for level in levels], log=True)
+    """Interval of what the rule is about between runs, by the variance of each level, on logarithms (skewed times)."""
+    values = [np.asarray(level.observed_runs, dtype=np.float64) for level in levels]
+    return cell_intervals(values, separate=True, log=True)
 
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:

@@ -19,6 +19,7 @@ from plimsoll.analyse.results_verdicts import (
     Gain,
     LeftOut,
     OverloadVerdict,
+    RankingVerdict,
     Reason,
     ResourceKind,
     RuleId,
@@ -520,6 +521,21 @@ class Saturation:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """The combination of the highest nominal capacity, against the one that comes closest (`second`) and the lowest.
+    `over_second`, `over_worst`: ratios of the capacities, with intervals of their own."""
+
+    verdict: RankingVerdict
+    best: dict[str, str]
+    second: dict[str, str]
+    worst: dict[str, str]
+    over_second: Interval
+    over_worst: Interval
+    metric: str = ""
+    rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """One level of one term of the fitted model on one response."""
 
@@ -644,6 +660,8 @@ class Analysis:
     models: tuple[Model, ...]
     verdicts: tuple[Verdict, ...]
     left_out: tuple[LeftOut, ...]
+    rankings: tuple[Ranking, ...] = ()
+    """For each metric with a saturation, where combinations can be compared."""
     consistency: ConsistencyResult | None = None
     """Where operations read versions."""
     findings: tuple[Finding, ...] = ()

@@ -158,8 +158,9 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.RANKING,
-        1,
-        "A combination has the highest capacity if the interval of its nominal capacity lies above that of the second.",
+        2,
+        "A combination has the highest capacity if the intervals of the ratios of its nominal capacity to all others, "
+        "within blocks and with Bonferroni's correction, lie above 1.",
         rests_on=(RuleName.NOMINAL,),
     ),
     VerdictRule(

@@ -15,12 +15,12 @@ from plimsoll.analyse.across import (
     cell_results,
     common_bottleneck,
     grouped,
-    saturations,
     verdicts,
 )
 from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.answer.worded import worded_model, worded_saturation, worded_verdict
 from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.load_line import saturations
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.results_verdicts import CapacityKind

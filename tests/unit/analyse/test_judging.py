@@ -153,7 +153,11 @@ def test_capacities() -> None:
     assert top.value is not None and top.value.mean == 200
     fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
     assert (fast.load, fast.reached) == (2, True)
-    assert worded_capacity(fast).remark == "held at the upper bound too"
+    assert worded_capacity(fast).remark == "held at the estimate, not at its upper bound", "of two runs"
+    tight = [level(2, 180, [0.0150, 0.0151, 0.0149, 0.0150])]
+    assert worded_capacity(usable(tight, parse_rule("p(95)<20ms", "response"))).remark.startswith(
+        "held at the upper bound too"
+    )
     assert efficiency(fast, top) == pytest.approx(0.9)
     edge = usable(LEVELS, parse_rule("p(95)<50ms", "response"))
     assert edge.load == 4 and "not at its upper bound" in worded_capacity(edge).remark

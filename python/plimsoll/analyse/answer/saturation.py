@@ -10,8 +10,7 @@ from plimsoll.analyse.answer.components import component_words, evidence, most_u
 from plimsoll.analyse.answer.limits import flattening
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.ranking import Ranking, nominal_value, ranking
-from plimsoll.analyse.results import Analysis, Capacity, CellResult, RunResult, Saturation
+from plimsoll.analyse.results import Analysis, Capacity, CellResult, Interval, Ranking, RunResult, Saturation
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Finding,
@@ -20,7 +19,6 @@ from plimsoll.analyse.results_verdicts import (
     Topic,
     Value,
 )
-from plimsoll.analyse.verdict_rules import RuleName, rule
 from plimsoll.analyse.wording import (
     UNKNOWN,
     describe,
@@ -36,7 +34,7 @@ from plimsoll.analyse.wording import (
 def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[Finding]:
     """How the combinations compare, then a sentence on each; of many, on the best and the worst."""
     ranked = sorted(found, key=lambda each: -_nominal_mean(each))
-    said = _comparison([each for each in ranked if not _one_load(analysis, each)])
+    said = _comparison(analysis, found[0].metric)
     if len(found) <= MOST_SENTENCES:
         return said + [_judged(analysis, each) for each in found]
     said += [_judged(analysis, each) for each in (ranked[0], ranked[-1])]
@@ -83,37 +81,49 @@ def _capacity(found: Saturation, kind: CapacityKind) -> Capacity | None:
 
 
 def _nominal_mean(found: Saturation) -> float:
-    value = nominal_value(found)
+    capacity = _capacity(found, CapacityKind.NOMINAL)
+    value = None if capacity is None else capacity.value
     return (value.mean if value is not None else 0.0) or -math.inf
 
 
-def _comparison(ranked: Sequence[Saturation]) -> list[Finding]:
-    """Which combination has the highest throughput, and how it compares with the lowest; nothing for a single one.
-
-    Those measured at one load, as in a design that varies one factor at a time, are not compared: another load may give
-    more."""
-    found = ranking(ranked)
+def _comparison(analysis: Analysis, metric: str) -> list[Finding]:
+    """Which combination has the highest throughput, and how it compares with the others; nothing for a single one."""
+    found = next((each for each in analysis.rankings if each.metric == metric), None)
     if found is None:
         return []
     values: dict[str, Value] = {
         "best": level_words(found.best),
         "second": level_words(found.second),
         "worst": level_words(found.worst),
-        "times": found.times,
+        "times": found.over_worst.mean,
     }
-    return [Finding(Topic.RANKING, _ranking(found), found.verdict, values, rule(RuleName.RANKING))]
+    return [Finding(Topic.RANKING, _ranking(found), found.verdict, values, found.rule)]
 
 
 def _ranking(found: Ranking) -> str:
-    name = capital(level_words(found.best))
-    if found.verdict == RankingVerdict.NOT_TOLD_APART:
-        second = level_words(found.second)
-        return f"{name} and {second} have the highest throughput; no difference between them was detected."
-    worst = level_words(found.worst)
-    times = "" if found.times is None else f": {number(found.times, 2)} times that of {worst}"
-    alone = found.verdict == RankingVerdict.ONE_OBSERVATION
-    tail = "; without repetitions, that is one observation" if alone else ""
-    return f"{name} has the highest throughput{times}{tail}."
+    best, second, worst = (level_words(each) for each in (found.best, found.second, found.worst))
+    ratio, most = ratio_words(found.over_second), ratio_words(found.over_worst)
+    equal = f"no difference between {best} and {second} was detected (ratio {ratio})"
+    match found.verdict:
+        case RankingVerdict.NOT_TOLD_APART if second == worst:
+            return f"{capital(equal)}."
+        case RankingVerdict.NOT_TOLD_APART:
+            return f"{capital(best)} has the highest mean throughput, {most} times that of {worst}; {equal}."
+        case RankingVerdict.ONE_OBSERVATION:
+            times = f"{number(found.over_worst.mean, 2)} times that of {worst}"
+            return f"{capital(best)} has the highest throughput: {times}; without repetitions, that is one observation."
+        case _:
+            text = f"{capital(best)} has the highest throughput: {most} times that of {worst}"
+            return f"{text}." if second == worst else f"{text}, and {ratio} times that of {second}."
+
+
+def ratio_words(ratio: Interval) -> str:
+    """`4.2 (4.0 to 4.4)`, to the digits that its interval supports; the mean alone without one."""
+    if ratio.low is None or ratio.high is None:
+        return number(ratio.mean, 2)
+    half = max(ratio.high - ratio.mean, ratio.mean - ratio.low)
+    digits = 3 if half < 0.1 * ratio.mean else 2
+    return f"{number(ratio.mean, digits)} ({number(ratio.low, digits)} to {number(ratio.high, digits)})"
 
 
 def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
