@@ -38,7 +38,7 @@ pub enum AddressError {
     #[error("the parameter {0} is not known: only sslmode=disable, allow or prefer may be given")]
     Parameter(String),
     /// TLS is demanded.
-    #[error("sslmode={0}: a URL does not ask for TLS: `sql` has the key tls for it; leave sslmode out")]
+    #[error("sslmode={0}: a URL does not ask for TLS; leave sslmode out (the driver sql has the key tls)")]
     Tls(String),
 }
 

@@ -57,10 +57,11 @@ impl Broken {
         }
     }
 
-    /// Adds what to do where nobody can log in without a password.
+    /// Adds what to do where a login without a password fails for want of one, which servers then speak of.
     pub(super) fn without_password(mut self) -> Self {
         if let Self::Refused { code, message, .. } = &mut self
             && code == "login refused"
+            && message.contains("password")
         {
             message.push_str(NO_PASSWORD);
         }

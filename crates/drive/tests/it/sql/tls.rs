@@ -159,5 +159,20 @@ fn a_server_without_tls_is_refused_with_what_to_do() {
                 .iter()
                 .any(|(_, text)| text.contains("does not take TLS: switch it on there"))
         );
+        let ran = asked(&server.url(), trusted(&pki.directory), "kept");
+        let about_passwords = |text: &str| text.contains("no password was given");
+        assert!(!ran.notes.iter().any(|(_, text)| about_passwords(text)));
+        let user = if server.kind == Kind::Postgres {
+            "scram"
+        } else {
+            "native"
+        };
+        let ran = asked(&server.url_of(user), json!(null), "kept");
+        assert_eq!(ran.results(), [(Outcome::Refused, "login refused"); 6]);
+        assert!(
+            ran.notes.iter().any(|(_, text)| about_passwords(text)),
+            "{:?}",
+            ran.notes
+        );
     }
 }
