@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.cli.outcome import WIDTH_WITHOUT_TERMINAL
-from plimsoll.cli.progress import wants_colour
 from plimsoll.cli.quantity import quantity
+from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan import units
 from plimsoll.trace import engine, words
