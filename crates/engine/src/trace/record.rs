@@ -100,6 +100,10 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         let status = recording.child.wait().context("waiting for strace")?;
         let elapsed = since.elapsed().as_nanos() as u64;
         let said = if wanted.pids.is_empty() {
+        if !wanted.pids.is_empty() {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            importer.ended_at(now.map_or(0, |since| since.as_nanos() as i64));
+        }
             Some(number(status))
         } else {
             None
