@@ -419,7 +419,11 @@ def test_what_is_no_trace_is_refused_in_words(lab: Lab) -> None:
         (("import", "text"), "is it a log of strace?"),
         (("record", "-o", "x.trace"), "give either a program"),
         (("record", "-o", "x.trace", "-p", "1", "--", "true"), "give either a program"),
-        (("record", "-o", "x.trace", "--", "/not/there"), ""),
+        (("record", "-o", "x.trace", "--", "/not/there"), "there is no program /not/there"),
+        (("record", "-o", "x.trace", "--", "nocmd"), "there is no program nocmd"),
+        (("record", "-o", "x.trace", "--source", "preload", "--", "./nocmd"), "there is no program ./nocmd"),
+        (("record", "-o", "x.trace", "--for", "0s", "--", "true"), "a duration above 0"),
+        (("export", "x.trace", "--to", "csv", "--root", "copy"), "--root goes with --to fio only"),
     ):
         done = lab.run("trace", *words)
         assert done.code in (1, 2, 127), (words, done)
