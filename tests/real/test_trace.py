@@ -202,6 +202,24 @@ def test_a_process_that_runs_is_attached_to_and_goes_on(lab: Lab) -> None:
     assert file_of(profile, "hostname")["reads"] > 0
 
 
+def test_a_call_that_goes_on_has_lasted_as_long_as_the_recording(lab: Lab) -> None:
+    program = "import time\nwhile 'TracerPid:\\t0' in open('/proc/self/status').read(): pass\ntime.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-I", "-c", program])
+    try:
+        done = lab.run(
+            "trace", "record", "--uncalibrated", "-p", str(process.pid), "--for", "1.5s", "-o", "job.trace"
+        )
+        assert done.code == 0, done.err
+    finally:
+        process.kill()
+        process.wait()
+    profile = lab.run("trace", "show", "job.trace", "--json").json
+    wall, elapsed = profile["time"]["wall"]["recorded_s"], profile["source"]["elapsed_s"]
+    sleeps = [each for each in profile["calls"] if each["name"] == "clock_nanosleep"]
+    # It has no end of its own, and had lasted for no time at all.
+    assert sleeps and sleeps[0]["time"]["recorded_s"] > 0 and wall <= elapsed, sleeps
+
+
 def test_what_an_interrupted_program_did_is_kept(lab: Lab) -> None:
     script = "import time\nopen('begun', 'w').close()\ntime.sleep(60)\n"
     process = lab.start(
@@ -401,7 +419,11 @@ def test_what_is_no_trace_is_refused_in_words(lab: Lab) -> None:
         (("import", "text"), "is it a log of strace?"),
         (("record", "-o", "x.trace"), "give either a program"),
         (("record", "-o", "x.trace", "-p", "1", "--", "true"), "give either a program"),
-        (("record", "-o", "x.trace", "--", "/not/there"), ""),
+        (("record", "-o", "x.trace", "--", "/not/there"), "there is no program /not/there"),
+        (("record", "-o", "x.trace", "--", "nocmd"), "there is no program nocmd"),
+        (("record", "-o", "x.trace", "--source", "preload", "--", "./nocmd"), "there is no program ./nocmd"),
+        (("record", "-o", "x.trace", "--for", "0s", "--", "true"), "a duration above 0"),
+        (("export", "x.trace", "--to", "csv", "--root", "copy"), "--root goes with --to fio only"),
     ):
         done = lab.run("trace", *words)
         assert done.code in (1, 2, 127), (words, done)

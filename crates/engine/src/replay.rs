@@ -123,7 +123,13 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
             let left = serde_json::to_value(&prepared.left)?;
             said.insert(
                 "prepared".into(),
-                json!({"made": prepared.made, "grown": prepared.grown, "bytes": prepared.bytes, "left": left}),
+                json!({
+                    "made": prepared.made,
+                    "grown": prepared.grown,
+                    "removed": prepared.removed,
+                    "bytes": prepared.bytes,
+                    "left": left,
+                }),
             );
         }
     }

@@ -234,7 +234,19 @@ fn differences_and_refusals_are_counted_with_examples() {
     };
     let out = on_name(Operation::Unlink, 0, 2);
     let missing = on_name(Operation::Stat, 0, 1);
-    let actions = vec![opens, reads, lost, out, missing, action(Operation::Refuse, 0)];
+    let chown = Action {
+        length: plimsoll_trace::syscalls::find(b"chown").unwrap().index() as u64 + 1,
+        ..action(Operation::Refuse, 0)
+    };
+    let actions = vec![
+        opens,
+        reads,
+        lost,
+        out,
+        missing,
+        action(Operation::Refuse, 0),
+        chown,
+    ];
     let plan = plan(&["/short", "/missing", "/../outside"], vec![actions]);
     let found = replay(&plan, &scratch, settings(Timing::Afap));
     let told: Vec<_> = found
@@ -268,7 +280,7 @@ fn differences_and_refusals_are_counted_with_examples() {
         .iter()
         .map(|one| (one.call.as_str(), one.count))
         .collect();
-    assert_eq!(why, [("unlink", 1), ("refused", 1)]);
+    assert_eq!(why, [("unlink", 1), ("chown", 1), ("refused", 1)]);
     assert_eq!(found.refusals[0].examples, ["/../outside"]);
     assert_eq!((found.read_bytes, found.lost), (5, 1));
     // What was left open is closed.

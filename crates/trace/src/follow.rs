@@ -11,7 +11,7 @@ use crate::one_core::OneCore;
 use crate::syscalls::{self, Effect, Syscall};
 use crate::telling;
 use crate::text::line::Ended;
-use crate::text::{Call, Calls, Said, line};
+use crate::text::{Call, Calls, Said, Stamp, line};
 use crate::timeline::Timeline;
 
 /// Lines of a thread that are kept until it is known whose child it is.
@@ -63,6 +63,8 @@ pub struct Follower {
     /// Who has it, where all threads share one.
     one_core: Option<OneCore>,
     trouble: Trouble,
+    /// When the recording has ended, where calls went on then: since the zero of the trace.
+    ended_ns: Option<i64>,
     lines: u64,
     /// The number of the last line that was odd, from 1.
     last_odd: u64,
@@ -148,19 +150,32 @@ impl Follower {
         self.settle(hear);
     }
 
+    /// The recording has ended then, ns since 1970, and calls that went on had not: they have lasted until then, at least.
+    pub fn ended_at(&mut self, unix_ns: i64) {
+        if self.timeline.has_times() {
+            self.ended_ns = Some(self.timeline.at(Some(Stamp::Wall(unix_ns))));
+        }
+    }
+
     /// The log has ended: what still waits is taken in, and calls that go on are told as they are.
     pub fn end(&mut self, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
         while let Some((&pid, _)) = self.waiting.first_key_value() {
             self.adopt(pid);
             self.catch_up(pid, hear);
         }
+        let ended_ns = self.ended_ns;
         let Self {
             calls, kernel, begun, ..
         } = self;
         for call in calls.going_on() {
             if let Some(known) = syscalls::find(call.name) {
                 let begun = begun.remove(&call.pid).flatten().unwrap_or_default();
-                let event = kernel.ends(&Request::written(&call, known), &UNKNOWN, begun, call.at_ns);
+                let lasted = ended_ns.map(|ended| ended.saturating_sub(call.at_ns));
+                let done = Done {
+                    duration_ns: lasted.and_then(|ns| u64::try_from(ns).ok()),
+                    ..UNKNOWN
+                };
+                let event = kernel.ends(&Request::written(&call, known), &done, begun, call.at_ns);
                 tell(kernel, &event, Some(&call), hear);
             }
         }

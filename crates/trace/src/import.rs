@@ -92,6 +92,11 @@ impl<W: Write> Importer<W> {
         self.writer.flush(self.taker.follower.kernel().names_mut())
     }
 
+    /// What is recorded goes on, and the recording has ended then: ns since 1970.
+    pub fn ended_at(&mut self, unix_ns: i64) {
+        self.taker.follower.ended_at(unix_ns);
+    }
+
     /// The line that was taken in last had no end, and there is no more of its log.
     pub fn was_cut(&mut self) {
         self.taker.follower.was_cut();

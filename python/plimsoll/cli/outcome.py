@@ -11,14 +11,12 @@ from pathlib import Path
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis
 from plimsoll.api import analysis_of, setup_of
-from plimsoll.cli.progress import wants_colour
+from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.collect.results import Results, open_results
 from plimsoll.drive.directory import write_json, write_text
 from plimsoll.drive.experiment import Outcome
 from plimsoll.errors import ExitCode
 from plimsoll.printable import printable
-
-WIDTH_WITHOUT_TERMINAL = 100
 
 
 def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True) -> int:

@@ -13,11 +13,6 @@ from plimsoll.printable import printable, printable_lines
 PLAIN_EVERY_S = 10.0
 
 
-def wants_colour(stream: TextIO) -> bool:
-    """A terminal, unless NO_COLOR says otherwise (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 class Progress:
     """A Listener (drive.run) that writes to a stream. `runs`: seconds that each run will take, by id."""
 

@@ -59,6 +59,8 @@ def main(args: argparse.Namespace) -> int:
     """99 where results are not those of the trace, or the directory lacks something."""
     if not args.root.is_dir():
         raise BadInput(f"{args.root} is no directory: make it, or give another --root")
+    if not 0 <= args.scale < float("inf"):
+        raise BadInput(f"--scale {args.scale:g}: a number from 0 on is expected")
     asked = Asked(
         trace=args.trace,
         root=args.root,

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.cli.outcome import WIDTH_WITHOUT_TERMINAL
-from plimsoll.cli.progress import wants_colour
 from plimsoll.cli.quantity import quantity
+from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan import units
 from plimsoll.trace import engine, words
@@ -103,6 +102,9 @@ def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="trace file")
     parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="what other tools read")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: beside the trace")
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="fio only: the directory that all names are beneath"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -121,6 +123,8 @@ def record(args: argparse.Namespace) -> int:
         raise BadInput("give either a program (after --) or the process to attach to (-p PID)")
     if args.one_core and (args.pid or args.source != "strace"):
         raise BadInput("--one-core is for a program that strace records: leave it out")
+    if args.length is not None and args.length <= 0:
+        raise BadInput("--for: a duration above 0 is expected, such as 60s")
     if args.output.exists() and not args.force:
         raise BadInput(f"{args.output} is there already; give another name, or --force to write over it")
     status, made = engine.record(
@@ -250,6 +254,8 @@ def export(args: argparse.Namespace) -> int:
     """Writes and says where."""
     output = args.output or args.trace.with_suffix(SUFFIXES[args.to])
     not_over(args.trace, output)
-    engine.export(args.trace, args.to, output)
+    if args.root is not None and args.to != "fio":
+        raise BadInput("--root goes with --to fio only: the other formats keep names as they were recorded")
+    engine.export(args.trace, args.to, output, args.root)
     print(output)
     return int(ExitCode.PASSED)

@@ -125,13 +125,14 @@ def pictures(
     return read_pictures(_answer("points", "--each", *bounds, *wanted.options(), "--", str(trace)))
 
 
-def export(trace: Path, kind: str, output: Path) -> None:
+def export(trace: Path, kind: str, output: Path, root: Path | None = None) -> None:
     """Writes the trace in a form of others. The engine says on stderr what that cannot hold.
 
     Raises EngineError where it failed, or where the trace was cut and the export has only what is whole.
     """
+    below = [] if root is None else ["--root", str(root)]
     done = subprocess.run(
-        [find_engine(), "trace", "export", "--to", kind, "--output", str(output), "--", str(trace)],
+        [find_engine(), "trace", "export", "--to", kind, "--output", str(output), *below, "--", str(trace)],
         check=False,
         stdout=subprocess.DEVNULL,
     )

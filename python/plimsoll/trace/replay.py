@@ -139,7 +139,8 @@ def _finding(cause: dict[str, Any]) -> str:
 
 def _prepared(prepared: dict[str, Any]) -> Iterator[str]:
     grown = f", {count(prepared['grown'])} made larger" if prepared["grown"] else ""
-    yield f"Prepared: {count(prepared['made'])} made{grown}, {units.about_size(prepared['bytes'])}."
+    removed = f", {count(prepared['removed'])} removed" if prepared["removed"] else ""
+    yield f"Prepared: {count(prepared['made'])} made{grown}{removed}, {units.about_size(prepared['bytes'])}."
     if prepared["left"]:
         yield f"Left as it was, and not ours to change: {plural(len(prepared['left']), 'thing')}:"
         yield from (f"  {finding['path']}: {_finding(finding)}" for finding in prepared["left"][:SHOWN])
@@ -207,8 +208,8 @@ def _deviations(replayed: dict[str, Any]) -> Iterator[str]:
         example = f" ({found})" if found else ""
         yield f"differs: {count(one['count'])} x {one['call']}: was {one['recorded']}, is {one['got']}{example}"
     for one in replayed["refusals"][:SHOWN]:
-        example = one["examples"][0] if one["examples"] else ""
-        yield f"refused: {count(one['count'])} x {one['call']}: {one['why']} ({example})"
+        example = f" ({one['examples'][0]})" if one["examples"] else ""
+        yield f"refused: {count(one['count'])} x {one['call']}: {one['why']}{example}"
     if replayed["lost"]:
         why = "what should have opened it has failed, or was not recorded"
         yield f"{plural(replayed['lost'], 'call')} had no open file: {why}"
@@ -218,6 +219,9 @@ def _deviations(replayed: dict[str, Any]) -> Iterator[str]:
 
 
 def _cleaned(cleaned: dict[str, Any]) -> Iterator[str]:
+    if not cleaned["was_prepared"]:
+        yield "Nothing was prepared here: what a replay has made without --prepare is not known, and stays."
+        return
     yield f"Removed {plural(cleaned['removed'], 'name')}."
     if cleaned["left"]:
         yield f"Left: {plural(len(cleaned['left']), 'name')}:"

@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from plimsoll.cli.progress import Progress, clock, wants_colour
+from plimsoll.cli.progress import Progress, clock
+from plimsoll.cli.screen import wants_colour
 from plimsoll.drive.engine import Second
 
 

@@ -57,6 +57,19 @@ def test_what_was_mostly_tracing_is_a_range_and_what_is_aimed_at_is_said() -> No
     assert not said(replayed=near)[1].startswith(aim)
 
 
+def test_what_is_refused_and_what_is_removed_is_named() -> None:
+    refused = {
+        "call": "fchown",
+        "why": "what belongs to the system is not changed",
+        "count": 116,
+        "examples": [],
+    }
+    replayed = REPLAYED | {"is_faithful": False, "refusals": [refused]}
+    assert said(replayed=replayed)[-1] == "refused: 116 x fchown: what belongs to the system is not changed"
+    prepared = {"made": 0, "grown": 0, "bytes": 0, "removed": 3, "left": []}
+    assert said(prepared=prepared) == ["Prepared: 0 made, 3 removed, 0 B."]
+
+
 def test_differences_are_told_with_an_example_where_there_is_one() -> None:
     found = {"call": "read", "recorded": "ok", "got": "not open", "count": 1}
     replayed = REPLAYED | {

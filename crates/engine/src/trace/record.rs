@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -62,6 +62,9 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         output::check_new(&wanted.output)?;
     }
     output::check(&wanted.output, [])?;
+    if let Some(program) = wanted.command.first() {
+        check_program(program)?;
+    }
     if wanted.source == Source::Preload {
         if wanted.one_core {
             bail!("--one-core is for strace: preload's calls wake nobody");
@@ -97,6 +100,10 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         let since = Instant::now();
         let mut recording = Recording::start(wanted, &strace)?;
         recording.follow(&mut importer, wanted, &signals)?;
+        if !wanted.pids.is_empty() {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            importer.ended_at(now.map_or(0, |since| since.as_nanos() as i64));
+        }
         let status = recording.child.wait().context("waiting for strace")?;
         let elapsed = since.elapsed().as_nanos() as u64;
         let said = if wanted.pids.is_empty() {
@@ -116,6 +123,20 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     }
     import::report(&wanted.output, &footer, wanted.report.as_deref())?;
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// Refuses a program that is not there, before anything is measured for it.
+fn check_program(program: &OsStr) -> anyhow::Result<()> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = if program.as_bytes().contains(&b'/') {
+        Path::new(program).exists()
+    } else {
+        std::env::split_paths(&search).any(|directory| directory.join(program).is_file())
+    };
+    if !is_there {
+        bail!("there is no program {}", Path::new(program).display());
+    }
+    Ok(())
 }
 
 /// What a symbolic link holds now: strace is told to leave out what is in buffers.

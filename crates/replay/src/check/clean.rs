@@ -41,6 +41,8 @@ pub struct Cleaned {
     pub removed: usize,
     /// What was left.
     pub left: Vec<Left>,
+    /// The directory had been prepared: what a replay makes elsewhere is not known.
+    pub was_prepared: bool,
 }
 
 /// Takes away all that was made beneath a root, and what replays have made there: only what the manifest names, and what is
@@ -52,7 +54,10 @@ pub fn clean(root: &Beneath) -> Result<Cleaned, PrepareError> {
     let mut sweep = Sweep::new(root, &manifest);
     sweep.sweep(|_| false)?;
     sweep.shrink()?;
-    let cleaned = sweep.cleaned;
+    let cleaned = Cleaned {
+        was_prepared: true,
+        ..sweep.cleaned
+    };
     if cleaned.left.is_empty() {
         Manifest::remove(root)?;
         return Ok(cleaned);

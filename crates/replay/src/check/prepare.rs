@@ -35,6 +35,8 @@ pub struct Prepared {
     pub grown: usize,
     /// Bytes that they have, or are larger by.
     pub bytes: u64,
+    /// Names that were there and have been removed, all beneath them included.
+    pub removed: usize,
     /// Findings that stay.
     pub left: Vec<Finding>,
 }
@@ -213,7 +215,8 @@ impl<'a> Plan<'a> {
     fn perform(mut self) -> Result<Prepared, PrepareError> {
         let grows: u64 = self.grow.iter().map(|(_, has, needs)| needs - has).sum();
         let makes: u64 = self.make.iter().map(|path| self.ours[path].size).sum();
-        let prepared = Prepared {
+        let mut prepared = Prepared {
+            removed: 0,
             made: self.make.len(),
             grown: self.grow.len(),
             bytes: grows + makes,
@@ -240,7 +243,7 @@ impl<'a> Plan<'a> {
             } else {
                 remove_one(self.root, path)
             };
-            removed.map_err(|source| PrepareError::io("remove", path, source))?;
+            prepared.removed += removed.map_err(|source| PrepareError::io("remove", path, source))?;
         }
         let mut filler = Filler::new(self.wanted.fill);
         for path in &self.make {
@@ -327,26 +330,29 @@ fn stamp(file: &File, stamp_ns: i64) -> io::Result<()> {
 }
 
 /// Removes a name; a directory only where it is empty.
-fn remove_one(root: &Beneath, path: &[u8]) -> io::Result<()> {
+fn remove_one(root: &Beneath, path: &[u8]) -> io::Result<usize> {
     match root.stat(path)? {
-        Some(stat) if Kind::of(stat.st_mode) == Kind::Directory => root.remove_directory(path),
-        Some(_) => root.unlink(path),
-        None => Ok(()),
+        Some(stat) if Kind::of(stat.st_mode) == Kind::Directory => root.remove_directory(path)?,
+        Some(_) => root.unlink(path)?,
+        None => return Ok(0),
     }
+    Ok(1)
 }
 
-/// Removes a name and all beneath it; links are removed, not followed.
-fn remove_tree(root: &Beneath, path: &[u8]) -> io::Result<()> {
+/// Removes a name and all beneath it; links are removed, not followed. How many names that were.
+fn remove_tree(root: &Beneath, path: &[u8]) -> io::Result<usize> {
     let Some(stat) = root.stat(path)? else {
-        return Ok(());
+        return Ok(0);
     };
     if Kind::of(stat.st_mode) != Kind::Directory {
-        return root.unlink(path);
+        return root.unlink(path).map(|()| 1);
     }
+    let mut removed = 1;
     for name in root.list(path)? {
-        remove_tree(root, &[path, &name].join(&b'/'))?;
+        removed += remove_tree(root, &[path, &name].join(&b'/'))?;
     }
-    root.remove_directory(path)
+    root.remove_directory(path)?;
+    Ok(removed)
 }
 
 /// How many directories a path is below the root.

@@ -232,7 +232,11 @@ pub(super) fn is_vfork(event: &Event) -> bool {
 /// What failed anyway is not refused: nothing would have been changed.
 fn refuse(event: &Event) -> Fate {
     if matches!(event.outcome, Outcome::Returned(_)) {
-        act(event, Operation::Refuse)
+        // Which call it was, for the one who asks why.
+        Fate::Act(Action {
+            length: event.call.index() as u64 + 1,
+            ..of(event, Operation::Refuse)
+        })
     } else {
         Fate::Fold
     }

@@ -87,7 +87,7 @@ pub(crate) struct Tally {
     calls: Vec<Calls>,
     lateness: Option<Histogram<u64>>,
     mismatches: BTreeMap<(Operation, Comparison), Kept<Differing>>,
-    refusals: BTreeMap<(Operation, Refusal), Kept<Option<PathId>>>,
+    refusals: BTreeMap<(Operation, &'static str, Refusal), Kept<Option<PathId>>>,
     let_go: Kept<Unfinished>,
     pub(crate) lost: u64,
     pub(crate) waited: u64,
@@ -130,7 +130,10 @@ impl Tally {
                 }
             }
             Done::Refused(why) => {
-                let kept = self.refusals.entry((action.operation, why)).or_default();
+                let kept = self
+                    .refusals
+                    .entry((action.operation, refused_call(action), why))
+                    .or_default();
                 kept.add(action.path);
             }
             Done::Lost => {
@@ -247,8 +250,8 @@ impl Tally {
     }
 
     pub(crate) fn refusals(&self, names: &Names) -> Vec<Refused> {
-        let told = self.refusals.iter().map(|((operation, why), kept)| Refused {
-            call: operation.name().to_owned(),
+        let told = self.refusals.iter().map(|((_, call, why), kept)| Refused {
+            call: (*call).to_owned(),
             why: why.to_string(),
             count: kept.count,
             examples: kept
@@ -261,6 +264,17 @@ impl Tally {
         told.sort_by_key(|one| std::cmp::Reverse(one.count));
         told
     }
+}
+
+/// What the program has called. An action that is refused whatever it is has the place of its call, from 1, as its length.
+fn refused_call(action: &Action) -> &'static str {
+    let place = usize::try_from(action.length)
+        .ok()
+        .and_then(|place| place.checked_sub(1));
+    let mut all = plimsoll_trace::syscalls::all();
+    let call = place.filter(|_| action.operation == Operation::Refuse);
+    call.and_then(|place| all.find(|call| call.index() == place))
+        .map_or(action.operation.name(), |call| call.name)
 }
 
 impl Unfinished {

@@ -37,6 +37,10 @@ impl Profiler {
             Effect::Write | Effect::Send => self.data(event, side(true), taken),
             Effect::Transfer => {
                 self.data(event, side(false), taken);
+                // At the end of the source nothing was written.
+                if given(event) == Some(0) {
+                    return;
+                }
                 let to = Side {
                     subject: target,
                     open: event.open2,

@@ -361,6 +361,23 @@ fn the_preload_recorder_does_not_see_static_programs() {
     assert_eq!(scene.profile().blind_spots.len(), 1);
 }
 
+/// `cp` asks until there is nothing left.
+#[test]
+fn a_copy_at_the_end_of_its_source_writes_nothing() {
+    let mut scene = Scene::new();
+    let (from, to) = (scene.file("/from", Kind::File), scene.file("/to", Kind::File));
+    let (source, target) = (scene.open(from), scene.open(to));
+    for (at, done) in [(0, 100), (100, 0)] {
+        let event = scene.of(&source, "copy_file_range", Outcome::Returned(done));
+        (event.open2, event.file2) = (Some(target.open), Some(target.file));
+        (event.offset, event.offset2, event.length) = (Some(at), Some(at), Some(4096));
+    }
+    let profile = scene.profile();
+    let (from, to) = (&file(&profile, "/from").io, &file(&profile, "/to").io);
+    assert_eq!((from.reads, from.end_reads, from.read_bytes), (2, 1, 100));
+    assert_eq!((to.writes, to.write_bytes), (1, 100));
+}
+
 /// A ring whose requests are handed over without a call.
 #[test]
 fn a_ring_that_no_request_was_seen_of_is_told() {

@@ -211,7 +211,11 @@ impl Sight {
             } else {
                 (event.file, event.offset)
             };
-            if writes && let Some((file, point)) = self.side(names, event, file, offset, true) {
+            let at_end = reads && of_files::given(event) == Some(0);
+            if writes
+                && !at_end
+                && let Some((file, point)) = self.side(names, event, file, offset, true)
+            {
                 found(file, point);
             }
         }
