@@ -125,6 +125,13 @@ def test_stages_have_cohorts_of_their_own() -> None:
         assert stage.traffic.cohort.scheduled == there + never
 
 
+def test_the_distribution_ends_at_the_share_that_completed() -> None:
+    found = summed(made())
+    times = found.traffic.response_ms
+    assert found.ecdf is not None
+    assert found.ecdf.share[-1] == pytest.approx(times.count / (times.count + times.missing))
+
+
 def test_what_is_missing_is_merged_over_runs() -> None:
     once = summed(made()).histograms["response"]
     both = merged([once, summed(made(seed=2)).histograms["response"]])

@@ -154,7 +154,7 @@ class Buckets:
         """Points of the distribution: value (ns, upper edge of its bucket) and share of values at or below it.
 
         About half of the points are even in share, the others even in the logarithm of the share beyond, so that the
-        tail can be drawn to the last value.
+        tail can be drawn to the last value. What is missing is in no point, and in every share beyond.
         """
         used = np.nonzero(self.counts)[0]
         if used.size == 0 or self.largest is None:
@@ -167,7 +167,7 @@ class Buckets:
         places = np.unique(np.searchsorted(cumulative, np.maximum(1, np.ceil(wanted * total - 1e-9))))
         places = places[places < used.size]
         upper = np.minimum(bucket_edges(used[places].astype(np.int64))[1], self.largest)
-        return upper.tolist(), (cumulative[places] / total).tolist()
+        return upper.tolist(), (cumulative[places] / (total + self.missing)).tolist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,9 +267,8 @@ class Accumulator:
             ends = np.minimum(ends, self.until)
             starts = np.minimum(starts, ends)
         shares = self._fairness(starts, ends)
-        buckets = self.whole.response.buckets
-        ms, share = buckets.ecdf()
         traffic = self.whole.traffic(layout.codes)
+        ms, share = self.whole.response.buckets.ecdf()
         peak = self._peak(starts[active], ends[active])
         return RunSummary(
             started=self.started,
