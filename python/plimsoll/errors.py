@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
     ERROR = 1
     BAD_INPUT = 2
     MEASUREMENT_INVALID = 97
-    """The generator was the limit, or nothing succeeded: the numbers say nothing about the target. Outranks
+    """The generator was the limit, or no transaction ended: the numbers say nothing about the target. Outranks
     99."""
     AGENTS_LOST = 98
     THRESHOLD_FAILED = 99

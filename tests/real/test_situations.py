@@ -115,3 +115,27 @@ def test_a_capacity_by_one_request_of_a_mix(lab: Lab) -> None:
     capacities = {each["kind"]: each for each in found["capacities"]}
     assert capacities["usable"]["value"] is None and "(operation large)" in capacities["usable"]["definition"]
     assert capacities["error-limited"]["load"] == 4.0
+
+
+GATE = """
+plimsoll: 1
+name: gate
+services: {web: {kind: delay, servers: 4, time: 1ms, fail: 100%}}
+workload: {driver: http, target: web, timeout: 5s, http: {path: /}}
+load: {testers: 2, think: 10ms}
+run: {duration: 1s}
+thresholds: [{metric: errors, test: "rate<1%"}, {metric: response, test: "p(95)<1s"}]
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
+"""
+
+
+def test_a_gate_of_continuous_integration_before_a_target_that_fails(lab: Lab) -> None:
+    """Every request fails: that is an answer about the target. Thresholds fail (99), and no run is invalid (97)."""
+    done = lab.run("run", lab.file(GATE))
+    assert done.code == 99, done.out + done.err
+    out = " ".join(done.out.split())
+    assert "FAILED error rate rate<1%: observed 100 %, limit rate<1%" in out
+    assert "FAILED response time p(95)<1s: failed: no sample" in out
+    assert "The target served nothing: all" in out and "the run is invalid" not in out
+    quiet = lab.run("run", lab.file(GATE), "--quiet")
+    assert quiet.code == 99

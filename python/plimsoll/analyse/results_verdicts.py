@@ -64,7 +64,7 @@ class RunReason(StrEnum):
     """Codes of the reasons against a run."""
 
     NOT_FINISHED = "not finished"
-    NOTHING_SUCCEEDED = "nothing succeeded"
+    NOTHING_ENDED = "nothing ended"
     TESTER_CPU = "tester cpu"
     STARTED = "started"
     LATENESS = "lateness"

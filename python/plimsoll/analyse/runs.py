@@ -121,6 +121,7 @@ def _unfinished(status: str) -> tuple[Reason, ...]:
 def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
     return Observed(
         succeeded=summary.traffic.transactions,
+        failed=summary.traffic.errors,
         busiest_thread=facts.busiest_thread,
         planned=facts.planned,
         started=facts.started,

@@ -42,6 +42,7 @@ class Observed:
     processor time of the host that the hypervisor gave to others (None: not watched)."""
 
     succeeded: int
+    failed: int
     busiest_thread: float | None
     planned: float | None
     started: float | None
@@ -104,9 +105,10 @@ def judge_run(seen: Observed, limits: Validity) -> Judgement:
 
 
 def _success(seen: Observed, limits: Validity) -> Reason | None:
-    if not limits.success or seen.succeeded > 0:
+    """A target that refuses everything was measured: all its answers are errors."""
+    if not limits.success or seen.succeeded > 0 or seen.failed > 0:
         return None
-    return against(RunReason.NOTHING_SUCCEEDED, Severity.INVALID)
+    return against(RunReason.NOTHING_ENDED, Severity.INVALID)
 
 
 def _tester_cpu(seen: Observed, limits: Validity) -> Reason | None:
@@ -205,6 +207,7 @@ def _clocks(seen: Observed) -> Reason | None:
 def _evidence(seen: Observed, share: float | None) -> dict[str, float | None]:
     return {
         "succeeded": float(seen.succeeded),
+        "failed": float(seen.failed),
         "tester_cpu": seen.busiest_thread,
         "tester_demand": seen.thread_demand,
         "started": share,

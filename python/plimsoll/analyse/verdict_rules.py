@@ -53,7 +53,11 @@ def newest(checks: Iterable[VerdictRule]) -> int:
 
 _CHECKS: Final = (
     VerdictRule(RuleName.FINISHED, 1, "A run that did not finish as planned is invalid."),
-    VerdictRule(RuleName.SUCCESS, 1, "A run in whose window nothing succeeded is invalid."),
+    VerdictRule(
+        RuleName.SUCCESS,
+        2,
+        "A run in whose window no transaction ended, with success or as an error, is invalid.",
+    ),
     VerdictRule(
         RuleName.TESTER_CPU,
         2,
@@ -222,7 +226,7 @@ _BY_NAME: Final = {each.name: each for each in RULES}
 _IDS: Final = {each.name: RuleId(each.name, each.version) for each in RULES}
 _OF_REASONS: Final = {
     RunReason.NOT_FINISHED: RuleName.FINISHED,
-    RunReason.NOTHING_SUCCEEDED: RuleName.SUCCESS,
+    RunReason.NOTHING_ENDED: RuleName.SUCCESS,
     RunReason.TESTER_CPU: RuleName.TESTER_CPU,
     RunReason.STARTED: RuleName.STARTED,
     RunReason.LATENESS: RuleName.LATENESS,

@@ -480,7 +480,7 @@ def evidence_words(key: str, value: float | None) -> str:
         return milliseconds(value * 1000)
     if key in {"tester_cpu", "tester_demand", "started", "lateness_share", "gaps", "trend_change", "steal"}:
         return percent(value) if value > 0 else with_unit(number(value * 100), "%")
-    return count(round(value)) if key == "succeeded" else number(value)
+    return count(round(value)) if key in {"succeeded", "failed"} else number(value)
 
 
 def books(labels: Labels) -> Table:

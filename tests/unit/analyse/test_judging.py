@@ -202,13 +202,13 @@ def own(*at: tuple[float, float, float], stopped: float | None = 0.0) -> OwnDela
     return OwnDelays(tuple(OwnDelay(*each) for each in at), stopped)
 
 
-FINE = Observed(1000, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
+FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"succeeded": 0}, "nothing succeeded"),
+        ({"succeeded": 0}, "no transaction ended"),
         ({"busiest_thread": 0.99}, "busiest thread used 99.0 % of a core"),
         ({"thread_demand": 0.99}, "used or waited for 99.0 % of a core (its busiest thread used 50.0 %)"),
         (
@@ -250,6 +250,10 @@ def test_a_generator_that_is_nearly_full_gives_a_lower_bound() -> None:
     assert not is_lower_bound(judge_run(FINE, Validity()).reasons)
 
 
+def test_a_target_that_refuses_everything_was_measured() -> None:
+    assert judge_run(dataclasses.replace(FINE, succeeded=0, failed=5), Validity()).verdict == RunVerdict.VALID
+
+
 def test_missing_starts_are_the_targets_doing_unless_the_generator_was_slow() -> None:
     """A target that leaves no slot free is overloaded; the generator did what it could."""
     short = dataclasses.replace(FINE, started=980)
@@ -287,7 +291,7 @@ def test_steal_is_a_doubt_not_a_verdict() -> None:
 
 
 def test_what_was_not_watched_is_not_held_against_a_run() -> None:
-    unknown = Observed(10, None, None, None, None)
+    unknown = Observed(10, 0, None, None, None, None)
     found = judge_run(unknown, Validity())
     assert found.verdict == RunVerdict.VALID and found.evidence["tester_cpu"] is None
 

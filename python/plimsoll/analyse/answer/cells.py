@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from plimsoll.analyse.answer.components import component_words, evidence
@@ -13,6 +14,7 @@ from plimsoll.analyse.results import Analysis, CellResult, Overload, RunResult
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
     UNKNOWN,
+    count,
     describe,
     level_words,
     listing,
@@ -59,6 +61,8 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
             one.traffic.throughput_interval
         )  # of the one run, by batch means: better than none, and said below
     head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
+    if runs and not any(run.traffic.transactions for run in runs):
+        return f"{head} served nothing: {_all_failed(runs)}"
     if interval is None:
         return f"{head}: {metric.title} cannot be said."
     if metric.kind in {"rate", "bytes_rate"} and any(is_lower_bound(run.reasons) for run in runs):
@@ -76,6 +80,17 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
         ]
         text += f", with response times of {listing(shown)}" if shown else ""
     return f"{text}{_bottleneck(cell, runs)}.{_overloaded(runs)}{_failures(cell)}"
+
+
+def _all_failed(runs: Sequence[RunResult]) -> str:
+    """Of runs without a success: how many requests failed, and how."""
+    kinds: Counter[str] = Counter()
+    for each in (each for run in runs for each in run.traffic.errors_by_kind):
+        kinds[each.outcome if each.code in ("", each.outcome) else f"{each.outcome} {each.code}"] += (
+            each.count
+        )
+    named = listing(f"{kind} ({count(times)})" for kind, times in kinds.most_common(3))
+    return f"all {plural(kinds.total(), 'request')} failed: {named}."
 
 
 def of_stages(analysis: Analysis) -> list[str]:

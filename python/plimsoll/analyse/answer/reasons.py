@@ -18,8 +18,8 @@ def run_reason(reason: Reason) -> str:
     match reason.code:
         case RunReason.NOT_FINISHED:
             return f"the run did not finish: {told['status']}"
-        case RunReason.NOTHING_SUCCEEDED:
-            return "nothing succeeded in the measured window"
+        case RunReason.NOTHING_ENDED:
+            return "no transaction ended in the measured window"
         case RunReason.TESTER_CPU:
             if reason.severity == Severity.DOUBTFUL:
                 return (
