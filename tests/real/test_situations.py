@@ -139,3 +139,4 @@ def test_a_gate_of_continuous_integration_before_a_target_that_fails(lab: Lab) -
     assert "The target served nothing: all" in out and "the run is invalid" not in out
     quiet = lab.run("run", lab.file(GATE), "--quiet")
     assert quiet.code == 99
+    assert "FAILED error rate rate<1%: observed 100 %" in quiet.out and "requests......" not in quiet.out

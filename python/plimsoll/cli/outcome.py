@@ -28,8 +28,8 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
     written = write_files(results, analysis) if files else []
     if as_json:
         print_json(analysis)
-    elif not quiet:
-        print_summary(analysis, written)
+    else:
+        print_summary(analysis, written, failed_only=quiet)
     for line in outcome.stopped_early:
         print(printable(f"plimsoll: {line}"), file=sys.stderr)
     if outcome.interrupted and files:
@@ -54,13 +54,19 @@ def print_json(analysis: Analysis) -> None:
     sys.stdout.write("\n")
 
 
-def print_summary(analysis: Analysis, written: list[Path]) -> None:
-    """The summary for people on stdout, and the files that were written."""
-    from plimsoll.report.terminal import summary_lines
+def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool = False) -> None:
+    """The summary for people on stdout, and the files that were written; `failed_only`: what made the exit code."""
+    from plimsoll.report.terminal import failed_lines, summary_lines
 
     width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
     files = [os.path.relpath(path) for path in written]
-    for line in summary_lines(analysis, width, wants_colour(sys.stdout), files=files):
+    colour = wants_colour(sys.stdout)
+    found = (
+        failed_lines(analysis, width, colour)
+        if failed_only
+        else summary_lines(analysis, width, colour, files=files)
+    )
+    for line in found:
         print(line)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
+from plimsoll.analyse.wording import SPACE, quantity
 from plimsoll.drive.engine import Second
 from plimsoll.printable import printable, printable_lines
 
@@ -43,12 +44,13 @@ class Progress:
 
     def second(self, second: Second) -> None:
         """Live throughput, errors and time left."""
-        rate = f"{second.succeeded:,}/s"
-        median = "" if second.p50_ms is None else f"  p50 {second.p50_ms:.3g} ms"
-        errors = f"  errors {second.failed:,}/s" if second.failed else ""
-        dropped = f"  dropped {second.dropped:,}/s" if second.dropped else ""
+        rate = f"  {second.succeeded:,} requests/s"
+        median = "" if second.p50_ms is None else f"  p50 {quantity(second.p50_ms, 'ms')}".replace(SPACE, " ")
+        errors = f"  {second.failed:,} errors/s" if second.failed else ""
+        dropped = f"  {second.dropped:,} not started/s" if second.dropped else ""
         left = self._remaining(max(0.0, self._length - second.second - 1))
-        text = f"{self._head}  {rate}{median}{errors}{dropped}{left}"
+        # What is left first: of a narrow terminal's line the end is cut off.
+        text = f"{self._head}{left}{rate}{median}{errors}{dropped}"
         if self._terminal:
             self._show(text)
         elif time.monotonic() - self._last_plain >= PLAIN_EVERY_S:

@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="change a value of the file (may be repeated)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="print only failed thresholds",
+    )
     parser.add_argument(
         "--json", action="store_true", help="the analysis as JSON on stdout instead of the summary"
     )

@@ -14,6 +14,7 @@ from typing import Final
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, Ecdf, RunResult, Traffic
+from plimsoll.analyse.results_verdicts import Topic
 from plimsoll.analyse.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
@@ -156,6 +157,14 @@ def summary_lines(
         if block:
             lines += ([""] if lines else []) + block
     return lines
+
+
+def failed_lines(analysis: Analysis, width: int = 80, colour: bool = False) -> list[str]:
+    """Only what makes the exit code: thresholds that failed, and why nothing can be said where no run is valid."""
+    style = Style(max(width, NARROWEST), colour)
+    lines = _verdicts(style, Labels(analysis), only_failed=True)
+    nothing = [each.text for each in analysis.findings if each.topic == Topic.NOTHING]
+    return lines + [line for text in nothing for line in style.wrapped(text)]
 
 
 def _head(style: Style, labels: Labels) -> list[str]:

@@ -43,7 +43,7 @@ def test_plain_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     lines = out.getvalue().splitlines()
     assert "\x1b" not in out.getvalue() and "\r" not in out.getvalue()
     assert lines[0] == "run 1/2  testers 4  1:15 left"
-    assert lines[1] == "run 1/2  testers 4  10/s  p50 1.5 ms  errors 2/s  1:05 left"
+    assert lines[1] == "run 1/2  testers 4  1:05 left  10 requests/s  p50 1.50 ms  2 errors/s"
     assert len(lines) == 6, "one line in ten seconds, one per run, one for the end that was not planned"
     assert lines[4] == "run 2/2  testers 8  0:45 left"
     assert lines[5] == "run 2/2  testers 8  agent-lost: it was killed"
