@@ -54,6 +54,33 @@ int main(int argc, char **argv) {
 """
 
 
+PLUGIN = """
+import ctypes, sys
+words = (ctypes.c_char_p * 3)(b"rings", sys.argv[2].encode(), None)
+sys.exit(ctypes.CDLL("./librings.so").run(2, words))
+"""
+
+
+@pytest.mark.parametrize("how", ["uring", "aio"])
+def test_libraries_that_a_part_of_a_program_has_loaded_work_as_ever(lab: Lab, how: str) -> None:
+    (lab.directory / "data.bin").write_bytes(bytes(100_000))
+    lab.file(RINGS, "rings.c")
+    libraries = ("-l:liburing.so.2", "-l:libaio.so.1")
+    build = ("cc", "-shared", "-fPIC", "-Dmain=run", "-o", "librings.so", "rings.c", *libraries)
+    if shutil.which("cc") is None or subprocess.run(build, cwd=lab.directory, check=False).returncode:
+        missing("liburing and libaio", "install liburing2, libaio1 and gcc")
+    command = (sys.executable, "-I", lab.file(PLUGIN, "plugin.py"), "rings", how)
+    if subprocess.run(command, cwd=lab.directory, check=False).returncode == 3:
+        missing("io_uring", "sysctl kernel.io_uring_disabled=0")
+    words = ("trace", "record", "--uncalibrated", "--source", "preload", "-o", "job.trace", "--")
+    done = lab.run(*words, *command)
+    assert done.code == 0, done.err
+    spots = {
+        each["kind"]: each for each in lab.run("trace", "show", "job.trace", "--json").json["blind_spots"]
+    }
+    assert spots["io-uring"]["count"] == 5
+
+
 @pytest.mark.parametrize("how", ["uring", "aio", "syscall"])
 def test_preload_says_what_it_cannot_see(lab: Lab, how: str) -> None:
     (lab.directory / "data.bin").write_bytes(bytes(100_000))

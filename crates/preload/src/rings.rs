@@ -14,7 +14,7 @@ use crate::wrap::Word;
 
 type Ring = *mut c_void;
 
-const LIBRARY: &[u8] = b"liburing.so.2\0";
+const LIBRARIES: [&[u8]; 2] = [b"liburing.so.2\0", b"liburing.so.1\0"];
 
 /// A function of liburing.
 fn find(next: &Next) -> Option<*mut c_void> {
@@ -22,11 +22,13 @@ fn find(next: &Next) -> Option<*mut c_void> {
         static DLOPEN: Next = Next::new("dlopen\0");
         let open = DLOPEN.find()?;
         // SAFETY: the type of dlopen(3); a library that is there is given, none is loaded.
-        let library = unsafe {
-            let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void = core::mem::transmute(open);
-            open(LIBRARY.as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
-        };
-        (!library.is_null()).then(|| next.find_in(library))?
+        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
+            unsafe { core::mem::transmute(open) };
+        LIBRARIES.iter().find_map(|name| {
+            // SAFETY: the name ends with 0.
+            let library = unsafe { open(name.as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            (!library.is_null()).then(|| next.find_in(library))?
+        })
     })
 }
 
