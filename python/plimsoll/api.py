@@ -492,7 +492,17 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
         complete=results.complete,
         responses=tuple(one["metric"] for one in plan["responses"]),
         started=results.environment.get("started", ""),
+        shared_services=_shared_services(results),
     )
+
+
+def _shared_services(results: Results) -> tuple[str, ...]:
+    """Names of services of which all runs had the same process: another instance may behave otherwise."""
+    found = [
+        {(each["name"], each.get("pid")) for each in run.record.get("services", ())} for run in results.runs
+    ]
+    shared = set.intersection(*found) if len(found) > 1 else set()
+    return tuple(sorted(name for name, pid in shared if pid is not None))
 
 
 def _not_there(results: Results) -> list[LeftOut]:

@@ -20,7 +20,7 @@ name: logins
 workload: {driver: sql, target: TARGET, sql: {queries: ["SELECT n FROM t"], connection: per-query KEYS}}
 load: {testers: 2}
 run: {until: {transactions: 20}}
-validity: {lateness_floor: 10s, tester_cpu: 100%, trend: false}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}
 """
 
 

@@ -55,6 +55,8 @@ def test_two_jobs_on_a_file_system_of_their_own(lab: Lab, kind: str) -> None:
             "--set",
             "validity.steal=100%",
             "--set",
+            "validity.gaps=100%",
+            "--set",
             "validity.lateness_floor=10s",
         ),
     )
@@ -92,6 +94,8 @@ def test_the_analysis_is_made_recorded_shown_and_replayed(lab: Lab) -> None:
             "design.repetitions=1",
             "--set",
             "validity.steal=100%",
+            "--set",
+            "validity.gaps=100%",
             "--set",
             "validity.lateness_floor=10s",
         ),

@@ -37,10 +37,11 @@ class OwnDelay:
 @dataclass(frozen=True, slots=True)
 class OwnDelays:
     """In the measured window. `stopped`: share of it in which a thread of the generator stood still (None: not
-    recorded)."""
+    recorded); `stopped_s`: for how long."""
 
     at: tuple[OwnDelay, ...]
     stopped: float | None
+    stopped_s: float = 0.0
 
 
 NOT_RECORDED = OwnDelays((), None)
@@ -66,7 +67,7 @@ def own_delays(
     response = merged([found["response"]]) if "response" in found else Buckets()
     stopped = [each.stopped_s for each in mine if each.stopped_s is not None]
     share = min(1.0, sum(stopped) / window.seconds) if stopped and window.seconds > 0 else None
-    return OwnDelays(_at(own, response, quantiles), share)
+    return OwnDelays(_at(own, response, quantiles), share, sum(stopped))
 
 
 def _inside(seconds: Sequence[Second], window: Window) -> list[Second]:

@@ -645,6 +645,8 @@ class ExperimentInfo:
     responses: tuple[str, ...]
     started: str
     """UTC, ISO 8601"""
+    shared_services: tuple[str, ...] = ()
+    """Services of which all runs had the same instance: intervals hold for this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from plimsoll.plan.model import Validity
 
 NEARLY_FULL = 0.9
 """A generator with a thread above this makes the run doubtful: the target may serve more than was measured."""
+ONE_STALL_S = 0.05
+"""Gaps of up to this make a run doubtful, not invalid: a single stall of a busy host in a run of a second or two."""
 RARE = 0.99
 """Own lateness above this quantile makes a run doubtful, not invalid."""
 
@@ -145,7 +147,8 @@ def _lateness(seen: Observed, limits: Validity) -> Reason | None:
 def _gaps(seen: Observed, limits: Validity) -> Reason | None:
     if seen.own.stopped is None or seen.own.stopped <= limits.gaps:
         return None
-    return against(RunReason.GAPS, Severity.INVALID, share=seen.own.stopped, limit=limits.gaps)
+    severity = Severity.INVALID if seen.own.stopped_s > ONE_STALL_S else Severity.DOUBTFUL
+    return against(RunReason.GAPS, severity, share=seen.own.stopped, limit=limits.gaps)
 
 
 def _damage(seen: Observed, limits: Validity) -> Reason | None:

@@ -199,7 +199,7 @@ def test_stretch_and_scaling() -> None:
 
 
 def own(*at: tuple[float, float, float], stopped: float | None = 0.0) -> OwnDelays:
-    return OwnDelays(tuple(OwnDelay(*each) for each in at), stopped)
+    return OwnDelays(tuple(OwnDelay(*each) for each in at), stopped, 10 * (stopped or 0.0))
 
 
 FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
@@ -252,6 +252,15 @@ def test_a_generator_that_is_nearly_full_gives_a_lower_bound() -> None:
 
 def test_a_target_that_refuses_everything_was_measured() -> None:
     assert judge_run(dataclasses.replace(FINE, succeeded=0, failed=5), Validity()).verdict == RunVerdict.VALID
+
+
+def test_one_stall_in_a_short_run_is_a_doubt() -> None:
+    short = dataclasses.replace(FINE, own=OwnDelays((), 0.03, 0.03))
+    assert judge_run(short, Validity()).verdict == RunVerdict.DOUBTFUL
+    assert (
+        judge_run(dataclasses.replace(FINE, own=OwnDelays((), 0.03, 0.3)), Validity()).verdict
+        == RunVerdict.INVALID
+    )
 
 
 def test_missing_starts_are_the_targets_doing_unless_the_generator_was_slow() -> None:

@@ -33,6 +33,10 @@ def about_the_runs(analysis: Analysis) -> list[Finding]:
         said.append(Finding(Topic.VALIDITY, f"{which} {are}: {reasons}."))
     if not any(each.low is not None for cell in analysis.cells for each in cell.responses.values()):
         said.append(Finding(Topic.REPETITIONS, _no_interval(analysis)))
+    elif analysis.experiment.shared_services:
+        which = listing(analysis.experiment.shared_services)
+        text = f"Intervals hold for this one instance of {which}: all runs shared it (`fresh: experiment`)."
+        said.append(Finding(Topic.REPETITIONS, text))
     return said
 
 
