@@ -79,8 +79,8 @@ _CHECKS: Final = (
     VerdictRule(
         RuleName.GAPS,
         1,
-        "A run is invalid if a thread of the load generator stood still for more of the window than `gaps`, and doubtful "
-        "if for no more than 50 ms.",
+        "A run is invalid if a thread of the load generator stood still for more of the window than `gaps`, and "
+        "doubtful if for no more than 50 ms.",
     ),
     VerdictRule(
         RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its books do not balance."
