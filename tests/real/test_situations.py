@@ -140,3 +140,30 @@ def test_a_gate_of_continuous_integration_before_a_target_that_fails(lab: Lab) -
     quiet = lab.run("run", lab.file(GATE), "--quiet")
     assert quiet.code == 99
     assert "FAILED error rate rate<1%: observed 100 %" in quiet.out and "requests......" not in quiet.out
+
+
+RESEARCHER = """
+plimsoll: 1
+name: blocked
+services: {web: {kind: delay, servers: 1, time: 10ms}}
+workload: {driver: http, target: web, timeout: 10s, http: {path: /}}
+factors:
+  servers: {path: services.web.servers, levels: [1, 2]}
+  testers: {path: load.testers, levels: [1, 4]}
+load: {testers: 1}
+design: {repetitions: 3, block: repetition, seed: 3}
+run: {warmup: 200ms, duration: 1s}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
+"""
+
+
+def test_a_researchers_blocked_design(lab: Lab) -> None:
+    """Each repetition is a block of its own. The servers of the queue are compared by a ratio with its interval."""
+    done = lab.run("run", lab.file(RESEARCHER), "--json")
+    assert done.code == 0, done.err
+    assert {run["block"] for run in done.json["runs"]} == {f"repetition {n}" for n in (1, 2, 3)}
+    (ranking,) = done.json["rankings"]
+    assert (ranking["verdict"], ranking["best"]) == ("highest", {"servers": "2"})
+    ratio = ranking["over_worst"]
+    assert 1.5 < ratio["low"] <= ratio["mean"] <= ratio["high"] < 2.5 and "within blocks" in ratio["method"]
+    assert "servers 2 has the highest throughput" in " ".join(done.json["answer"]).casefold()
