@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
+import numpy as np
+import pytest
 from tests.golden.fixture import designed, empty, ranked, single
+from tests.unit.analyse import made
 
 from plimsoll.analyse.answer.compose import sentences, with_answer
 from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.answer.words import between, loads
-from plimsoll.analyse.results import Analysis, Capacity, Interval, Saturation, StageResult
+from plimsoll.analyse.effects import Scale
+from plimsoll.analyse.fits import Wanted, fit_all
+from plimsoll.analyse.results import Analysis, Capacity, Interval, RunResult, Saturation, StageResult
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Gain,
@@ -330,3 +339,56 @@ def test_a_factor_with_a_colon_in_its_name_is_one_factor() -> None:
     )
     text = said(replace(analysis, effects=effects))
     assert "throughput between the runs: a:b × testers - c:d 71 % and testers 25 %" in text
+
+
+def designed_for(
+    throughput: Callable[[dict[str, str], str, np.random.Generator], float], *, scale: Scale = "log"
+) -> Analysis:
+    """Two factors of two and three levels in four blocks; the throughput by levels and block, with 2 % of noise."""
+    rng = np.random.default_rng(4)
+    levels = {"size": ["small", "large"], "mode": ["a", "b", "c"]}
+    runs: list[RunResult] = []
+    for block in ("mon", "tue", "wed", "thu"):
+        for size, mode in product(*levels.values()):
+            cell = {"size": size, "mode": mode}
+            value = throughput(cell, block, rng) * math.exp(rng.normal(0, 0.02))
+            one = made.run(f"{len(runs) + 1:04}", cell=cell, throughput=value)
+            runs.append(replace(one, block=block, order=len(runs) + 1))
+    effects, models, _ = fit_all(runs, levels, [Wanted("throughput", scale)])
+    info = replace(designed().experiment, factors=levels, load_factor=None)
+    whole = replace(
+        designed(), experiment=info, runs=tuple(runs), cells=(), saturation=(), rankings=(), verdicts=()
+    )
+    return replace(whole, effects=effects, models=models)
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_a_factor_without_a_detected_effect_is_named_with_what_remains_possible(scale: Scale) -> None:
+    def by_mode(cell: dict[str, str], block: str, rng: np.random.Generator) -> float:
+        return {"a": 100.0, "b": 120.0, "c": 150.0}[cell["mode"]] * {"mon": 1.0, "tue": 0.7}.get(block, 1.2)
+
+    text = said(designed_for(by_mode, scale=scale))
+    found = re.search(
+        r"No effect of size on the throughput was detected: it is between (\S+) and (\S+) % ", text
+    )
+    assert found is not None, text
+    low, high = (float(end) for end in found.groups())
+    assert -15 < low < 0 < high < 15 and "(large against small)" in text
+    assert "No effect of mode" not in text
+
+
+def test_of_several_levels_each_is_held_against_the_mean() -> None:
+    text = said(designed_for(lambda cell, block, rng: 200.0 if cell["size"] == "large" else 100.0))
+    assert "No effect of mode on the throughput was detected: it is between" in text
+    assert "(each level against the mean of all)" in text and "No effect of size" not in text
+
+
+def test_a_factor_that_was_varied_between_blocks_only_has_a_caveat() -> None:
+    whole = designed_for(lambda cell, block, rng: 100.0)
+    days = tuple(replace(run, block=f"of {run.cell['size']}") for run in whole.runs)
+    text = said(replace(whole, runs=days))
+    assert (
+        "Size was varied between blocks only: its effect includes whatever else differed between them."
+        in text
+    )
+    assert "between blocks only" not in said(whole)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.answer.reasons import figure
+from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.results import Analysis, Effect, Model
 from plimsoll.analyse.results_verdicts import ModelReason, Reason
 from plimsoll.analyse.wording import describe, factor_word, listing, number, percent
@@ -12,6 +14,8 @@ from plimsoll.analyse.wording import describe, factor_word, listing, number, per
 WORTH_SAYING: Final = 5.0
 """Terms below this share of the variation, in percent, are summed up as the rest."""
 MOST_TERMS: Final = 4
+DETECTED: Final = 0.05
+"""p-value of a term below which its factor has an effect."""
 LEADS: Final = 25.0
 """Share of the variation, in percent, from which on a factor's best and worst level are named."""
 
@@ -22,7 +26,7 @@ def explained(analysis: Analysis) -> list[str]:
     if len(analysis.experiment.factors) < 2:
         return []
     said = [text for model in analysis.models if (text := _sentence(analysis, model))]
-    return [*said, *_ends(analysis)]
+    return [*said, *_ends(analysis), *_not_detected(analysis), *_with_blocks(analysis)]
 
 
 def term_words(each: Effect) -> str:
@@ -85,6 +89,68 @@ def _ends(analysis: Analysis) -> list[str]:
     return [
         f"Over all other factors, the {describe(model.response).title} of {best} the mean, that of {worst}."
     ]
+
+
+def _not_detected(analysis: Analysis) -> list[str]:
+    """Factors without an effect on the first response, and how large an effect the runs leave open."""
+    model = next(iter(analysis.models), None)
+    if model is None:
+        return []
+    mine = [each for each in analysis.effects if (each.response, each.scale) == (model.response, model.scale)]
+    said = []
+    for factor in analysis.experiment.factors:
+        levels = [each for each in mine if each.term == factor]
+        p = next((each.p_value for each in levels if each.p_value is not None), None)
+        span = _span(model, levels)
+        if factor == analysis.experiment.load_factor or p is None or p < DETECTED or span is None:
+            continue
+        low, high = (f"{100 * end:+.2g}" for end in span)
+        what = (
+            f"{levels[1].level} against {levels[0].level}"
+            if len(levels) == 2
+            else "each level against the mean of all"
+        )
+        said.append(
+            f"No effect of {factor_word(factor)} on the {describe(model.response).title} was detected: it is between "
+            f"{low} and {high} % ({what})."
+        )
+    return said
+
+
+def _span(model: Model, levels: Sequence[Effect]) -> tuple[float, float] | None:
+    """The ends of the 95 % intervals of the relative effects: of two levels, whose effects are each other's opposite,
+    that of the second against the first; of more, the widest against the mean. None without intervals."""
+    ends = [each.interval for each in levels]
+    if len(ends) < 2 or not model.fitted:
+        return None
+    pairs = [(each.low, each.high) for each in ends if each is not None]
+    known = [(low, high) for low, high in pairs if low is not None and high is not None]
+    if len(known) < len(ends):
+        return None
+    used = known[1:] if len(known) == 2 else known
+    low, high = min(low for low, _ in used), max(high for _, high in used)
+    twice = 2 if len(known) == 2 else 1
+    if model.scale == "log":
+        return low**twice - 1, high**twice - 1
+    mean = sum(model.fitted) / len(model.fitted)
+    return (twice * low / mean, twice * high / mean) if mean > 0 else None
+
+
+def _with_blocks(analysis: Analysis) -> list[str]:
+    """Factors that were varied between blocks only."""
+    blocks = {run.block for run in analysis.runs if run.valid}
+    if len(blocks) < 2 or None in blocks:
+        return []
+    said = []
+    for factor in analysis.experiment.factors:
+        in_blocks = [
+            {run.cell.get(factor) for run in analysis.runs if run.valid and run.block == block}
+            for block in blocks
+        ]
+        if all(len(levels) == 1 for levels in in_blocks) and len(set.union(*in_blocks)) > 1:
+            what = "its effect includes whatever else differed between them"
+            said.append(f"{capital(factor_word(factor))} was varied between blocks only: {what}.")
+    return said
 
 
 def _times(each: Effect) -> str:
