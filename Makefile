@@ -8,6 +8,8 @@ CARGO_TEST := cargo test --release --workspace --locked
 export PLIMSOLL_PRELOAD_LIBRARY := $(CURDIR)/target/preload/release/libplimsoll_preload.so
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
+# The rules name files below target/; some machines set another place for all programs.
+unexport CARGO_TARGET_DIR
 # Every command of a test would compile the lab again; some machines set this for all programs.
 unexport PYTHONDONTWRITEBYTECODE
 

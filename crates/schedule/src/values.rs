@@ -182,7 +182,7 @@ pub struct Used {
 }
 
 /// A text with places to fill: `{tester}`, `{n}`, `{endpoint}`, `{now_us}` and the names of the workload's values. Any
-/// other braces are text.
+/// `{{name}}` is `{name}`, literally; other braces are text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
@@ -224,6 +224,11 @@ impl Template {
         while let Some(open) = rest.find('{') {
             plain.push_str(&rest[..open]);
             rest = &rest[open..];
+            if let Some(length) = escaped(rest) {
+                plain.push_str(&rest[1..length - 1]);
+                rest = &rest[length..];
+                continue;
+            }
             let named = rest
                 .find('}')
                 .and_then(|close| Some((close, place(&rest[1..close], values)?)));
@@ -280,6 +285,16 @@ impl Template {
     }
 }
 
+/// Length of `{{name}}` at the start of a text: it stands for `{name}`, literally.
+fn escaped(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix("{{")?;
+    let name = inner
+        .bytes()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        .count();
+    (name > 0 && inner[name..].starts_with("}}")).then_some(name + 4)
+}
+
 fn place(name: &str, values: &Values) -> Option<Part> {
     match name {
         "tester" => Some(Part::Tester),
@@ -325,6 +340,15 @@ mod tests {
             &mut out,
         );
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn double_braces_around_a_name_are_single_ones_in_the_text() {
+        let values = values(&[]);
+        let mut draws = values.start(1, 0, 0);
+        let mut text = |text| filled(text, &values, &mut draws, 3, 7);
+        assert_eq!(text("{{n}} is {n}, {{unknown}}"), "{n} is 7, {unknown}");
+        assert_eq!(text("{{}} {{ n }} {{n} {n}}"), "{{}} {{ n }} {7 7}");
     }
 
     #[test]

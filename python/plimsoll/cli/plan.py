@@ -59,6 +59,7 @@ def lines(plan: Plan, most: int) -> list[str]:
     said += [f"on every host: {text}" for text in _on_hosts(plan)]
     said += [f"watched: {text}" for text in _watched(plan)]
     said += [f"log: {text}" for text in plan.remarks]
+    said += [f"warning: {text}" for text in plan.warnings]
     return said
 
 

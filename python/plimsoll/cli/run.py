@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.experiment import Driver, Outcome, seconds_of
+from plimsoll.drive.registry import running
 from plimsoll.drive.resume import done_runs, resumed_plan
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan, load_experiment, make_plan
@@ -71,6 +73,17 @@ def main(args: argparse.Namespace) -> int:
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
 
 
+def busy_host() -> list[str]:
+    """A warning for each experiment of this user that runs on this host already: each is load on the other's host."""
+    mine = {os.getpid(), os.getppid()}
+    return [
+        f"plimsoll: warning: another experiment runs on this host ({one.directory}, process {one.pid}): "
+        "each changes the other's figures"
+        for one in running()
+        if one.pid not in mine
+    ]
+
+
 def execute(
     plan: Plan,
     directory: ResultsDirectory,
@@ -83,6 +96,8 @@ def execute(
     """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command."""
     seconds = {run.id: seconds_of(run) for run in plan.runs if run.id not in done}
     progress = Progress(sys.stderr, seconds, quiet=quiet)
+    for line in busy_host():
+        print(printable(line), file=sys.stderr)
     driver = Driver(plan, directory, find_engine(), progress)
     if prepare:
         driver.prepare(["plimsoll", *sys.argv[1:]])

@@ -209,7 +209,8 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One population of testers. `remarks`: what `plan` says of it; `sites`: whose agents alone carry it, none: all."""
+    """One population of testers. `remarks`, `warnings`: what `plan` says of it; `sites`: whose agents alone carry it,
+    none: all."""
 
     name: str
     driver: str
@@ -222,6 +223,7 @@ class Workload:
     load: Load
     remarks: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class Plan:
     not_estimable: tuple[str, ...]
     needs_root: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is probably a mistake."""
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
@@ -142,6 +144,7 @@ class Plan:
             "not_estimable": list(self.not_estimable),
             "needs_root": list(self.needs_root),
             "remarks": list(self.remarks),
+            "warnings": list(self.warnings),
         }
         if spreads := self.spreads:
             found["hosts"] = [asdict(one) for one in spreads]
@@ -188,6 +191,9 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
         needs_root=_needs_root(runs),
         remarks=tuple(
             dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.remarks)
+        ),
+        warnings=tuple(
+            dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings)
         ),
     )
 

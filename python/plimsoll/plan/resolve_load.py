@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -25,6 +25,9 @@ from plimsoll.plan.units import NS, show_duration
 IN_FLIGHT: Final = 100
 """Slots of an open load where the file gives no `in_flight`."""
 _VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NAME_IN_TEXT: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
+MOST_UNKNOWN: Final = 5
+"""Names that `plan` warns of."""
 _GIVEN_NAMES: Final = ("tester", "n", "endpoint", "now_us")
 _SCHEMES: Final = {
     "frontier": "http",
@@ -77,6 +80,7 @@ def resolve_workload(
             settings, target.choose, target.order, dictionary(dialect_of(target, services))
         )
         operations, values = apart(operations, values)
+    known = {*_GIVEN_NAMES, *values}
     found = model.Workload(
         name=name,
         driver=raw.driver,
@@ -88,8 +92,39 @@ def resolve_workload(
         values=values,
         load=model.Closed(1, _NO_TIME),
         remarks=asked.remarks,
+        warnings=() if section.get("from_log") else _unknown_names(name, operations, known),
     )
     return found, asked.at_ns
+
+
+def _unknown_names(
+    workload: str, operations: Sequence[model.Operation], known: Collection[str]
+) -> tuple[str, ...]:
+    """Names in braces that stand for nothing: a misspelt value is sent as it is written. Not of a log, whose requests
+    nobody wrote for us."""
+    found: dict[str, str] = {}
+    for operation in operations:
+        for name in _NAME_IN_TEXT.findall(" ".join(_texts(operation.request))):
+            if name not in known:
+                found.setdefault(name, operation.name)
+    said = []
+    for name, where in list(found.items())[:MOST_UNKNOWN]:
+        near = nearest(name, known)
+        hint = f"; did you mean {{{near}}}?" if near else f"; write {{{{{name}}}}} if that is meant"
+        said.append(f"{workload}, {where}: {{{name}}} names no value and is sent as it is{hint}")
+    return tuple(said)
+
+
+def _texts(request: model.Json) -> Iterator[str]:
+    match request:
+        case str():
+            yield request
+        case Mapping():
+            for value in request.values():
+                yield from _texts(value)
+        case list() | tuple():
+            for value in request:
+                yield from _texts(value)
 
 
 def _target(

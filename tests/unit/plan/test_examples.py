@@ -24,7 +24,7 @@ REFERENCE = ROOT / "docs" / "experiment-file.md"
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_are_valid_and_short(path: Path) -> None:
     plan = make_plan(load_experiment(path, environ={}), 1)
-    assert plan.experiment.name == path.stem
+    assert plan.experiment.name == path.stem and plan.warnings == ()
     assert plan.estimate.time_ns < LONG.get(path.stem, 120) * 10**9
     assert (plan.estimate.unbounded > 0) == (path.stem in COUNTED)
 

@@ -452,3 +452,16 @@ def test_a_replay_that_cannot_be_is_refused_with_its_line(
     with pytest.raises(BadInput) as refused:
         load(REPLAY.replace(old, new), directory=tmp_path)
     assert expected in str(refused.value)
+
+
+def test_a_name_in_braces_that_stands_for_nothing_is_a_warning() -> None:
+    path = "/{page}?n={n}&t={testr}&l={{other}}"
+    text = BASE.replace("  target: web\n", f"  target: web\n  http: {{path: '{path}'}}\n")
+    assert text != BASE
+    (work,) = load(text).cells[0].config.workloads
+    assert [each.split(": ", 1)[1] for each in work.warnings] == [
+        "{page} names no value and is sent as it is; write {{page}} if that is meant",
+        "{testr} names no value and is sent as it is; did you mean {tester}?",
+    ]
+    (plain,) = load(BASE).cells[0].config.workloads
+    assert plain.warnings == ()
