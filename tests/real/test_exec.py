@@ -184,7 +184,8 @@ def killed_once(process: subprocess.Popen[str], told: Path) -> int:
 
 
 def test_a_program_that_is_not_there_is_said(lab: Lab) -> None:
-    done = lab.run("run", lab.file(experiment("{command: [/no/such/program]}", count=2)), "--json")
+    file = lab.file(experiment("{command: [/no/such/program]}", count=2))
+    done = lab.run("run", file, "--json", "--no-probe")
     assert "Traceback" not in done.err
     said = done.err + done.out
     assert "not found" in said or "/no/such/program" in said

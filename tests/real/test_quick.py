@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,9 +18,11 @@ class Rotating(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     numbers = itertools.count()
+    paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         """One answer."""
+        self.paths.append(self.path)
         self.send_response(404 if next(self.numbers) % 3 == 2 else 200)
         self.send_header("Content-Length", "2")
         self.end_headers()
@@ -28,6 +30,15 @@ class Rotating(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
+
+
+PAGE = """
+plimsoll: 1
+name: page
+workload: {driver: http, target: "URL"}
+load: {testers: 1}
+run: {until: {transactions: 2}}
+"""
 
 
 @pytest.fixture
@@ -48,6 +59,13 @@ def test_answers_are_counted_by_status(lab: Lab, url: str) -> None:
     (run,) = lab.run("show", lab.results(), "--json").json["runs"]
     assert run["successes_by_code"] == [{"code": "200", "count": 60}]
     assert [(each["code"], each["count"]) for each in run["errors_by_kind"]] == [("404", 30)]
+
+
+def test_a_url_is_asked_for_as_it_is_written(lab: Lab, url: str) -> None:
+    Rotating.paths.clear()
+    lab.run(f"{url}page.html?a=b", "-c", "1", "-n", "2")
+    lab.run("run", lab.file(PAGE.replace("URL", f"{url}page.html")))
+    assert set(Rotating.paths) == {"/page.html?a=b", "/page.html"}
 
 
 def test_slots_of_an_open_load_are_no_users(lab: Lab, url: str) -> None:

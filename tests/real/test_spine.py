@@ -123,7 +123,7 @@ def test_the_servers_own_count_is_ours_to_the_request(lab: Lab) -> None:
         server.stdin.write('{"http": true, "body": 10}\n')
         server.stdin.close()
         address = json.loads(server.stdout.readline())["listening"]
-        done = lab.run(f"http://{address}/", "-c", "8", "-n", "3000", "--json")
+        done = lab.run(f"http://{address}/", "-c", "8", "-n", "3000", "--json", "--no-probe")
         assert done.code == 0, done.err
         with urllib.request.urlopen(f"http://{address}/plimsoll/count") as answer:
             counted = int(answer.read())

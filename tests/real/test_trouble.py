@@ -235,6 +235,6 @@ def test_a_target_that_misbehaves_is_counted_by_kind(
 def test_a_target_that_refuses_is_said(lab: Lab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    done = lab.run(f"http://127.0.0.1:{port}/", "-c", "1", "-n", "5")
+    done = lab.run(f"http://127.0.0.1:{port}/", "-c", "1", "-n", "5", "--no-probe")
     assert done.code == 97
     assert "refused" in done.out

@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.run import execute
 from plimsoll.drive.directory import ResultsDirectory
+from plimsoll.drive.probe import IN_URL_MODE, probe
 from plimsoll.errors import BadInput
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.expand import expand
@@ -57,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", default="20s", metavar="TIME", help="time-out of a request (20s)")
     parser.add_argument("--insecure", action="store_true", help="do not check the server's certificate")
     parser.add_argument("--disable-keepalive", action="store_true", help="a connection for every request")
+    parser.add_argument(
+        "--no-probe", action="store_true", help="do not look at the target before the measurement"
+    )
     parser.add_argument("--json", action="store_true", help="the analysis as JSON")
     parser.add_argument(
         "--out", type=Path, metavar="PARENT", help="keep the results there (default: they are removed)"
@@ -70,6 +74,8 @@ def main(args: argparse.Namespace) -> int:
     YAML().dump(document(args, kept), stream)
     experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), kept.environ)
     plan = make_plan(replace(experiment, instead=kept.instead), secrets.randbits(32))
+    if not args.no_probe:
+        probe([run.config for run in plan.runs], experiment.redactor, IN_URL_MODE)
     now = datetime.datetime.now(datetime.UTC)
     if args.out is not None:
         return _run(plan, ResultsDirectory.create(args.out, experiment.name, now), args, kept=True)

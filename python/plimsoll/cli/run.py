@@ -16,6 +16,7 @@ from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.experiment import Driver, Outcome, seconds_of
+from plimsoll.drive.probe import IN_FILE, probe
 from plimsoll.drive.registry import running
 from plimsoll.drive.resume import done_runs, resumed_plan
 from plimsoll.errors import BadInput
@@ -38,10 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a value of the file (may be repeated)",
     )
     parser.add_argument(
-        "--quiet",
-        action="store_true",
-        help="print only failed thresholds",
+        "--no-probe", action="store_true", help="do not look at the targets before the first run"
     )
+    parser.add_argument("--quiet", action="store_true", help="print only failed thresholds")
     parser.add_argument(
         "--json", action="store_true", help="the analysis as JSON on stdout instead of the summary"
     )
@@ -62,6 +62,7 @@ def main(args: argparse.Namespace) -> int:
         return code
     done: frozenset[str] = frozenset()
     if directory is None:
+        _probe(plan, done, args)
         now = datetime.datetime.now(datetime.UTC)
         directory = ResultsDirectory.create(args.out, plan.experiment.name, now)
     else:
@@ -69,6 +70,7 @@ def main(args: argparse.Namespace) -> int:
             for line in run.missing:
                 print(printable(f"run {run.run}: not brought in: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
+        _probe(plan, done, args)
     outcome = execute(plan, directory, done, quiet=args.quiet, prepare=args.resume is None)
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
 
@@ -82,6 +84,13 @@ def busy_host() -> list[str]:
         for one in running()
         if one.pid not in mine
     ]
+
+
+def _probe(plan: Plan, done: frozenset[str], args: argparse.Namespace) -> None:
+    """Looks at the targets of the runs that are not done."""
+    configs = {run.cell_index: run.config for run in plan.runs if run.id not in done}
+    if not args.no_probe:
+        probe(configs.values(), plan.experiment.redactor, IN_FILE)
 
 
 def execute(

@@ -358,6 +358,10 @@ impl Http {
     fn render(&self, operation: &Operation, target: &Target, fill: &Fill<'_>, out: &mut Vec<u8>) {
         let mut text = Vec::new();
         operation.path.fill(fill, &mut text);
+        // Likewise "/" alone is the path of a request that gives none: a URL with a path is asked for as it is written.
+        if text == b"/" && !target.base.is_empty() {
+            text.clear();
+        }
         out.extend_from_slice(operation.method.as_bytes());
         out.push(b' ');
         out.extend_from_slice(target.origin.as_bytes());

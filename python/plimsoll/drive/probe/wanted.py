@@ -1,0 +1,237 @@
+"""What is to be looked at before an experiment: resolved runs in, visits out. Pure.
+
+An answer of this host is final only where it is this host that measures, and where nothing can start the target
+later. In other cases `excuse` says why a target that is down is a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from plimsoll.plan.model import Config, Endpoint, Generator, Via, Workload
+from plimsoll.plan.secret import Secret, revealed
+
+SAFE_METHODS: Final = ("GET", "HEAD")
+"""Requests that change nothing at the target: only these are sent (RFC 9110, section 9.2.1)."""
+_PORTS: Final = {
+    "http": 80,
+    "https": 443,
+    "postgresql": 5432,
+    "postgres": 5432,
+    "mysql": 3306,
+    "mariadb": 3306,
+}
+_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a connection goes."""
+
+    host: str
+    port: int
+
+    @property
+    def shown(self) -> str:
+        """As in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Settings of TLS, as the driver has them."""
+
+    ca_file: str | None
+    ca_dir: str | None
+    cert: str | None
+    key: str | None
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request that is sent once. `name`: of its operation; `target`: of the request line; `expected`: statuses that
+    the file declares to be good."""
+
+    name: str
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    token_file: str | None
+    expected: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A connection to an endpoint. `proxy`: it leads there; `tunnel`: through CONNECT; `excuse`: why a failure does not
+    keep the experiment from starting, empty where it does."""
+
+    shown: str
+    address: Address
+    proxy: Address | None = None
+    tls: Tls | None = None
+    request: HttpRequest | None = None
+    excuse: str = ""
+
+    @property
+    def tunnel(self) -> bool:
+        """Whether the proxy only passes bytes on."""
+        return self.proxy is not None and self.tls is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramVisit:
+    """A program that `exec` starts. `path`: PATH of its environment, None: that of this process."""
+
+    program: str
+    path: str | None
+    cwd: str | None
+    excuse: str = ""
+
+
+Wanted = Visit | ProgramVisit
+
+
+def wanted(configs: Iterable[Config]) -> tuple[Wanted, ...]:
+    """Everything that the workloads of these runs talk to or start, each once."""
+    found: dict[Wanted, None] = {}
+    for config in configs:
+        for work in config.workloads:
+            found.update(dict.fromkeys(_of_workload(work, config)))
+    return tuple(found)
+
+
+def _of_workload(work: Workload, config: Config) -> Iterator[Wanted]:
+    excuse = _excuse(config)
+    match work.driver:
+        case "exec":
+            if not config.hosts.elsewhere:  # programs of other hosts are not to be seen from here
+                yield from _programs(work, excuse)
+        case "http" | "frontier":
+            yield from _web(work, excuse)
+        case "sql" | "tcp":
+            for endpoint in work.target.endpoints:
+                url = _url(endpoint)
+                if url is not None:
+                    yield _visit(url, excuse)
+
+
+def _excuse(config: Config) -> str:
+    if config.hosts.elsewhere:
+        return "testers run on other hosts, from which it may differ"
+    if config.before_run:
+        return "a command of before_run may change this"
+    if any(service.kind == "command" for service in config.services):
+        return "a service of kind command may change this"
+    return ""
+
+
+def _url(endpoint: Endpoint) -> SplitResult | None:
+    """None for a service of ours, a file, and what has no address."""
+    if endpoint.service is not None or endpoint.url is None:
+        return None
+    url = urlsplit(endpoint.url.reveal() if isinstance(endpoint.url, Secret) else endpoint.url)
+    return url if url.hostname and (url.port or url.scheme in _PORTS) else None
+
+
+def _address(url: SplitResult) -> Address:
+    return Address(url.hostname or "", url.port or _PORTS[url.scheme])
+
+
+def _visit(url: SplitResult, excuse: str) -> Visit:
+    address = _address(url)
+    return Visit(f"{url.scheme}://{address.shown}", address, excuse=excuse)
+
+
+def _web(work: Workload, excuse: str) -> Iterator[Visit]:
+    proxies = work.target.proxies or tuple(work.settings.get("proxies", ()))
+    named = [one for one in proxies if not isinstance(one, Via)]
+    if len(named) < len(proxies):
+        return  # the way there is not up yet
+    if work.driver == "frontier" and len(named) + len(work.target.endpoints) > 1:
+        excuse = excuse or "the driver fails over"
+    routes: list[Address | None] = [_address(urlsplit(revealed(one))) for one in named]
+    for endpoint in work.target.endpoints:
+        url = _url(endpoint)
+        if url is None:
+            continue
+        tls = Tls(**work.settings["tls"]) if url.scheme == "https" and work.settings.get("tls") else None
+        for proxy in routes or [None]:
+            request = _request(work, endpoint, url, proxy) if work.driver == "http" else None
+            address = _address(url)
+            shown = f"{url.scheme}://{address.shown}{'' if url.path == '/' else url.path}"
+            yield Visit(shown, address, proxy, tls, request, excuse)
+
+
+def _request(
+    work: Workload, endpoint: Endpoint, url: SplitResult, proxy: Address | None
+) -> HttpRequest | None:
+    """The first of the workload's requests that changes nothing, as the driver would send it."""
+    for operation in work.operations:
+        asked: Mapping[str, Any] = revealed(dict(operation.request))
+        bodies = asked["body"] is not None or asked["body_file"] is not None
+        if asked["method"] not in SAFE_METHODS or bodies:
+            continue
+        values = {name: _first(one) for name, one in work.values.items()}
+        values |= {"tester": "0", "n": "0", "endpoint": endpoint.name, "now_us": "0"}
+        headers = [(name, _filled(str(text), values)) for name, text in asked["headers"]]
+        given = {name.lower() for name, _ in headers}
+        own = {"Host": url.netloc.rpartition("@")[2], "User-Agent": "plimsoll", "Accept": "*/*"}
+        own["Connection"] = "close"
+        headers = [(name, text) for name, text in own.items() if name.lower() not in given] + headers
+        target = _path(url, _filled(str(asked["path"]), values))
+        if proxy is not None and url.scheme == "http":
+            target = f"http://{url.netloc}{target}"
+        token = work.settings["token_file"]
+        by_default = operation.name == f"{asked['method']} /" and url.path not in ("", "/")
+        return HttpRequest(
+            asked["method"] if by_default else operation.name,
+            asked["method"],
+            target,
+            tuple(headers),
+            token,
+            tuple(asked["expect"]["status"]),
+        )
+    return None
+
+
+def _path(url: SplitResult, path: str) -> str:
+    """As the driver joins them: the path of a URL that has one stands before that of the request, and "/" alone adds
+    nothing."""
+    base = "" if url.path == "/" else url.path
+    if url.query:
+        base = f"{url.path or '/'}?{url.query}"
+    if path == "/" and base:
+        return base
+    if path.startswith("/"):
+        base = base.removesuffix("/")
+    joined = base + path
+    return joined if joined.startswith("/") else f"/{joined}"
+
+
+def _first(values: Generator) -> str:
+    match values.kind:
+        case "uniform":
+            return str(values.low)
+        case "zipf":
+            return "1"
+        case "recorded":
+            return values.items[values.sequence[0]] if values.sequence else ""
+        case "list" | "weighted":
+            return values.items[0] if values.items else ""
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+
+
+def _programs(work: Workload, excuse: str) -> Iterator[ProgramVisit]:
+    environment = revealed(dict(work.settings["env"]))
+    for operation in work.operations:
+        program = str(revealed(operation.request["command"][0]))
+        if not _PLACE.search(program):
+            yield ProgramVisit(program, environment.get("PATH"), work.settings["cwd"], excuse)
