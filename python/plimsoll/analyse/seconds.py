@@ -189,7 +189,7 @@ class _Span:
         mean, variance = self._moments(count)
         t = self.table
         sums, counts = (t.together(column[self.window]) for column in (t.response, t.succeeded))
-        found = ratio_mean(sums, counts, variance=variance)
+        found = ratio_mean(sums, counts, variance=variance, of_times=True)
 
         def ms(q: float) -> float | None:
             return _ms(self.buckets.quantile(q)) if carries(q, count) else None

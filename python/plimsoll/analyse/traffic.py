@@ -24,7 +24,7 @@ from plimsoll.analyse.results import CodeCount, Cohort, ErrorCount, Interval, La
 from plimsoll.analyse.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions, Window
 
 BINS = 240
-"""Parts of a window in which sums are kept for batch means: whole numbers of them make 30, 15 and 60 batches."""
+"""Parts of a window in which sums are kept: whole numbers of them make 30 batches and 60, 30 or 20 bins."""
 
 NS = 1_000_000_000
 NEVER = np.iinfo(np.int64).max
@@ -439,7 +439,8 @@ class WindowSum:
         return Cohort(self.in_window, self.in_drain, self.cohort_failed, self.cut_off, self.never_started)
 
     def _mean(self, sums: NDArray[np.float64], durations: Durations) -> BatchMean | None:
-        return ratio_mean(self.cut(sums), self.cut(self.bin_times), variance=durations.moments.variance)
+        variance = durations.moments.variance
+        return ratio_mean(self.cut(sums), self.cut(self.bin_times), variance=variance, of_times=True)
 
     def cut(self, bins: NDArray[np.float64] | Int) -> NDArray[np.float64]:
         """Sums over BINS bins as those over the parts."""
