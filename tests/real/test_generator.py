@@ -74,7 +74,7 @@ def test_a_quota_of_the_processor(lab: Lab) -> None:
         (group / "cpu.cfs_quota_us").write_text("20000")
     except OSError:
         pytest.skip("needs a cgroup of version 1 for the processor, and root")
-    process = lab.start("run", lab.file(CLOSED % ("1ms", "5s")))
+    process = lab.start("run", lab.file(CLOSED % ("0s", "5s")))
     try:
         wait_for(lambda: measured(lab))
         (group / "cgroup.procs").write_text(str(agent_of(process)))
