@@ -82,7 +82,7 @@ def test_an_analysis_of_a_release_that_recorded_no_rules(
     analyse(results, capsys)
     found = [each["text"] for each in read(results)["superseded"]]
     assert (
-        "Run 0002: validity was invalid (no rule recorded) and is valid (rule validity, version 4)." in found
+        "Run 0002: validity was invalid (no rule recorded) and is valid (rule validity, version 6)." in found
     )
 
 
