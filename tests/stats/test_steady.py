@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.stats import within_run
 
+from plimsoll.analyse.proportion import wilson
 from plimsoll.analyse.steady import PeakWindow, mser5, peak_window, trend
 
 
@@ -46,6 +48,55 @@ def test_false_alarms_are_rare_with_autocorrelated_noise(phi: float) -> None:
             values.append(100 + 50 * value)
         alarms += trend(np.array(values[100:])).verdict == "trends"
     assert alarms / trials <= 0.04
+
+
+RUNS, SERIES_A_RUN = 24, 2
+FALSE_AT_MOST = 0.05
+FOUND_AT_LEAST = 0.80
+STATIONARY = [(bins, phi) for bins in (240, 120, 60) for phi in (0.0, 0.2, 0.5, 0.8, 0.9)]
+NOISE = 0.05
+"""Standard deviation of one bin over the mean."""
+
+
+def false_experiments(bins: int, phi: float, experiments: int) -> list[bool]:
+    """Of stationary experiments: whether some series of some run trends."""
+    rng, series = np.random.default_rng(27), RUNS * SERIES_A_RUN
+    found = []
+    for _ in range(experiments):
+        noise = within_run.autoregressive(rng, series, bins, phi) * np.sqrt(1 - phi**2)
+        found.append(any(trend(one).verdict == "trends" for one in 1 + NOISE * noise))
+    return found
+
+
+def assert_rare(events: list[bool]) -> None:
+    print(f"{np.mean(events):.4f} of the experiments")
+    assert wilson(sum(events), len(events), confidence=0.90)[0] <= FALSE_AT_MOST
+
+
+@pytest.mark.parametrize(("bins", "phi"), STATIONARY)
+def test_a_stationary_experiment_is_not_accused(bins: int, phi: float) -> None:
+    assert_rare(false_experiments(bins, phi, 60))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bins", "phi"), STATIONARY)
+def test_stationary_experiments_are_not_accused(bins: int, phi: float) -> None:
+    assert_rare(false_experiments(bins, phi, 1000))
+
+
+@pytest.mark.parametrize(("bins", "noise"), [(120, NOISE), (240, NOISE), (240, 2 * NOISE)])
+def test_a_drift_of_a_tenth_is_found(bins: int, noise: float) -> None:
+    """A noise of 10 % in each of 240 bins is one of 5 % in each sixtieth of the window."""
+    rng = np.random.default_rng(28)
+    drift = 0.1 * (np.arange(bins) / bins - 0.5)
+    found = [trend(one).verdict == "trends" for one in 1 + drift + noise * rng.normal(size=(1000, bins))]
+    print(f"{np.mean(found):.3f} found")
+    assert wilson(sum(found), len(found), confidence=0.90)[1] >= FOUND_AT_LEAST
+
+
+def test_the_mean_of_the_advice_has_its_unit() -> None:
+    found = mser5([30.0, 31.0, 29.0, 30.0] * 25, bin_s=0.1)
+    assert found.remark == "steady from 0 s on (mean 300 requests/s)"
 
 
 def test_short_series_are_not_judged() -> None:

@@ -35,7 +35,7 @@ from plimsoll.analyse.transactions import Int, Stage, Transactions, Window
 
 ROWS = 64 * 1024
 """Rows worked on at a time: their columns stay in a core's cache."""
-TREND_BINS = 60
+TREND_BINS = (240, 120, 60, 30, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,12 +382,12 @@ class Accumulator:
         return Peak(found.start / 1e9, found.end / 1e9, float(found.active), done / seconds)
 
     def _trend(self) -> Trend:
-        """Of throughput, then of the response time, over bins with enough transactions (60, 30 or 20 of them)."""
+        """Of throughput, then of the response time, over as many bins as have enough transactions."""
         count = self.whole.bin_count
         total = int(count.sum())
         length = self.layout.measured.end - self.layout.measured.start
         least = FINEST * self.layout.bound_ns
-        bins = next((b for b in (TREND_BINS, 30, 20) if total >= 10 * b and length >= b * least), None)
+        bins = next((b for b in TREND_BINS if total >= 10 * b and length >= b * least), None)
         if bins is None:
             return Trend(TrendVerdict.TOO_SHORT, None, None, 0.0)
         done = count.reshape(bins, -1).sum(axis=1)

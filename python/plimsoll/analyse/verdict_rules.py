@@ -93,9 +93,9 @@ _CHECKS: Final = (
     ),
     VerdictRule(
         RuleName.TREND,
-        1,
+        2,
         "A run is doubtful if its throughput, or else its response time, changes by at least 5 % of its mean over the "
-        "window, with p < 0.01.",
+        "window, with p < 0.001.",
     ),
     VerdictRule(
         RuleName.STEAL,
