@@ -83,12 +83,8 @@ def test_an_analysis_of_a_release_that_recorded_no_rules(
     found = [each["text"] for each in read(results)["superseded"]]
     newest = rule(RuleName.VALIDITY).version
     assert (
-<<<<<<< HEAD
         f"Run 0002: validity was invalid (no rule recorded) and is valid (rule validity, version {newest})."
         in found
-=======
-        "Run 0002: validity was invalid (no rule recorded) and is valid (rule validity, version 6)." in found
->>>>>>> e36f8bbf03e59e28005392b32009f8ecba1fcd15
     )
 
 
