@@ -75,7 +75,7 @@ def started(books: dict[str, Any]) -> dict[str, int]:
 
 def test_a_link_that_is_away_for_five_seconds_costs_nothing(bed: Emulated) -> None:
     near, far = bed.serve("near-1"), bed.serve("far-2")
-    process = bed.lab.start("run", experiment(bed, near, far, 12, "60s"), "--quiet")
+    process = bed.lab.start("run", "--no-probe", experiment(bed, near, far, 12, "60s"), "--quiet")
     run = measuring(bed.lab)
     cut = bed.cut("here", "far")
     time.sleep(5)
@@ -103,7 +103,7 @@ def test_a_link_that_is_away_for_five_seconds_costs_nothing(bed: Emulated) -> No
 @pytest.mark.timeout(300)
 def test_past_the_grace_testers_stop_and_collect_brings_in_what_they_did(bed: Emulated) -> None:
     near, far = bed.serve("near-1"), bed.serve("far-2")
-    process = bed.lab.start("run", experiment(bed, near, far, 20, "2s"), "--quiet")
+    process = bed.lab.start("run", "--no-probe", experiment(bed, near, far, 20, "2s"), "--quiet")
     run = measuring(bed.lab)
     zero = json.loads((run / "live.jsonl").read_text().splitlines()[0])["t0_unix_ns"] / 1e9
     cut, before = bed.cut("here", "far"), far.count()

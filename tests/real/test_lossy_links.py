@@ -71,7 +71,7 @@ def test_over_ssh(bed: Emulated) -> None:
     done = bed.lab.run("hosts", "check", file)
     assert done.code == 0, done.out + done.err
     worsen(bed)
-    done = bed.lab.run("run", file, "--quiet")
+    done = bed.lab.run("run", "--no-probe", file, "--quiet")
     assert done.code == 0, done.err
     all_is_there(bed, 2)
 
@@ -79,7 +79,9 @@ def test_over_ssh(bed: Emulated) -> None:
 @pytest.mark.timeout(300)
 def test_over_quic(bed: Emulated) -> None:
     worsen(bed)
-    process = bed.lab.start("run", experiment(bed, kind="join", link="quic", join={"agents": 2}))
+    process = bed.lab.start(
+        "run", "--no-probe", experiment(bed, kind="join", link="quic", join={"agents": 2})
+    )
     results = bed.lab.directory / "results"
     [token] = wait_for("the token", lambda: list(results.glob("*/.work/hosts/join/token")))
     agents: list[subprocess.Popen[bytes]] = []

@@ -186,7 +186,9 @@ def run_record(lab: Lab) -> dict[str, Any]:
 
 
 def test_the_exporters_count_what_was_sent_and_see_what_our_own_monitor_saw(lab: Lab, site: Site) -> None:
-    done = lab.run("run", lab.file(site.targets() + LOAD + "run: {duration: 8s, drain: 2s}\n"), "--json")
+    done = lab.run(
+        "run", "--no-probe", lab.file(site.targets() + LOAD + "run: {duration: 8s, drain: 2s}\n"), "--json"
+    )
     assert done.code == 0, done.err
     assert lab.run("check", lab.results()).code == 0
     counts = done.json["runs"][0]["counts"]
@@ -258,7 +260,7 @@ def test_an_exporter_that_dies_is_a_gap_in_the_notes_and_nothing_else(lab: Lab, 
 def test_one_that_does_not_answer_at_the_start_is_named(lab: Lab, site: Site) -> None:
     end(site.processes["node"], signal.SIGTERM)
     text = LOAD + "run: {duration: 1s}\n"
-    done = lab.run("run", lab.file(site.targets() + text))
+    done = lab.run("run", "--no-probe", lab.file(site.targets() + text))
     assert done.code == 1
     assert f"squid-host ({site.node}): Connection refused" in done.err and "optional: true" in done.err
     assert "squid (" not in done.err, "this one answers"
@@ -275,7 +277,7 @@ def test_one_that_does_not_answer_at_the_start_is_named(lab: Lab, site: Site) ->
 
 def test_a_squid_that_is_gone_behind_its_exporter_is_told_of(lab: Lab, site: Site) -> None:
     end(site.processes["squid"], signal.SIGKILL)
-    done = lab.run("run", lab.file(site.targets() + LOAD + "run: {duration: 1s}\n"))
+    done = lab.run("run", "--no-probe", lab.file(site.targets() + LOAD + "run: {duration: 1s}\n"))
     assert done.code == 1
     assert "squid_up is 0" in done.err
 
