@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.drive.probe.judge import IN_FILE, judged
 from plimsoll.drive.probe.visit import Answer, Failure, Seen
-from plimsoll.drive.probe.wanted import Address, ProgramVisit, Visit, Wanted, wanted
+from plimsoll.drive.probe.wanted import Address, ProgramVisit, Visit, Wanted, _filled, wanted
 from plimsoll.plan import parse_experiment
 
 REST = "load: {testers: 1}\nrun: {duration: 1s}\n"
@@ -142,3 +142,7 @@ def test_a_program_is_named() -> None:
     judgement = judged(Seen(ProgramVisit("x", None, None), Failure("program", "not found in PATH")), IN_FILE)
     assert judgement is not None and judgement.fatal
     assert judgement.text.startswith("the program x cannot be started: not found in PATH; install it")
+
+
+def test_double_braces_are_filled_as_the_driver_fills_them() -> None:
+    assert _filled("/{{n}}/{n}/{unknown}{{}}", {"n": "5"}) == "/{n}/5/{unknown}{{}}"

@@ -25,7 +25,8 @@ _PORTS: Final = {
     "mysql": 3306,
     "mariadb": 3306,
 }
-_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACE: Final = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+"""A name in double braces, which stands for itself in single ones, or a name that a value takes the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ def _first(values: Generator) -> str:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+    return _PLACE.sub(lambda at: f"{{{at[1]}}}" if at[1] else values.get(at[2], at[0]), text)
 
 
 def _programs(work: Workload, excuse: str) -> Iterator[ProgramVisit]:
