@@ -141,3 +141,15 @@ def test_what_is_missing_is_merged_over_runs() -> None:
     assert both.quantile(0.85) is not None and both.quantile(0.92, failed=True) is None, (
         "failures are long, too"
     )
+
+
+def test_overload_is_stated_only_where_all_planned_starts_are_known() -> None:
+    """Of what never started nobody knows which operation, or which of two open loads, it would have been."""
+    accumulator = Accumulator(
+        layout(open_loads=OPEN, not_started=NOT_STARTED, operations=("get", "put", "list"))
+    )
+    accumulator.add(made())
+    found = accumulator.result()
+    assert found.traffic.overload is not None
+    parts = [*(each.traffic for each in found.workloads), *(each.traffic for each in found.operations)]
+    assert len(parts) == 8 and all(each.overload is None for each in parts)

@@ -92,7 +92,7 @@ def loss(crew: Crew, last_ns: Mapping[str, int], window: Window) -> Loss | None:
 
 
 def _unknown(crew: Crew, last_ns: Mapping[str, int], window: Window) -> float:
-    """The part of the planned time of all testers of which the load is not known: from what a lost agent had last
+    """The share of the planned time of all testers in which the load is unknown: from what a lost agent had last
     reported, or has on disk, to its loss, while segments of it may still be elsewhere. Agents have like numbers of
     testers. Older results do not say what was reported last: nothing is known then beyond what is on disk."""
     if not crew.outstanding or window.end <= window.start:

@@ -646,7 +646,7 @@ class ExperimentInfo:
     started: str
     """UTC, ISO 8601"""
     shared_services: tuple[str, ...] = ()
-    """Services of which all runs had the same instance: intervals hold for this one."""
+    """Services whose one instance all runs shared: intervals hold for this instance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ class Accumulator:
             exact=self.exact,
             parts=parts_of(window, layout.bound_ns, BINS),
             open_loads=is_open,
-            not_started=layout.given_up(window) if alone else (),
+            not_started=layout.given_up(window) if alone or not layout.not_started else None,
         )
 
     def _place(self, places: Places | None) -> None:
@@ -215,7 +215,9 @@ class Accumulator:
         is_open = self.layout.is_open()
         mine = is_open if is_open.size and is_open[workload] else NO_LOADS
         parts = parts_of(self.layout.measured, self.layout.bound_ns, BINS)
-        return WindowSum(self.layout.measured, exact=self.exact, parts=parts, open_loads=mine)
+        given_up = None if self.layout.not_started else ()
+        window = self.layout.measured
+        return WindowSum(window, exact=self.exact, parts=parts, open_loads=mine, not_started=given_up)
 
     def _names(self, part: int) -> tuple[str, str]:
         assert self.layout.operations is not None  # else no part was met
@@ -423,6 +425,9 @@ def without_overload(found: RunSummary) -> RunSummary:
         stages=tuple(replace(each, traffic=replace(each.traffic, overload=None)) for each in found.stages),
         workloads=tuple(
             replace(each, traffic=replace(each.traffic, overload=None)) for each in found.workloads
+        ),
+        operations=tuple(
+            replace(each, traffic=replace(each.traffic, overload=None)) for each in found.operations
         ),
     )
 

@@ -52,6 +52,8 @@ class Sample:
         return out
 
     def _of(self, workload: str, operation: str | None) -> Sample:
+        if operation is None and not any(run.workloads for run in self.runs):
+            return self  # the only workload
         key = PartKey(workload, operation)
         found = [
             (replace(run, traffic=traffic), part[key])

@@ -212,7 +212,8 @@ class WindowSum:
     """The sums of one window. `parts`: into how many of equal length it may be cut, a divisor of BINS; fewer where
     several clocks tell the time (`quantum`). `open_loads`: by number of the workload, whether its load is open (empty:
     none is); `not_started`: when transactions of these were given up that were scheduled in the window and never
-    started (ns, to half a second), and how many."""
+    started (ns, to half a second), and how many; None: not known of this part of a run, so that nothing can be said
+    about overload."""
 
     def __init__(
         self,
@@ -221,14 +222,14 @@ class WindowSum:
         exact: bool,
         parts: int = BINS,
         open_loads: NDArray[np.bool_] = NO_LOADS,
-        not_started: Sequence[tuple[int, int]] = (),
+        not_started: Sequence[tuple[int, int]] | None = (),
     ) -> None:
         self.window = window
         self.parts = parts
         self.open_loads = open_loads
         self.some_open, self.all_open = bool(open_loads.any()), bool(open_loads.size and open_loads.all())
         self.not_started = not_started
-        self.never_started = sum(times for _, times in not_started)
+        self.never_started = sum(times for _, times in not_started or ())
         self.in_window = self.in_drain = self.cohort_failed = self.cut_off = self.timed_out = 0
         self.response = Durations(exact=exact)
         self.request = Durations(exact=exact)
@@ -419,10 +420,12 @@ class WindowSum:
             throughput_interval=self._throughput(seconds),
             successes_by_code=_successes(self.codes, codes),
             cohort=self._whole_cohort() if self.some_open else None,
-            overload=self._overload(seconds) if self.some_open else None,
+            overload=self._overload(seconds),
         )
 
     def _overload(self, seconds: float) -> Overload | None:
+        if not self.some_open or self.not_started is None:
+            return None
         planned = self.bin_planned.astype(np.float64)
         used = np.flatnonzero(planned)
         tail = slice(min(BINS - 1, int(used[-1]) + 1 if used.size else 0), BINS)

@@ -27,8 +27,8 @@ RARE = 0.99
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Agents that were lost in a run that went on without them. `of`: so many there were; `on_disk`: of the
-    transactions that are known to have been started, the part that is on disk (None: not known); `unknown`: the part of
-    the planned time of the testers, in the window, of which nothing is known."""
+    transactions that are known to have been started, the part that is on disk (None: not known); `unknown`: the share
+    of the planned time of the testers, in the window, in which the load is unknown."""
 
     agents: tuple[LostAgent, ...]
     of: int

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
-from plimsoll.plan.model import Closed, Config, Every, Open, Ramp, Recorded, Staged
-
-MOST_OPERATIONS: Final = 100
-"""Operations of a workload that have figures of their own."""
+from plimsoll.plan.model import MOST_OPERATIONS, Closed, Config, Every, Open, Ramp, Recorded, Staged
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
@@ -68,8 +65,7 @@ def planned_starts(config: Config) -> dict[str, bool]:
 
 
 def operations_of(config: Config) -> dict[str, Any]:
-    """`operations`: names of the operations of each workload, where one has several. Not of a log with hundreds of
-    requests: nobody reads such a table."""
+    """`operations`: names of the operations of each workload, where one has several and none has too many."""
     found = {workload.name: [each.name for each in workload.operations] for workload in config.workloads}
     most = max(len(names) for names in found.values())
     return {"operations": found} if 1 < most <= MOST_OPERATIONS else {}

@@ -410,17 +410,26 @@ def _check_parts(
     cells: Sequence[model.Cell],
     report: Resolver,
 ) -> None:
-    """Whether some cell has the workloads and operations that rules name."""
+    """Whether some cell has the workloads and operations that rules name, with figures of their own."""
     loads = [work for cell in cells for work in cell.config.workloads]
-    known = {
-        model.OPERATION: dict.fromkeys(each.name for work in loads for each in work.operations),
-        model.WORKLOAD: dict.fromkeys(work.name for work in loads),
-    }
+    mixes = [work for work in loads if 1 < len(work.operations) <= model.MOST_OPERATIONS]
+    of: dict[str, set[str]] = {}
+    for work in mixes:
+        for each in work.operations:
+            of.setdefault(each.name, set()).add(work.name)
+    known = {model.OPERATION: list(of), model.WORKLOAD: list(dict.fromkeys(work.name for work in loads))}
     asked: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
     asked += [(("thresholds", index, "where"), each.parts) for index, each in enumerate(thresholds)]
     for at, parts in asked:
         for kind, name in ((kind, name) for kind, names in parts.items() for name in names):
             if name not in known[kind]:
-                some = ", ".join(list(known[kind])[:12])
-                near = nearest(name, known[kind])
-                report.wrong((*at, kind), f"there is no {kind} {name}; there are {some}", near)
+                some = ", ".join(known[kind][:12]) or "none (no workload has a mix)"
+                report.wrong(
+                    (*at, kind), f"there is no {kind} {name}; there are {some}", nearest(name, known[kind])
+                )
+    for name in capacity.parts.get(model.OPERATION, ()):
+        if len(of.get(name, ())) > 1 and model.WORKLOAD not in capacity.parts:
+            several = ", ".join(sorted(of[name]))
+            report.wrong(
+                ("capacity", "where"), f"the operation {name} is one of {several}: name a workload, too", None
+            )

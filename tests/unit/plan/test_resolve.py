@@ -465,3 +465,44 @@ def test_a_name_in_braces_that_stands_for_nothing_is_a_warning() -> None:
     ]
     (plain,) = load(BASE).cells[0].config.workloads
     assert plain.warnings == ()
+
+
+MIXES = """plimsoll: 1
+services: {web: {kind: echo}}
+workloads:
+  one: {driver: http, target: web, http: {}, load: {testers: 1}, mix: [{name: a, path: /a}, {name: b, path: /b}]}
+  two: {driver: http, target: web, http: {}, load: {testers: 1}, mix: [{name: a, path: /a}, {name: c, path: /c}]}
+run: {duration: 1s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        (
+            "capacity: {errors: 'rate<1%', where: {operation: a}}",
+            "the operation a is one of one, two: name a workload",
+        ),
+        ("capacity: {errors: 'rate<1%', where: {operation: a, workload: two}}", ""),
+        ("capacity: {errors: 'rate<1%', where: {operation: b}}", ""),
+        (
+            "thresholds: [{metric: errors, test: 'rate<1%', where: {operation: [a, x]}}]",
+            "there is no operation x",
+        ),
+        (
+            "thresholds: [{metric: errors, test: 'rate<1%', where: {workload: twoo}}]",
+            "there is no workload twoo",
+        ),
+    ],
+)
+def test_rules_of_parts_name_parts_that_have_figures(rules: str, problem: str) -> None:
+    if not problem:
+        assert load(MIXES + rules).cells
+        return
+    with pytest.raises(BadInput, match=problem):
+        load(MIXES + rules)
+
+
+def test_a_single_request_is_no_operation_of_a_mix() -> None:
+    with pytest.raises(BadInput, match=r"there are none \(no workload has a mix\)"):
+        load(BASE + "thresholds: [{metric: errors, test: 'rate<1%', where: {operation: GET /}}]")
