@@ -101,12 +101,15 @@ def _mariadb(directory: Path, port: int, tls: bool) -> Iterator[Database]:
     if find(["mariadbd"]) is None:
         missing("a MariaDB server", "apt-get install mariadb-server")
     data, where = f"--datadir={directory}/data", f"--socket={directory}/socket"
+    # A server removes the temporary tables of all others from /tmp as it starts.
+    temporary = f"--tmpdir={directory}"
     install = ["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal", data]
-    _do(directory, [*install, "--skip-test-db"])
+    _do(directory, [*install, temporary, "--skip-test-db"])
     words = [
         f"{find(['mariadbd'])}",
         "--no-defaults",
         data,
+        temporary,
         where,
         f"--port={port}",
         "--bind-address=127.0.0.1",

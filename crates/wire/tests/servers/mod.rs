@@ -194,6 +194,7 @@ impl Database {
             programs.join("mariadbd").display().to_string(),
             "--no-defaults".into(),
             format!("--datadir={}", in_directory("data")),
+            format!("--tmpdir={}", in_directory("")),
             format!("--socket={}", in_directory("socket")),
             format!("--pid-file={}", in_directory("pid")),
             format!("--port={}", self.port),
@@ -348,6 +349,8 @@ fn make(kind: Kind, programs: &Path, directory: &Path) {
         Kind::Postgres => make_postgres(programs, directory, &data),
         Kind::Mariadb => {
             let data = format!("--datadir={}", data.display());
+            // A server removes the temporary tables of all others from /tmp as it starts.
+            let temporary = format!("--tmpdir={}", directory.display());
             run(
                 directory,
                 &[
@@ -355,6 +358,7 @@ fn make(kind: Kind, programs: &Path, directory: &Path) {
                     "--no-defaults",
                     "--auth-root-authentication-method=normal",
                     &data,
+                    &temporary,
                     "--skip-test-db",
                 ],
             );
