@@ -60,6 +60,7 @@ class Latency:
 
     `missing`: transactions of open loads that are known to take longer than any of `count` (never started, timed out,
     cut off). A percentile that lies among them is None, too, and so is the mean if they are more than 0.1 %.
+    `bound`: a percentile among them is above this time, ms; None without missing ones.
     """
 
     count: int
@@ -74,9 +75,10 @@ class Latency:
     mean_interval: Interval | None = None
     effective_samples: float | None = None
     missing: int = 0
+    bound: float | None = None
 
     def is_beyond(self, q: float) -> bool:
-        """Whether quantile q (0..1) lies among what is missing: it is known to be above `max` only."""
+        """Whether quantile q (0..1) lies among what is missing: it is known to be above `bound` only."""
         return self.missing > 0 and is_beyond(q, self.count, self.missing)
 
 
