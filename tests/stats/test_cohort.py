@@ -67,12 +67,12 @@ def test_times_and_errors_are_of_the_cohort_and_throughput_of_the_window(exact: 
         assert got == pytest.approx(nearest_rank(beyond, q) / 1e6, rel=0 if exact else 6e-4, abs=0)
     assert found.response_ms.p99 is None and found.response_ms.is_beyond(0.99)
     assert found.response_ms.mean is None, "more than 0.1 % is missing"
-    assert percentile(found.response_ms, "p99") == f">\u202f{percentile_of(max(values))}"
+    assert percentile(found.response_ms, "p99") == f">\u00a0{percentile_of(max(values))}"
     assert found.request_ms.missing == late - 41, "what never started has no request time"
 
 
 def percentile_of(ns: int) -> str:
-    return f"{ns / 1e6:.0f}\u202fms"
+    return f"{ns / 1e6:.0f}\u00a0ms"
 
 
 def test_a_complete_cohort_has_all_figures() -> None:

@@ -20,7 +20,7 @@ from plimsoll.trace.terminal import summary_lines, tail
 
 
 def plain(text: str) -> str:
-    return text.replace("\u202f", " ")
+    return text.replace("\u00a0", " ")
 
 
 def run_time(**changed: Any) -> RunTime:
@@ -101,7 +101,7 @@ def test_what_was_not_understood_is_said() -> None:
     said = " ".join(map(plain, words.not_understood(found)))
     for part in (
         "no end",
-        "3 of 1 000 lines",
+        "3 of 1,000 lines",
         "last line of the log was cut",
         "1 call of unknown name",
         "2 calls whose beginning",
@@ -204,7 +204,7 @@ def test_figures_say_where_requests_are_binned() -> None:
     titles = [chart.to_dict()["title"] for name, chart in found.items() if name.startswith("pattern")]
     assert [plain(each) for each in titles] == [
         "/few: 12 requests",
-        "/many: binned, 10 000 000 requests in 40 × 40 cells",
+        "/many: binned, 10,000,000 requests in 40 × 40 cells",
     ]
 
 
