@@ -34,7 +34,7 @@ def noted(seen: Seen, name: str) -> str:
     """What a reader's script has noted."""
     found = re.search(rf'data-{name}="([^"]*)"', seen.document)
     assert found is not None, f"the reader's script did not come as far as {name}"
-    return html.unescape(found[1]).replace("\u202f", " ")
+    return html.unescape(found[1]).replace("\u00a0", " ")
 
 
 def ordinary() -> str:

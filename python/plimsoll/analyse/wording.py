@@ -1,7 +1,8 @@
-"""Numbers and names as people write them: three digits, units, `1 240 ± 30`, never finer than known.
+"""Numbers and names as people write them: `1,234.5`, three digits, units, `1,240 ± 31`, never finer than known.
 
-Pure text functions, shared by the answer sentences here and by everything in `report`. They write Unicode (narrow
-no-break space between thousands, ±, µ); a plain terminal translates. `UNKNOWN` stands for None.
+Pure text functions, shared by the answer sentences here and by everything in `report`. A comma separates thousands, a
+point the decimals, a no-break space the number from its unit; the minus is a hyphen, so that a plain terminal and a
+search find it. ± and µ are Unicode; a plain terminal translates. `UNKNOWN` stands for None.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from plimsoll.plan.metric_table import BYTES, Named
 from plimsoll.plan.metric_table import Kind as RowKind
 
 UNKNOWN: Final = "–"
-SPACE: Final = "\u202f"
-"""Narrow no-break space: between thousands, and between a number and its unit."""
+SPACE: Final = "\u00a0"
+"""No-break space between a number and its unit."""
+THOUSANDS: Final = ","
+WIDE: Final = "interval wider than the value"
+"""In place of an interval that reaches below 0 where the quantity cannot."""
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 """Percentiles of a distribution, by their fields."""
@@ -78,18 +82,20 @@ def observed(verdict: Verdict) -> str:
         return quantity(verdict.observed * 1000, "ms")
     if metric.kind == "fraction" and not verdict.test.lstrip().startswith("count"):
         return percent(verdict.observed)
+    if metric.kind == "fraction" and verdict.observed == round(verdict.observed):
+        return count(round(verdict.observed))
     return quantity(verdict.observed, "number" if metric.kind == "fraction" else metric.kind, metric.unit)
 
 
 def thousands(text: str) -> str:
-    """Digits of the whole part in groups of three, from four digits on: "1240.5" -> "1 240.5"."""
+    """Digits of the whole part in groups of three, from four digits on: "1240.5" -> "1,240.5"."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     whole, dot, rest = digits.partition(".")
     groups: list[str] = []
     while len(whole) > 3:
         groups.insert(0, whole[-3:])
         whole = whole[:-3]
-    return sign + SPACE.join([whole, *groups]) + dot + rest
+    return sign + THOUSANDS.join([whole, *groups]) + dot + rest
 
 
 def fixed(value: float, place: int) -> str:
@@ -99,7 +105,7 @@ def fixed(value: float, place: int) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant digits: 1 240, 12.3, 0.004 56. Trailing zeros after the point carry meaning and stay."""
+    """`digits` significant digits: 1,240, 12.3, 0.00456. Trailing zeros after the point carry meaning and stay."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if math.isinf(value):
@@ -145,7 +151,7 @@ def with_unit(text: str, unit: str) -> str:
 
 
 def quantity(value: float | None, kind: Kind, unit: str = "", digits: int = 3) -> str:
-    """A number with its unit, scaled for reading: `1 510 requests/s`, `157 MB/s`, `8.21 ms`, `99 %`."""
+    """A number with its unit, scaled for reading: `1,510 requests/s`, `157 MB/s`, `8.21 ms`, `99 %`."""
     if value is None:
         return UNKNOWN
     factor, scaled = scale(value, kind, unit)
@@ -178,17 +184,18 @@ def percent(fraction: float | None, digits: int = 3) -> str:
 
 def percent_range(low: float, high: float, digits: int = 3) -> str:
     """Two shares of 1 in percent, `97 to 100 %`; one where they read the same. Ends are rounded, as ends of a range may
-    be, but a range is never narrowed to 100 %."""
+    be, but a range is never narrowed to 100 %: that is `at least 99 %`."""
     shown = [number(max(each, 0.0) * 100, digits) for each in (low, high)]
     if shown[0].startswith("100") and low < 1:
-        shown[0] = "99.9" if low >= 0.999 else number(low * 100)
+        return with_unit(f"at least {math.floor(low * 1000) / 10:g}", "%")
     return with_unit(shown[1] if shown[0] == shown[1] else " to ".join(shown), "%")
 
 
-def plus_minus(interval: Interval | None, kind: Kind, unit: str = "") -> str:
-    """`1 240 ± 30 requests/s`: half a width of one digit (two when it starts with 1 or 2), the mean to the same place.
+def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed: bool = False) -> str:
+    """`1,240 ± 31 requests/s`: half a width of two digits, the mean to the same place.
 
-    Without an interval, the mean alone to three digits; a lopsided interval (log scale) is written with both ends.
+    Without an interval, the mean alone to three digits; a lopsided interval (log scale) is written with both ends. An
+    interval that reaches below 0 says nothing of a quantity that cannot, which all are that are not `signed`.
     """
     if interval is None:
         return UNKNOWN
@@ -203,6 +210,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "") -> str:
     if half <= 0:
         return with_unit(f"{number(mean)} ± 0", scaled)
     place = _place(half)
+    if low < 0 < mean and not signed:
+        return f"{with_unit(number(mean), scaled)} ({WIDE})"
     if min(up, down) < 0.8 * half:
         # Two digits of each: to the place of the longer half, a mean near the lower end would be written as 0.
         return with_unit(f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})", scaled)
@@ -210,12 +219,11 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "") -> str:
 
 
 def _place(half: float) -> int:
-    leading = _magnitude(half, 2)
-    return leading - 1 if half / 10.0**leading < 2.95 else leading
+    return _magnitude(half, 2) - 1
 
 
 def ends(interval: Interval | None, kind: Kind, unit: str = "") -> str:
-    """The two ends of an interval: `1 210 to 1 270 requests/s`."""
+    """The two ends of an interval: `1,210 to 1,270 requests/s`."""
     if interval is None or interval.low is None or interval.high is None:
         return UNKNOWN
     factor, scaled = scale(interval.mean, kind, unit)
@@ -226,6 +234,30 @@ def ends(interval: Interval | None, kind: Kind, unit: str = "") -> str:
     return with_unit(
         f"{fixed(interval.low * factor, place)} to {fixed(interval.high * factor, place)}", scaled
     )
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A difference, with its sign: `+12`, `-8.0`."""
+    return f"{'+' if value > 0 else ''}{number(value, digits)}"
+
+
+def p_value(value: float | None) -> str:
+    """A probability as it stands in a table: `0.023`, `< 0.001`."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return "< 0.001" if value < 0.001 else number(value, 2)
+
+
+def p_words(value: float) -> str:
+    """A probability in a sentence: `p = 0.023`, `p < 0.001`."""
+    return f"p {shown}" if (shown := p_value(value)).startswith("<") else f"p = {shown}"
+
+
+def degrees(value: float | None) -> str:
+    """Degrees of freedom: a count, or to a tenth where they were approximated."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return fixed(value, 0 if value == round(value) else -1)
 
 
 def listing(items: Iterable[str], last: str = "and") -> str:

@@ -14,7 +14,7 @@ from plimsoll.analyse.answer.worded import worded_model
 from plimsoll.analyse.document import finite
 from plimsoll.analyse.effects import Factorial
 from plimsoll.analyse.fits import effects_of, fit_table, model_of
-from plimsoll.analyse.wording import ends, number, percent
+from plimsoll.analyse.wording import ends, number, p_value, percent
 from plimsoll.api import Options, analysis_of
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
@@ -140,7 +140,7 @@ def table_lines(fit: Factorial) -> list[str]:
     """Allocation of variation and effects, for people."""
     rows = [["term", "df", "sum of squares", "variation", "F", "p"]]
     for term in fit.terms:
-        p = "" if term.p_value is None else f"{term.p_value:.3g}"
+        p = "" if term.p_value is None else p_value(term.p_value)
         variation = "" if term.percent is None else percent(term.percent / 100)
         f = "" if term.f is None else number(term.f)
         rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p])

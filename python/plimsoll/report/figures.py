@@ -10,7 +10,7 @@ import altair as alt
 import vl_convert
 
 from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.wording import SPACE
+from plimsoll.analyse.wording import THOUSANDS
 from plimsoll.errors import BadInput
 from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
 from plimsoll.report.charts.series import chart as series_chart
@@ -20,7 +20,7 @@ from plimsoll.report.labels import Labels, has_shares
 from plimsoll.report.page_data import chosen_runs
 
 Format = Literal["svg", "png", "pdf"]
-LOCALE: Final = {"decimal": ".", "thousands": SPACE, "grouping": [3], "currency": ["", ""]}
+LOCALE: Final = {"decimal": ".", "thousands": THOUSANDS, "grouping": [3], "currency": ["", ""], "minus": "-"}
 INK: Final = "#1b2530"
 FONT: Final = "sans-serif"
 

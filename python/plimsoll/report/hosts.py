@@ -86,7 +86,7 @@ def _start_words(spread_ms: float, bound_ms: float | None) -> str:
     if spread_ms <= bound_ms:
         return f"They began together, as far as clocks can tell: to within {milliseconds(bound_ms)}."
     interval = Interval(spread_ms, spread_ms - bound_ms, spread_ms + bound_ms)
-    return f"The last began {plus_minus(interval, 'ms')} after the first."
+    return f"The last began {plus_minus(interval, 'ms', signed=True)} after the first."
 
 
 def coverage_words(hosts: HostsResult) -> str:
@@ -254,7 +254,7 @@ def _began(each: AgentClockResult) -> str:
     at = each.started_ms
     if abs(at) < each.bound_ms:  # the unit is that of the bound: 0 has none
         return f"0 ± {milliseconds(each.bound_ms)}"
-    return plus_minus(Interval(at, at - each.bound_ms, at + each.bound_ms), "ms")
+    return plus_minus(Interval(at, at - each.bound_ms, at + each.bound_ms), "ms", signed=True)
 
 
 def lost(run: RunResult) -> Table | None:

@@ -27,12 +27,14 @@ from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason, Sa
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
+    degrees,
     describe,
     ends,
     level_words,
     listing,
     number,
     observed,
+    p_value,
     percent,
     percent_range,
     percentile,
@@ -137,7 +139,7 @@ def capacity(found: Saturation, kind: str) -> Capacity | None:
 
 
 def capacity_words(labels: Labels, found: Saturation, kind: str, *, with_unit: bool = True) -> str:
-    """`1 510 ± 40 requests/s at 4`; the bound of what was tried where the limit was not reached."""
+    """`1,510 ± 42 requests/s at 4`; the bound of what was tried where the limit was not reached."""
     each = capacity(found, kind)
     if each is None:
         return UNKNOWN
@@ -186,7 +188,7 @@ def throughput(labels: Labels) -> Table:
                 f"{cell.valid} of {cell.repetitions}",
                 plus_minus(interval, metric.kind, metric.unit),
                 ends(interval, metric.kind, metric.unit),
-                number(interval.df) if interval and interval.df is not None else UNKNOWN,
+                degrees(interval.df) if interval else UNKNOWN,
                 quantity(payload.mean, "bytes_rate") if payload else UNKNOWN,
                 number(cell.scaling),
             )
@@ -392,23 +394,17 @@ def effects(labels: Labels, model: Model) -> Table:
             each.level,
             effect_value(each),
             _effect_ends(each),
-            _p_value(each.p_value),
-            number(each.df),
+            p_value(each.p_value),
+            degrees(each.df),
             with_unit(number(each.variation_percent), "%"),
         )
         for each in labels.analysis.effects
         if (each.response, each.scale) == (model.response, model.scale)
     ]
     acts = "factor by which the mean is multiplied" if model.scale == "log" else "added to the grand mean"
-    note = f"Effect: {acts}. Sums of squares: {model.sum_of_squares}. Error df: {number(model.error_df)}."
+    note = f"Effect: {acts}. Sums of squares: {model.sum_of_squares}. Error df: {degrees(model.error_df)}."
     title = f"Effects on {describe(model.response).title}, {model.scale} scale"
     return _table(title, "Term|Level", "Effect|95 % interval|p|df|Share of variation", rows, note)
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return UNKNOWN
-    return "< 0.001" if value < 0.001 else number(value, 2)
 
 
 def order(labels: Labels) -> Table:

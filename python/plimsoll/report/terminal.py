@@ -18,6 +18,7 @@ from plimsoll.analyse.results_verdicts import Topic
 from plimsoll.analyse.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
+    SPACE,
     UNKNOWN,
     count,
     listing,
@@ -89,7 +90,7 @@ class Style:
         """A text fit for the terminal: no control characters, and our own signs in ASCII where that is asked for."""
         safe = printable(text)
         if self.colour:
-            return safe.replace("\u202f", " ")
+            return safe.replace("\u202f", " ").replace("\u00a0", " ")
         return "".join(PLAIN.get(sign, sign) for sign in safe)
 
     def paint(self, text: str, colour: str) -> str:
@@ -272,7 +273,7 @@ def _latency(style: Style, run: RunResult) -> list[str]:
         said = "  ".join(
             f"{what}{text if text.startswith('>') else f'={text}'}" for what, text in texts if text != UNKNOWN
         )
-        lines += style.pair(name, said.replace("\u202f", "") or "nothing succeeded")
+        lines += style.pair(name, said.replace(SPACE, "") or "nothing succeeded")
     return lines
 
 

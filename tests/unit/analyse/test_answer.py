@@ -29,7 +29,7 @@ from plimsoll.analyse.results_verdicts import (
 
 
 def said(analysis: Analysis) -> str:
-    return " ".join(sentences(analysis)).replace("\u202f", " ")
+    return " ".join(sentences(analysis)).replace("\u00a0", " ")
 
 
 def with_saturation(**changes: object) -> Analysis:
@@ -48,7 +48,7 @@ def test_capacity_bracket_and_bottleneck_with_their_evidence() -> None:
         "Zip level 0 has the highest throughput: 3.62 (3.49 to 3.75) times that of zip level 5, and "
     )
     assert (
-        "With zip level 0 the highest throughput is 1 453 ± 26 requests/s (151 MB/s of payload), at 4 testers. "
+        "With zip level 0 the highest throughput is 1,453 ± 26 requests/s (151 MB/s of payload), at 4 testers. "
         "Throughput flattens between 2 and 4 testers. Bottleneck: the gateway service (its busiest thread at 96 % of a "
         "core)." in text
     )
@@ -76,7 +76,7 @@ def test_increased_up_to_the_highest_load_claims_nothing_beyond_it() -> None:
         "capacities": nominal(first, reached=False),
     }
     text = said(with_saturation(**increased, lower=4.0))
-    assert "highest throughput is 1 453 ± 26" in text
+    assert "highest throughput is 1,453 ± 26" in text
     assert "Throughput increased up to 8 testers, the highest load tried." in text
     assert "not saturated" not in text and "capacity is higher" not in text
     assert "Bottleneck at 4 testers: the gateway service" in text, "a busy resource is stated"
@@ -105,7 +105,7 @@ UNDECIDED = {
 def test_what_is_not_decided_claims_no_limit_and_says_what_would_decide() -> None:
     text = said(with_saturation(**UNDECIDED, doubt=GAINS[2], more_runs=3))
     assert (
-        "highest throughput is 1 453 ± 26 requests/s (151 MB/s of payload), at 4 testers. Too few runs to decide"
+        "highest throughput is 1,453 ± 26 requests/s (151 MB/s of payload), at 4 testers. Too few runs to decide"
         in text
     )
     assert (
@@ -154,7 +154,7 @@ def test_one_repetition_has_no_interval() -> None:
 
 def test_a_single_run_speaks_of_its_response_times() -> None:
     text = said(single())
-    assert "served 1 452 ± 22 requests/s" in text
+    assert "served 1,452 ± 22 requests/s" in text
     assert "median 2.75 ms, p95 4.90 ms and p99 6.22 ms" in text
     assert "± holds within this run" in text
 

@@ -105,7 +105,7 @@ def test_answer_and_report_say_how_much_longer_a_fetch_took(tmp_path: Path) -> N
     labels = Labels(found)
     table = caches.by_cache(labels)
     assert table is not None
-    assert tuple(cell.replace("\u202f", " ") for cell in table.rows[0][1:4]) == (
+    assert tuple(cell.replace("\u00a0", " ") for cell in table.rows[0][1:4]) == (
         "60.0 %",
         "1.00 ms",
         "5.00 ms",

@@ -102,7 +102,7 @@ def analysis_of(runs: Sequence[RunResult], ages_ms: Sequence[float] = ()) -> Ana
 
 
 def said(runs: Sequence[RunResult], ages_ms: Sequence[float] = ()) -> list[str]:
-    return [each.text.replace("\u202f", " ") for each in of_consistency(analysis_of(runs, ages_ms))]
+    return [each.text.replace("\u00a0", " ") for each in of_consistency(analysis_of(runs, ages_ms))]
 
 
 def test_nothing_where_nobody_read_versions() -> None:
@@ -250,9 +250,9 @@ def test_the_answer_in_sentences() -> None:
     ]
     assert said(runs, [float(each) for each in range(1, 1001)]) == [
         "Of 2 levels without stale answers cache told is the cheapest.",
-        "With cache asks none of 1 000 answers was stale (at most 0.38 %); readers got 0.250 times the answers of "
+        "With cache asks none of 1,000 answers was stale (at most 0.38 %); readers got 0.250 times the answers of "
         "cache 10 s; every answer came from the origin.",
-        "With cache told none of 1 000 answers was stale (at most 0.38 %); readers got 0.900 times the answers of "
+        "With cache told none of 1,000 answers was stale (at most 0.38 %); readers got 0.900 times the answers of "
         "cache 10 s; 0.0400 origin fetches per answer.",
         "With cache 10 s 30.0 % (24.0 to 36.0 %) of the answers were stale, 95 % of them by at most 950 ms; "
         "readers got most answers; 0.00200 origin fetches per answer.",

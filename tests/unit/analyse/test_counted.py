@@ -64,7 +64,7 @@ def test_tables_and_json() -> None:
     analysis = replace(analysis, runs=(run,))
     table = counted.counted(run)
     rows = {row[:2]: row[2] for row in table.rows}
-    assert rows["cache", "Hit ratio"] == "99.0\u202f%"
+    assert rows["cache", "Hit ratio"] == "99.0\u00a0%"
     assert rows["cache", "Origin requests"] == "10"
     assert ("db", "temp_files") not in rows, "zeros are left out"
     assert rows["cache", "objects (at the end)"] == "54"

@@ -58,7 +58,7 @@ def older(whole: Analysis, name: RuleName, **found: Any) -> dict[str, Any]:
 
 def told(whole: Analysis, earlier: dict[str, Any]) -> list[str]:
     return [
-        each.text.replace("\u202f", " ")
+        each.text.replace("\u00a0", " ")
         for each in worded_superseded(with_superseded(whole, earlier)).superseded
     ]
 

@@ -7,33 +7,36 @@ import pytest
 from plimsoll.analyse.results import Interval, Verdict
 from plimsoll.analyse.wording import (
     count,
+    degrees,
     describe,
     ends,
     level_words,
     listing,
     number,
     observed,
+    p_words,
     percent,
     percent_range,
     plural,
     plus_minus,
     quantity,
+    signed,
 )
 
 
 def plain(text: str) -> str:
-    return text.replace("\u202f", " ")
+    return text.replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (1513, "1 510"),
-        (999.6, "1 000"),
+        (1513, "1,510"),
+        (999.6, "1,000"),
         (99.96, "100"),
         (0, "0"),
         (0.0045612, "0.00456"),
-        (-1234567, "-1 230 000"),
+        (-1234567, "-1,230,000"),
         (12.3, "12.3"),
         (5e-9, "5.00e-09"),
         (None, "–"),
@@ -48,12 +51,12 @@ def test_three_significant_digits(value: float | None, text: str) -> None:
 @pytest.mark.parametrize(
     ("mean", "half", "text"),
     [
-        (1243.2, 31.4, "1 240 ± 30"),
-        (1243.2, 12.4, "1 243 ± 12"),
-        (1243.2, 0.3, "1 243.2 ± 0.3"),
-        (12.0, 29.4, "12 ± 29"),
-        (0.5, 0.0042, "0.500 ± 0.004"),
-        (1510.0, 0.0, "1 510 ± 0"),
+        (1243.2, 31.4, "1,243 ± 31"),
+        (1243.2, 12.4, "1,243 ± 12"),
+        (1243.2, 0.3, "1,243.20 ± 0.30"),
+        (12.0, 29.4, "12.0 (interval wider than the value)"),
+        (0.5, 0.0042, "0.5000 ± 0.0042"),
+        (1510.0, 0.0, "1,510 ± 0"),
     ],
 )
 def test_a_mean_is_never_finer_than_its_interval(mean: float, half: float, text: str) -> None:
@@ -65,7 +68,7 @@ def test_a_lopsided_interval_shows_both_ends() -> None:
 
 
 def test_without_an_interval_the_mean_stands_alone() -> None:
-    assert plain(plus_minus(Interval(1513.0, None, None), "rate", "requests/s")) == "1 510 requests/s"
+    assert plain(plus_minus(Interval(1513.0, None, None), "rate", "requests/s")) == "1,510 requests/s"
     assert plus_minus(None, "rate") == "–"
     assert ends(Interval(1.0, None, None), "ms") == "–"
 
@@ -99,9 +102,9 @@ def test_percent_keeps_away_from_the_ends() -> None:
     [
         (0.92, 0.95, "92 to 95 %"),
         (0.97, 0.9996, "97 to 100 %"),
-        (0.9995, 1.0, "99.9 to 100 %"),
-        (0.9995, 0.9997, "99.9 to 100 %"),
-        (0.996, 0.9999, "99.6 to 100 %"),
+        (0.9995, 1.0, "at least 99.9 %"),
+        (0.9995, 0.9997, "at least 99.9 %"),
+        (0.996, 0.9999, "at least 99.6 %"),
         (1.0, 1.0, "100 %"),
         (0.921, 0.922, "92 %"),
         (0.0, 0.05, "0 to 5.0 %"),
@@ -135,7 +138,7 @@ def test_metrics_are_called_by_their_words(name: str, title: str, kind: str) -> 
 def test_what_a_threshold_saw_is_in_peoples_units() -> None:
     assert plain(observed(Verdict("response", "p(95)<2s", {}, 0.0412, True, ""))) == "41.2 ms"
     assert plain(observed(Verdict("errors", "rate<10%", {}, 0.02, True, ""))) == "2.00 %"
-    assert plain(observed(Verdict("errors", "count<10", {}, 12.0, False, ""))) == "12.0"
+    assert plain(observed(Verdict("errors", "count<10", {}, 12.0, False, ""))) == "12"
     assert observed(Verdict("response", "p(95)<2s", {}, None, False, "no sample")) == "–"
 
 
@@ -143,6 +146,27 @@ def test_lists_and_plurals() -> None:
     assert listing(["a", "b", "c"]) == "a, b and c"
     assert listing([]) == ""
     assert plural(1, "run") == "1 run"
-    assert plain(plural(12000, "run")) == "12 000 runs"
+    assert plain(plural(12000, "run")) == "12,000 runs"
     assert count(None) == "–"
     assert level_words({"workload.frontier.zip": "0", "size": "1 MB"}) == "zip 0 and size 1 MB"
+
+
+def test_an_interval_below_zero_is_not_printed_of_what_cannot_be() -> None:
+    wide = Interval(10_000.0, -60_000.0, 80_000.0)
+    assert (
+        plain(plus_minus(wide, "rate", "requests/s")) == "10,000 requests/s (interval wider than the value)"
+    )
+    assert plain(plus_minus(wide, "number", signed=True)) == "10,000 ± 70,000"
+    assert plain(plus_minus(Interval(0.5, 0.0, 1.1), "number")) == "0.50 ± 0.60"
+    assert plain(plus_minus(Interval(-0.5, -1.0, 0.0), "number")) == "-0.50 ± 0.50"
+
+
+def test_probabilities_degrees_of_freedom_and_differences() -> None:
+    assert [p_words(value) for value in (1.6e-05, 0.00099, 0.0123, 0.5)] == [
+        "p < 0.001",
+        "p < 0.001",
+        "p = 0.012",
+        "p = 0.50",
+    ]
+    assert [degrees(value) for value in (12.0, 12.34, None)] == ["12", "12.3", "–"]
+    assert [signed(value) for value in (12.3, -8.0, 1234.0)] == ["+12", "-8.0", "+1,200"]

@@ -23,7 +23,7 @@ from plimsoll.report.terminal import summary_lines
 
 
 def page(found: Analysis) -> str:
-    return render(found, set_up(False), bundle="").replace("\u202f", " ")
+    return render(found, set_up(False), bundle="").replace("\u00a0", " ")
 
 
 def test_the_section_is_there_only_where_versions_were_read() -> None:
@@ -48,14 +48,14 @@ def test_the_cells_side_by_side_with_what_they_took() -> None:
     by_cell = {
         row[0]: dict(zip((each.name for each in table.columns), row, strict=True)) for row in table.rows
     }
-    assert by_cell["no cache, 4/s"]["Stale"] == "0\u202f%"
+    assert by_cell["no cache, 4/s"]["Stale"] == "0\u00a0%"
     assert by_cell["no cache, 4/s"]["Oldest"] == "–"
-    assert re.fullmatch(r"[\d.]+\u202f%", by_cell["1 s, 20/s"]["Stale"])
+    assert re.fullmatch(r"[\d.]+\u00a0%", by_cell["1 s, 20/s"]["Stale"])
     assert "Wilson" in table.note and "pooled over the design" in table.note
     costs = consistency.costs(labels)
     assert [each.name for each in costs.columns][-2:] == ["cache", "db"]
-    assert {row[-1] for row in costs.rows} == {"40\u202f%"}
-    assert costs.rows[0][2] == "100\u202f%"
+    assert {row[-1] for row in costs.rows} == {"40\u00a0%"}
+    assert costs.rows[0][2] == "100\u00a0%"
     assert len(consistency.runs(labels).rows) == 8
 
 

@@ -73,7 +73,7 @@ def test_an_agent_that_did_nothing_is_an_agent(tmp_path: Path) -> None:
         (0.21, 157.75, "0 ± 158 ms"),
         (-0.012, 0.4, "0 ± 400 µs"),
         (2000.0, 157.75, "2.00 ± 0.16 s"),
-        (12.3456, 0.4, "12.3 ± 0.4 ms"),
+        (12.3456, 0.4, "12.35 ± 0.40 ms"),
         (1.0, None, "–"),
     ],
 )
@@ -84,14 +84,14 @@ def test_no_time_is_finer_than_its_bound(started: float, bound: float | None, sa
     run = dataclasses.replace(
         wan().runs[0], hosts=dataclasses.replace(of(wan()), clocks=(clock,)), testers=wan().runs[0].testers
     )
-    assert hosts.clocks(run).rows[0][-1].replace("\u202f", " ") == said
+    assert hosts.clocks(run).rows[0][-1].replace("\u00a0", " ") == said
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({}, "They began together, as far as clocks can tell: to within 316 ms."),
-        ({"start_spread_ms": 4000.0}, "The last began 4.0 ± 0.3 s after the first."),
+        ({"start_spread_ms": 4000.0}, "The last began 4.00 ± 0.32 s after the first."),
         ({"start_spread_bound_ms": None}, "as far as is known"),
         ({"bound_ms": None}, "Nothing is known of the agents' clocks."),
         ({"bound_ms": 0.0}, "All agents have the controller's clock."),
@@ -100,7 +100,7 @@ def test_no_time_is_finer_than_its_bound(started: float, bound: float | None, sa
 )
 def test_clocks_in_words(change: dict[str, object], said: str) -> None:
     found = dataclasses.replace(of(wan()), **change)  # type: ignore[arg-type]
-    assert said in hosts.clock_words(found).replace("\u202f", " ")
+    assert said in hosts.clock_words(found).replace("\u00a0", " ")
 
 
 def test_many_runs_have_their_sites_in_one_table() -> None:

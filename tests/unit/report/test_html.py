@@ -319,6 +319,6 @@ def test_hosts_are_a_table_with_a_row_each() -> None:
         *("Host", "Site", "Role", "Kernel", "Left out"),
         *("Cores", "Memory", "Open files", "Round trip", "Clock within"),
     ]
-    assert table.rows[0][5:] == ("2", "4 GB", "1\u202f024", "59.8\u202fms", "29.8\u202fms")
+    assert table.rows[0][5:] == ("2", "4 GB", "1,024", "59.8\u00a0ms", "29.8\u00a0ms")
     assert table.rows[1] == ("dead", "lyon", "testers", "", "no answer", "", "", "", "", "")
     assert hosts({}) == hosts({"hosts": []}) == ()

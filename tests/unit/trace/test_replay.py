@@ -31,13 +31,13 @@ REPLAYED: dict[str, Any] = {
 
 def said(**document: Any) -> list[str]:
     """The lines, with plain spaces."""
-    return in_words(Answer({"is_cut": False, **document})).replace("\u202f", " ").splitlines()
+    return in_words(Answer({"is_cut": False, **document})).replace("\u00a0", " ").splitlines()
 
 
 def test_a_replay_is_held_against_the_untraced_program() -> None:
     assert said(replayed=REPLAYED) == [
         "1.200 s; as recorded 2.000 s, without the cost of tracing 1.000 s (0.900 to 1.100): 1.20 of it",
-        "1 call by 2 threads; 0 B read, 4.1 kB written; 12 345 calls on ignored names",
+        "1 call by 2 threads; 0 B read, 4.1 kB written; 12,345 calls on ignored names",
         "Every result is that of the trace.",
     ]
 

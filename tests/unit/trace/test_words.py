@@ -20,7 +20,7 @@ from plimsoll.trace.terminal import summary_lines, tail
 
 
 def plain(text: str) -> str:
-    return text.replace("\u202f", " ")
+    return text.replace("\u00a0", " ")
 
 
 def run_time(**changed: Any) -> RunTime:
@@ -101,7 +101,7 @@ def test_what_was_not_understood_is_said() -> None:
     said = " ".join(map(plain, words.not_understood(found)))
     for part in (
         "no end",
-        "3 of 1 000 lines",
+        "3 of 1,000 lines",
         "last line of the log was cut",
         "1 call of unknown name",
         "2 calls whose beginning",
@@ -204,8 +204,22 @@ def test_figures_say_where_requests_are_binned() -> None:
     titles = [chart.to_dict()["title"] for name, chart in found.items() if name.startswith("pattern")]
     assert [plain(each) for each in titles] == [
         "/few: 12 requests",
-        "/many: binned, 10 000 000 requests in 40 × 40 cells",
+        "/many: binned, 10,000,000 requests in 40 × 40 cells",
     ]
+
+
+def test_figures_place_requests_and_bins_in_seconds() -> None:
+    """Requests of `picture` are 10 ms apart; bins of `binned` are 50 ms wide, halves of it where both were done."""
+    profile = told(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
+    found = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
+    rows = [
+        chart.to_dict()["datasets"]["points"] for name, chart in found.items() if name.startswith("pattern")
+    ]
+    assert [row["t"] for row in rows[0]] == [at / 100 for at in range(12)]
+    reads = [row for row in rows[1] if row["way"] == "read"]
+    widths = [0.025 if at == 5 else 0.05 for at in range(40)]
+    assert [row["t"] for row in reads] == pytest.approx([at * 0.05 for at in range(40)])
+    assert [row["t2"] - row["t"] for row in reads] == pytest.approx(widths)
 
 
 @pytest.mark.parametrize(

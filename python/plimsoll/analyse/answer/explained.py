@@ -9,7 +9,7 @@ from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.results import Analysis, Effect, Model
 from plimsoll.analyse.results_verdicts import ModelReason, Reason
-from plimsoll.analyse.wording import describe, factor_word, listing, number, percent
+from plimsoll.analyse.wording import describe, factor_word, listing, number, p_words, percent, signed
 
 WORTH_SAYING: Final = 5.0
 """Terms below this share of the variation, in percent, are summed up as the rest."""
@@ -104,7 +104,7 @@ def _not_detected(analysis: Analysis) -> list[str]:
         span = _span(model, levels)
         if factor == analysis.experiment.load_factor or p is None or p < DETECTED or span is None:
             continue
-        low, high = (f"{100 * end:+.2g}" for end in span)
+        low, high = (signed(100 * end) for end in span)
         what = (
             f"{levels[1].level} against {levels[0].level}"
             if len(levels) == 2
@@ -202,14 +202,12 @@ def _check(reason: Reason) -> str:
         case ModelReason.VARIANCES_DIFFER:
             advice = "; a logarithmic scale may help" if told["linear"] else ""
             use = "intervals of cells use the variance of each cell"
-            return f"variances differ between cells (p = {figure(told, 'p'):.2g}): {use}{advice}"
+            return f"variances differ between cells ({p_words(figure(told, 'p'))}): {use}{advice}"
         case ModelReason.DRIFT:
-            size = (
-                f"residual {figure(told, 'drift'):+.3g} from first to last run, p = {figure(told, 'p'):.2g}"
-            )
+            size = f"residual {signed(figure(told, 'drift'), 3)} from first to last run, {p_words(figure(told, 'p'))}"
             return f"responses drift with run order ({size}): something changed during the experiment"
         case ModelReason.LOG_SCALE:
-            ratio = f"{figure(told, 'ratio'):.3g} times the smallest"
+            ratio = f"{number(figure(told, 'ratio'))} times the smallest"
             return f"the greatest response is {ratio}: consider scale: log"
         case ModelReason.OUTLIERS:
             if told["runs"] == 1:

@@ -40,7 +40,7 @@ def capacity_reason(reason: Reason) -> str:
         case CapacityReason.HELD_NOWHERE:
             return "the rule is held at no level"
         case CapacityReason.BOUND_HELD_NOWHERE:
-            return f"held at no level; the least bound is {figure(told, 'least'):.2g}"
+            return f"held at no level; the least bound is {number(figure(told, 'least'), 2)}"
         case CapacityReason.NOTHING_ENDED:
             return "nothing ended"
         case CapacityReason.HELD_AT_BOUND:
@@ -51,7 +51,7 @@ def capacity_reason(reason: Reason) -> str:
             return "held at the estimate; one repetition gives no bound"
         case CapacityReason.ERROR_RATE:
             rate, upper = figure(told, "rate"), figure(told, "upper")
-            return f"error rate {100 * rate:.3g} %, upper bound {100 * upper:.3g} %"
+            return f"error rate {percent(rate)}, upper bound {percent(upper)}"
         case CapacityReason.LIMIT_NOT_REACHED:
             return "no level breaks the rule: the limit was not reached"
         case _:

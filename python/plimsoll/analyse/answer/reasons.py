@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from plimsoll.analyse.results_hosts import LostAgent
 from plimsoll.analyse.results_verdicts import BottleneckReason, Reason, RunReason, Severity, Value
-from plimsoll.analyse.wording import count, listing, number, percent, plural, quantity
+from plimsoll.analyse.wording import count, listing, number, p_words, percent, plural, quantity
 
 MOST_AGENTS = 5
 """Agents that a reason names."""
@@ -29,7 +29,7 @@ def run_reason(reason: Reason) -> str:
             return f"the load generator was the limit: {_demand(told)} (tester_cpu: {_limit(told)} %)"
         case RunReason.STARTED:
             return (
-                f"only {100 * figure(told, 'share'):.2f} % of the planned transactions were started "
+                f"only {percent(figure(told, 'share'))} of the planned transactions were started "
                 f"(started: {_limit(told)} %)"
             )
         case RunReason.LATENESS:
@@ -107,7 +107,7 @@ def _trend(told: Mapping[str, Value]) -> str:
     moves = f"{told['metric']} changes by {100 * figure(told, 'change'):+.1f} % of its mean"
     if not told["noise"]:
         return f"{moves}, without noise"
-    return f"{moves} over the window (p = {figure(told, 'p'):.2g})"
+    return f"{moves} over the window ({p_words(figure(told, 'p'))})"
 
 
 def _lost(told: Mapping[str, Value]) -> str:

@@ -2,7 +2,7 @@
 (function () {
   const page = JSON.parse(document.getElementById("plimsoll-data").textContent);
   const options = {
-    formatLocale: { decimal: ".", thousands: "\u202f", grouping: [3], currency: ["", ""] },
+    formatLocale: { decimal: ".", thousands: ",", grouping: [3], currency: ["", ""], minus: "-" },
     mode: "vega-lite", renderer: "svg", ast: true, scaleFactor: { png: 2 },
     actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
   };

@@ -1,9 +1,9 @@
-// Numbers as the rest of the lab writes them: three digits, narrow spaces, units that suit. null and undefined are a dash.
-const SPACE = "\u202f", UNKNOWN = "–";
+// Numbers as the rest of the lab writes them: three digits, commas, units that suit. null and undefined are a dash.
+const SPACE = "\u00a0", UNKNOWN = "–";
 
 const words = {
   count(value) {
-    return value === null || value === undefined ? UNKNOWN : String(value).replace(/\B(?=(\d{3})+$)/g, SPACE);
+    return value === null || value === undefined ? UNKNOWN : String(value).replace(/\B(?=(\d{3})+$)/g, ",");
   },
   number(value, digits = 3) {
     if (value === null || value === undefined || !isFinite(value)) return UNKNOWN;
@@ -11,7 +11,7 @@ const words = {
     const rounded = Number(value.toPrecision(digits));
     const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(rounded))));
     const [whole, rest] = rounded.toFixed(Math.min(places, 12)).split(".");
-    return whole.replace(/\B(?=(\d{3})+$)/g, SPACE) + (rest ? "." + rest : "");
+    return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? "." + rest : "");
   },
   scaled(value, units, digits = 3) {
     if (value === null || value === undefined) return UNKNOWN;
