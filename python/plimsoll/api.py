@@ -30,10 +30,12 @@ from plimsoll.analyse.coverage import loss
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
 from plimsoll.analyse.load_line import rankings, saturations
+from plimsoll.analyse.load_profile import Piece, Profile, load_bins
 from plimsoll.analyse.named import named_metrics
 from plimsoll.analyse.own_delays import own_delays
 from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.quantiles import STANDARD, Histogram
+from plimsoll.analyse.ramp import ramp
 from plimsoll.analyse.results import Analysis, CacheTimes, Counts, ExperimentInfo, OpenLoad, RunResult
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
 from plimsoll.analyse.runs import RunFacts, run_result
@@ -259,11 +261,13 @@ def _one(
         facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
     versions = _staleness(run, measured, greatest_bound(crew))
     if versions is None:
-        return worded_run(run_result(facts, found, rules.validity)), found.histograms, found.parts
+        result = _with_ramp(run_result(facts, found, rules.validity), record, measured, found, rules)
+        return worded_run(result), found.histograms, found.parts
     notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
     facts = replace(facts, staleness=versions.staleness, notes=notes)
     with_ages = {**found.histograms, HISTOGRAM: versions.ages}
-    return worded_run(run_result(facts, found, rules.validity)), with_ages, found.parts
+    result = _with_ramp(run_result(facts, found, rules.validity), record, measured, found, rules)
+    return worded_run(result), with_ages, found.parts
 
 
 def _with_hosts(
@@ -354,6 +358,7 @@ def _from_transactions(
         operations=file.names["operation"].texts if "operations" in record else None,
         open_loads=_open_workloads(record),
         not_started=_not_started(run),
+        bins=load_bins(profile, measured) if (profile := _profile(record)) is not None else (),
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
         places=None if where is None else places_of(where, crew),
     )
@@ -366,6 +371,33 @@ def _from_transactions(
 def _not_started(run: RunFiles) -> list[tuple[int, int]]:
     """When starts of open loads were given up (the middle of the second, ns), and how many."""
     return [(s.number * 10**9 + 5 * 10**8, s.dropped) for s in seconds_of(run.live) if s.dropped]
+
+
+def _profile(record: Mapping[str, Any]) -> Profile | None:
+    """The planned load over time, where it changes."""
+    told = record.get("load_profile")
+    if told is None:
+        return None
+    pieces = (
+        Piece(round(one["start_s"] * 1e9), round(one["end_s"] * 1e9), one["first"], one["last"])
+        for one in told["pieces"]
+    )
+    return Profile(told["unit"], tuple(pieces))
+
+
+def _with_ramp(
+    run: RunResult, record: Mapping[str, Any], measured: Window, found: RunSummary, rules: _Rules
+) -> RunResult:
+    profile = _profile(record)
+    if profile is None or not found.bins:
+        return run
+    asked = [one.rule for one in rules.thresholds if one.applies(run.cell) and not one.parts]
+    asked += [
+        one
+        for one in (rules.capacity.response, rules.capacity.errors)
+        if one is not None and not rules.capacity.parts
+    ]
+    return replace(run, ramp=ramp(run, profile, load_bins(profile, measured), found.bins, asked))
 
 
 def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:

@@ -26,6 +26,8 @@ def _run(run: dict[str, Any]) -> dict[str, Any]:
         flat.pop("without_lost", None)
     flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
     flat["stages"] = [_flat(stage) for stage in flat["stages"]]
+    if flat["ramp"] is not None:
+        flat["ramp"]["bins"] = [_flat(each) for each in flat["ramp"]["bins"]]
     flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
     flat["operations"] = [_flat(operation) for operation in flat["operations"]]
     return flat

@@ -13,12 +13,14 @@ from typing import Literal
 from plimsoll.analyse.quantiles import is_beyond
 from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import (
+    BinOutcome,
     BottleneckVerdict,
     CapacityKind,
     Finding,
     Gain,
     LeftOut,
     OverloadVerdict,
+    RampVerdict,
     RankingVerdict,
     Reason,
     ResourceKind,
@@ -185,6 +187,50 @@ class StageResult:
     start_s: float
     end_s: float
     traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class RampBin:
+    """Part of a run whose load changes, in seconds from its start; `load_low` to `load_high`: the planned load in it.
+    Of open loads, times and errors are of what was scheduled in it."""
+
+    start_s: float
+    end_s: float
+    load_low: float
+    load_high: float
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class RampRule:
+    """A rule of `thresholds:` or `capacity:` over the bins of a rising load."""
+
+    metric: str
+    test: str
+    verdict: RampVerdict
+    first: int | None
+    """The bin (from 0) from which on it failed up to the highest load, and"""
+    load_low: float | None
+    load_high: float | None
+    """the load of that bin. A constant load of `load_high` fails the rule, too."""
+    held_up_to: float | None
+    """Highest load of the last bin before it in which the rule held; what a constant load does is not known."""
+    outcomes: tuple[BinOutcome, ...]
+    """By bin."""
+    observed: tuple[float | None, ...]
+    """By bin, in seconds, fractions, per second. None: nothing ended, or the value is above all that did."""
+    rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """A run of a load that changes by plan, by load. `unit`: planned starts per second (rate), or testers. `rising`:
+    first bin and the one after the last in which the load rises; rules are judged there."""
+
+    unit: Literal["rate", "testers"]
+    bins: tuple[RampBin, ...]
+    rising: tuple[int, int]
+    rules: tuple[RampRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +497,8 @@ class RunResult:
     bottleneck_why: Reason | None = None
     """`bottleneck_reason` as a code with the utilizations that were weighed."""
     bottleneck_rule: RuleId | None = None
+    ramp: Ramp | None = None
+    """Where the load of its only workload changes by plan, and single transactions were kept."""
 
 
 @dataclass(frozen=True, slots=True)

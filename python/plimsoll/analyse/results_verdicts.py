@@ -197,6 +197,7 @@ class Topic(StrEnum):
     SATURATION = "saturation"
     CELLS = "cells"
     STAGES = "stages"
+    RAMP = "ramp"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
     EFFECTS = "effects"
@@ -276,6 +277,26 @@ class OverloadVerdict(StrEnum):
     OVERLOADED = "overloaded"
     KEPT_UP = "kept up"
     NOT_DECIDED = "not decided"
+
+
+class BinOutcome(StrEnum):
+    """A rule in one bin of a ramp."""
+
+    HELD = "held"
+    FAILED = "failed"
+    NOT_JUDGED = "not judged"
+    """Too few transactions, or none."""
+
+
+class RampVerdict(StrEnum):
+    """What a rule does as the load rises."""
+
+    HELD = "held"
+    FAILED_FROM = "failed from a load on"
+    FAILED_THROUGHOUT = "failed from the lowest load on"
+    LAST_ONLY = "failed in the last bin only"
+    RECOVERED = "failed and held again"
+    NOT_JUDGED = "not judged"
 
 
 class SaturationVerdict(StrEnum):

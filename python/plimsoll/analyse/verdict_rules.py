@@ -38,6 +38,7 @@ class RuleName(StrEnum):
     ERROR_LIMITED = "capacity.error-limited"
     RANKING = "capacity.ranking"
     THRESHOLD = "threshold"
+    RAMP = "ramp"
     CHEAPEST = "consistency.cheapest"
     SITES = "fairness.sites"
     VARIANCES = "model.variances"
@@ -172,6 +173,13 @@ RULES: Final = (
         RuleName.THRESHOLD,
         1,
         "A threshold passes on a cell if its test holds for the value over all valid runs; no sample fails.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.RAMP,
+        1,
+        "Under a rising load, a rule fails from a bin on if it fails in that bin and in all later ones that can be "
+        "judged, at least two in all.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

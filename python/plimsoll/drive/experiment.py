@@ -35,7 +35,14 @@ from plimsoll.drive.directory import (
     write_text,
 )
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.facts import load_changes, operations_of, planned_starts, stages_of, versions_of
+from plimsoll.drive.facts import (
+    load_changes,
+    load_profile,
+    operations_of,
+    planned_starts,
+    stages_of,
+    versions_of,
+)
 from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import OnHosts, run_hooks
 from plimsoll.drive.lookouts import manned, watched_hosts_record
@@ -448,6 +455,7 @@ class Driver:
             **versions_of(run.config),
             "stages": stages_of(run.config),
             "load_changes": load_changes(run.config),
+            **load_profile(run.config),
             **planned_starts(run.config),
             "effective": self._plan.cell_of(run).stored,
         }

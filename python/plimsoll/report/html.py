@@ -203,6 +203,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             tables=(tables.operations(labels),) if any(run.operations for run in analysis.runs) else (),
         ),
         Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
+        Section("ramp", "Against the load", figures=of(*(key for key in drawn if key.startswith("ramp-")))),
         Section("errors", "Errors", tables=failed, figures=of("errors")),
         Section(
             "utilization",

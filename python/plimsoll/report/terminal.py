@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.analyse.answer.compose import shown_answer, so_far
+from plimsoll.analyse.answer.ramp import load_words
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, Ecdf, RunResult, Traffic
 from plimsoll.analyse.results_verdicts import Topic
@@ -30,7 +31,7 @@ from plimsoll.analyse.wording import (
     quantity,
 )
 from plimsoll.printable import printable
-from plimsoll.report import consistency, hosts
+from plimsoll.report import consistency, hosts, ramp
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import (
     Column,
@@ -144,6 +145,7 @@ def summary_lines(
                 _histogram(style, single),
                 _errors(style, [single]),
             ]
+            blocks.append(_ramp(style, single))
             blocks.append(_testers(style, single))
             blocks.append(_hosts(style, single))
         elif analysis.runs:
@@ -290,6 +292,25 @@ def _parts(style: Style, run: RunResult) -> list[str]:
         if len(parts) > 1:
             lines += ([""] if lines else []) + _part_rows(style, head, parts)
     return lines
+
+
+def _ramp(style: Style, run: RunResult) -> list[str]:
+    """A line for each part of a changing load; where these are the stages, their table has the figures."""
+    found = run.ramp
+    if found is None or len(found.bins) <= len(run.stages):
+        return []
+    rows = [
+        (
+            load_words(each.load_low, each.load_high, found.unit),
+            quantity(each.traffic.throughput_per_s, "rate", ""),
+            *(ramp.shown_percentile(each, name) for name in ramp.PERCENTILES),
+            percent(each.traffic.error_rate, 2),
+        )
+        for each in found.bins[:MOST_ROWS]
+    ]
+    names = ("requests/s", *ramp.PERCENTILES, "errors")
+    columns = [Column(ramp.load_head(found).lower()), *(Column(name, numeric=True) for name in names)]
+    return aligned(style, columns, rows)
 
 
 def _part_rows(style: Style, head: str, parts: Sequence[tuple[str, Traffic]]) -> list[str]:

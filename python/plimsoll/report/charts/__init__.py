@@ -11,6 +11,7 @@ from plimsoll.report.charts import (
     effects,
     hosts,
     load,
+    ramp,
     series,
     testers,
     utilization,
@@ -40,7 +41,8 @@ def load_figures(labels: Labels) -> list[Figure]:
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
     )
-    return [*(figure for figure in found if figure is not None), *hosts.figures(labels)]
+    drawn = [figure for figure in found if figure is not None]
+    return [*drawn, *ramp.figures(labels), *hosts.figures(labels)]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:
