@@ -24,6 +24,8 @@ from plimsoll.analyse.answer.worded import (
 )
 from plimsoll.analyse.caches import cache_times
 from plimsoll.analyse.clocks import about_time, greatest_bound
+from plimsoll.analyse.connections import HISTOGRAMS, connections
+from plimsoll.analyse.connections import Found as OpenedConnections
 from plimsoll.analyse.consistency import consistency
 from plimsoll.analyse.counted import counted_services
 from plimsoll.analyse.coverage import loss
@@ -36,7 +38,15 @@ from plimsoll.analyse.own_delays import own_delays
 from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.quantiles import STANDARD, Histogram
 from plimsoll.analyse.ramp import ramp
-from plimsoll.analyse.results import Analysis, CacheTimes, Counts, ExperimentInfo, OpenLoad, RunResult
+from plimsoll.analyse.results import (
+    Analysis,
+    CacheTimes,
+    Counts,
+    ExperimentInfo,
+    NameLookup,
+    OpenLoad,
+    RunResult,
+)
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
@@ -62,7 +72,7 @@ from plimsoll.collect.hosts import (
     read_round_trips,
 )
 from plimsoll.collect.live import seconds_of
-from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples
+from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples, read_whole_metrics
 from plimsoll.collect.results import Results, RunFiles, open_results
 from plimsoll.collect.versions import OBJECT, READ, VERSION, read_versioned
 from plimsoll.collect.watched import watched_readings
@@ -260,14 +270,17 @@ def _one(
     if crew.several:
         facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
     versions = _staleness(run, measured, greatest_bound(crew))
-    if versions is None:
-        result = _with_ramp(run_result(facts, found, rules.validity), record, measured, found, rules)
-        return worded_run(result), found.histograms, found.parts
-    notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
-    facts = replace(facts, staleness=versions.staleness, notes=notes)
-    with_ages = {**found.histograms, HISTOGRAM: versions.ages}
+    histograms = dict(found.histograms)
+    opened = _connections(run)
+    if opened is not None:
+        facts = replace(facts, connections=opened.connections)
+        histograms |= opened.histograms
+    if versions is not None:
+        notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
+        facts = replace(facts, staleness=versions.staleness, notes=notes)
+        histograms[HISTOGRAM] = versions.ages
     result = _with_ramp(run_result(facts, found, rules.validity), record, measured, found, rules)
-    return worded_run(result), with_ages, found.parts
+    return worded_run(result), histograms, found.parts
 
 
 def _with_hosts(
@@ -323,6 +336,19 @@ def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
         return ()
     found = cache_times(read_caches(run.transactions, measured.start, measured.end))
     return () if [each.cache for each in found] == [NONE] else found
+
+
+def _connections(run: RunFiles) -> OpenedConnections | None:
+    """New connections and their times; None where the driver opens none, or not every transaction was kept."""
+    metrics = run.path / "metrics.parquet"
+    if not metrics.exists():
+        return None
+    lookups = tuple(
+        NameLookup(agent["name"], one["name"], one["took_ns"] / 1e6)
+        for agent in (run.summary or {}).get("agents", ())
+        for one in agent["books"].get("lookups", ())
+    )
+    return connections(read_whole_metrics(metrics, HISTOGRAMS), lookups)
 
 
 def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> Found | None:
@@ -436,7 +462,7 @@ def _facts(
     ]
     named = run.path / "metrics.parquet"
     # Round trips stand with the hosts that made them: of all together they say nothing.
-    without = [TCP_RTT, TCP_RETRANSMITS, *([OBJECT, VERSION] if "versions" in record else [])]
+    without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *([OBJECT, VERSION] if "versions" in record else [])]
     return RunFacts(
         open_load=_open_load(record),
         id=run.id,

@@ -439,6 +439,25 @@ class Staleness:
 
 
 @dataclass(frozen=True, slots=True)
+class NameLookup:
+    """One lookup of a host name, when the run was prepared: connections use its result."""
+
+    agent: str
+    name: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """The TCP connections that testers opened in the whole run, warm-up included: most kept ones are opened there."""
+
+    opened: int
+    connect_ms: Latency
+    tls_handshake_ms: Latency
+    lookups: tuple[NameLookup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """Everything said about one run."""
 
@@ -485,6 +504,8 @@ class RunResult:
     """Where operations read versions."""
     caches: tuple[CacheTimes, ...] = ()
     """Where a cache on the way said anything."""
+    connections: Connections | None = None
+    """Where the driver connects, and every transaction was kept."""
     hosts: HostsResult | None = None
     """Where there are several agents."""
     without_lost: Traffic | None = None

@@ -9,6 +9,7 @@ from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.own_delays import NOT_RECORDED, OwnDelays
 from plimsoll.analyse.results import (
     CacheTimes,
+    Connections,
     CountedService,
     Counts,
     NamedMetric,
@@ -55,6 +56,7 @@ class RunFacts:
     services: tuple[CountedService, ...] = ()
     staleness: Staleness | None = None
     caches: tuple[CacheTimes, ...] = ()
+    connections: Connections | None = None
     steal: float | None = None
     """Greatest of the hosts of the testers, where there are several."""
     hosts: HostsResult | None = None
@@ -101,6 +103,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         services=facts.services,
         staleness=facts.staleness,
         caches=facts.caches,
+        connections=facts.connections,
         hosts=facts.hosts,
         without_lost=summary.without_lost,
         verdict=verdict_of(reasons),

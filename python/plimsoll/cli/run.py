@@ -71,7 +71,9 @@ def main(args: argparse.Namespace) -> int:
                 print(printable(f"run {run.run}: not brought in: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
         _probe(plan, done, args)
-    outcome = execute(plan, directory, done, quiet=args.quiet, prepare=args.resume is None)
+    outcome = execute(
+        plan, directory, done, quiet=args.quiet, prepare=args.resume is None, probe=not args.no_probe
+    )
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
 
 
@@ -101,13 +103,15 @@ def execute(
     quiet: bool,
     prepare: bool = True,
     kept: bool = True,
+    probe: bool = True,
 ) -> Outcome:
-    """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command."""
+    """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command;
+    `probe`: the hosts of the testers try the targets first."""
     seconds = {run.id: seconds_of(run) for run in plan.runs if run.id not in done}
     progress = Progress(sys.stderr, seconds, quiet=quiet)
     for line in busy_host():
         print(printable(line), file=sys.stderr)
-    driver = Driver(plan, directory, find_engine(), progress)
+    driver = Driver(plan, directory, find_engine(), progress, probe=probe)
     if prepare:
         driver.prepare(["plimsoll", *sys.argv[1:]])
     if not quiet and kept:

@@ -7,7 +7,7 @@ import datetime
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -47,8 +47,17 @@ from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import OnHosts, run_hooks
 from plimsoll.drive.lookouts import manned, watched_hosts_record
 from plimsoll.drive.run import Listener, RunEnd, carry_out
+from plimsoll.drive.trying import try_targets
 from plimsoll.drive.watching import Watching, look_at, watched_records
-from plimsoll.errors import AgentsLost, BadInput, EngineError, Interrupted, PlimsollError, ServiceError
+from plimsoll.errors import (
+    AgentsLost,
+    BadInput,
+    EngineError,
+    Interrupted,
+    PlimsollError,
+    Problem,
+    ServiceError,
+)
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
 from plimsoll.plan.files import files_of
 from plimsoll.plan.filling import warm_caches
@@ -110,7 +119,8 @@ class StopRequest:
 
 
 class Driver:
-    """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address."""
+    """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address;
+    `probe`: the targets are tried from the hosts of the testers before the first run."""
 
     def __init__(
         self,
@@ -119,8 +129,11 @@ class Driver:
         engine: Path,
         listener: Listener,
         cluster: object | None = None,
+        *,
+        probe: bool = True,
     ) -> None:
         self._plan = plan
+        self._probes = probe
         self._directory = directory
         self._binary = engine
         self._listener = listener
@@ -179,6 +192,32 @@ class Driver:
             **self._muster(),
         }
         write_json(self._directory.path / "environment.json", facts)
+        self._try_targets(self._plan.runs)
+
+    def _try_targets(self, planned: Sequence[PlannedRun]) -> None:
+        """Once, and not what is looked at from this host already. Raises BadInput where a target cannot be measured."""
+        if not self._probes:
+            return
+        self._probes = False
+
+        def agents(config: Config) -> list[Agent]:
+            return manned(self._crew.agents(config), [], config)
+
+        scratch = self._directory.path / WORK / "probe"
+        try:
+            found = try_targets(planned, agents, self._session, scratch, self._watchman())
+        except (
+            EngineError
+        ) as error:  # the runs start another one, and fail by themselves if that is no better
+            self._stop.check()
+            self._drop_engine()
+            self._listener.note("probe", self._redactor.text(str(error)))
+            return
+        self._stop.check()
+        for line in found.warnings:
+            self._listener.note("probe", self._redactor.text(line))
+        if found.fatal:
+            raise BadInput(Problem(self._redactor.text(line)) for line in found.fatal)
 
     def _muster(self) -> dict[str, Any]:
         """The hosts of the experiment, for environment.json."""
@@ -198,6 +237,7 @@ class Driver:
                 self._enter()
                 self._look()
                 self._muster()
+                self._try_targets(todo)
                 for run in todo:
                     self._stop.check()
                     self._one(run, len(self._plan.runs))

@@ -140,7 +140,7 @@ def summary_lines(
         if single is not None:
             blocks += [
                 _totals(style, single),
-                _latency(style, single),
+                [*_latency(style, single), *_connections(style, single)],
                 _parts(style, single),
                 _histogram(style, single),
                 _errors(style, [single]),
@@ -277,6 +277,22 @@ def _latency(style: Style, run: RunResult) -> list[str]:
         )
         lines += style.pair(name, said.replace(SPACE, "") or "nothing succeeded")
     return lines
+
+
+def _connections(style: Style, run: RunResult) -> list[str]:
+    """Name lookup, TCP and TLS, where connections were opened."""
+    found = run.connections
+    if found is None:
+        return []
+    parts = [f"{count(found.opened)} opened"]
+    for what, times in (("connect", found.connect_ms), ("TLS handshake", found.tls_handshake_ms)):
+        if times.p50 is not None:
+            parts.append(f"{what} p50 {milliseconds(times.p50)}")
+        elif times.count:
+            parts.append(f"{what} up to {milliseconds(times.max)}")
+    if found.lookups:
+        parts.append(f"name lookup {milliseconds(max(one.ms for one in found.lookups))}")
+    return style.pair("connections", ", ".join(parts))
 
 
 def _parts(style: Style, run: RunResult) -> list[str]:
