@@ -63,6 +63,8 @@ def _ends(bin_: Piece, unit: LoadUnit) -> tuple[float, float]:
     low, high = sorted((bin_.first, bin_.last))
     if unit == "rate" or high == low:
         return low, high
+    if bin_.first > bin_.last:
+        return math.floor(low + 1e-9) + 1, math.ceil(high - 1e-9)
     # So many whole testers there are just before the end of the bin.
     return math.floor(low + 1e-9), max(math.floor(low + 1e-9), math.ceil(high - 1e-9) - 1)
 

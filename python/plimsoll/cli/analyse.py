@@ -15,7 +15,8 @@ from plimsoll.analyse.document import finite
 from plimsoll.analyse.effects import Factorial
 from plimsoll.analyse.fits import effects_of, fit_table, model_of
 from plimsoll.analyse.wording import ends, number, p_value, percent
-from plimsoll.api import Options, analysis_of
+from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.options import Options
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis
-from plimsoll.api import analysis_of, setup_of
+from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.run_table import write_runs
+from plimsoll.assemble.set_up import setup_of
 from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.collect.results import Results, open_results
 from plimsoll.drive.directory import write_json, write_text
@@ -38,11 +40,12 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
 
 
 def write_files(results: Results, analysis: Analysis) -> list[Path]:
-    """analysis.json and report.html in the results directory."""
+    """analysis.json, report.html, runs.parquet and runs.csv in the results directory; returns what people open."""
     from plimsoll.report.html import render
 
     document = results.path / "analysis.json"
     write_json(document, as_document(analysis))
+    write_runs(results, analysis)
     page = results.path / "report.html"
     write_text(page, render(analysis, setup_of(results)))
     return [page, document]

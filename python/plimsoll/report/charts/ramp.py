@@ -30,13 +30,19 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
     known = [row[name] for row in rows for name in TIMES if row[name] is not None]
     factor, unit = scale(max(known, default=0.0), "ms")
     times: Rows = [
-        {"load": row["load"], "range": row["range"], "which": name, "value": row[name] * factor}
+        {
+            "at": row["at"],
+            "load": row["load"],
+            "range": row["range"],
+            "which": name,
+            "value": row[name] * factor,
+        }
         for row in rows
         for name in TIMES
         if row[name] is not None
     ]
     rates: Rows = [
-        {"load": row["load"], "range": row["range"], "which": name, "value": row[key]}
+        {"at": row["at"], "load": row["load"], "range": row["range"], "which": name, "value": row[key]}
         for row in rows
         for name, key in (("throughput", "throughput"), ("offered", "offered"))
         if ramp.unit == "rate" or name != "offered"
@@ -47,7 +53,13 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
     if times:
         panels.append(_panel(ramp, "ramp_times", f"response time ({unit})", TIMES, times))
     failed = [
-        {"load": row["load"], "range": row["range"], "which": "errors", "value": row["errors"]}
+        {
+            "at": row["at"],
+            "load": row["load"],
+            "range": row["range"],
+            "which": "errors",
+            "value": row["errors"],
+        }
         for row in rows
     ]
     if any(row["value"] for row in failed):
@@ -72,6 +84,7 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
 def _rows(ramp: Ramp) -> list[dict[str, Any]]:
     return [
         {
+            "at": each.start_s,
             "load": (each.load_low + each.load_high) / 2,
             "range": load_words(each.load_low, each.load_high, ramp.unit),
             "throughput": each.traffic.throughput_per_s,
@@ -109,6 +122,6 @@ def _panel(
         alt.Tooltip("which:N", title="shown"),
         alt.Tooltip("value:Q", title=title, format=".4~r"),
     ]
-    line = of(name).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, order="load:Q")
+    line = of(name).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, order="at:Q")
     points = of(name).mark_circle(size=45, opacity=1).encode(x=x, y=y, color=colour, tooltip=tooltip)
     return alt.layer(line, points).properties(width=WIDTH, height=height)
