@@ -117,7 +117,7 @@ def test_only_what_is_asked_for_is_shown(lab: Lab, reader: Path) -> None:
         assert done.code == 2
         assert said in done.err
     # The engine, which others may call too, refuses an empty span by itself.
-    profile = [find_engine(), "trace", "profile", reader, "--from", "1", "--to", "1"]
+    profile = [str(find_engine()), "trace", "profile", str(reader), "--from", "1", "--to", "1"]
     direct = subprocess.run(profile, capture_output=True, text=True, check=False)
     assert direct.returncode != 0 and "--from is not before --to" in direct.stderr
 
