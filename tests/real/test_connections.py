@@ -12,7 +12,10 @@ __all__ = ["site"]
 FILE = """
 plimsoll: 1
 name: connections
-workload: {{driver: http, target: "https://localhost:{port}", http: {{path: /, connection: {connection}, tls: {{verify: false}}}}}}
+workload:
+  driver: http
+  target: "https://localhost:{port}"
+  http: {{path: /, connection: {connection}, tls: {{verify: false}}}}
 load: {{testers: 3, think: 1ms}}
 run: {{until: {{each_tester: 20}}, warmup: 0s}}
 validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}}
