@@ -12,10 +12,12 @@ __all__ = ["site"]
 FILE = """
 plimsoll: 1
 name: connections
-target: "https://localhost:{port}"
-workload: {{driver: http, http: {{path: /, connection: {connection}, tls: {{verify: false}}}}}}
+workload:
+  driver: http
+  target: "https://localhost:{port}"
+  http: {{path: /, connection: {connection}, tls: {{verify: false}}}}
 load: {{testers: 3, think: 1ms}}
-run: {{each_tester: 20, warmup: 0s}}
+run: {{until: {{each_tester: 20}}, warmup: 0s}}
 validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}}
 thresholds: [{{metric: tls_handshake, test: p(50)<10s}}, {{metric: connect, test: max<10s}}]
 """

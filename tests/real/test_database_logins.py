@@ -111,6 +111,30 @@ def test_a_password_in_the_file_is_refused_before_any_run(lab: Lab, server: Data
         assert "plain-one" not in done.err.replace(str(Path(file).read_text()), "")
 
 
+GATEWAY = """
+plimsoll: 1
+name: before
+services: {gateway: {kind: frontier, database: "TARGET"}}
+workload: {driver: frontier, target: gateway, frontier: {queries: ["SELECT n FROM t"]}}
+load: {testers: 2}
+run: {until: {transactions: 20}}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}
+"""
+
+
+def test_a_gateway_stands_before_a_database_that_exists(lab: Lab, server: Database) -> None:
+    file = lab.file(GATEWAY.replace("TARGET", server.url("reader:${env:PW}")))
+    done = lab.run("run", file, PW=ENCODED)
+    assert done.code == 0, done.err
+    counters = json.loads((lab.results() / "runs" / "0001" / "summary.json").read_text())["counters"]
+    assert (counters["succeeded"], counters["items"]) == (20, 20 * ROWS)
+    for planted in (PASSWORD, ENCODED):
+        assert files_with(lab.directory, planted) == []
+        assert planted not in done.out + done.err
+    refused = lab.run("plan", lab.file(GATEWAY.replace("TARGET", server.url("reader:plain-one"))))
+    assert refused.code == 2 and "must not hold a password as it is" in refused.err
+
+
 def openssl(directory: Path, *words: str) -> None:
     """One command of it."""
     done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, text=True, check=False)

@@ -56,7 +56,12 @@ impl Names {
     }
 
     /// Begins TLS on a connection, and records how long the handshake took.
-    pub async fn secure(self, stream: Stream, security: &Security, attempt: &mut Attempt) -> io::Result<Transport> {
+    pub async fn secure(
+        self,
+        stream: Stream,
+        security: &Security,
+        attempt: &mut Attempt,
+    ) -> io::Result<Transport> {
         let begun = attempt.now();
         let transport = Transport::secure(stream, security).await?;
         record(self.handshake, begun, attempt);

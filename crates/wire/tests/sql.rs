@@ -239,7 +239,10 @@ fn postgres_takes_and_gives_copies() {
     assert_eq!(answer.rows, [texts(&[Some("10000"), Some("98890")])]);
     let answer = client.ask("COPY c TO STDOUT; SELECT 1");
     assert_eq!((answer.completed, answer.rows.len()), (2, 1));
-    assert_eq!((answer.copied.len(), answer.copied.iter().sum::<u64>()), (10_000, 157_780));
+    assert_eq!(
+        (answer.copied.len(), answer.copied.iter().sum::<u64>()),
+        (10_000, 157_780)
+    );
     assert!(client.ask("COPY c FROM STDIN").copy);
     client.session.copy_data(b"not a number\n");
     client.session.copy_done();

@@ -25,7 +25,7 @@ from plimsoll.deploy.servers.mariadb import start_mariadb
 from plimsoll.deploy.servers.nginx import start_nginx
 from plimsoll.deploy.servers.postgres import start_postgres
 from plimsoll.deploy.servers.squid import start_squid
-from plimsoll.deploy.service_settings import engine_settings
+from plimsoll.deploy.service_settings import engine_settings, shown_settings
 from plimsoll.deploy.workplace import Workplace
 from plimsoll.errors import ServiceError
 from plimsoll.plan.changes import changes
@@ -171,7 +171,7 @@ class Fleet:
     def _start_ours(self, running: RunningService) -> None:
         service = running.wanted
         settings = engine_settings(service, self.addresses(), self._proxies(service))
-        running.configuration = json.dumps(settings, indent=1)
+        running.configuration = json.dumps(shown_settings(service, settings), indent=1)
         running.process = Guarded(
             service.name,
             self._engine,

@@ -96,7 +96,7 @@ class FrontierService(ServiceRaw):
     """Our gateway that answers Frontier requests from a database."""
 
     kind: Literal["frontier"]
-    database: PlainText
+    database: Text
     connections: Annotated[int, Field(ge=1, le=1000)] = 10
     threads: Annotated[int, Field(ge=1, le=10_000)] = 100
     ages: Ages = Field(default_factory=Ages)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.plan import model
+from plimsoll.plan.database_url import SCHEMES, endpoint, is_database
 from plimsoll.plan.fields import Raw
 from plimsoll.plan.paths import nearest
 from plimsoll.plan.raw_servers import (
@@ -136,10 +137,13 @@ def home_of(name: str) -> Path:
 
 
 def _database(
-    name: str, database: str, file: ExperimentRaw, resolver: Resolver
-) -> tuple[tuple[str, ...], str]:
-    """What a gateway reads: a service of this file (its name is needed), or an SQLite file that exists."""
+    name: str, database: str | Secret, file: ExperimentRaw, resolver: Resolver
+) -> tuple[tuple[str, ...], str | Secret]:
+    """What a gateway reads: a service of this file (its name is needed), a database server that exists, by its URL, or
+    an SQLite file that exists."""
     at: KeyPath = ("services", name, "database")
+    if isinstance(database, Secret) or is_database(database):
+        return (), endpoint(database, name, at, SCHEMES, resolver).url or ""
     if database in file.services:
         other = file.services[database]
         if other.kind not in DATABASES:
@@ -152,8 +156,22 @@ def _database(
     full = resolver.directory / home_of(database)
     if not full.is_file():
         near = nearest(database, file.services)
-        resolver.wrong(at, f'"{database}" is neither a service of this file nor a database file', near)
+        resolver.wrong(
+            at,
+            f'"{database}" is neither a service of this file nor a database file, nor a URL such as '
+            "postgresql://USER@HOST/DATABASE",
+            near,
+        )
     return (), str(full)
+
+
+def _kind_of_database(raw: FrontierService, file: ExperimentRaw) -> str:
+    """postgres, mariadb, sqlite."""
+    text = raw.database.reveal() if isinstance(raw.database, Secret) else raw.database
+    if text in file.services:
+        return file.services[text].kind
+    scheme = text.partition("://")[0] if is_database(text) else ""
+    return {"": "sqlite", "mysql": "mariadb", "mariadb": "mariadb"}.get(scheme, "postgres")
 
 
 def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, resolver: Resolver) -> None:
@@ -162,11 +180,10 @@ def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, resol
             resolver.wrong((*at, key), "expected at least 1ms")
     if raw.validate_last_modified % NS["s"]:
         resolver.wrong((*at, "validate_last_modified"), "expected whole seconds")
-    database = file.services.get(raw.database)
     if (
         raw.validate_last_modified
         and not raw.last_modified_table
-        and not isinstance(database, MariadbService)
+        and _kind_of_database(raw, file) != "mariadb"
     ):
         resolver.wrong(
             (*at, "validate_last_modified"),
@@ -182,8 +199,7 @@ def _caches(
     at: KeyPath = ("services", name, "invalidation")
     if told.on.every is not None and told.on.every < 10 * NS["ms"]:
         resolver.wrong((*at, "on", "every"), "expected at least 10ms")
-    database = file.services.get(raw.database)
-    if told.on.every is None and not isinstance(database, PostgresService | MariadbService):
+    if told.on.every is None and _kind_of_database(raw, file) not in ("postgres", "mariadb"):
         resolver.wrong(
             (*at, "on"),
             "seeing changes needs PostgreSQL or MariaDB as its database; `on: {every: 10s}` works with SQLite too",

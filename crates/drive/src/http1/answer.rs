@@ -5,7 +5,6 @@ use plimsoll_model::Cache;
 use super::body::Chunked;
 use super::head::{self, Bad, Framing, Head, LONGEST};
 
-
 /// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {

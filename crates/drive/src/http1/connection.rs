@@ -232,7 +232,10 @@ impl Connections {
             i64::MAX => i64::MAX,
             limit => attempt.now().saturating_add(limit),
         };
-        let opened = self.timer.within(deadline, open(&self.io, route, self.names, attempt)).await;
+        let opened = self
+            .timer
+            .within(deadline, open(&self.io, route, self.names, attempt))
+            .await;
         let transport = opened.ok_or_else(|| Failure::late(Waiting::Connect))??;
         attempt.connected = attempt.now();
         self.sessions += 1;
@@ -394,7 +397,10 @@ async fn open_tunnel(
 /// Connects, and does what must be done before a request can be sent.
 async fn open(io: &Io, route: &Route, names: Names, attempt: &mut Attempt) -> Result<Transport, Failure> {
     let connecting = |error: io::Error| Failure::connecting(&error);
-    let mut stream = names.connect(&route.host, io, attempt).await.map_err(connecting)?;
+    let mut stream = names
+        .connect(&route.host, io, attempt)
+        .await
+        .map_err(connecting)?;
     if let Some(tunnel) = &route.tunnel {
         open_tunnel(io, &mut stream, tunnel, attempt).await?;
     }

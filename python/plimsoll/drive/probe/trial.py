@@ -80,6 +80,8 @@ def _routes(work: Workload) -> Iterator[tuple[Endpoint, Proxies]]:
     proxies = tuple(work.target.proxies or work.settings.get("proxies", ()))
     if any(isinstance(one, Via) for one in proxies):
         return  # the way there is not up yet
+    if work.driver == "frontier" and len(proxies) + len(work.target.endpoints) > 1:
+        return  # the driver fails over
     for endpoint in work.target.endpoints:
         for one in proxies or (None,):
             yield endpoint, () if one is None else (one,)
