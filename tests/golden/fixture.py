@@ -438,7 +438,7 @@ def ranked(analysis: Analysis) -> Analysis:
             continue
         half = 0.0 if value.low is None else (value.mean - value.low) / 3
         values = (value.mean,) if value.low is None else (value.mean - half, value.mean + half)
-        contenders.append(Contender(each.combination, tuple((None, one) for one in values)))
+        contenders.append(Contender(each.combination, (tuple((None, one) for one in values),)))
     found = ranking(contenders)
     named = () if found is None else (replace(found, metric="throughput_per_s", rule=rule(RuleName.RANKING)),)
     return replace(analysis, rankings=named)

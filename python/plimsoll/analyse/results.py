@@ -557,6 +557,11 @@ class Capacity:
     reasons: tuple[Reason, ...] = ()
     """`remark` as codes and figures."""
     rule: RuleId | None = None
+    loads: tuple[float, ...] = ()
+    """The loads of the plateau whose mean `value` is; empty: it is that of `load` alone."""
+    rivals: int = 1
+    """Of a nominal capacity that is no plateau's: number of loads that are not shown to have less throughput than
+    `load`, itself included. From 2 on `value` is likely too high; its interval allows for the choice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class CapacityReason(StrEnum):
 
     NO_THROUGHPUT = "no throughput"
     NOT_FLAT = "not shown to be flat"
+    HIGHEST = "highest of several"
     HELD_NOWHERE = "held nowhere"
     BOUND_HELD_NOWHERE = "bound held nowhere"
     NOTHING_ENDED = "nothing ended"

@@ -145,8 +145,10 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.NOMINAL,
-        1,
-        "The nominal capacity is the highest mean throughput of all load levels.",
+        2,
+        "The nominal capacity is the mean throughput of the load levels that are not shown to have less than the "
+        "highest one, if it is shown to be flat there and the highest one to have less than 5 % over this mean; else "
+        "the highest mean throughput of all load levels.",
         rests_on=(RuleName.SATURATION,),
     ),
     VerdictRule(
@@ -164,7 +166,7 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.RANKING,
-        2,
+        3,
         "A combination has the highest capacity if the intervals of the ratios of its nominal capacity to all others, "
         "within blocks and with Bonferroni's correction, lie above 1.",
         rests_on=(RuleName.NOMINAL,),

@@ -21,6 +21,8 @@ from plimsoll.analyse.wording import count, factor_word, number, percent, plural
 def capacity_definition(found: Capacity) -> str:
     """What the capacity is."""
     match found.kind:
+        case CapacityKind.NOMINAL if found.loads:
+            return "mean throughput over the loads at which it is highest and flat"
         case CapacityKind.NOMINAL:
             return "highest mean throughput of all load levels"
         case CapacityKind.USABLE:
@@ -37,6 +39,9 @@ def capacity_reason(reason: Reason) -> str:
             return "no level has a throughput"
         case CapacityReason.NOT_FLAT:
             return "throughput is not shown to be flat at any load: the capacity may be higher"
+        case CapacityReason.HIGHEST:
+            many = f"{told['of']} loads whose throughput is not shown to differ"
+            return f"the highest of {many}: the mean is likely too high, its interval allows for it"
         case CapacityReason.HELD_NOWHERE:
             return "the rule is held at no level"
         case CapacityReason.BOUND_HELD_NOWHERE:
