@@ -15,7 +15,7 @@ PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """A Listener (drive.run) that writes to a stream. `runs`: seconds that each run will take, by id."""
+    """A Listener (drive.run) that writes to a stream. `seconds`: what each run takes, restarts included, by id."""
 
     def __init__(self, stream: TextIO, seconds: Mapping[str, float], *, quiet: bool = False) -> None:
         self._stream = stream
@@ -37,10 +37,11 @@ class Progress:
         levels = ", ".join(f"{name} {label}" for name, label in cell.items())
         self._head = f"run {position}/{total}" + (f"  {levels}" if levels else "")
         self._last_plain = time.monotonic()
+        left = self._remaining(self._left.get(run_id, seconds))
         if self._terminal:
-            self._show(f"{self._head}  starting{self._remaining(seconds)}")
+            self._show(f"{self._head}  starting{left}")
         else:
-            self._line(f"{self._head}{self._remaining(seconds)}")
+            self._line(f"{self._head}{left}")
 
     def second(self, second: Second) -> None:
         """Live throughput, errors and time left."""

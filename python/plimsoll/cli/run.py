@@ -15,7 +15,7 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
-from plimsoll.drive.experiment import Driver, Outcome, seconds_of
+from plimsoll.drive.experiment import Driver, Outcome
 from plimsoll.drive.probe import IN_FILE, probe
 from plimsoll.drive.registry import running
 from plimsoll.drive.resume import done_runs, resumed_plan
@@ -107,7 +107,7 @@ def execute(
 ) -> Outcome:
     """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command;
     `probe`: the hosts of the testers try the targets first."""
-    seconds = {run.id: seconds_of(run) for run in plan.runs if run.id not in done}
+    seconds = plan.seconds_left(done)
     progress = Progress(sys.stderr, seconds, quiet=quiet)
     for line in busy_host():
         print(printable(line), file=sys.stderr)

@@ -37,6 +37,7 @@ def engine_settings(
                 "service": _law(told["time"]),
                 "seed": told["seed"],
                 "fail": told["fail"],
+                "body": told["body"],
                 "stall": stall and {"at_s": stall["at"] / NS_PER_S, "for_s": stall["for"] / NS_PER_S},
             }
         case "null":

@@ -86,10 +86,13 @@ class Outcome:
 
 
 class StopRequest:
-    """Ctrl-C, `plimsoll stop` or a signal: the first asks for a clean end, the second ends at once."""
+    """Ctrl-C, `plimsoll stop` or a signal: the first asks for a clean end, the second ends the engine, the third
+    everything."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self._asked = 0
+        self._terminals = [one for one in (1, 2) if os.isatty(one)]
         self._engine: EngineSession | None = None
 
     def watch(self, engine: EngineSession | None) -> None:
@@ -104,7 +107,11 @@ class StopRequest:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Catches SIGINT and SIGTERM while this lasts."""
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        # SIGHUP comes when the terminal is closed; whoever ignores it (nohup) goes on ignoring it.
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, self._hear) for number in numbers}
         try:
             yield
         finally:
@@ -112,8 +119,16 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._asked += 1
+        if number == signal.SIGHUP:  # the terminal is gone: what is written to it would be an error
+            null = os.open(os.devnull, os.O_WRONLY)
+            for one in self._terminals:
+                os.dup2(null, one)
+            os.close(null)
         if self.reason is None:
             self.reason = f"stopped by {signal.Signals(number).name}"
+        elif self._asked > 2:
+            raise KeyboardInterrupt
         elif self._engine is not None:
             self._engine.kill()
 
@@ -232,21 +247,28 @@ class Driver:
         """Every run that is not done yet, in order. What was measured is kept whatever happens."""
         done = 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
-        try:
-            with self._stop.installed():
+        # A second signal ends the engine, and the hosts are left clean nevertheless.
+        with self._stop.installed():
+            try:
                 self._enter()
+<<<<<<< HEAD
                 self._look()
                 self._muster()
                 self._try_targets(todo)
+=======
+                if todo:
+                    self._look()
+                    self._muster()
+>>>>>>> e044847 (The tutorial can be followed literally, and a test does; messages for what people who know other tools write)
                 for run in todo:
                     self._stop.check()
                     self._one(run, len(self._plan.runs))
                     done += 1
                     self._stop.check()
-        except Interrupted:
-            pass
-        finally:
-            self._close()
+            except Interrupted:
+                pass
+            finally:
+                self._close()
         return Outcome(
             directory=self._directory.path,
             done=done,
@@ -273,12 +295,19 @@ class Driver:
         self._looked = True
 
     def _close(self) -> None:
-        self._stop.watch(None)
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+        self._stop.watch(None)
         self._fleet.stop()
-        for one in self._crew.clean():
+        try:
+            cleaned = self._crew.clean()
+        except KeyboardInterrupt:
+            names = ", ".join(self._crew.names)
+            self._listener.note("host-not-clean", f"{names}: not cleaned up; see plimsoll hosts clean")
+            registry.leave(self._entry)
+            raise
+        for one in cleaned:
             if not one.proven:
                 what = one.reason or f"{', '.join(one.left)} could not be removed"
                 self._listener.note("host-not-clean", f"{one.host.name}: {what}; see plimsoll hosts clean")

@@ -10,6 +10,8 @@ from plimsoll.plan.secret import Secret
 
 HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
 LOCAL = "local"
+WATCHER = "lab"
+"""The agent that watches this host where the testers are on others."""
 """Name and site of this host where a file names no hosts."""
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from plimsoll.errors import BadInput
 from plimsoll.plan import design
 from plimsoll.plan.changes import Changes, changes
-from plimsoll.plan.estimate import Estimate, estimate
+from plimsoll.plan.estimate import Estimate, estimate, run_times_ns
 from plimsoll.plan.experiment import Experiment
 from plimsoll.plan.model import Cell, Config
 from plimsoll.plan.secret import Redactor
 from plimsoll.plan.spread import Spread, spread
+from plimsoll.plan.units import NS
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
@@ -61,6 +62,12 @@ class Plan:
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is probably a mistake."""
+
+    def seconds_left(self, done: Container[str] = ()) -> dict[str, float]:
+        """What each run that is not done takes with the restarts before it, by id."""
+        todo = [run for run in self.runs if run.id not in done]
+        times = run_times_ns([run.config for run in todo], _between(todo))
+        return {run.id: time / NS["s"] for run, time in zip(todo, times, strict=True)}
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
@@ -192,8 +199,9 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
         remarks=tuple(
             dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.remarks)
         ),
-        warnings=tuple(
-            dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings)
+        warnings=(
+            *experiment.warnings,
+            *dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings),
         ),
     )
 

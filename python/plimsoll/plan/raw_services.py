@@ -153,6 +153,7 @@ class DelayService(ServiceRaw):
     time: Drawn
     servers: Annotated[int, Field(ge=1, le=10_000)] = 1
     http: bool = True
+    body: Annotated[Size, Field(le=1_000_000)] = 0
     stall: Stall | None = None
     fail: Fraction = 0.0
     seed: Seed = 1

@@ -25,6 +25,7 @@ REFERENCE = ROOT / "docs" / "experiment-file.md"
 def test_examples_are_valid_and_short(path: Path) -> None:
     plan = make_plan(load_experiment(path, environ={}), 1)
     assert plan.experiment.name == path.stem and plan.warnings == ()
+    assert sum(plan.seconds_left().values()) == pytest.approx(plan.estimate.time_ns / 10**9)
     assert plan.estimate.time_ns < LONG.get(path.stem, 120) * 10**9
     assert (plan.estimate.unbounded > 0) == (path.stem in COUNTED)
 
