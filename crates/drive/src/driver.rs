@@ -289,6 +289,8 @@ impl Attempt {
 pub trait AsyncDriver: Send + Sync + Sized + 'static {
     /// One tester's state: connection, buffers.
     type Tester: AsyncTester;
+    /// Open files of a tester.
+    const FILES: u64 = 1;
     /// Checks and compiles everything. Opens no connection. The error names the key, what is wrong, and what to do.
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
     /// A tester, on the lane that will run it.

@@ -274,7 +274,11 @@ fn check_resources(of: &Portions, all: &[Arc<Population>], made: &[Made]) -> Res
             + Population::members(population.slots(), share, 0, 1).count()) as u64;
         let blocking = matches!(made, Made::Blocking(_));
         threads += if blocking { here } else { 0 };
-        files += here * if blocking { FILES_OF_A_PROGRAM } else { 1 };
+        files += here
+            * match made {
+                Made::Async(fleet) => fleet.files(),
+                Made::Blocking(_) => FILES_OF_A_PROGRAM,
+            };
     }
     if threads > u64::from(crew::MOST) {
         return Err(DriveError::TooMany(format!(
