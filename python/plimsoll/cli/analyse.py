@@ -1,4 +1,4 @@
-"""`plimsoll analyse DIR|TABLE.csv`: compute again from disk, or the same statistics on anybody's table."""
+"""`plimsoll analyse DIR|TABLE.csv`: compute again from disk, or the same statistics on any CSV table."""
 
 from __future__ import annotations
 

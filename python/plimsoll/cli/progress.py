@@ -32,7 +32,7 @@ class Progress:
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
     ) -> None:
-        """A new line for each run where it is no terminal."""
+        """A new line for each run when output is not a terminal."""
         self._run, self._length = run_id, seconds
         levels = ", ".join(f"{name} {label}" for name, label in cell.items())
         self._head = f"run {position}/{total}" + (f"  {levels}" if levels else "")

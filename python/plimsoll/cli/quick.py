@@ -65,7 +65,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """oha's letters."""
+    """The options of oha."""
     parser.usage = (
         "plimsoll URL [-c N] [-z TIME | -n N] [-q RATE] [-m METHOD] [-H 'Name: value'] [-d BODY] [--json]"
     )
@@ -199,7 +199,7 @@ class Kept:
 
 
 def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
-    """The experiment file that these letters stand for."""
+    """The experiment file that these options stand for."""
     if args.n is not None and args.z is not None:
         raise BadInput("give -n or -z, not both")
     shown, target, beside = kept.url(args.url)

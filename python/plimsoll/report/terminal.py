@@ -419,7 +419,8 @@ def _all_totals(style: Style, analysis: Analysis) -> list[str]:
     runs = analysis.runs
     done, failed = sum(run.counts.succeeded for run in runs), sum(run.counts.failed for run in runs)
     lines = style.pair("runs", f"{count(len(runs))} of {count(analysis.experiment.planned_runs)}")
-    lines += style.pair("requests", f"{count(done)} succeeded, {count(failed)} failed")
+    warmup = " (warm-up included)" if any(run.warmup_s for run in runs) else ""
+    lines += style.pair("requests", f"{count(done)} succeeded, {count(failed)} failed{warmup}")
     dropped = sum(run.counts.dropped for run in runs)
     if dropped:
         lines += style.pair("dropped", count(dropped))
