@@ -106,7 +106,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Catches SIGINT and SIGTERM while this lasts."""
+        """Catches SIGINT, SIGTERM and SIGHUP while this lasts."""
         # SIGHUP comes when the terminal is closed; whoever ignores it (nohup) goes on ignoring it.
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
@@ -251,15 +251,10 @@ class Driver:
         with self._stop.installed():
             try:
                 self._enter()
-<<<<<<< HEAD
-                self._look()
-                self._muster()
-                self._try_targets(todo)
-=======
                 if todo:
                     self._look()
                     self._muster()
->>>>>>> e044847 (The tutorial can be followed literally, and a test does; messages for what people who know other tools write)
+                    self._try_targets(todo)
                 for run in todo:
                     self._stop.check()
                     self._one(run, len(self._plan.runs))

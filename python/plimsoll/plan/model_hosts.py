@@ -42,11 +42,13 @@ class WatchedProcess:
 
     by: Literal["process", "pid", "unit"]
     value: str
+    called: str = ""
+    """A name that the file gives it."""
 
     @property
     def name(self) -> str:
         """In the results."""
-        return f"pid {self.value}" if self.by == "pid" else self.value
+        return self.called or (f"pid {self.value}" if self.by == "pid" else self.value)
 
 
 @dataclass(frozen=True, slots=True)
