@@ -44,7 +44,7 @@ from plimsoll.drive.facts import (
     versions_of,
 )
 from plimsoll.drive.filling import fill
-from plimsoll.drive.hooks import OnHosts, run_hooks
+from plimsoll.drive.hooks import OnHosts, run_hooks, service_variables
 from plimsoll.drive.lookouts import manned, watched_hosts_record
 from plimsoll.drive.run import Listener, RunEnd, carry_out
 from plimsoll.drive.trying import try_targets
@@ -356,7 +356,12 @@ class Driver:
         config = run.config
         cell = ", ".join(f"{name}={label}" for name, label in run.cell.items())
         self._ready_services(run, pins, log)
-        environment = {"PLIMSOLL_RUN": run.id, "PLIMSOLL_DIRECTORY": str(directory), "PLIMSOLL_CELL": cell}
+        environment = {
+            **service_variables(self._fleet.addresses()),
+            "PLIMSOLL_RUN": run.id,
+            "PLIMSOLL_DIRECTORY": str(directory),
+            "PLIMSOLL_CELL": cell,
+        }
         on_hosts = self._on_hosts(config)
         for line in run_hooks(config.before_run, "before_run", environment, self._redactor, on_hosts):
             log(0.0, "hook", line)

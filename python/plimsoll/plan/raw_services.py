@@ -228,13 +228,21 @@ class CoolData(Raw):
     seed: Seed = 1
 
 
+class SqlData(Raw):
+    """Tables of the user's own: a file of SQL statements."""
+
+    into: Name
+    kind: Literal["sql"]
+    file: PlainText
+
+
 def _with_kind(value: object) -> object:
     """`kind: table` is what is meant where nothing is said."""
     return {"kind": "table", **value} if isinstance(value, dict) else value
 
 
 DataRaw = Annotated[
-    Annotated[TableData | CoolData, Field(discriminator="kind")],
+    Annotated[TableData | CoolData | SqlData, Field(discriminator="kind")],
     BeforeValidator(_with_kind),
 ]
 

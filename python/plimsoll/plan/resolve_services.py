@@ -26,12 +26,14 @@ from plimsoll.plan.raw_services import (
     EchoService,
     FrontierService,
     InvalidationRaw,
+    SqlData,
     SqliteService,
     TableData,
 )
 from plimsoll.plan.secret import Secret
 from plimsoll.plan.source import KeyPath
-from plimsoll.plan.units import NS
+from plimsoll.plan.sql_text import LARGEST_BYTES, Dialect, SqlTextError, statements
+from plimsoll.plan.units import NS, about_size
 
 if TYPE_CHECKING:
     from plimsoll.plan.raw import ExperimentRaw
@@ -352,10 +354,38 @@ def resolve_data(
                 f"tables can be written into a service of kind {', '.join(DATABASES[1:])} or sqlite without `file`; "
                 f"{data.into} is none",
             )
+        if isinstance(data, SqlData):
+            found.append(_sql(name, data, None if into is None else into.kind, resolver))
+            continue
         if isinstance(data, TableData) and not _TABLE.match(name):
             resolver.wrong(at, f'"{name}" cannot be the name of a table: letters, digits and _ only')
         found.append(_data_set(name, data))
     return found
+
+
+def _sql(name: str, raw: SqlData, kind: str | None, resolver: Resolver) -> model.Data:
+    """The file is cut into statements once here, so that a quote that is not closed is found before anything starts."""
+    at: KeyPath = ("data", name, "file")
+    if kind == "sqlite":
+        resolver.wrong(("data", name, "into"), "a file of SQL can be loaded into postgres or mariadb")
+    path = Path(resolver.file(raw.file, at))
+    size = 0
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_BYTES:
+            resolver.wrong(
+                at, f"{raw.file} has {about_size(size)}: expected at most {about_size(LARGEST_BYTES)}"
+            )
+        elif kind in ("postgres", "mariadb"):
+            dialect: Dialect = "postgres" if kind == "postgres" else "mariadb"
+            if sum(1 for _ in statements(path.read_bytes(), dialect)) == 0:
+                resolver.wrong(at, f"{raw.file} holds no statement")
+    except SqlTextError as error:
+        resolver.wrong(at, f"{raw.file}:{error.line}: {error}")
+    except OSError as error:
+        if path.exists():
+            resolver.wrong(at, f"{raw.file} cannot be read: {error.strerror}")
+    return model.Data(name, raw.into, "sql", {"file": str(path), "shown": raw.file}, size)
 
 
 IOV_BYTES: Final = 160

@@ -53,7 +53,7 @@ def sections() -> list[str]:
 @pytest.mark.parametrize("text", sections(), ids=lambda text: text.split("\n", 1)[0][:40])
 def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
     """A block that is no whole file is completed by the sections that it lacks."""
-    files = {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x"}
+    files = {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x", "schema.sql": "SELECT 1"}
     files["access.log"] = native(1_300_000_000, 1, "SELECT 1") + "\n"
     files["job.trace"] = "plimsoll.trace/1\n"
     for name, content in files.items():
