@@ -86,6 +86,7 @@ def test_frames_of_cells_transactions_and_samples(ran: dict[str, Any]) -> None:
 def test_the_rest(ran: dict[str, Any], tmp_path: Path) -> None:
     results = ran["results"]
     assert api.check(results) == []
+    assert api.report(results) == results / "report.html"
     assert api.document(ran["found"])["format"] == "plimsoll.analysis/1"
     assert all(len(line) <= 80 for line in api.summary(ran["found"]).splitlines())
     assert len(api.open_results(results).runs) == len(ran["plan"].runs) == 6
