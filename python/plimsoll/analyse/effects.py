@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -28,6 +28,7 @@ from plimsoll.analyse.linear import (
     orthonormal,
     projected_square,
 )
+from plimsoll.analyse.multiplicity import holm
 from plimsoll.analyse.results import Interval
 from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, TermPart, Value
 from plimsoll.analyse.terms import Factor, Term, candidates, make_factors, select
@@ -72,6 +73,8 @@ class TermEffect:
     coefficient_interval: Interval | None
     levels: tuple[LevelEffect, ...]
     parts: tuple[TermPart, ...] = ()
+    adjusted_p: float | None = None
+    """`p_value` adjusted for all terms of the model (Holm)."""
 
 
 @dataclass(frozen=True)
@@ -388,7 +391,7 @@ class _Fit:
             scale=self.scale,
             mean=math.exp(mean) if log else mean,
             mean_interval=interval,
-            terms=tuple(self._term(i, percents[i]) for i in range(len(self.terms))),
+            terms=_adjusted([self._term(i, percents[i]) for i in range(len(self.terms))]),
             block_percent=block_percent if self.block_columns.shape[1] else None,
             residual_percent=residual_percent,
             total_ss=self.total,
@@ -409,6 +412,11 @@ class _Fit:
             residuals=tuple(self.residuals.tolist()),
             cells=tuple(self.cells.tolist()),
         )
+
+
+def _adjusted(terms: Sequence[TermEffect]) -> tuple[TermEffect, ...]:
+    adjusted = holm([term.p_value for term in terms])
+    return tuple(replace(term, adjusted_p=p) for term, p in zip(terms, adjusted, strict=True))
 
 
 def contrast_columns(index: np.ndarray[tuple[int], np.dtype[np.int64]], levels: int) -> Array:

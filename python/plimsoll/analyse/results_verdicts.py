@@ -155,6 +155,7 @@ class ModelReason(StrEnum):
     DRIFT = "drift"
     LOG_SCALE = "log scale"
     OUTLIERS = "outliers"
+    BY_PASS = "by pass"
 
 
 class LeftOutReason(StrEnum):

@@ -139,19 +139,22 @@ def _numbers(texts: list[str], path: Path, column: str) -> list[float]:
 
 def table_lines(fit: Factorial) -> list[str]:
     """Allocation of variation and effects, for people."""
-    rows = [["term", "df", "sum of squares", "variation", "F", "p"]]
+    rows = [["term", "df", "sum of squares", "variation", "F", "p", "adjusted p"]]
     for term in fit.terms:
         p = "" if term.p_value is None else p_value(term.p_value)
+        adjusted = "" if term.adjusted_p is None else p_value(term.adjusted_p)
         variation = "" if term.percent is None else percent(term.percent / 100)
         f = "" if term.f is None else number(term.f)
-        rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p])
+        rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p, adjusted])
     residual = "" if fit.residual_percent is None else percent(fit.residual_percent / 100)
-    rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", ""])
+    rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", "", ""])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     said = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", ""]
     said += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+    if sum(term.p_value is not None for term in fit.terms) > 1:
+        said.append("adjusted p: for all terms together (Holm); intervals are individual")
     said.append("")
     word = "times" if fit.scale == "log" else "effect"
     for term in fit.terms:
