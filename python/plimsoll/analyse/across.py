@@ -107,7 +107,7 @@ def cell_results(
     lowest_of = _lowest(groups, design)
     out = []
     for group, intervals in zip(groups, responses, strict=True):
-        rate = error_rate(*errors_and_ended(group.valid))
+        rate = error_rate(*errors_and_ended(group.valid), confidence=0.90)  # the upper bound is one-sided
         lowest = lowest_of.get(_combination(group, design)) if design.load(group.cell) is not None else None
         out.append(
             CellResult(

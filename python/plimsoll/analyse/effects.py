@@ -36,6 +36,9 @@ from plimsoll.errors import BadInput
 
 Scale = Literal["linear", "log"]
 
+ROUNDING = 1e-13
+"""A coefficient below this share of the deviation of the responses is nothing but rounding."""
+
 
 class UnsuitableData(BadInput):
     """The data cannot carry the statistic that was asked for. The text says why and what to do."""
@@ -260,7 +263,7 @@ class _Fit:
             for i, a in enumerate(parts)
             for b in parts[i + 1 :]
         )
-        self.block_ss = projected_square(self.base, self.y)
+        self.block_ss = _clean(projected_square(self.base, self.y), self.total)
         self.ss: list[float] = []
         if self.orthogonal:
             self.ss_name = "orthogonal"
@@ -269,6 +272,7 @@ class _Fit:
             self.ss_name = f"type {ss_type}"
             self.ss = [self._adjusted(i, spans, ss_type) for i in range(len(spans))]
             self._note(ModelReason.NOT_ORTHOGONAL, sum_of_squares=self.ss_name)
+        self.ss = [_clean(square, self.total) for square in self.ss]
 
     def _adjusted(self, i: int, spans: list[Array], ss_type: str) -> float:
         """Type II: after all terms that do not contain this one. Type III: after all other terms."""
@@ -287,6 +291,7 @@ class _Fit:
         x = np.hstack([np.ones((self.y.size, 1)), block, *(t.columns for t in self.terms)])
         q, r = np.linalg.qr(x)
         self.beta = np.linalg.solve(r, q.T @ self.y)
+        self.beta[np.abs(self.beta) <= ROUNDING * math.sqrt(self.total / self.y.size)] = 0.0
         inverse = np.linalg.solve(r, np.eye(r.shape[0]))
         self.unit_covariance = inverse @ inverse.T
         edges = np.cumsum([1 + block.shape[1], *(t.columns.shape[1] for t in self.terms)])

@@ -117,6 +117,7 @@ class CapacityReason(StrEnum):
     HELD_AT_ESTIMATE = "held at the estimate"
     NO_BOUND = "no bound"
     ERROR_RATE = "error rate"
+    LOWER_LOAD = "a lower load breaks the rule"
     LIMIT_NOT_REACHED = "limit not reached"
 
 

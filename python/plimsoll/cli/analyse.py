@@ -82,7 +82,8 @@ def _table(args: argparse.Namespace) -> int:
             raise BadInput(f"{args.source}: there is no column {name!r}; there are {', '.join(columns)}")
     fit = fit_table(
         _numbers(columns[args.response], args.source, args.response),
-        {name: columns[name] for name in names},
+        {name: [label or None for label in columns[name]] for name in names},
+        levels={name: _in_order(columns[name]) for name in names},
         block=columns[args.block] if args.block else None,
         scale=args.scale,
     )
@@ -101,6 +102,16 @@ def _table(args: argparse.Namespace) -> int:
         for line in table_lines(fit):
             print(line)
     return int(ExitCode.PASSED)
+
+
+def _in_order(labels: list[str]) -> list[str]:
+    """The levels of a column: numbers by size, so that no sign depends on the order of the rows; others as in the file.
+    An empty field is no level: the factor does not apply."""
+    levels = [label for label in dict.fromkeys(labels) if label]
+    try:
+        return sorted(levels, key=float)
+    except ValueError:
+        return levels
 
 
 def read_table(path: Path) -> dict[str, list[str]]:
