@@ -102,6 +102,7 @@ def test_the_interval_holds_the_highest_mean_of_a_curve(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("levels", [1, 3, 5, 8])
 @pytest.mark.parametrize("runs", [2, 3, 5])
 def test_the_intervals_hold_plateaus(levels: int, runs: int) -> None:
@@ -112,6 +113,7 @@ def test_the_intervals_hold_plateaus(levels: int, runs: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", CURVED)
 def test_the_intervals_hold_the_highest_means_of_curves(name: str) -> None:
     for runs in (2, 3, 5):
@@ -189,6 +191,7 @@ def test_capacities_that_are_equal_are_rarely_ranked(tie: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("tie", TIES)
 def test_equal_capacities_are_rarely_ranked(tie: str) -> None:
     for runs in (2, 3, 5):

@@ -8,8 +8,10 @@ rule.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, compress
 from typing import Final
 
 import numpy as np
@@ -18,7 +20,7 @@ from plimsoll.analyse import verdict_rules
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import cell_intervals
 from plimsoll.analyse.plateau import Highest
-from plimsoll.analyse.proportion import error_rate
+from plimsoll.analyse.proportion import Rate, error_rate
 from plimsoll.analyse.results import Capacity, Interval
 from plimsoll.analyse.results_verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
 from plimsoll.analyse.verdict_rules import RuleName
@@ -145,25 +147,35 @@ def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
 
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest load at which the upper 95 % bound of the error rate is under the rule."""
-    rates = [(level, error_rate(level.errors, level.ended)) for level in sorted(levels, key=lambda x: x.load)]
+    """Highest load at which, and below which, the one-sided upper 95 % bound of the error rate is under the rule."""
+    rates = [(level, _error_rate(level)) for level in sorted(levels, key=lambda x: x.load)]
     known = [(level, rate) for level, rate in rates if rate is not None]
-    held = [(level, rate) for level, rate in known if rule.holds(rate.high if rule.upper else rate.low)]
+    holds = [rule.holds(rate.high if rule.upper else rate.low) for _, rate in known]
+    held = list(compress(known, accumulate(holds, operator.and_)))
     if not held:
         note = _note(CapacityReason.NOTHING_ENDED)
-        if known:
+        if any(holds):
+            note = _note(CapacityReason.LOWER_LOAD, load=known[0][0].load)
+        elif known:
             note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least(known))
         return _capacity(CapacityKind.ERROR_LIMITED, None, rule, bool(known), [note])
     level, rate = held[-1]
     above = [other for other, _ in known if other.load > level.load]
     notes = [_note(CapacityReason.ERROR_RATE, rate=rate.rate, upper=rate.high)]
+    if sum(holds) > len(held):
+        notes.append(_note(CapacityReason.LOWER_LOAD, load=known[len(held)][0].load))
     if not above:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
     return _capacity(CapacityKind.ERROR_LIMITED, level, rule, bool(above), notes)
 
 
+def _error_rate(level: Level) -> Rate | None:
+    """With one-sided 95 % bounds."""
+    return error_rate(level.errors, level.ended, confidence=0.90)
+
+
 def _least(known: Sequence[tuple[Level, object]]) -> float:
-    rates = [error_rate(level.errors, level.ended) for level, _ in known]
+    rates = [_error_rate(level) for level, _ in known]
     return min(rate.high for rate in rates if rate is not None)
 
 

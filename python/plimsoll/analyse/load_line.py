@@ -115,7 +115,7 @@ def _saturation(
 ) -> Saturation:
     blocks = {run.block for group in members for run in group.valid}
     saturated = bracket.upper is not None
-    nominal = capacity.nominal(levels, top, saturated=saturated, blocks=len(blocks) > 1)
+    nominal = capacity.nominal(levels, top, saturated=saturated, blocks=len(blocks) > 1 or design.loop)
     found: list[Capacity] = [nominal]
     share = None
     if rules.response is not None:
@@ -159,7 +159,7 @@ def rankings(groups: Sequence[Group], design: Design, found: Sequence[Saturation
     out = []
     for metric in dict.fromkeys(each.metric for each in found):
         mine = [each for each in found if each.metric == metric and each.levels > 1]
-        best = ranking([_contender(groups, design, each) for each in mine])
+        best = ranking([_contender(groups, design, each) for each in mine], shared=design.loop)
         if best is not None:
             out.append(replace(best, metric=metric, rule=verdict_rules.rule(RuleName.RANKING)))
     return tuple(out)

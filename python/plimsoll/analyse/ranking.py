@@ -47,15 +47,16 @@ class Contender:
         return bool(self.levels) and all(value > 0 for runs in self.levels for _, value in runs)
 
 
-def ranking(contenders: Sequence[Contender], *, level: float = 0.95) -> Ranking | None:
-    """None where fewer than two combinations have a throughput, or nothing but the load was varied."""
+def ranking(contenders: Sequence[Contender], *, shared: bool = False, level: float = 0.95) -> Ranking | None:
+    """`shared`: runs at several levels have something in common (a pass), and their mean is no better than one of them.
+    None where fewer than two combinations have a throughput, or nothing but the load was varied."""
     known = [each for each in contenders if each.is_positive]
     known.sort(key=lambda each: -each.mean)
     if len(known) < 2 or not known[0].combination:
         return None
     cells = [[(block, math.log(value)) for block, value in runs] for each in known for runs in each.levels]
     adjusted = within_blocks(cells)
-    ratios = _ratios(adjusted, known, level)
+    ratios = _ratios(adjusted, known, level, shared)
     second = min(range(1, len(known)), key=lambda at: ratios[at - 1].low or 0.0)
     lowest = ratios[second - 1].low
     verdict = RankingVerdict.HIGHEST
@@ -73,14 +74,18 @@ def ranking(contenders: Sequence[Contender], *, level: float = 0.95) -> Ranking 
     )
 
 
-def _ratios(adjusted: Adjusted | None, known: Sequence[Contender], level: float) -> list[Interval]:
+def _ratios(
+    adjusted: Adjusted | None, known: Sequence[Contender], level: float, shared: bool
+) -> list[Interval]:
     """The best over each other one."""
     error = _error(known, adjusted)
     if adjusted is None or error is None:
         return [Interval(known[0].mean / each.mean, None, None, method=METHOD) for each in known[1:]]
     tail = (1 - level) / 2 / (len(known) - 1)
     cells = iter(adjusted.cells)
-    first, *others = [_Known([np.asarray(next(cells)) for _ in each.levels], each.rivals) for each in known]
+    first, *others = [
+        _Known([np.asarray(next(cells)) for _ in each.levels], each.rivals, shared) for each in known
+    ]
     out = []
     for other in others:
         ratio = math.exp(first.mean - other.mean)
@@ -105,6 +110,7 @@ class _Known:
 
     levels: Sequence[Array]
     rivals: int
+    shared: bool
 
     @property
     def mean(self) -> float:
@@ -113,7 +119,8 @@ class _Known:
     @property
     def variance(self) -> float:
         """Of `mean`, over that of one run."""
-        return sum(1 / each.size for each in self.levels) / len(self.levels) ** 2
+        mean = sum(1 / each.size for each in self.levels) / len(self.levels)
+        return mean if self.shared else mean / len(self.levels)
 
 
 def _surplus(one: _Known, other: _Known, tail: float, error: Pooled) -> float:

@@ -629,6 +629,8 @@ class Effect:
     df: float | None = None
     parts: tuple[TermPart, ...] = ()
     """What `term` is made of: its factors, then those of each alias; empty: "residual" and "block"."""
+    adjusted_p_value: float | None = None
+    """`p_value` adjusted for all terms of the model (Holm). `interval` is individual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -649,6 +651,10 @@ class Model:
     order: tuple[int, ...]
     reasons: tuple[Reason, ...] = ()
     """`remarks` as codes and figures."""
+    family: int = 0
+    """Number of terms that were tested, for which the p-values are adjusted."""
+    intervals: str = "individual"
+    """Each interval of an effect holds it in 95 %; all of them together hold in less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -723,6 +729,8 @@ class ExperimentInfo:
     """UTC, ISO 8601"""
     shared_services: tuple[str, ...] = ()
     """Services whose one instance all runs shared: intervals hold for this instance."""
+    looped: tuple[str, ...] = ()
+    """Factors of `design.loop`: their levels were run in one order, pass by pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ class CapacityReason(StrEnum):
     HELD_AT_ESTIMATE = "held at the estimate"
     NO_BOUND = "no bound"
     ERROR_RATE = "error rate"
+    LOWER_LOAD = "a lower load breaks the rule"
     LIMIT_NOT_REACHED = "limit not reached"
 
 
@@ -155,6 +156,7 @@ class ModelReason(StrEnum):
     DRIFT = "drift"
     LOG_SCALE = "log scale"
     OUTLIERS = "outliers"
+    BY_PASS = "by pass"
 
 
 class LeftOutReason(StrEnum):

@@ -144,10 +144,11 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
 
 
 def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:
-    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run."""
+    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run and is
+    supported."""
     cut = summary.warmup_advice.cut_s
     length = facts.warmup_s + summary.traffic.window_s
-    if cut is None or cut <= facts.warmup_s + 0.1 * length:
+    if cut is None or not summary.warmup_advice.supported or cut <= facts.warmup_s + 0.1 * length:
         return ()
     return (
         f"the throughput looks {summary.warmup_advice.remark} (MSER-5); the warm-up was {facts.warmup_s:g} s",

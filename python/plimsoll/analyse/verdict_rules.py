@@ -159,9 +159,9 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.ERROR_LIMITED,
-        1,
-        "The error-limited capacity is the throughput at the highest load whose upper 95 % bound of the error rate "
-        "holds the rule on errors.",
+        2,
+        "The error-limited capacity is the throughput at the highest load at which, and below which, the one-sided "
+        "upper 95 % bound of the error rate holds the rule on errors.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -77,7 +77,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     info = _info(results, runs)
     names = [one.metric for one in rules.responses]
     groups = grouped(runs, histograms, rules.design, parts)
-    effects, models, unfitted = fit_all(runs, info.factors, rules.responses)
+    effects, models, unfitted = fit_all(runs, info.factors, rules.responses, info.looped)
     lines = saturations(groups, rules.design, rules.capacity, names)
     whole = Analysis(
         experiment=info,
@@ -121,6 +121,7 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
         responses=tuple(one["metric"] for one in plan["responses"]),
         started=results.environment.get("started", ""),
         shared_services=_shared_services(results),
+        looped=tuple(plan["design"].get("loop", ())),
     )
 
 

@@ -38,7 +38,8 @@ def _design(plan: Mapping[str, Any]) -> Design:
     for run in plan["runs"]:
         if load is not None and load in run["values"]:
             values[run["cell"][load]] = float(run["values"][load])
-    return Design({factor["name"]: factor["levels"] for factor in plan["factors"]}, load, values)
+    levels = {factor["name"]: factor["levels"] for factor in plan["factors"]}
+    return Design(levels, load, values, bool(plan["design"].get("loop")))
 
 
 def _capacity(told: Mapping[str, Any]) -> CapacityRules:

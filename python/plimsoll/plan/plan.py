@@ -11,6 +11,7 @@ from plimsoll.plan import design
 from plimsoll.plan.changes import Changes, changes
 from plimsoll.plan.estimate import Estimate, estimate, run_times_ns
 from plimsoll.plan.experiment import Experiment
+from plimsoll.plan.factors import Factor
 from plimsoll.plan.model import Cell, Config
 from plimsoll.plan.secret import Redactor
 from plimsoll.plan.spread import Spread, spread
@@ -242,6 +243,19 @@ def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _of_loop(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
+    """What a loop leaves open: the order within a pass is no random one, and the runs of a pass are no replicates."""
+    looped = [factor.name for factor in varied if factor.name in experiment.design.loop]
+    others = [factor.name for factor in varied if factor.name not in experiment.design.loop]
+    if not looped:
+        return []
+    drift = f"{', '.join(looped)} in one order in each pass of the loop: not told from drift within a pass"
+    passes = max(experiment.times, default=1) * experiment.design.repetitions
+    count = "1 pass" if passes == 1 else f"{passes} passes"
+    shared = f"{', '.join(others)}: the replicates are the passes of the loop ({count} of each combination), not runs"
+    return [drift, *([shared] if others else [])]
+
+
 def not_estimable(experiment: Experiment) -> tuple[str, ...]:
     """What the design cannot tell, in words: no error term, nested and excluded combinations, one factor at a
     time."""
@@ -261,6 +275,7 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
         nested = first in by_name[second].when or second in by_name[first].when
         why = "nested" if nested else gap
         said.append(f"the interaction of {first} and {second} ({why})")
+    said += _of_loop(experiment, varied)
     for factor in varied:
         if factor.name in experiment.design.block:
             said.append(

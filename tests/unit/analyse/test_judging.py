@@ -183,6 +183,16 @@ def test_capacities_that_are_not_reached_say_so() -> None:
     assert error_limited([], parse_rule("rate<1%", "errors")).value is None
 
 
+def test_errors_limit_where_a_lower_load_breaks_the_rule() -> None:
+    rule = parse_rule("rate<1%", "errors")
+    bad = [level(1, 100, [0.01, 0.01]), level(2, 180, [0.01, 0.01], errors=2000), level(4, 200, [0.01, 0.01])]
+    found = error_limited(bad, rule)
+    assert (found.load, found.reached) == (1, True)
+    assert "broken at a load of 2, though held at a higher one" in worded_capacity(found).remark
+    none = error_limited(bad[1:], rule)
+    assert none.value is None and "broken at a load of 2" in worded_capacity(none).remark
+
+
 def test_one_repetition_has_no_bound() -> None:
     single = [dataclasses.replace(one, observed_runs=one.observed_runs[:1]) for one in LEVELS]
     found = usable(single, parse_rule("p(95)<20ms", "response"))

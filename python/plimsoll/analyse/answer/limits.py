@@ -28,7 +28,7 @@ def capacity_definition(found: Capacity) -> str:
         case CapacityKind.USABLE:
             return f"highest mean throughput at a load where {found.asked_metric} {found.asked} is held"
         case _:
-            return f"highest load whose upper 95 % bound of the error rate holds {found.asked}"
+            return f"highest load up to which the upper 95 % bound of the error rate holds {found.asked}"
 
 
 def capacity_reason(reason: Reason) -> str:
@@ -57,6 +57,8 @@ def capacity_reason(reason: Reason) -> str:
         case CapacityReason.ERROR_RATE:
             rate, upper = figure(told, "rate"), figure(told, "upper")
             return f"error rate {percent(rate)}, upper bound {percent(upper)}"
+        case CapacityReason.LOWER_LOAD:
+            return f"broken at a load of {figure(told, 'load'):g}, though held at a higher one"
         case CapacityReason.LIMIT_NOT_REACHED:
             return "no level breaks the rule: the limit was not reached"
         case _:
