@@ -16,6 +16,7 @@ from plimsoll.plan.model import Cell, Config
 from plimsoll.plan.secret import Redactor
 from plimsoll.plan.spread import Spread, spread
 from plimsoll.plan.units import NS
+from plimsoll.plan.warnings import many_ports
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
@@ -202,6 +203,7 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
         ),
         warnings=(
             *experiment.warnings,
+            *many_ports(cell.config for cell in experiment.cells),
             *dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings),
         ),
     )

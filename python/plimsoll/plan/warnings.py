@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from plimsoll.plan.model import Cell
+from plimsoll.plan.model import Cell, Config
+from plimsoll.plan.spread import slots_of
 
-TABLES = (".csv", ".tsv")
+TABLES: Final = (".csv", ".tsv")
+LOCAL_PORTS: Final = 28_232
+"""Linux's default of net.ipv4.ip_local_port_range."""
+MANY_PORTS: Final = LOCAL_PORTS // 2
+"""A kernel that looks for a free port tries those of one parity first; from then on it searches long."""
 
 
 def unused_targets(tree: Mapping[str, Any], cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -33,6 +38,24 @@ def header_as_value(name: str, file: str, items: Sequence[str]) -> tuple[str, ..
         f'values.{name}: the first line of {file}, "{first[:60]}", is used as a value{whole}: '
         "a file of values has no header line",
     )
+
+
+def many_ports(configs: Iterable[Config]) -> tuple[str, ...]:
+    """A warning for each workload whose connections use most local ports of a host."""
+    found = {}
+    for config in configs:
+        hosts = max(1, len(config.hosts.hosts), config.hosts.expected or 0)
+        for work in config.workloads:
+            if not work.target.endpoints:
+                continue
+            each = slots_of(work.load) / hosts / len(work.target.endpoints)
+            if each > MANY_PORTS:
+                found[work.name] = (
+                    f"{work.name}: up to {each:,.0f} connections from one host to one address. A host has about "
+                    f"{LOCAL_PORTS:,} local ports for them, and connects become slow or fail above {MANY_PORTS:,}: use "
+                    "more hosts or more addresses of the target, or widen net.ipv4.ip_local_port_range"
+                )
+    return tuple(found.values())
 
 
 def _has_digit(text: str) -> bool:

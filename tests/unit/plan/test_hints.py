@@ -80,6 +80,15 @@ def test_a_target_that_nothing_uses_is_a_warning() -> None:
     assert plan.warnings == ("targets.b: no workload uses this target",)
 
 
+@pytest.mark.parametrize(("testers", "warned"), [(14_000, False), (20_000, True)])
+def test_most_local_ports_of_a_host_are_a_warning(testers: int, warned: bool) -> None:
+    parts = {**PARTS, "load": f"load: {{testers: {testers}}}\n"}
+    plan = make_plan(
+        parse_experiment("plimsoll: 1\nname: x\n" + "".join(parts.values()), "f", Path.cwd(), (), {}), 1
+    )
+    assert any("20,000 connections from one host to one address" in one for one in plan.warnings) == warned
+
+
 @pytest.mark.parametrize(
     ("file", "items", "warned"),
     [
