@@ -30,7 +30,7 @@ from plimsoll.plan.spread import Place, carriers
 LIMIT_NS: Final = 5_000_000_000
 """For everything of one connection."""
 AT_ONCE: Final = 32
-_SETTINGS: Final = RunSettings(0, 2 * LIMIT_NS, 1, None, 1_000_000_000, 0, "all", 0)
+_SETTINGS: Final = RunSettings(0, LIMIT_NS + 1_000_000_000, 1, None, 1_000_000_000, 0, "all", 0)
 _CONNECT_ONLY: Final = Operation("connect", 1.0, {"send": "", "expect": {"kind": "bytes", "count": 0}})
 _HOSTS_SHOWN: Final = 3
 
