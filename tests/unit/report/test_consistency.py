@@ -44,13 +44,18 @@ def test_the_section_is_there_only_where_versions_were_read() -> None:
 def test_the_cells_side_by_side_with_what_they_took() -> None:
     labels = Labels(analysed())
     table = consistency.cells(labels)
-    assert [row[0] for row in table.rows] == ["no cache, 4/s", "no cache, 20/s", "1 s, 4/s", "1 s, 20/s"]
+    assert [row[0] for row in table.rows] == [
+        "no cache, writes 4/s",
+        "no cache, writes 20/s",
+        "cache 1 s, writes 4/s",
+        "cache 1 s, writes 20/s",
+    ]
     by_cell = {
         row[0]: dict(zip((each.name for each in table.columns), row, strict=True)) for row in table.rows
     }
-    assert by_cell["no cache, 4/s"]["Stale"] == "0\u00a0%"
-    assert by_cell["no cache, 4/s"]["Oldest"] == "–"
-    assert re.fullmatch(r"[\d.]+\u00a0%", by_cell["1 s, 20/s"]["Stale"])
+    assert by_cell["no cache, writes 4/s"]["Stale"] == "0\u00a0%"
+    assert by_cell["no cache, writes 4/s"]["Oldest"] == "–"
+    assert re.fullmatch(r"[\d.]+\u00a0%", by_cell["cache 1 s, writes 20/s"]["Stale"])
     assert "Wilson" in table.note and "pooled over the design" in table.note
     costs = consistency.costs(labels)
     assert [each.name for each in costs.columns][-2:] == ["cache", "db"]
@@ -63,7 +68,7 @@ def test_levels_have_a_table_where_there_are_other_factors() -> None:
     found = analysed()
     table = consistency.levels(Labels(found))
     assert table is not None
-    assert [row[0] for row in table.rows] == ["no cache", "1 s"]
+    assert [row[0] for row in table.rows] == ["no cache", "cache 1 s"]
     assert "most" in [row[5] for row in table.rows]
     assert found.consistency is not None
     alike = replace(found.consistency, levels=found.consistency.cells)

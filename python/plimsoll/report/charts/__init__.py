@@ -11,6 +11,7 @@ from plimsoll.report.charts import (
     effects,
     hosts,
     load,
+    operations,
     series,
     testers,
     utilization,
@@ -37,6 +38,7 @@ def load_figures(labels: Labels) -> list[Figure]:
         distribution.distribution(labels),
         load.errors(labels) if several else None,
         utilization.utilization(labels),
+        operations.operations(labels),
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
     )
