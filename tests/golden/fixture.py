@@ -335,6 +335,7 @@ def _model(runs: list[RunResult], key: str, scale: str) -> tuple[Model, tuple[Ef
         fitted=fitted,
         residuals=residuals,
         order=tuple(run.order for run in good),
+        family=3,
     )
     terms = [(key, "0", 1.92, 71.4), (key, "1", 0.84, None), (key, "5", 0.62, None)]
     terms += [("testers", "1", 0.62, 25.2), ("testers", "2", 1.01, None), ("testers", "4", 1.15, None)]
@@ -351,6 +352,7 @@ def _model(runs: list[RunResult], key: str, scale: str) -> tuple[Model, tuple[Ef
             0.0001 if share else None,
             2.0,
             (TermPart((key, "testers") if ":" in term else (term,)),),
+            0.0003 if share else None,
         )
         for term, level, value, share in terms
     ]
@@ -438,7 +440,7 @@ def ranked(analysis: Analysis) -> Analysis:
             continue
         half = 0.0 if value.low is None else (value.mean - value.low) / 3
         values = (value.mean,) if value.low is None else (value.mean - half, value.mean + half)
-        contenders.append(Contender(each.combination, tuple((None, one) for one in values)))
+        contenders.append(Contender(each.combination, (tuple((None, one) for one in values),)))
     found = ranking(contenders)
     named = () if found is None else (replace(found, metric="throughput_per_s", rule=rule(RuleName.RANKING)),)
     return replace(analysis, rankings=named)

@@ -31,10 +31,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[Database]:
         yield one
 
 
-def run(lab: Lab, target: str, keys: str = "", **env: str) -> tuple[int, int, str]:
+def run(lab: Lab, target: str, keys: str = "", *, probe: bool = True, **env: str) -> tuple[int, int, str]:
     """Good transactions and rows, and the events of the run. No file, and no word of the terminal, has the password."""
     file = lab.file(FILE.replace("TARGET", target).replace(" KEYS", f", {keys}" if keys else ""))
-    done = lab.run("run", file, **env)
+    done = lab.run("run", file, *(() if probe else ("--no-probe",)), **env)
     for planted in (PASSWORD, ENCODED, "wrong-one"):
         assert files_with(lab.directory, planted) == []
         assert planted not in done.out + done.err
@@ -72,14 +72,32 @@ def test_a_user_without_a_password_needs_none(lab: Lab, server: Database) -> Non
 
 
 def test_a_wrong_password_is_refused_by_the_server_and_told(lab: Lab, server: Database) -> None:
-    good, _, events = run(lab, server.url("reader"), "password: {secret: '${env:PW}'}", PW="wrong-one")
+    keys = "password: {secret: '${env:PW}'}"
+    good, _, events = run(lab, server.url("reader"), keys, probe=False, PW="wrong-one")
     assert good == 0
     assert "password authentication failed" in events or "Access denied" in events, events
     assert "no password was given" not in events
 
 
+def test_a_login_that_fails_is_found_before_the_first_run(lab: Lab, server: Database) -> None:
+    """The probe logs in with the driver's own code, and leaves nothing where that fails."""
+    file = lab.file(FILE.replace("TARGET", server.url("reader")).replace(" KEYS", ", password: '${env:PW}'"))
+    done = lab.run("run", file, PW="wrong-one")
+    assert done.code == 2, done.err
+    assert ": no login: login refused; check user, password and database (sql: " in done.err, done.err
+    assert "password authentication failed" in done.err or "Access denied" in done.err, done.err
+    assert "wrong-one" not in done.err
+    assert not list((lab.directory / "results").glob("*")), "nothing may be left"
+    file = lab.file(
+        FILE.replace("TARGET", server.url("open").replace("/events", "/none")).replace(" KEYS", "")
+    )
+    done = lab.run("run", file)
+    assert done.code == 2, done.err
+    assert "/none" not in done.err and ": no login: " in done.err, done.err
+
+
 def test_a_password_that_is_missing_is_told_with_what_to_do(lab: Lab, server: Database) -> None:
-    good, _, events = run(lab, server.url("reader"))
+    good, _, events = run(lab, server.url("reader"), probe=False)
     assert good == 0
     assert "no password was given: give sql: {password: " in events, events
 
@@ -91,6 +109,30 @@ def test_a_password_in_the_file_is_refused_before_any_run(lab: Lab, server: Data
         assert done.code == 2
         assert "${env:NAME}" in done.err, done.err
         assert "plain-one" not in done.err.replace(str(Path(file).read_text()), "")
+
+
+GATEWAY = """
+plimsoll: 1
+name: before
+services: {gateway: {kind: frontier, database: "TARGET"}}
+workload: {driver: frontier, target: gateway, frontier: {queries: ["SELECT n FROM t"]}}
+load: {testers: 2}
+run: {until: {transactions: 20}}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}
+"""
+
+
+def test_a_gateway_stands_before_a_database_that_exists(lab: Lab, server: Database) -> None:
+    file = lab.file(GATEWAY.replace("TARGET", server.url("reader:${env:PW}")))
+    done = lab.run("run", file, PW=ENCODED)
+    assert done.code == 0, done.err
+    counters = json.loads((lab.results() / "runs" / "0001" / "summary.json").read_text())["counters"]
+    assert (counters["succeeded"], counters["items"]) == (20, 20 * ROWS)
+    for planted in (PASSWORD, ENCODED):
+        assert files_with(lab.directory, planted) == []
+        assert planted not in done.out + done.err
+    refused = lab.run("plan", lab.file(GATEWAY.replace("TARGET", server.url("reader:plain-one"))))
+    assert refused.code == 2 and "must not hold a password as it is" in refused.err
 
 
 def openssl(directory: Path, *words: str) -> None:
@@ -135,9 +177,9 @@ def test_a_database_that_demands_tls_is_asked_within_it(lab: Lab, authority: Pat
         url = server.url("reader")
         done = run(lab, url, f"{login}, tls: {{ca_file: ca.pem}}", PW=PASSWORD)
         assert done[:2] == (20, 20 * ROWS), done[2]
-        good, _, events = run(lab, url, f"{login}, tls: {{}}", PW=PASSWORD)
+        good, _, events = run(lab, url, f"{login}, tls: {{}}", probe=False, PW=PASSWORD)
         assert good == 0, events
-        good, _, events = run(lab, url, login, PW=PASSWORD)
+        good, _, events = run(lab, url, login, probe=False, PW=PASSWORD)
         assert good == 0
         assert "no encryption" in events or "Access denied" in events, events
         file = lab.file(FILE.replace("TARGET", f"{url}?sslmode=require").replace(" KEYS", ""))

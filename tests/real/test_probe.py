@@ -248,6 +248,13 @@ def test_a_certificate_of_another_name_is_refused(lab: Lab, site: Site) -> None:
     assert "is not trusted: Hostname mismatch, certificate is not valid for 'localhost'" in message
 
 
+def test_a_key_of_another_certificate_is_refused(lab: Lab, site: Site) -> None:
+    own = f'cert: "{site.place}/member.pem", key: "{site.place}/server.key", verify: false'
+    workload = f'{{driver: http, target: "https://127.0.0.1:{site.mutual}", http: {{tls: {{{own}}}}}}}'
+    message = refused(lab, lab.run("run", lab.file(experiment(workload))))
+    assert "the certificate and the key of http.tls do not belong together" in message
+
+
 def test_a_port_without_tls_is_refused(lab: Lab, site: Site) -> None:
     message = refused(
         lab, lab.run(f"https://127.0.0.1:{site.plain}/", *QUICK, "--insecure", "--out", "results")

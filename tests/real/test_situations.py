@@ -167,3 +167,41 @@ def test_a_researchers_blocked_design(lab: Lab) -> None:
     ratio = ranking["over_worst"]
     assert 1.5 < ratio["low"] <= ratio["mean"] <= ratio["high"] < 2.5 and "within blocks" in ratio["method"]
     assert "servers 2 has the highest throughput" in " ".join(done.json["answer"]).casefold()
+
+
+RAMP = """
+plimsoll: 1
+name: ramp
+services:
+  queue: {kind: delay, servers: 2, time: 20ms}
+workload: {driver: http, target: queue, http: {path: /}}
+load: {stages: [{for: 8s, rate: 40/s..200/s}], arrivals: even, in_flight: 500}
+run: {drain: 10s}
+thresholds: [{metric: response, test: "p(50)<100ms"}, {metric: errors, test: "rate<1%"}]
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
+"""
+
+
+def test_a_ramp_beyond_the_capacity_of_a_queue(lab: Lab) -> None:
+    """Two servers of 20 ms serve 100/s. Beyond, the queue grows: ten requests (100 ms) wait from about 120/s on."""
+    done = lab.run("run", lab.file(RAMP))
+    assert done.code == 99, done.err + done.out
+    analysis = json.loads((lab.results() / "analysis.json").read_text())
+    (run,) = analysis["runs"]
+    found = run["ramp"]
+    assert (found["unit"], found["rising"], len(found["bins"])) == ("rate", [0, 10], 10)
+    bins = found["bins"]
+    assert [(each["load_low"], each["load_high"]) for each in bins[:2]] == [(40.0, 56.0), (56.0, 72.0)]
+    # All that was scheduled is in one bin, and nothing completes more than the capacity.
+    assert sum(sum(each["cohort"].values()) for each in bins) == sum(run["cohort"].values()) == 960
+    assert all(each["throughput_per_s"] <= 104 for each in bins)
+    assert bins[-1]["response_ms"]["p50"] > 1000
+    times, errors = found["rules"]
+    assert times["verdict"] in ("failed from a load on", "failed from the lowest load on")
+    assert times["load_low"] <= 136, "the service cannot be faster than its capacity"
+    assert errors["verdict"] == "held"
+    answer = " ".join(analysis["answer"])
+    assert "on and stayed failed" in answer and "A ramp is not a search" in answer
+    assert "offered rate" in done.out and "184 to 200/s" in done.out
+    page = (lab.results() / "report.html").read_text()
+    assert "Run 0001 against the offered rate" in page

@@ -12,7 +12,7 @@ from plimsoll.analyse.quantiles import merged
 from plimsoll.analyse.results import Traffic
 from plimsoll.analyse.summary import Accumulator, RunSummary
 from plimsoll.analyse.transactions import OUTCOMES, Transactions, Window
-from plimsoll.analyse.wording import percentile
+from plimsoll.analyse.wording import SPACE, percentile, quantity
 
 OPEN = frozenset({"readers", "writers"})
 NOT_STARTED = ((S, 7), (4 * S, 11), (11 * S, 30))
@@ -67,12 +67,35 @@ def test_times_and_errors_are_of_the_cohort_and_throughput_of_the_window(exact: 
         assert got == pytest.approx(nearest_rank(beyond, q) / 1e6, rel=0 if exact else 6e-4, abs=0)
     assert found.response_ms.p99 is None and found.response_ms.is_beyond(0.99)
     assert found.response_ms.mean is None, "more than 0.1 % is missing"
-    assert percentile(found.response_ms, "p99") == f">\u00a0{percentile_of(max(values))}"
+    given_up = [
+        max(row["end"], MEASURED.end if row["end"] < 0 else 0) - row["scheduled"]
+        for row in cohort
+        if row["outcome"] in (3, 5)
+    ]
+    bound = min(max(values), *given_up)
+    assert found.response_ms.bound == bound / 1e6
+    assert percentile(found.response_ms, "p99") == f">{SPACE}{quantity(bound / 1e6, 'ms')}"
     assert found.request_ms.missing == late - 41, "what never started has no request time"
 
 
-def percentile_of(ns: int) -> str:
-    return f"{ns / 1e6:.0f}\u00a0ms"
+def test_a_percentile_beyond_what_completed_is_above_no_more_than_is_known() -> None:
+    """One of ten transactions takes 5 s; two begin 1 s before the end of the window and are cut off 0.5 s after it: of
+    these it is known that they took 1.5 s, not that they took longer than 5 s."""
+    scheduled = np.arange(10, dtype=np.int64) * S
+    end = scheduled + np.array([S, S, S, 5 * S, S, S, S, S, 0, 0])
+    scheduled[8:], end[8:] = 9 * S, 10 * S + S // 2
+    zeros = np.zeros(10, dtype=np.int64)
+    outcome = np.array([0] * 8 + [OUTCOMES.index("cancelled")] * 2)
+    data = Transactions(scheduled, scheduled, end, outcome.astype(np.uint8), *[zeros] * 7)
+    several = data.take(np.repeat(np.arange(10), 20))
+    accumulator = Accumulator(
+        layout(open_loads=frozenset({"readers"}), workloads=("readers",), by_workload=False)
+    )
+    accumulator.add(several)
+    found = accumulator.result().traffic.response_ms
+    assert (found.max, found.bound) == (5000, 1500)
+    assert percentile(found, "p95") == f">{SPACE}{quantity(1500, 'ms')}"
+    assert percentile(found, "max") == f">{SPACE}{quantity(5000, 'ms')}"
 
 
 def test_a_complete_cohort_has_all_figures() -> None:

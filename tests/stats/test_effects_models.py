@@ -214,3 +214,10 @@ def test_a_large_design_is_fitted_without_its_highest_orders() -> None:
     assert len(fit.terms) == 8 + 28
     assert fit.lack_of_fit_df > 0 and fit.error_df > 0
     assert fit.error_sd == pytest.approx(1, abs=0.4)
+
+
+def test_rounding_is_no_effect() -> None:
+    """B has none: neither its sum of squares nor its effects are 1e-16, with intervals that exclude 0."""
+    fit = factorial([0.1, 0.3, 0.1, 0.3, 0.1, 0.3, 0.1, 0.3], {"A": list("lhlhlhlh"), "B": list("llhhllhh")})
+    b = next(term for term in fit.terms if term.name == "B")
+    assert b.sum_of_squares == 0.0 and [level.effect for level in b.levels] == [0.0, 0.0]

@@ -26,7 +26,7 @@ def contenders(
             truth * math.exp(rng.normal(0, sd) + (shift[run % blocks] if blocks else 0))
             for run in range(runs)
         ]
-        out.append(Contender({"way": str(at)}, tuple(zip(names, values, strict=True))))
+        out.append(Contender({"way": str(at)}, (tuple(zip(names, values, strict=True)),)))
     return out
 
 
@@ -89,15 +89,15 @@ def test_what_blocks_cannot_say() -> None:
     assert within_blocks([[("a", 1.0)], [("b", 2.0)]]) is None, "cell and block are the same"
     assert within_blocks([[(None, 1.0), ("a", 2.0)]]) == Adjusted([[1.0, 2.0]], 0), "a run without a block"
     assert within_blocks([[("a", 1.0), ("a", 2.0)], []]) == Adjusted([[1.0, 2.0], []], 0), "one block"
-    single = [Contender({"way": "0"}, (("a", 3.0),)), Contender({"way": "1"}, (("a", 1.0),))]
+    single = [Contender({"way": "0"}, ((("a", 3.0),),)), Contender({"way": "1"}, ((("a", 1.0),),))]
     found = ranking(single)
     assert (
         found is not None and found.verdict == RankingVerdict.ONE_OBSERVATION and found.over_worst.mean == 3
     )
     assert ranking(single[:1]) is None
-    assert ranking([Contender({}, (("a", 3.0),)), Contender({}, (("a", 1.0),))]) is None, (
+    assert ranking([Contender({}, ((("a", 3.0),),)), Contender({}, ((("a", 1.0),),))]) is None, (
         "only the load differs"
     )
-    assert ranking([*single, Contender({"way": "2"}, (("a", 0.0),))]) is not None, (
+    assert ranking([*single, Contender({"way": "2"}, ((("a", 0.0),),))]) is not None, (
         "no throughput: not compared"
     )

@@ -233,6 +233,7 @@ impl Run {
             if let Some(told) = told {
                 let _ = told.recv(); // ends with the sender
             }
+            let lookups = drive.lookups().to_vec();
             drop(drive);
             let recording = recorder.finish();
             let (monitor, unmonitored) = match monitor {
@@ -242,6 +243,7 @@ impl Run {
             let window_ns = lanes.window_ns;
             let mut books = closed(lanes, recording, monitor);
             books.damage.extend(unmonitored);
+            books.lookups = lookups;
             let (probes, unprobed) = probing.finish();
             books.segments.extend(probes);
             books.damage.extend(unprobed);
@@ -289,6 +291,7 @@ fn closed(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -> Age
         segments: recording.segments,
         damage: lanes.damage,
         monitor_cpu_ns: monitor.cpu_ns,
+        lookups: Vec::new(),
     };
     if books.counters.lost_records > 0 {
         let lost = books.counters.lost_records;

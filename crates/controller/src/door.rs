@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use plimsoll_link::codec::next_frame;
 use plimsoll_link::listen::{BindError, Bounds, Listener};
-use plimsoll_link::message::is_name;
 use plimsoll_link::token::Token;
 use plimsoll_link::transport::{Link, Transport};
 use plimsoll_link::{Frame, Greeting};
@@ -133,7 +132,7 @@ async fn greeted(mut link: Link) -> Option<Arrival> {
         if let Some(frame) = next_frame(&mut read.clone()).ok()? {
             let Frame::Greeting(body) = frame else { return None };
             let greeting: Greeting = serde_json::from_slice(&body).ok()?;
-            let name = greeting.name.clone().filter(|name| is_name(name))?;
+            let name = greeting.name.clone()?;
             return Some(Arrival {
                 name,
                 greeting,

@@ -453,6 +453,9 @@ impl Ear {
                 }
             }
         }
+        if matches!(why, LinkError::Away(_)) {
+            why = LinkError::Away(cut.elapsed());
+        }
         let _ = self.tell(FromAgent::Lost(why));
     }
 

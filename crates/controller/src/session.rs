@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use plimsoll_link::identity::Keys;
+use plimsoll_link::message::is_name;
 use plimsoll_link::{Greeting, LinkError, TimeService, ToController};
 use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec, format};
 use tokio::runtime::Runtime;
@@ -26,6 +27,8 @@ use crate::{check, gather, run};
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 /// Agents that are told of as refused; more than so many are one fault, which need not be told more often.
 const MOST_REFUSED: usize = 100;
+/// Characters of a name that is none.
+const MAX_SHOWN_NAME: usize = 60;
 
 /// How a local agent is started: the program, and the arguments before `--fd N`.
 #[derive(Debug, Clone)]
@@ -203,6 +206,11 @@ impl Session {
     /// An agent that has the key is at the door: it is new, or comes again over another link.
     /// `t_ns` is the time of the run.
     pub(crate) fn let_in(&mut self, arrival: Arrival, t_ns: i64) {
+        if !is_name(&arrival.name) {
+            let name: String = arrival.name.escape_default().take(MAX_SHOWN_NAME).collect();
+            let why = "a name has letters, digits, `.`, `_` and `-`, and does not begin with a dot";
+            return self.refuse(t_ns, &name, arrival.greeting.incarnation, why);
+        }
         match self.peers.get(&arrival.name) {
             None => {
                 self.generation += 1;

@@ -9,14 +9,16 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use plimsoll_clock::Clock;
-use plimsoll_model::{Cache, Code, Codes, Endpoint, NOT_HAPPENED, Outcome};
+use plimsoll_model::{Cache, Code, Codes, Endpoint, NOT_HAPPENED, NameLookup, Outcome};
 use plimsoll_schedule::{Fill, Template, Used, Values};
 use serde::de::DeserializeOwned;
 
 use crate::crew::Limit;
 use crate::failure::Failure;
+use crate::net::{Host, is_address};
 use crate::reactor::Io;
 
 /// What a driver is made from.
@@ -37,9 +39,22 @@ pub struct Setup<'a> {
     pub workload: u64,
     /// Per operation: what stands in its texts. Filled by [`Setup::template`].
     pub(crate) used: RefCell<Vec<Used>>,
+    /// Of the whole run. Filled by [`Setup::host`].
+    pub(crate) lookups: &'a RefCell<Vec<NameLookup>>,
 }
 
 impl Setup<'_> {
+    /// Looks a host up, and records how long that took.
+    pub fn host(&self, name: &str, port: u16) -> Result<Host, String> {
+        let begun = Instant::now();
+        let host = Host::resolve(name, port)?;
+        if !is_address(name) {
+            let (name, took_ns) = (name.to_owned(), begun.elapsed().as_nanos() as u64);
+            self.lookups.borrow_mut().push(NameLookup { name, took_ns });
+        }
+        Ok(host)
+    }
+
     /// The settings as the driver's own type.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T, String> {
         T::deserialize(self.settings).map_err(|error| format!("settings: {error}"))
@@ -274,6 +289,8 @@ impl Attempt {
 pub trait AsyncDriver: Send + Sync + Sized + 'static {
     /// One tester's state: connection, buffers.
     type Tester: AsyncTester;
+    /// Open files of a tester.
+    const FILES: u64 = 1;
     /// Checks and compiles everything. Opens no connection. The error names the key, what is wrong, and what to do.
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
     /// A tester, on the lane that will run it.

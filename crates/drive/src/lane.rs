@@ -127,6 +127,9 @@ pub struct LaneSetup {
 pub trait Fleet: Send + Sync {
     /// The task of one tester.
     fn task(&self, lane: &Rc<Lane>, seat: Seat) -> Task;
+
+    /// How many open files a tester needs.
+    fn files(&self) -> u64;
 }
 
 /// A prepared async driver.
@@ -150,6 +153,10 @@ impl<D: AsyncDriver> Fleet for AsyncFleet<D> {
             burst: 0,
         };
         Box::pin(worker.run())
+    }
+
+    fn files(&self) -> u64 {
+        D::FILES
     }
 }
 

@@ -1,4 +1,9 @@
-//! What the kernel knows of a tester's own connections: metrics `tcp_rtt` (s), the least round-trip time so far, and
+//! Metrics of a tester's own connections.
+//!
+//! Of each new one: `tcp_connect_s`, from the call of connect(2) until it is established, and `tls_handshake_s`. A kept connection costs
+//! nothing for them. A connection that fails has neither.
+//!
+//! What the kernel knows of the connections: metrics `tcp_rtt` (s), the least round-trip time so far, and
 //! `tcp_retransmits`, how many segments were sent anew since the connection was made.
 //!
 //! Rejected: the smoothed round-trip time. An acknowledgement waits for the service's answer where that comes within the
@@ -10,10 +15,14 @@
 //! time, however many requests or connections there are. Rejected: a look at the end of each connection. Who is cut off
 //! has none, and a server that closes after each answer would make them as many as the requests.
 
+use std::io;
+
 use plimsoll_model::{Code, Codes};
 
 use crate::driver::Attempt;
-use crate::net::Stream;
+use crate::net::transport::{Security, Transport};
+use crate::net::{Host, Stream};
+use crate::reactor::Io;
 
 /// From the end of a transaction that a look has followed, ns.
 const PAUSE: i64 = 1_000_000_000;
@@ -23,6 +32,8 @@ const PAUSE: i64 = 1_000_000_000;
 pub struct Names {
     round_trip: Code,
     retransmits: Code,
+    connect: Code,
+    handshake: Code,
 }
 
 impl Names {
@@ -31,8 +42,36 @@ impl Names {
         Self {
             round_trip: codes.number("tcp_rtt"),
             retransmits: codes.number("tcp_retransmits"),
+            connect: codes.number("tcp_connect_s"),
+            handshake: codes.number("tls_handshake_s"),
         }
     }
+
+    /// Connects, and records how long that took: with several addresses, the time of those that failed is part of it.
+    pub async fn connect(self, host: &Host, io: &Io, attempt: &mut Attempt) -> io::Result<Stream> {
+        let begun = attempt.now();
+        let stream = host.connect(io).await?;
+        record(self.connect, begun, attempt);
+        Ok(stream)
+    }
+
+    /// Begins TLS on a connection, and records how long the handshake took.
+    pub async fn secure(
+        self,
+        stream: Stream,
+        security: &Security,
+        attempt: &mut Attempt,
+    ) -> io::Result<Transport> {
+        let begun = attempt.now();
+        let transport = Transport::secure(stream, security).await?;
+        record(self.handshake, begun, attempt);
+        Ok(transport)
+    }
+}
+
+fn record(metric: Code, begun: i64, attempt: &mut Attempt) {
+    let seconds = (attempt.now() - begun) as f64 * 1e-9;
+    attempt.metrics.push((metric, seconds));
 }
 
 /// Says when a tester's connections are looked at.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Sender, SyncSender};
 use std::thread::JoinHandle;
 
 use plimsoll_clock::Clock;
-use plimsoll_model::{Codes, RunEnd, RunSpec, Workload};
+use plimsoll_model::{Codes, NameLookup, RunEnd, RunSpec, Workload};
 use plimsoll_schedule::Used;
 
 use crate::api::{DriveError, DriveEvent, Portions, Sink};
@@ -57,6 +57,7 @@ pub struct Drive {
     lanes: Vec<JoinHandle<()>>,
     threads: Vec<(String, i32)>,
     spun_ns: Arc<AtomicU64>,
+    lookups: Vec<NameLookup>,
 }
 
 /// What every lane is made from.
@@ -91,7 +92,8 @@ impl Drive {
     ) -> Result<Self, DriveError> {
         spec.check()?;
         let populations = populations(&spec);
-        let made = make_all(&spec, &populations, &codes)?;
+        let lookups = RefCell::default();
+        let made = make_all(&spec, &populations, &codes, &lookups)?;
         check_resources(&portions, &populations, &made)?;
         let control = Arc::new(Control::new(&spec, portions.budget));
         let (ready, started) = mpsc::channel();
@@ -102,6 +104,7 @@ impl Drive {
             lanes: Vec::new(),
             threads: Vec::new(),
             spun_ns: Arc::clone(&spun_ns),
+            lookups: lookups.into_inner(),
         };
         let pools = populations
             .iter()
@@ -184,6 +187,11 @@ impl Drive {
         self.threads.clone()
     }
 
+    /// The names that were looked up, in order.
+    pub fn lookups(&self) -> &[NameLookup] {
+        &self.lookups
+    }
+
     /// Time that the lanes have spun instead of slept so far, ns, summed: it is not load.
     pub fn spun_ns(&self) -> u64 {
         self.spun_ns.load(Ordering::Relaxed)
@@ -198,7 +206,12 @@ impl Drop for Drive {
     }
 }
 
-fn make_all(spec: &RunSpec, all: &[Arc<Population>], codes: &Codes) -> Result<Vec<Made>, DriveError> {
+fn make_all(
+    spec: &RunSpec,
+    all: &[Arc<Population>],
+    codes: &Codes,
+    lookups: &RefCell<Vec<NameLookup>>,
+) -> Result<Vec<Made>, DriveError> {
     let make = |(workload, population): (&Workload, &Arc<Population>)| {
         let setup = Setup {
             settings: &workload.settings,
@@ -213,6 +226,7 @@ fn make_all(spec: &RunSpec, all: &[Arc<Population>], codes: &Codes) -> Result<Ve
             seed: spec.seed,
             workload: u64::from(population.workload),
             used: RefCell::new(vec![Used::default(); workload.operations.len()]),
+            lookups,
         };
         let name = &workload.name;
         match registry::make(&workload.driver, setup) {
@@ -260,7 +274,11 @@ fn check_resources(of: &Portions, all: &[Arc<Population>], made: &[Made]) -> Res
             + Population::members(population.slots(), share, 0, 1).count()) as u64;
         let blocking = matches!(made, Made::Blocking(_));
         threads += if blocking { here } else { 0 };
-        files += here * if blocking { FILES_OF_A_PROGRAM } else { 1 };
+        files += here
+            * match made {
+                Made::Async(fleet) => fleet.files(),
+                Made::Blocking(_) => FILES_OF_A_PROGRAM,
+            };
     }
     if threads > u64::from(crew::MOST) {
         return Err(DriveError::TooMany(format!(

@@ -17,7 +17,7 @@ pub enum LinkError {
     #[error("nothing was heard for {} s", .0.as_secs_f64())]
     Silent(Duration),
     /// The link was away for longer than it may.
-    #[error("its link was away for {} s", .0.as_secs_f64())]
+    #[error("its link was away for {:.1} s", .0.as_secs_f64())]
     Away(Duration),
     /// A command that should bring a link printed text, and no link began.
     #[error("{0}")]
@@ -39,7 +39,8 @@ pub enum LinkError {
     Version(#[from] VersionError),
     /// The controller lets us in and hangs up before a word.
     #[error(
-        "the controller hangs up on it: another agent of this name is there; give each a name of its own"
+        "the controller hangs up on it: another agent of this name is there (give each a name of its own), or its name \
+         is none (letters, digits, `.`, `_` and `-`, not beginning with a dot)"
     )]
     Refused,
     /// The other side does not say who it is.

@@ -25,6 +25,7 @@ use crate::numbered::{Inbox, Outbox};
 pub const BEAT: Duration = Duration::from_secs(1);
 /// A side that was not heard for so long is not there any more.
 pub const SILENCE: Duration = Duration::from_secs(5);
+const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// Pieces that may wait to be sent; [`Line::piece`] waits for room.
 const PIECES: usize = 8;
 /// Questions and answers of probes that may wait: they are worth nothing later.
@@ -318,7 +319,12 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             }
             // All of a piece at once, or it would be copied each time the buffer grows; little for a link that waits.
             self.bytes.reserve(missing(&self.bytes).clamp(READ, PIECE));
-            match timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await {
+            let mut read = timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await;
+            if read.is_err() {
+                // Of a process that was stopped the timer ends before the kernel is asked what has come meanwhile.
+                read = timeout(SECOND_LOOK, self.reader.read_buf(&mut self.bytes)).await;
+            }
+            match read {
                 Ok(Ok(0)) => return Err(LinkError::Closed),
                 Ok(Ok(_)) => {}
                 // Of one that was killed the kernel says the first, and TLS, which misses a farewell, the second.

@@ -27,8 +27,8 @@ pub const SUMMARY: &str = "plimsoll.summary/1";
 /// Version of the framed protocol between controller and agent.
 ///
 /// 2: both sides greet, so that both can say why they refuse. 3: numbered messages, files, probes. 4: agents say that
-/// they were asked to end. 6: seconds tell of the delays of the generator.
-pub const LINK_VERSION: u16 = 6;
+/// they were asked to end. 6: seconds tell of the delays of the generator. 7: books have the lookups of names.
+pub const LINK_VERSION: u16 = 7;
 
 /// Whether this build can read `found` (`name/major`), given the name and major version it writes itself.
 ///

@@ -13,7 +13,7 @@ mod transaction;
 
 pub use codes::{Code, Codes};
 pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, HostWatch, Role};
-pub use live::{AgentBooks, Counters, SecondReport};
+pub use live::{AgentBooks, Counters, NameLookup, SecondReport};
 pub use metric::MetricRow;
 pub use run::{
     Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Generator, Keep, Late, LoadSpec, OnError,

@@ -79,4 +79,17 @@ pub struct AgentBooks {
     pub damage: Vec<String>,
     /// CPU time of the monitor itself, in ns.
     pub monitor_cpu_ns: u64,
+    /// Host names that were looked up when the run was prepared; addresses need no lookup.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lookups: Vec<NameLookup>,
+}
+
+/// One lookup of a host name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NameLookup {
+    /// The name.
+    pub name: String,
+    /// Its duration in ns, the start of the program that is asked included.
+    pub took_ns: u64,
 }

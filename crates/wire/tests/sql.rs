@@ -30,6 +30,8 @@ struct Answer {
     refusal: Option<Refusal>,
     completed: usize,
     copy: bool,
+    /// Bytes of each row of `COPY ... TO STDOUT`.
+    copied: Vec<u64>,
 }
 
 struct Client {
@@ -102,6 +104,7 @@ impl Client {
                     answer.copy = true;
                     return answer;
                 }
+                Event::CopyRow(bytes) => answer.copied.push(bytes),
                 Event::StartTls | Event::Notified { .. } | Event::Log(_) => panic!("nobody asked for it"),
             }
         }
@@ -236,6 +239,10 @@ fn postgres_takes_and_gives_copies() {
     assert_eq!(answer.rows, [texts(&[Some("10000"), Some("98890")])]);
     let answer = client.ask("COPY c TO STDOUT; SELECT 1");
     assert_eq!((answer.completed, answer.rows.len()), (2, 1));
+    assert_eq!(
+        (answer.copied.len(), answer.copied.iter().sum::<u64>()),
+        (10_000, 157_780)
+    );
     assert!(client.ask("COPY c FROM STDIN").copy);
     client.session.copy_data(b"not a number\n");
     client.session.copy_done();

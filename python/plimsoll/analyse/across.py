@@ -31,11 +31,13 @@ VARIANCES_DIFFER = 0.01
 @dataclass(frozen=True, slots=True)
 class Design:
     """What the factors are. `levels`: labels by factor, in the order of the file; `load_factor`: the one that is the
-    load, if there is one; `load_values`: its levels as numbers, by label."""
+    load, if there is one; `load_values`: its levels as numbers, by label; `loop`: whether runs follow each other in
+    passes of `design.loop`."""
 
     levels: Mapping[str, Sequence[str]]
     load_factor: str | None
     load_values: Mapping[str, float]
+    loop: bool = False
 
     def load(self, cell: Mapping[str, str]) -> float | None:
         """The load of a cell as a number."""
@@ -105,7 +107,7 @@ def cell_results(
     lowest_of = _lowest(groups, design)
     out = []
     for group, intervals in zip(groups, responses, strict=True):
-        rate = error_rate(*errors_and_ended(group.valid))
+        rate = error_rate(*errors_and_ended(group.valid), confidence=0.90)  # the upper bound is one-sided
         lowest = lowest_of.get(_combination(group, design)) if design.load(group.cell) is not None else None
         out.append(
             CellResult(

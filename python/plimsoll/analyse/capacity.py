@@ -1,20 +1,26 @@
 """Capacities of one combination of the other factors (Jain 3.3), by the rules of `capacity:`.
 
-nominal: the highest mean throughput of any level. usable: the highest at a level where the response rule is held.
-error-limited: throughput at the highest load whose error rate's upper bound is under the rule.
+nominal: the mean throughput of the plateau, else the highest mean of any level. usable: the highest at a level where
+the response rule is held. error-limited: throughput at the highest load whose error rate's upper bound is under the
+rule.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, compress
 from typing import Final
 
 import numpy as np
 
 from plimsoll.analyse import verdict_rules
+from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import cell_intervals
-from plimsoll.analyse.proportion import error_rate
+from plimsoll.analyse.plateau import Highest
+from plimsoll.analyse.proportion import Rate, error_rate
 from plimsoll.analyse.results import Capacity, Interval
 from plimsoll.analyse.results_verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
 from plimsoll.analyse.verdict_rules import RuleName
@@ -25,6 +31,9 @@ _RULES: Final = {
     CapacityKind.USABLE: RuleName.USABLE,
     CapacityKind.ERROR_LIMITED: RuleName.ERROR_LIMITED,
 }
+
+_CHOSEN: Final = "lower end corrected for the choice of the highest level"
+_PLATEAU: Final = "upper end: the highest of the levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,49 @@ class Level:
     ended: Sequence[int]
 
 
-def nominal(levels: Sequence[Level], *, saturated: bool) -> Capacity:
-    """Highest mean throughput."""
+def nominal(levels: Sequence[Level], top: Highest, *, saturated: bool, blocks: bool = False) -> Capacity:
+    """Mean throughput of the plateau, else that of the highest level. `blocks`: the runs are in several ones, whose
+    effects the levels share."""
     best = _best(levels)
     if best is None:
         return _capacity(CapacityKind.NOMINAL, None, None, False, [_note(CapacityReason.NO_THROUGHPUT)])
     notes = [] if saturated else [_note(CapacityReason.NOT_FLAT)]
-    return _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+    known = {level.load: level.throughput for level in levels if level.throughput is not None}
+    flat = [known[load] for load in top.flat if load in known]
+    if len(flat) > 1:
+        found = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+        return replace(found, value=_of_plateau(flat, blocks), loads=top.flat)
+    rivals = top.rivals or len(known)
+    if rivals > 1:
+        notes.append(_note(CapacityReason.HIGHEST, of=rivals))
+    found = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+    return replace(found, value=_of_highest(known[best.load], rivals), rivals=rivals)
+
+
+def _of_highest(best: Interval, rivals: int) -> Interval:
+    """The highest mean. Its interval holds the highest of the true means: the lower end is Bonferroni's over the levels
+    that may have been taken for the highest by chance; the upper end needs no correction."""
+    if best.low is None or best.df is None or best.mean <= 0 or best.low <= 0 or rivals < 2:
+        return best
+    tail = (1 - best.level) / 2
+    wider = t_quantile(1 - tail / rivals, best.df) / t_quantile(1 - tail, best.df)
+    return replace(best, low=best.mean * (best.low / best.mean) ** wider, method=f"{best.method}; {_CHOSEN}")
+
+
+def _of_plateau(flat: Sequence[Interval], blocks: bool) -> Interval:
+    """The mean of the levels. The lower end is that of this mean, the upper one the highest of the levels' own: the
+    plateau may slope a little, and the capacity is the highest mean throughput. Relative errors of the levels are
+    independent, and equal within blocks, whose effects they share."""
+    mean = sum(each.mean for each in flat) / len(flat)
+    first = flat[0]
+    bounds = [(each.low, each.high) for each in flat]
+    lows = [math.log(each.mean / low) for each, (low, _) in zip(flat, bounds, strict=True) if low]
+    highs = [high for _, high in bounds if high is not None]
+    if len(lows) < len(flat) or len(highs) < len(flat) or min(low or 0.0 for low, _ in bounds) <= 0:
+        return Interval(mean, None, None, first.level, None, first.method)
+    half = sum(lows) / len(flat) if blocks else math.hypot(*lows) / len(flat)
+    low = mean * math.exp(-half)
+    return Interval(mean, low, max(highs), first.level, first.df, f"{first.method}; {_PLATEAU}")
 
 
 def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
@@ -102,25 +147,35 @@ def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
 
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest load at which the upper 95 % bound of the error rate is under the rule."""
-    rates = [(level, error_rate(level.errors, level.ended)) for level in sorted(levels, key=lambda x: x.load)]
+    """Highest load at which, and below which, the one-sided upper 95 % bound of the error rate is under the rule."""
+    rates = [(level, _error_rate(level)) for level in sorted(levels, key=lambda x: x.load)]
     known = [(level, rate) for level, rate in rates if rate is not None]
-    held = [(level, rate) for level, rate in known if rule.holds(rate.high if rule.upper else rate.low)]
+    holds = [rule.holds(rate.high if rule.upper else rate.low) for _, rate in known]
+    held = list(compress(known, accumulate(holds, operator.and_)))
     if not held:
         note = _note(CapacityReason.NOTHING_ENDED)
-        if known:
+        if any(holds):
+            note = _note(CapacityReason.LOWER_LOAD, load=known[0][0].load)
+        elif known:
             note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least(known))
         return _capacity(CapacityKind.ERROR_LIMITED, None, rule, bool(known), [note])
     level, rate = held[-1]
     above = [other for other, _ in known if other.load > level.load]
     notes = [_note(CapacityReason.ERROR_RATE, rate=rate.rate, upper=rate.high)]
+    if sum(holds) > len(held):
+        notes.append(_note(CapacityReason.LOWER_LOAD, load=known[len(held)][0].load))
     if not above:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
     return _capacity(CapacityKind.ERROR_LIMITED, level, rule, bool(above), notes)
 
 
+def _error_rate(level: Level) -> Rate | None:
+    """With one-sided 95 % bounds."""
+    return error_rate(level.errors, level.ended, confidence=0.90)
+
+
 def _least(known: Sequence[tuple[Level, object]]) -> float:
-    rates = [error_rate(level.errors, level.ended) for level, _ in known]
+    rates = [_error_rate(level) for level, _ in known]
     return min(rate.high for rate in rates if rate is not None)
 
 

@@ -22,10 +22,13 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
 
 def _run(run: dict[str, Any]) -> dict[str, Any]:
     flat = _flat(_alone(run) if run["hosts"] is None else run)
-    if flat.get("without_lost") is None:
-        flat.pop("without_lost", None)
+    for rare in ("without_lost", "connections"):
+        if flat.get(rare) is None:
+            flat.pop(rare, None)
     flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
     flat["stages"] = [_flat(stage) for stage in flat["stages"]]
+    if flat["ramp"] is not None:
+        flat["ramp"]["bins"] = [_flat(each) for each in flat["ramp"]["bins"]]
     flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
     flat["operations"] = [_flat(operation) for operation in flat["operations"]]
     return flat

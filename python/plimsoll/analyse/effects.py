@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -28,12 +28,16 @@ from plimsoll.analyse.linear import (
     orthonormal,
     projected_square,
 )
+from plimsoll.analyse.multiplicity import holm
 from plimsoll.analyse.results import Interval
 from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, TermPart, Value
 from plimsoll.analyse.terms import Factor, Term, candidates, make_factors, select
 from plimsoll.errors import BadInput
 
 Scale = Literal["linear", "log"]
+
+ROUNDING = 1e-13
+"""A coefficient below this share of the deviation of the responses is nothing but rounding."""
 
 
 class UnsuitableData(BadInput):
@@ -72,6 +76,8 @@ class TermEffect:
     coefficient_interval: Interval | None
     levels: tuple[LevelEffect, ...]
     parts: tuple[TermPart, ...] = ()
+    adjusted_p: float | None = None
+    """`p_value` adjusted for all terms of the model (Holm)."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +263,7 @@ class _Fit:
             for i, a in enumerate(parts)
             for b in parts[i + 1 :]
         )
-        self.block_ss = projected_square(self.base, self.y)
+        self.block_ss = _clean(projected_square(self.base, self.y), self.total)
         self.ss: list[float] = []
         if self.orthogonal:
             self.ss_name = "orthogonal"
@@ -266,6 +272,7 @@ class _Fit:
             self.ss_name = f"type {ss_type}"
             self.ss = [self._adjusted(i, spans, ss_type) for i in range(len(spans))]
             self._note(ModelReason.NOT_ORTHOGONAL, sum_of_squares=self.ss_name)
+        self.ss = [_clean(square, self.total) for square in self.ss]
 
     def _adjusted(self, i: int, spans: list[Array], ss_type: str) -> float:
         """Type II: after all terms that do not contain this one. Type III: after all other terms."""
@@ -284,6 +291,7 @@ class _Fit:
         x = np.hstack([np.ones((self.y.size, 1)), block, *(t.columns for t in self.terms)])
         q, r = np.linalg.qr(x)
         self.beta = np.linalg.solve(r, q.T @ self.y)
+        self.beta[np.abs(self.beta) <= ROUNDING * math.sqrt(self.total / self.y.size)] = 0.0
         inverse = np.linalg.solve(r, np.eye(r.shape[0]))
         self.unit_covariance = inverse @ inverse.T
         edges = np.cumsum([1 + block.shape[1], *(t.columns.shape[1] for t in self.terms)])
@@ -388,7 +396,7 @@ class _Fit:
             scale=self.scale,
             mean=math.exp(mean) if log else mean,
             mean_interval=interval,
-            terms=tuple(self._term(i, percents[i]) for i in range(len(self.terms))),
+            terms=_adjusted([self._term(i, percents[i]) for i in range(len(self.terms))]),
             block_percent=block_percent if self.block_columns.shape[1] else None,
             residual_percent=residual_percent,
             total_ss=self.total,
@@ -409,6 +417,11 @@ class _Fit:
             residuals=tuple(self.residuals.tolist()),
             cells=tuple(self.cells.tolist()),
         )
+
+
+def _adjusted(terms: Sequence[TermEffect]) -> tuple[TermEffect, ...]:
+    adjusted = holm([term.p_value for term in terms])
+    return tuple(replace(term, adjusted_p=p) for term, p in zip(terms, adjusted, strict=True))
 
 
 def contrast_columns(index: np.ndarray[tuple[int], np.dtype[np.int64]], levels: int) -> Array:

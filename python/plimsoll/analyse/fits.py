@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from plimsoll.analyse.diagnostics import diagnose
 from plimsoll.analyse.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
 from plimsoll.analyse.metrics import canonical, metric_value
+from plimsoll.analyse.passes import Loop, by_pass
 from plimsoll.analyse.results import Effect, Model, RunResult
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Reason, Value
 from plimsoll.plan import metrics
@@ -22,11 +23,14 @@ class Wanted:
 
 
 def fit_all(
-    runs: Sequence[RunResult], levels: Mapping[str, Sequence[str]], wanted: Sequence[Wanted]
+    runs: Sequence[RunResult],
+    levels: Mapping[str, Sequence[str]],
+    wanted: Sequence[Wanted],
+    looped: Collection[str] = (),
 ) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOut, ...]]:
     """Fits every wanted response over the valid runs. What cannot be fitted is said, not raised.
 
-    `levels`: labels of every factor in the order of the file.
+    `levels`: labels of every factor in the order of the file. `looped`: those of `design.loop`.
     """
     effects: list[Effect] = []
     models: list[Model] = []
@@ -48,6 +52,7 @@ def fit_all(
                 levels=levels,
                 block=_blocks([run for run, _ in used]),
                 scale=one.scale,
+                loop=_loop([run for run, _ in used], looped),
             )
         except UnsuitableData as error:
             left.append(LeftOut("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
@@ -68,6 +73,7 @@ def fit_table(
     levels: Mapping[str, Sequence[str]] | None = None,
     block: Sequence[str] | None = None,
     scale: Scale = "linear",
+    loop: Loop | None = None,
 ) -> Factorial:
     """The model of one response. Factors that have one level among the runs are left out of it (nothing varies)."""
     varying = {
@@ -76,7 +82,22 @@ def fit_table(
         if len({one for one in labels if one is not None}) > 1
     }
     known = None if levels is None else {name: levels[name] for name in varying}
-    return factorial(responses, varying, block=block, scale=scale, levels=known)
+    fit = factorial(responses, varying, block=block, scale=scale, levels=known)
+    if loop is None or not set(varying) & set(loop.looped):
+        return fit
+    loop = replace(loop, looped=set(varying) & set(loop.looped))
+    return by_pass(fit, responses, varying, loop, levels=known or {}, block=block, scale=scale)
+
+
+def _loop(runs: Sequence[RunResult], looped: Collection[str]) -> Loop | None:
+    """A pass: runs of one repetition and block that differ in the looped factors only."""
+    if not looped:
+        return None
+    passes = [
+        repr((run.block, run.repetition, sorted(item for item in run.cell.items() if item[0] not in looped)))
+        for run in runs
+    ]
+    return Loop(looped, passes)
 
 
 def _blocks(runs: Sequence[RunResult]) -> list[str] | None:
@@ -109,6 +130,7 @@ def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
                 interval=None,
                 variation_percent=term.percent,
                 p_value=term.p_value,
+                adjusted_p_value=term.adjusted_p,
                 df=float(term.df),
                 parts=term.parts,
             )
@@ -126,6 +148,7 @@ def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
                 interval=level.interval,
                 variation_percent=term.percent if first else None,
                 p_value=term.p_value if first else None,
+                adjusted_p_value=term.adjusted_p if first else None,
                 df=float(term.df) if first else None,
                 parts=term.parts,
             )
@@ -150,4 +173,5 @@ def model_of(
         fitted=fit.fitted,
         residuals=fit.residuals,
         order=order,
+        family=sum(term.p_value is not None for term in fit.terms),
     )

@@ -65,7 +65,14 @@ class Ladder:
 
     def half_width(self, one: int, other: int, tail: float) -> float:
         """Half width of the t interval of the difference of two levels, with probability `tail` beyond each end."""
-        parts = [(float(self.variances[i]) / self.runs[i], max(1, self.runs[i] - 1)) for i in (one, other)]
+        return self.half_width_of({one: -1.0, other: 1.0}, tail)
+
+    def half_width_of(self, weights: Mapping[int, float], tail: float) -> float:
+        """The same of a sum of the mean log throughputs of levels, each with its weight."""
+        parts = [
+            (weight**2 * float(self.variances[i]) / self.runs[i], max(1, self.runs[i] - 1))
+            for i, weight in weights.items()
+        ]
         total = sum(part for part, _ in parts)
         if total <= 0:
             return 0.0

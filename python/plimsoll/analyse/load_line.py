@@ -11,6 +11,7 @@ from plimsoll.analyse.across import Design, Group, common_bottleneck, errors_and
 from plimsoll.analyse.blocks import within_blocks
 from plimsoll.analyse.metrics import canonical, is_capacity, metric_value
 from plimsoll.analyse.overload import is_overloaded
+from plimsoll.analyse.plateau import Highest, highest
 from plimsoll.analyse.ranking import Contender, ranking
 from plimsoll.analyse.results import Capacity, Interval, Ranking, Saturation
 from plimsoll.analyse.results_verdicts import CapacityKind
@@ -39,9 +40,10 @@ def saturations(
         by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
         for (rest, members), mine in zip(combinations.items(), levels, strict=True):
             bracket = saturation(mine, error, _overloaded(members, design))
+            top = highest(mine, error, bracket)
             facts = [_level(g, design, by_group[id(g)], rules) for g in members if g.valid]
             out.append(
-                _saturation(dict(rest), name, design.load_factor, bracket, facts, rules, members, design)
+                _saturation(dict(rest), name, design.load_factor, bracket, top, facts, rules, members, design)
             )
     return tuple(out)
 
@@ -105,12 +107,15 @@ def _saturation(
     metric: str,
     factor: str,
     bracket: Bracket,
+    top: Highest,
     levels: Sequence[capacity.Level],
     rules: CapacityRules,
     members: Sequence[Group],
     design: Design,
 ) -> Saturation:
-    nominal = capacity.nominal(levels, saturated=bracket.upper is not None)
+    blocks = {run.block for group in members for run in group.valid}
+    saturated = bracket.upper is not None
+    nominal = capacity.nominal(levels, top, saturated=saturated, blocks=len(blocks) > 1 or design.loop)
     found: list[Capacity] = [nominal]
     share = None
     if rules.response is not None:
@@ -154,7 +159,7 @@ def rankings(groups: Sequence[Group], design: Design, found: Sequence[Saturation
     out = []
     for metric in dict.fromkeys(each.metric for each in found):
         mine = [each for each in found if each.metric == metric and each.levels > 1]
-        best = ranking([_contender(groups, design, each) for each in mine])
+        best = ranking([_contender(groups, design, each) for each in mine], shared=design.loop)
         if best is not None:
             out.append(replace(best, metric=metric, rule=verdict_rules.rule(RuleName.RANKING)))
     return tuple(out)
@@ -162,11 +167,14 @@ def rankings(groups: Sequence[Group], design: Design, found: Sequence[Saturation
 
 def _contender(groups: Sequence[Group], design: Design, found: Saturation) -> Contender:
     nominal = next(each for each in found.capacities if each.kind == CapacityKind.NOMINAL)
-    runs = [
-        (run.block, value)
+    levels = nominal.loads or (nominal.load,)
+    cells = tuple(
+        tuple(
+            (run.block, value)
+            for run in group.valid
+            if (value := metric_value(run, found.metric)) is not None
+        )
         for group in groups
-        if design.rest(group.cell) == found.combination and design.load(group.cell) == nominal.load
-        for run in group.valid
-        if (value := metric_value(run, found.metric)) is not None
-    ]
-    return Contender(found.combination, tuple(runs))
+        if design.rest(group.cell) == found.combination and design.load(group.cell) in levels
+    )
+    return Contender(found.combination, tuple(cell for cell in cells if cell), nominal.rivals)

@@ -95,7 +95,9 @@ class Buckets:
     def __init__(self) -> None:
         self.counts: Int = np.zeros(0, dtype=np.int64)
         self.missing = 0
-        """Values that are not counted and are greater than all that are."""
+        """Values that are not counted and are taken to be greater than all that are."""
+        self.least_missing: int | None = None
+        """The shortest time (ns) that one of the missing values is known to exceed; None: not known of any."""
         self.failed = 0
         """Failures beside the values: longer than any limit where a rule is judged, and no part of a distribution."""
         self.smallest: int | None = None
@@ -117,6 +119,19 @@ class Buckets:
             grown[: self.counts.size] = self.counts
             self.counts = grown
         self.counts[: counts.size] += counts
+
+    def note_missing(self, at_least: int | None) -> None:
+        """Takes a time (ns) that missing values are known to exceed."""
+        if at_least is not None:
+            self.least_missing = at_least if self.least_missing is None else min(self.least_missing, at_least)
+
+    @property
+    def bound(self) -> int | None:
+        """What a quantile among the missing values is above, ns: the longest time that was counted, or less where a
+        missing value is not known to be as long. None if nothing was counted."""
+        if self.largest is None or self.least_missing is None:
+            return self.largest
+        return min(self.largest, self.least_missing)
 
     def absorb(self, counts: Int, smallest: int, largest: int) -> None:
         """Adds the counts of another histogram: quantiles of the whole, which no averaging of quantiles gives."""
@@ -180,6 +195,7 @@ class Histogram:
     largest: int | None
     missing: int = 0
     failed: int = 0
+    least_missing: int | None = None
 
     @staticmethod
     def of(buckets: Buckets) -> Histogram:
@@ -192,6 +208,7 @@ class Histogram:
             buckets.largest,
             buckets.missing,
             buckets.failed,
+            buckets.least_missing,
         )
 
 
@@ -234,6 +251,7 @@ def merged(parts: Iterable[Histogram]) -> Buckets:
     for part in parts:
         out.missing += part.missing
         out.failed += part.failed
+        out.note_missing(part.least_missing)
         if part.smallest is None or part.largest is None:
             continue
         counts = np.zeros(part.bucket[-1] + 1, dtype=np.int64)

@@ -13,12 +13,14 @@ from typing import Literal
 from plimsoll.analyse.quantiles import is_beyond
 from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import (
+    BinOutcome,
     BottleneckVerdict,
     CapacityKind,
     Finding,
     Gain,
     LeftOut,
     OverloadVerdict,
+    RampVerdict,
     RankingVerdict,
     Reason,
     ResourceKind,
@@ -60,6 +62,7 @@ class Latency:
 
     `missing`: transactions of open loads that are known to take longer than any of `count` (never started, timed out,
     cut off). A percentile that lies among them is None, too, and so is the mean if they are more than 0.1 %.
+    `bound`: a percentile among them is above this time, ms; None without missing ones.
     """
 
     count: int
@@ -74,9 +77,10 @@ class Latency:
     mean_interval: Interval | None = None
     effective_samples: float | None = None
     missing: int = 0
+    bound: float | None = None
 
     def is_beyond(self, q: float) -> bool:
-        """Whether quantile q (0..1) lies among what is missing: it is known to be above `max` only."""
+        """Whether quantile q (0..1) lies among what is missing: it is known to be above `bound` only."""
         return self.missing > 0 and is_beyond(q, self.count, self.missing)
 
 
@@ -183,6 +187,50 @@ class StageResult:
     start_s: float
     end_s: float
     traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class RampBin:
+    """Part of a run whose load changes, in seconds from its start; `load_low` to `load_high`: the planned load in it.
+    Of open loads, times and errors are of what was scheduled in it."""
+
+    start_s: float
+    end_s: float
+    load_low: float
+    load_high: float
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class RampRule:
+    """A rule of `thresholds:` or `capacity:` over the bins of a rising load."""
+
+    metric: str
+    test: str
+    verdict: RampVerdict
+    first: int | None
+    """The bin (from 0) from which on it failed up to the highest load, and"""
+    load_low: float | None
+    load_high: float | None
+    """the load of that bin. A constant load of `load_high` fails the rule, too."""
+    held_up_to: float | None
+    """Highest load of the last bin before it in which the rule held; what a constant load does is not known."""
+    outcomes: tuple[BinOutcome, ...]
+    """By bin."""
+    observed: tuple[float | None, ...]
+    """By bin, in seconds, fractions, per second. None: nothing ended, or the value is above all that did."""
+    rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """A run of a load that changes by plan, by load. `unit`: planned starts per second (rate), or testers. `rising`:
+    first bin and the one after the last in which the load rises; rules are judged there."""
+
+    unit: Literal["rate", "testers"]
+    bins: tuple[RampBin, ...]
+    rising: tuple[int, int]
+    rules: tuple[RampRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +439,25 @@ class Staleness:
 
 
 @dataclass(frozen=True, slots=True)
+class NameLookup:
+    """One lookup of a host name, when the run was prepared: connections use its result."""
+
+    agent: str
+    name: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """The TCP connections that testers opened in the whole run, warm-up included: most kept ones are opened there."""
+
+    opened: int
+    connect_ms: Latency
+    tls_handshake_ms: Latency
+    lookups: tuple[NameLookup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """Everything said about one run."""
 
@@ -437,6 +504,8 @@ class RunResult:
     """Where operations read versions."""
     caches: tuple[CacheTimes, ...] = ()
     """Where a cache on the way said anything."""
+    connections: Connections | None = None
+    """Where the driver connects, and every transaction was kept."""
     hosts: HostsResult | None = None
     """Where there are several agents."""
     without_lost: Traffic | None = None
@@ -449,6 +518,8 @@ class RunResult:
     bottleneck_why: Reason | None = None
     """`bottleneck_reason` as a code with the utilizations that were weighed."""
     bottleneck_rule: RuleId | None = None
+    ramp: Ramp | None = None
+    """Where the load of its only workload changes by plan, and single transactions were kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,6 +557,11 @@ class Capacity:
     reasons: tuple[Reason, ...] = ()
     """`remark` as codes and figures."""
     rule: RuleId | None = None
+    loads: tuple[float, ...] = ()
+    """The loads of the plateau whose mean `value` is; empty: it is that of `load` alone."""
+    rivals: int = 1
+    """Of a nominal capacity that is no plateau's: number of loads that are not shown to have less throughput than
+    `load`, itself included. From 2 on `value` is likely too high; its interval allows for the choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,6 +629,8 @@ class Effect:
     df: float | None = None
     parts: tuple[TermPart, ...] = ()
     """What `term` is made of: its factors, then those of each alias; empty: "residual" and "block"."""
+    adjusted_p_value: float | None = None
+    """`p_value` adjusted for all terms of the model (Holm). `interval` is individual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,6 +651,10 @@ class Model:
     order: tuple[int, ...]
     reasons: tuple[Reason, ...] = ()
     """`remarks` as codes and figures."""
+    family: int = 0
+    """Number of terms that were tested, for which the p-values are adjusted."""
+    intervals: str = "individual"
+    """Each interval of an effect holds it in 95 %; all of them together hold in less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -647,6 +729,8 @@ class ExperimentInfo:
     """UTC, ISO 8601"""
     shared_services: tuple[str, ...] = ()
     """Services whose one instance all runs shared: intervals hold for this instance."""
+    looped: tuple[str, ...] = ()
+    """Factors of `design.loop`: their levels were run in one order, pass by pass."""
 
 
 @dataclass(frozen=True, slots=True)

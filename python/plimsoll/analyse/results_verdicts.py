@@ -109,6 +109,7 @@ class CapacityReason(StrEnum):
 
     NO_THROUGHPUT = "no throughput"
     NOT_FLAT = "not shown to be flat"
+    HIGHEST = "highest of several"
     HELD_NOWHERE = "held nowhere"
     BOUND_HELD_NOWHERE = "bound held nowhere"
     NOTHING_ENDED = "nothing ended"
@@ -116,6 +117,7 @@ class CapacityReason(StrEnum):
     HELD_AT_ESTIMATE = "held at the estimate"
     NO_BOUND = "no bound"
     ERROR_RATE = "error rate"
+    LOWER_LOAD = "a lower load breaks the rule"
     LIMIT_NOT_REACHED = "limit not reached"
 
 
@@ -154,6 +156,7 @@ class ModelReason(StrEnum):
     DRIFT = "drift"
     LOG_SCALE = "log scale"
     OUTLIERS = "outliers"
+    BY_PASS = "by pass"
 
 
 class LeftOutReason(StrEnum):
@@ -197,6 +200,7 @@ class Topic(StrEnum):
     SATURATION = "saturation"
     CELLS = "cells"
     STAGES = "stages"
+    RAMP = "ramp"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
     EFFECTS = "effects"
@@ -276,6 +280,26 @@ class OverloadVerdict(StrEnum):
     OVERLOADED = "overloaded"
     KEPT_UP = "kept up"
     NOT_DECIDED = "not decided"
+
+
+class BinOutcome(StrEnum):
+    """A rule in one bin of a ramp."""
+
+    HELD = "held"
+    FAILED = "failed"
+    NOT_JUDGED = "not judged"
+    """Too few transactions, or none."""
+
+
+class RampVerdict(StrEnum):
+    """What a rule does as the load rises."""
+
+    HELD = "held"
+    FAILED_FROM = "failed from a load on"
+    FAILED_THROUGHOUT = "failed from the lowest load on"
+    LAST_ONLY = "failed in the last bin only"
+    RECOVERED = "failed and held again"
+    NOT_JUDGED = "not judged"
 
 
 class SaturationVerdict(StrEnum):

@@ -9,6 +9,7 @@ from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.own_delays import NOT_RECORDED, OwnDelays
 from plimsoll.analyse.results import (
     CacheTimes,
+    Connections,
     CountedService,
     Counts,
     NamedMetric,
@@ -55,6 +56,7 @@ class RunFacts:
     services: tuple[CountedService, ...] = ()
     staleness: Staleness | None = None
     caches: tuple[CacheTimes, ...] = ()
+    connections: Connections | None = None
     steal: float | None = None
     """Greatest of the hosts of the testers, where there are several."""
     hosts: HostsResult | None = None
@@ -101,6 +103,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         services=facts.services,
         staleness=facts.staleness,
         caches=facts.caches,
+        connections=facts.connections,
         hosts=facts.hosts,
         without_lost=summary.without_lost,
         verdict=verdict_of(reasons),
@@ -141,10 +144,11 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
 
 
 def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:
-    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run."""
+    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run and is
+    supported."""
     cut = summary.warmup_advice.cut_s
     length = facts.warmup_s + summary.traffic.window_s
-    if cut is None or cut <= facts.warmup_s + 0.1 * length:
+    if cut is None or not summary.warmup_advice.supported or cut <= facts.warmup_s + 0.1 * length:
         return ()
     return (
         f"the throughput looks {summary.warmup_advice.remark} (MSER-5); the warm-up was {facts.warmup_s:g} s",

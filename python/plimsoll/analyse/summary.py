@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.fairness import Fairness, fairness
+from plimsoll.analyse.load_profile import Piece, never_started
 from plimsoll.analyse.parts import OPERATIONS, PartKey, Parts, by_operation, by_workload, histograms
 from plimsoll.analyse.placed import PlacedSums, TesterSums
 from plimsoll.analyse.quantiles import Histogram
@@ -63,10 +64,10 @@ class Layout:
     included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
     whether to sum workloads apart too; `operations`: names of those of mixes, by number (None: there are none).
-    `quantum_ns`: of the time series (None: by the length of the run). `open_loads`:
-    workloads whose load is open: their times are of the cohort scheduled in a window, and their testers, being slots,
-    take no part in shares beside testers of closed loads (needs `by_workload`). `not_started`: when those of open loads
-    were given up that never started (ns), and how many. `places`: None where there is one agent.
+    `quantum_ns`: of the time series (None: by the length of the run). `bins`: of a load that changes by plan.
+    `open_loads`: workloads whose load is open: their times are of the cohort scheduled in a window, and their testers,
+    being slots, take no part in shares beside testers of closed loads (needs `by_workload`). `not_started`: when those
+    of open loads were given up that never started (ns), and how many. `places`: None where there is one agent.
     """
 
     measured: Window
@@ -78,6 +79,7 @@ class Layout:
     by_workload: bool = False
     operations: Sequence[str] | None = None
     quantum_ns: int | None = None
+    bins: Sequence[Piece] = ()
     open_loads: frozenset[str] = frozenset()
     not_started: Sequence[tuple[int, int]] = ()
     places: Places | None = None
@@ -127,6 +129,8 @@ class RunSummary:
     """Where there are several agents."""
     without_lost: Traffic | None = None
     """The traffic without the transactions of lost agents, where any was lost."""
+    bins: tuple[tuple[Traffic, Mapping[str, Histogram]], ...] = ()
+    """Of `Layout.bins`."""
     widened: bool = False
     """The quantum of the series is longer than it was to be, as several clocks tell the time."""
 
@@ -142,6 +146,13 @@ class Accumulator:
         self.exact = exact
         self.whole = self._window(layout.measured)
         self.stages = [self._window(stage.window) for stage in layout.stages]
+        self.bins = [
+            WindowSum(
+                Window(each.start, each.end), exact=False, open_loads=layout.is_open(), not_started=None
+            )
+            for each in layout.bins
+        ]
+        self.last_scheduled = -1
         self.workloads = Parts(by_workload, lambda part: self._window(layout.measured, part))
         self.operations = Parts(by_operation, self._operation)
         quantum = layout.quantum_ns or default_quantum(layout.length_ns)
@@ -193,11 +204,13 @@ class Accumulator:
             self.whole.add(block)
             self.timeline.add(block)
             self._testers(block)
-            for stage, total in zip(self.layout.stages, self.stages, strict=True):
-                near = (rows.start < stage.window.end) & ((rows.end < 0) | (rows.end >= stage.window.start))
-                near |= (rows.scheduled >= stage.window.start) & (rows.scheduled < stage.window.end)
+            for total in (*self.stages, *self.bins):
+                window = total.window
+                near = (rows.start < window.end) & ((rows.end < 0) | (rows.end >= window.start))
+                near |= (rows.scheduled >= window.start) & (rows.scheduled < window.end)
                 if near.any():
                     total.add(block if bool(near.all()) else Block.of(rows.take(near), self.until))
+            self.last_scheduled = max(self.last_scheduled, block.scheduled_span[1])
             if self.layout.by_workload:
                 self.tester_workload[rows.tester] = rows.workload
                 self.workloads.add(block, self.until)
@@ -305,8 +318,21 @@ class Accumulator:
                 **{PartKey(*self._names(part)): histograms(total) for part, total in self.operations},
             },
             by_tester=self._by_tester(shares, starts, ends, peak),
+            bins=self._bins(),
             widened=self.widened,
             without_lost=None if self.kept is None else self.kept.traffic(layout.codes),
+        )
+
+    def _bins(self) -> tuple[tuple[Traffic, Mapping[str, Histogram]], ...]:
+        layout = self.layout
+        if not layout.bins:
+            return ()
+        given_up = layout.given_up(Window(layout.bins[0].start, layout.bins[-1].end))
+        missing = never_started(given_up, layout.bins, self.last_scheduled)
+        for total, times in zip(self.bins, missing, strict=True):
+            total.never_started = times
+        return tuple(
+            (_without_intervals(total.traffic(layout.codes)), histograms(total)) for total in self.bins
         )
 
     def _by_tester(self, shares: Fairness, starts: Int, ends: Int, peak: Peak | None) -> TesterSums | None:

@@ -198,6 +198,7 @@ class Durations:
             mean_interval=None if batches is None else scaled(batches.interval, 1e-6),
             effective_samples=None if batches is None else batches.effective,
             missing=missing,
+            bound=None if missing == 0 or self.buckets.bound is None else self.buckets.bound / 1e6,
         )
 
 
@@ -375,6 +376,15 @@ class WindowSum:
         late = mine & (rows.outcome == TIMEOUT) & ~cut
         self.timed_out += _count(late, n)
         self.cohort_failed += _count(mine & ~block.ok & ~cut, n)
+        self._known_of_missing(block, np.flatnonzero(cut | late))
+
+    def _known_of_missing(self, block: Block, places: Int) -> None:
+        """These rows took at least until they were given up, or until the end of the window."""
+        if places.size == 0:
+            return
+        until = np.minimum(block.left[places], np.maximum(block.rows.end[places], self.window.end))
+        for durations, since in ((self.response, block.rows.scheduled), (self.request, block.rows.start)):
+            durations.buckets.note_missing(max(0, int((until - since[places]).min())))
 
     def _bin(self, end: Int) -> Int:
         per_ns = BINS / max(1, self.window.end - self.window.start)

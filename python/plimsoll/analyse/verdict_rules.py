@@ -38,6 +38,7 @@ class RuleName(StrEnum):
     ERROR_LIMITED = "capacity.error-limited"
     RANKING = "capacity.ranking"
     THRESHOLD = "threshold"
+    RAMP = "ramp"
     CHEAPEST = "consistency.cheapest"
     SITES = "fairness.sites"
     VARIANCES = "model.variances"
@@ -144,8 +145,10 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.NOMINAL,
-        1,
-        "The nominal capacity is the highest mean throughput of all load levels.",
+        2,
+        "The nominal capacity is the mean throughput of the load levels that are not shown to have less than the "
+        "highest one, if it is shown to be flat there and the highest one to have less than 5 % over this mean; else "
+        "the highest mean throughput of all load levels.",
         rests_on=(RuleName.SATURATION,),
     ),
     VerdictRule(
@@ -156,14 +159,14 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.ERROR_LIMITED,
-        1,
-        "The error-limited capacity is the throughput at the highest load whose upper 95 % bound of the error rate "
-        "holds the rule on errors.",
+        2,
+        "The error-limited capacity is the throughput at the highest load at which, and below which, the one-sided "
+        "upper 95 % bound of the error rate holds the rule on errors.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
         RuleName.RANKING,
-        2,
+        3,
         "A combination has the highest capacity if the intervals of the ratios of its nominal capacity to all others, "
         "within blocks and with Bonferroni's correction, lie above 1.",
         rests_on=(RuleName.NOMINAL,),
@@ -172,6 +175,13 @@ RULES: Final = (
         RuleName.THRESHOLD,
         1,
         "A threshold passes on a cell if its test holds for the value over all valid runs; no sample fails.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.RAMP,
+        1,
+        "Under a rising load, a rule fails from a bin on if it fails in that bin and in all later ones that can be "
+        "judged, at least two in all.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -163,8 +163,9 @@ def percentile(times: Latency, name: str) -> str:
     what is missing, a dash where the sample cannot carry it."""
     value: float | None = getattr(times, name)
     beyond = times.missing > 0 if name == "max" else value is None and times.is_beyond(QUANTILES[name])
-    if beyond and times.max is not None:
-        return f">{SPACE}{quantity(times.max, 'ms')}"
+    bound = times.max if name == "max" else times.bound
+    if beyond and bound is not None:
+        return f">{SPACE}{quantity(bound, 'ms')}"
     return quantity(value, "ms")
 
 

@@ -1,4 +1,4 @@
-"""`plimsoll analyse DIR|TABLE.csv`: compute again from disk, or the same statistics on anybody's table."""
+"""`plimsoll analyse DIR|TABLE.csv`: compute again from disk, or the same statistics on any CSV table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from plimsoll.analyse.document import finite
 from plimsoll.analyse.effects import Factorial
 from plimsoll.analyse.fits import effects_of, fit_table, model_of
 from plimsoll.analyse.wording import ends, number, p_value, percent
-from plimsoll.api import Options, analysis_of
+from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.options import Options
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode
@@ -81,7 +82,8 @@ def _table(args: argparse.Namespace) -> int:
             raise BadInput(f"{args.source}: there is no column {name!r}; there are {', '.join(columns)}")
     fit = fit_table(
         _numbers(columns[args.response], args.source, args.response),
-        {name: columns[name] for name in names},
+        {name: [label or None for label in columns[name]] for name in names},
+        levels={name: _in_order(columns[name]) for name in names},
         block=columns[args.block] if args.block else None,
         scale=args.scale,
     )
@@ -100,6 +102,16 @@ def _table(args: argparse.Namespace) -> int:
         for line in table_lines(fit):
             print(line)
     return int(ExitCode.PASSED)
+
+
+def _in_order(labels: list[str]) -> list[str]:
+    """The levels of a column: numbers by size, so that no sign depends on the order of the rows; others as in the file.
+    An empty field is no level: the factor does not apply."""
+    levels = [label for label in dict.fromkeys(labels) if label]
+    try:
+        return sorted(levels, key=float)
+    except ValueError:
+        return levels
 
 
 def read_table(path: Path) -> dict[str, list[str]]:
@@ -138,19 +150,22 @@ def _numbers(texts: list[str], path: Path, column: str) -> list[float]:
 
 def table_lines(fit: Factorial) -> list[str]:
     """Allocation of variation and effects, for people."""
-    rows = [["term", "df", "sum of squares", "variation", "F", "p"]]
+    rows = [["term", "df", "sum of squares", "variation", "F", "p", "adjusted p"]]
     for term in fit.terms:
         p = "" if term.p_value is None else p_value(term.p_value)
+        adjusted = "" if term.adjusted_p is None else p_value(term.adjusted_p)
         variation = "" if term.percent is None else percent(term.percent / 100)
         f = "" if term.f is None else number(term.f)
-        rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p])
+        rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p, adjusted])
     residual = "" if fit.residual_percent is None else percent(fit.residual_percent / 100)
-    rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", ""])
+    rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", "", ""])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     said = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", ""]
     said += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+    if sum(term.p_value is not None for term in fit.terms) > 1:
+        said.append("adjusted p: for all terms together (Holm); intervals are individual")
     said.append("")
     word = "times" if fit.scale == "log" else "effect"
     for term in fit.terms:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.collect.check import check
+from plimsoll.collect.check import Finding, check
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode
+
+MOST_NAMED = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A directory."""
     parser.add_argument("directory", type=Path, help="results directory")
+
+
+def _missing(findings: Sequence[Finding]) -> str:
+    """`, run 0007 is missing`."""
+    gone = [one.run for one in findings if one.missing]
+    if not gone:
+        return ""
+    shown = gone if len(gone) <= MOST_NAMED else [*gone[:MOST_NAMED], f"{len(gone) - MOST_NAMED} more"]
+    return f", {'run' if len(gone) == 1 else 'runs'} {', '.join(shown)} {'is' if len(gone) == 1 else 'are'} missing"
 
 
 def main(args: argparse.Namespace) -> int:
@@ -21,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     findings = list(check(results))
     for one in findings:
         print(f"{'run ' + one.run if one.run else 'directory'}: {one.what}")
-    runs = f"{len(results.runs)} of {results.planned} runs"
+    runs = f"{len(results.runs)} of {results.planned} runs{_missing(findings)}"
     print(
         f"{args.directory}: {runs}, {len(findings)} problems"
         if findings

@@ -1,10 +1,12 @@
-"""`plimsoll export DIR --to csv|hlog`: transactions for any tool, histograms for those that read HdrHistogram logs."""
+"""`plimsoll export DIR --to csv|hlog|runs`: transactions for any tool, HdrHistogram logs, the table of runs."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.run_table import write_runs
 from plimsoll.collect.export import export_csv, export_hlog
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode
@@ -13,7 +15,12 @@ from plimsoll.errors import ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A directory, a form, and where to."""
     parser.add_argument("directory", type=Path, help="results directory")
-    parser.add_argument("--to", choices=("csv", "hlog"), required=True, help="one file per run of this form")
+    parser.add_argument(
+        "--to",
+        choices=("csv", "hlog", "runs"),
+        required=True,
+        help="csv, hlog: one file per run; runs: one row per run",
+    )
     parser.add_argument("--out", type=Path, help="directory to write to (default: DIR/export)")
 
 
@@ -21,8 +28,10 @@ def main(args: argparse.Namespace) -> int:
     """Writes one file per run and says where."""
     results = open_results(args.directory)
     out = args.out or args.directory / "export"
-    write = export_csv if args.to == "csv" else export_hlog
-    written = write(results, out)
+    if args.to == "runs":
+        written = write_runs(results, analysis_of(results), out)
+    else:
+        written = (export_csv if args.to == "csv" else export_hlog)(results, out)
     for path in written:
         print(path)
     if not written:

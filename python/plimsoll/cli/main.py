@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 import sys
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from plimsoll import __version__
 from plimsoll.errors import ExitCode, PlimsollError
@@ -47,6 +47,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if os.path.expanduser("~") == "~":  # noqa: PTH111  # pathlib raises here
     os.environ["HOME"] = "/"
 
+ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:]+\])(:\d+)?(/.*)?$|[\w-]+:\d+(/.*)?$")
+"""What is probably a URL without http://."""
 QUICK = "http://HOST/PATH -c 50 -z 30s -q 1000 [--json]"
 
 
@@ -100,6 +102,7 @@ def _dispatch(words: list[str]) -> int:
         return verb.main(parser.parse_args(words[1:]))
     if any(re.match(r"[a-z]+://", word) for word in words):
         verb = _verb("quick")
+        cast(Any, verb).check_words(words)
         parser = argparse.ArgumentParser(
             prog="plimsoll", description="Loads one URL, without an experiment file."
         )
@@ -115,6 +118,9 @@ def _verb(name: str) -> Verb:
 def _unknown(word: str) -> int:
     import difflib
 
+    if ADDRESS.match(word):
+        print(f'plimsoll: "{word}" is neither a verb nor a URL; did you mean http://{word}?', file=sys.stderr)
+        return int(ExitCode.BAD_INPUT)
     near = difflib.get_close_matches(word, VERBS, n=1)
     hint = f'; did you mean "{near[0]}"?' if near else "."
     print(f'plimsoll: "{word}" is neither a verb nor a URL{hint} See plimsoll --help.', file=sys.stderr)

@@ -10,9 +10,12 @@ from pathlib import Path
 
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.results import Analysis
-from plimsoll.api import analysis_of, setup_of
+from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.run_table import write_runs
+from plimsoll.assemble.set_up import setup_of
 from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.collect.results import Results, open_results
+from plimsoll.drive.bringing_in import outstanding
 from plimsoll.drive.directory import write_json, write_text
 from plimsoll.drive.experiment import Outcome
 from plimsoll.errors import ExitCode
@@ -32,17 +35,31 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
         print_summary(analysis, written, failed_only=quiet)
     for line in outcome.stopped_early:
         print(printable(f"plimsoll: {line}"), file=sys.stderr)
-    if outcome.interrupted and files:
-        print(f"plimsoll: go on with: plimsoll run --resume {outcome.directory}", file=sys.stderr)
+    for line in way_on(outcome) if files else ():
+        print(printable(f"plimsoll: {line}"), file=sys.stderr)
     return exit_code(analysis, interrupted=outcome.interrupted, agents_lost=outcome.agents_lost)
 
 
+def way_on(outcome: Outcome) -> list[str]:
+    """What to do about runs that did not end as planned."""
+    lines = [
+        f"run {run}: what {', '.join(agents)} measured may still be on the hosts; bring it in with: "
+        f"plimsoll collect {outcome.directory}"
+        for run, agents in outstanding(outcome.directory).items()
+        if agents
+    ]
+    if outcome.interrupted or outcome.stopped_early:
+        lines.append(f"go on with: plimsoll run --resume {outcome.directory}")
+    return lines
+
+
 def write_files(results: Results, analysis: Analysis) -> list[Path]:
-    """analysis.json and report.html in the results directory."""
+    """analysis.json, report.html, runs.parquet and runs.csv in the results directory; returns what people open."""
     from plimsoll.report.html import render
 
     document = results.path / "analysis.json"
     write_json(document, as_document(analysis))
+    write_runs(results, analysis)
     page = results.path / "report.html"
     write_text(page, render(analysis, setup_of(results)))
     return [page, document]

@@ -15,7 +15,7 @@ PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """A Listener (drive.run) that writes to a stream. `runs`: seconds that each run will take, by id."""
+    """A Listener (drive.run) that writes to a stream. `seconds`: what each run takes, restarts included, by id."""
 
     def __init__(self, stream: TextIO, seconds: Mapping[str, float], *, quiet: bool = False) -> None:
         self._stream = stream
@@ -32,15 +32,16 @@ class Progress:
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
     ) -> None:
-        """A new line for each run where it is no terminal."""
+        """A new line for each run when output is not a terminal."""
         self._run, self._length = run_id, seconds
         levels = ", ".join(f"{name} {label}" for name, label in cell.items())
         self._head = f"run {position}/{total}" + (f"  {levels}" if levels else "")
         self._last_plain = time.monotonic()
+        left = self._remaining(self._left.get(run_id, seconds))
         if self._terminal:
-            self._show(f"{self._head}  starting{self._remaining(seconds)}")
+            self._show(f"{self._head}  starting{left}")
         else:
-            self._line(f"{self._head}{self._remaining(seconds)}")
+            self._line(f"{self._head}{left}")
 
     def second(self, second: Second) -> None:
         """Live throughput, errors and time left."""

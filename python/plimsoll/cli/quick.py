@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from plimsoll.cli.outcome import conclude
 from plimsoll.cli.run import execute
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.probe import IN_URL_MODE, probe
-from plimsoll.errors import BadInput
+from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.expand import expand
 from plimsoll.plan.secret import HIDDEN, SHORTEST, carries_credentials
@@ -31,8 +31,41 @@ _SCHEME: Final = re.compile(r"(Basic|Bearer|Digest|DPoP|Negotiate|OAuth|Token) +
 """Kinds of credential that a header names before the credential itself; they are no part of the secret."""
 
 
+OPTIONS: Final = {
+    "load.testers": "-c",
+    "load.in_flight": "-c",
+    "load.rate": "-q",
+    "run.duration": "-z",
+    "run.until.transactions": "-n",
+    "workload.timeout": "-t",
+    "workload.http.method": "-m",
+    "workload.target": "URL",
+}
+"""Keys of the document that the options stand for -> option."""
+ELSEWHERE: Final = {
+    "-o": "--json prints the analysis as JSON, --out DIR keeps all of it (plimsoll export DIR --to csv)",
+    "-T": "give the content type as a header: -H 'Content-Type: text/plain'",
+    "-A": "give it as a header: -H 'Accept: text/html'",
+    "-a": "give it as a header, -H 'Authorization: Basic ...', or in the URL: http://user:password@host/",
+    "-D": 'give the body itself: -d "$(cat FILE)", or use an experiment file with http.body_file',
+    "-x": "a proxy needs an experiment file: targets.NAME.proxies",
+    "-h2": "HTTP/2 is not supported",
+    "--http2": "HTTP/2 is not supported",
+    "--no-tui": "there is nothing to switch off: when output is not a terminal, plain lines are printed",
+}
+"""Options of oha and hey that Plimsoll does not have -> what to use."""
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises BadInput for options that other tools have and Plimsoll does not."""
+    for word in words:
+        name = word.partition("=")[0]
+        if name in ELSEWHERE:
+            raise BadInput(f"{name} is not an option: {ELSEWHERE[name]}")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """oha's letters."""
+    """The options of oha."""
     parser.usage = (
         "plimsoll URL [-c N] [-z TIME | -n N] [-q RATE] [-m METHOD] [-H 'Name: value'] [-d BODY] [--json]"
     )
@@ -72,7 +105,10 @@ def main(args: argparse.Namespace) -> int:
     kept = Kept(os.environ)
     stream = io.StringIO()
     YAML().dump(document(args, kept), stream)
-    experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), kept.environ)
+    try:
+        experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), kept.environ)
+    except BadInput as error:
+        raise BadInput([_of_option(problem) for problem in error.problems]) from None
     plan = make_plan(replace(experiment, instead=kept.instead), secrets.randbits(32))
     if not args.no_probe:
         probe([run.config for run in plan.runs], experiment.redactor, IN_URL_MODE)
@@ -81,6 +117,12 @@ def main(args: argparse.Namespace) -> int:
         return _run(plan, ResultsDirectory.create(args.out, experiment.name, now), args, kept=True)
     with tempfile.TemporaryDirectory(prefix="plimsoll-") as parent:
         return _run(plan, ResultsDirectory.create(Path(parent), experiment.name, now), args, kept=False)
+
+
+def _of_option(problem: Problem) -> Problem:
+    """A problem of the document that the options stand for, as one of the option."""
+    option = OPTIONS.get(problem.path)
+    return problem if option is None else replace(problem, path=option, file="", line=None)
 
 
 def _run(plan: Any, directory: ResultsDirectory, args: argparse.Namespace, *, kept: bool) -> int:
@@ -157,7 +199,7 @@ class Kept:
 
 
 def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
-    """The experiment file that these letters stand for."""
+    """The experiment file that these options stand for."""
     if args.n is not None and args.z is not None:
         raise BadInput("give -n or -z, not both")
     shown, target, beside = kept.url(args.url)

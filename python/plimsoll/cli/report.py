@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from plimsoll.api import analysis_of
+from plimsoll.assemble.analysis import analysis_of
 from plimsoll.cli.outcome import write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode

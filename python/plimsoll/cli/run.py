@@ -15,7 +15,7 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
-from plimsoll.drive.experiment import Driver, Outcome, seconds_of
+from plimsoll.drive.experiment import Driver, Outcome
 from plimsoll.drive.probe import IN_FILE, probe
 from plimsoll.drive.registry import running
 from plimsoll.drive.resume import done_runs, resumed_plan
@@ -71,7 +71,9 @@ def main(args: argparse.Namespace) -> int:
                 print(printable(f"run {run.run}: not brought in: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
         _probe(plan, done, args)
-    outcome = execute(plan, directory, done, quiet=args.quiet, prepare=args.resume is None)
+    outcome = execute(
+        plan, directory, done, quiet=args.quiet, prepare=args.resume is None, probe=not args.no_probe
+    )
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
 
 
@@ -101,13 +103,15 @@ def execute(
     quiet: bool,
     prepare: bool = True,
     kept: bool = True,
+    probe: bool = True,
 ) -> Outcome:
-    """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command."""
-    seconds = {run.id: seconds_of(run) for run in plan.runs if run.id not in done}
+    """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command;
+    `probe`: the hosts of the testers try the targets first."""
+    seconds = plan.seconds_left(done)
     progress = Progress(sys.stderr, seconds, quiet=quiet)
     for line in busy_host():
         print(printable(line), file=sys.stderr)
-    driver = Driver(plan, directory, find_engine(), progress)
+    driver = Driver(plan, directory, find_engine(), progress, probe=probe)
     if prepare:
         driver.prepare(["plimsoll", *sys.argv[1:]])
     if not quiet and kept:

@@ -25,6 +25,8 @@ class Finding:
 
     run: str
     what: str
+    missing: bool = False
+    """The run has no directory."""
 
 
 def check(results: Results) -> Iterator[Finding]:
@@ -34,6 +36,14 @@ def check(results: Results) -> Iterator[Finding]:
             yield from _check_run(run)
         except DamagedResults as error:
             yield Finding(run.id, str(error))
+    there = {run.id for run in results.runs} | {path.name for path in (results.path / "runs").glob("*")}
+    ids = [run["id"] for run in results.plan["runs"]]
+    last = max((at for at, name in enumerate(ids) if name in there), default=-1)
+    for name in ids[:last]:
+        if name not in there:
+            yield Finding(
+                name, "is missing, and a later run is there: its directory was removed", missing=True
+            )
     for directory in sorted((results.path / "runs").glob("*")):
         if directory.is_dir() and not (directory / "run.json").exists():
             yield Finding(

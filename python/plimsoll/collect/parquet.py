@@ -177,6 +177,13 @@ def read_samples(path: Path) -> list[SampleSeries]:
     ]
 
 
+def read_whole_metrics(path: Path, names: Collection[str]) -> dict[str, NDArray[np.float64]]:
+    """metrics.parquet: the values of these names over the whole run, where there are any. Raises DamagedResults."""
+    everything = np.iinfo(np.int64)
+    found = read_metrics(path, everything.min, everything.max)
+    return {name: values for name, values in found.items() if name in names}
+
+
 def read_metrics(
     path: Path, start_ns: int, end_ns: int, without: Collection[str] = ()
 ) -> dict[str, NDArray[np.float64]]:

@@ -24,6 +24,7 @@ READABLE = {
     "plimsoll.metrics": 1,
     "plimsoll.analysis": 1,
     "plimsoll.counters": 1,
+    "plimsoll.runs": 1,
 }
 """Formats and their greatest major version that this release reads."""
 

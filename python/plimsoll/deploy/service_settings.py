@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Service
+from plimsoll.plan.secret import HIDDEN, Secret, revealed
 
 NS_PER_S = 1e9
 NS_PER_MS = 1e6
@@ -36,6 +37,7 @@ def engine_settings(
                 "service": _law(told["time"]),
                 "seed": told["seed"],
                 "fail": told["fail"],
+                "body": told["body"],
                 "stall": stall and {"at_s": stall["at"] / NS_PER_S, "for_s": stall["for"] / NS_PER_S},
             }
         case "null":
@@ -72,8 +74,14 @@ def _invalidation(told: Mapping[str, Any], proxies: Sequence[str]) -> dict[str, 
     return settings
 
 
+def shown_settings(service: Service, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as it may be stored."""
+    secret = isinstance(service.settings.get("database"), Secret)
+    return {**settings, "database": HIDDEN} if secret else dict(settings)
+
+
 def _database(service: Service, addresses: Mapping[str, Sequence[str]]) -> str:
-    name = str(service.settings["database"])
+    name = str(revealed(service.settings["database"]))
     if name not in service.needs:
         return name
     urls = addresses.get(name)

@@ -11,6 +11,7 @@ import json
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,8 @@ from plimsoll.deploy.servers.mariadb import start_mariadb
 from plimsoll.deploy.servers.nginx import start_nginx
 from plimsoll.deploy.servers.postgres import start_postgres
 from plimsoll.deploy.servers.squid import start_squid
-from plimsoll.deploy.service_settings import engine_settings
+from plimsoll.deploy.service_settings import engine_settings, shown_settings
+from plimsoll.deploy.sql_data import load_sql
 from plimsoll.deploy.workplace import Workplace
 from plimsoll.errors import ServiceError
 from plimsoll.plan.changes import changes
@@ -135,7 +137,7 @@ class Fleet:
         try:
             SERVERS[service.kind](running, site)
             if data:
-                self._fill(running.urls[0], data, directory / "data.log")
+                self._load(running.urls[0], data, directory / "data.log")
                 running.settle()
         except BaseException:
             running.stop()
@@ -154,6 +156,15 @@ class Fleet:
             {"file": path.name, "tables": [one.name for one in running.data]}, indent=1
         )
 
+    def _load(self, url: str, data: Sequence[Data], log: Path) -> None:
+        """All data sets in the order of the file: those of ours by the engine, files of SQL from here."""
+        for is_sql, sets in groupby(data, lambda one: one.kind == "sql"):
+            if not is_sql:
+                self._fill(url, tuple(sets), log)
+                continue
+            for one in sets:
+                load_sql(url, one, self._check_interrupt)
+
     def _fill(self, database: str, tables: Sequence[Data], log: Path) -> None:
         """Has the engine write tables into an SQLite file, or into a database by its URL."""
         config = {"database": database, "tables": [dict(one.settings) for one in tables]}
@@ -171,7 +182,7 @@ class Fleet:
     def _start_ours(self, running: RunningService) -> None:
         service = running.wanted
         settings = engine_settings(service, self.addresses(), self._proxies(service))
-        running.configuration = json.dumps(settings, indent=1)
+        running.configuration = json.dumps(shown_settings(service, settings), indent=1)
         running.process = Guarded(
             service.name,
             self._engine,

@@ -160,6 +160,11 @@ class Crew:
             return kind.seen(agents)
         return agents
 
+    @property
+    def names(self) -> list[str]:
+        """Hosts on which something of ours may be."""
+        return [host.name for hosts in self._kinds for host in hosts.hosts]
+
     def clean(self) -> list[Cleaned]:
         """Leaves every host, and hears no interrupt over it. What could not be removed is told."""
         with self._unheeding():

@@ -7,7 +7,7 @@ import datetime
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -35,13 +35,29 @@ from plimsoll.drive.directory import (
     write_text,
 )
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.facts import load_changes, operations_of, planned_starts, stages_of, versions_of
+from plimsoll.drive.facts import (
+    load_changes,
+    load_profile,
+    operations_of,
+    planned_starts,
+    stages_of,
+    versions_of,
+)
 from plimsoll.drive.filling import fill
-from plimsoll.drive.hooks import OnHosts, run_hooks
+from plimsoll.drive.hooks import OnHosts, run_hooks, service_variables
 from plimsoll.drive.lookouts import manned, watched_hosts_record
 from plimsoll.drive.run import Listener, RunEnd, carry_out
+from plimsoll.drive.trying import try_targets
 from plimsoll.drive.watching import Watching, look_at, watched_records
-from plimsoll.errors import AgentsLost, BadInput, EngineError, Interrupted, PlimsollError, ServiceError
+from plimsoll.errors import (
+    AgentsLost,
+    BadInput,
+    EngineError,
+    Interrupted,
+    PlimsollError,
+    Problem,
+    ServiceError,
+)
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
 from plimsoll.plan.files import files_of
 from plimsoll.plan.filling import warm_caches
@@ -70,10 +86,13 @@ class Outcome:
 
 
 class StopRequest:
-    """Ctrl-C, `plimsoll stop` or a signal: the first asks for a clean end, the second ends at once."""
+    """Ctrl-C, `plimsoll stop` or a signal: the first asks for a clean end, the second ends the engine, the third
+    everything."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self._asked = 0
+        self._terminals = [one for one in (1, 2) if os.isatty(one)]
         self._engine: EngineSession | None = None
 
     def watch(self, engine: EngineSession | None) -> None:
@@ -87,8 +106,12 @@ class StopRequest:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Catches SIGINT and SIGTERM while this lasts."""
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        """Catches SIGINT, SIGTERM and SIGHUP while this lasts."""
+        # SIGHUP comes when the terminal is closed; whoever ignores it (nohup) goes on ignoring it.
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, self._hear) for number in numbers}
         try:
             yield
         finally:
@@ -96,14 +119,23 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._asked += 1
+        if number == signal.SIGHUP:  # the terminal is gone: what is written to it would be an error
+            null = os.open(os.devnull, os.O_WRONLY)
+            for one in self._terminals:
+                os.dup2(null, one)
+            os.close(null)
         if self.reason is None:
             self.reason = f"stopped by {signal.Signals(number).name}"
+        elif self._asked > 2:
+            raise KeyboardInterrupt
         elif self._engine is not None:
             self._engine.kill()
 
 
 class Driver:
-    """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address."""
+    """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address;
+    `probe`: the targets are tried from the hosts of the testers before the first run."""
 
     def __init__(
         self,
@@ -112,8 +144,11 @@ class Driver:
         engine: Path,
         listener: Listener,
         cluster: object | None = None,
+        *,
+        probe: bool = True,
     ) -> None:
         self._plan = plan
+        self._probes = probe
         self._directory = directory
         self._binary = engine
         self._listener = listener
@@ -172,6 +207,32 @@ class Driver:
             **self._muster(),
         }
         write_json(self._directory.path / "environment.json", facts)
+        self._try_targets(self._plan.runs)
+
+    def _try_targets(self, planned: Sequence[PlannedRun]) -> None:
+        """Once, and not what is looked at from this host already. Raises BadInput where a target cannot be measured."""
+        if not self._probes:
+            return
+        self._probes = False
+
+        def agents(config: Config) -> list[Agent]:
+            return manned(self._crew.agents(config), [], config)
+
+        scratch = self._directory.path / WORK / "probe"
+        try:
+            found = try_targets(planned, agents, self._session, scratch, self._watchman())
+        except (
+            EngineError
+        ) as error:  # the runs start another one, and fail by themselves if that is no better
+            self._stop.check()
+            self._drop_engine()
+            self._listener.note("probe", self._redactor.text(str(error)))
+            return
+        self._stop.check()
+        for line in found.warnings:
+            self._listener.note("probe", self._redactor.text(line))
+        if found.fatal:
+            raise BadInput(Problem(self._redactor.text(line)) for line in found.fatal)
 
     def _muster(self) -> dict[str, Any]:
         """The hosts of the experiment, for environment.json."""
@@ -186,20 +247,23 @@ class Driver:
         """Every run that is not done yet, in order. What was measured is kept whatever happens."""
         done = 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
-        try:
-            with self._stop.installed():
+        # A second signal ends the engine, and the hosts are left clean nevertheless.
+        with self._stop.installed():
+            try:
                 self._enter()
-                self._look()
-                self._muster()
+                if todo:
+                    self._look()
+                    self._muster()
+                    self._try_targets(todo)
                 for run in todo:
                     self._stop.check()
                     self._one(run, len(self._plan.runs))
                     done += 1
                     self._stop.check()
-        except Interrupted:
-            pass
-        finally:
-            self._close()
+            except Interrupted:
+                pass
+            finally:
+                self._close()
         return Outcome(
             directory=self._directory.path,
             done=done,
@@ -226,12 +290,19 @@ class Driver:
         self._looked = True
 
     def _close(self) -> None:
-        self._stop.watch(None)
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+        self._stop.watch(None)
         self._fleet.stop()
-        for one in self._crew.clean():
+        try:
+            cleaned = self._crew.clean()
+        except KeyboardInterrupt:
+            names = ", ".join(self._crew.names)
+            self._listener.note("host-not-clean", f"{names}: not cleaned up; see plimsoll hosts clean")
+            registry.leave(self._entry)
+            raise
+        for one in cleaned:
             if not one.proven:
                 what = one.reason or f"{', '.join(one.left)} could not be removed"
                 self._listener.note("host-not-clean", f"{one.host.name}: {what}; see plimsoll hosts clean")
@@ -285,7 +356,12 @@ class Driver:
         config = run.config
         cell = ", ".join(f"{name}={label}" for name, label in run.cell.items())
         self._ready_services(run, pins, log)
-        environment = {"PLIMSOLL_RUN": run.id, "PLIMSOLL_DIRECTORY": str(directory), "PLIMSOLL_CELL": cell}
+        environment = {
+            **service_variables(self._fleet.addresses()),
+            "PLIMSOLL_RUN": run.id,
+            "PLIMSOLL_DIRECTORY": str(directory),
+            "PLIMSOLL_CELL": cell,
+        }
         on_hosts = self._on_hosts(config)
         for line in run_hooks(config.before_run, "before_run", environment, self._redactor, on_hosts):
             log(0.0, "hook", line)
@@ -448,6 +524,7 @@ class Driver:
             **versions_of(run.config),
             "stages": stages_of(run.config),
             "load_changes": load_changes(run.config),
+            **load_profile(run.config),
             **planned_starts(run.config),
             "effective": self._plan.cell_of(run).stored,
         }

@@ -8,6 +8,9 @@ from typing import Any
 
 from plimsoll.plan.model import MOST_OPERATIONS, Closed, Config, Every, Open, Ramp, Recorded, Staged
 
+NEVER_NS = 10**9 * 10**9
+"""Later than any run ends."""
+
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
     """Name, start and end (seconds from the run's zero) of each stage, and whether the load changes within it; empty
@@ -44,6 +47,47 @@ def load_changes(config: Config) -> bool:
             case Closed() | Every() | Open():
                 pass
     return False
+
+
+def load_profile(config: Config) -> dict[str, Any]:
+    """`load_profile`: the planned load of the only workload over time, where it changes: `unit` (rate: starts per
+    second, or testers) and `pieces`, linear from `first` at `start_s` to `last` at `end_s`. Nothing where several
+    workloads share the target, or where testers and rates alternate."""
+    if len(config.workloads) != 1 or not load_changes(config):
+        return {}
+    load = config.workloads[0].load
+    if isinstance(load, Ramp):
+        return {"load_profile": {"unit": "testers", "pieces": _joining(load)}}
+    if not isinstance(load, Staged):
+        return {}
+    closed = [stage.testers is not None for stage in load.stages]
+    if any(closed) != all(closed):
+        return {}
+    ends = list(accumulate(stage.for_ns for stage in load.stages))
+    levels = [(float(stage.testers or 0),) * 2 if stage.rate is None else stage.rate for stage in load.stages]
+    pieces = [
+        _piece(end - stage.for_ns, end, *level)
+        for stage, end, level in zip(load.stages, ends, levels, strict=True)
+        if stage.for_ns > 0
+    ]
+    return {"load_profile": {"unit": "testers" if all(closed) else "rate", "pieces": pieces}}
+
+
+def _joining(load: Ramp) -> list[dict[str, float]]:
+    """Testers join one after the other from 1 on, and leave in the same order after their life."""
+    joined = (load.testers - 1) * load.every_ns
+    life = NEVER_NS if load.life_ns is None else load.life_ns
+    most = min(load.testers, -(-life // load.every_ns)) if load.every_ns else load.testers
+    full = (most - 1) * load.every_ns
+    leaving = max(life, joined)
+    pieces = [_piece(0, full, 1, most), _piece(full, leaving, most, most)]
+    if load.life_ns is not None:
+        pieces.append(_piece(leaving, joined + life, most, 1))
+    return [each for each in pieces if each["end_s"] > each["start_s"]]
+
+
+def _piece(start: int, end: int, first: float, last: float) -> dict[str, float]:
+    return {"start_s": start / 1e9, "end_s": end / 1e9, "first": first, "last": last}
 
 
 def planned_starts(config: Config) -> dict[str, bool]:

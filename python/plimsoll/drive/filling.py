@@ -38,7 +38,7 @@ def fill(
         document = engine_document(
             replace(run, config=config), addresses, scratch.resolve(), "filling", tester_cpus=testers
         )
-        end = carry_out(session(), document, watchman, _Deaf(), lambda *_: None)
+        end = carry_out(session(), document, watchman, Deaf(), lambda *_: None)
         shutil.rmtree(scratch, ignore_errors=True)
         if end.status == "service-gone":
             raise ServiceError(end.reason)
@@ -55,7 +55,7 @@ def fill(
     return f"the caches were filled with {sent} requests" + (f", {failed} failed" if failed else "") + told
 
 
-class _Deaf:
+class Deaf:
     """Shows nothing: a filling is no run."""
 
     def run_begins(

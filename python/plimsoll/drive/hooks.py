@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,6 +19,15 @@ MOST_NAMED = 10
 """So many hosts that fail are named."""
 OnHosts = Callable[[str, float], list[tuple[str, Done]]]
 """Runs a line of shell on every host within so many seconds; gives what became of it by the host's name."""
+
+
+def service_variables(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """PLIMSOLL_URL_NAME of each service: its URL, the first where it has several."""
+    return {
+        f"PLIMSOLL_URL_{re.sub('[^A-Z0-9_]', '_', name.upper())}": urls[0]
+        for name, urls in addresses.items()
+        if urls
+    }
 
 
 def run_hooks(

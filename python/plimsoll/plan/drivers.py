@@ -315,6 +315,8 @@ def _tls(tls: Tls, at: KeyPath, where: Where) -> dict[str, Json]:
 def proxy(address: str | Secret, at: KeyPath, where: Where) -> str | Secret:
     """A proxy's URL, which must not hold a password: no driver would use it, and where it is plain it is stored."""
     text = address.reveal() if isinstance(address, Secret) else address
+    if text.startswith("https:"):
+        where.wrong(at, "a proxy is spoken to over http://: a URL of https: is not supported")
     if "@" in text:
         where.wrong(
             at, "a proxy's URL holds a user or a password: give a Proxy-Authorization header with a secret"

@@ -70,8 +70,7 @@ def estimate(configs: Sequence[model.Config], between: Sequence[Changes]) -> Est
         if config.run.end_ns is None:
             unbounded += 1
         length = config.run.end_ns or 0
-        filling = len(fillings(config)) * FILL_NS
-        run_ns += length + config.run.pause_ns + RUN_OVERHEAD_NS + filling
+        run_ns += _run_ns(config)
         count = transactions_of(config)
         transactions += count
         kept = count * TRANSACTION_BYTES if config.run.keep == "all" else 0.0
@@ -89,6 +88,17 @@ def estimate(configs: Sequence[model.Config], between: Sequence[Changes]) -> Est
         disk_peak_bytes=disk + largest,
         assumptions=_assumptions(configs, restarts, loads, unbounded),
     )
+
+
+def run_times_ns(configs: Sequence[model.Config], between: Sequence[Changes]) -> tuple[int, ...]:
+    """The time of each run with the restarts before it; their sum is `Estimate.time_ns`."""
+    pairs = zip(configs, between, strict=True)
+    return tuple(_run_ns(config) + _restart_ns(config, change) for config, change in pairs)
+
+
+def _run_ns(config: model.Config) -> int:
+    filling = len(fillings(config)) * FILL_NS
+    return (config.run.end_ns or 0) + config.run.pause_ns + RUN_OVERHEAD_NS + filling
 
 
 def _restart_ns(config: model.Config, change: Changes) -> int:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from plimsoll.errors import MOST_PROBLEMS, BadInput, Problem
-from plimsoll.plan import design, metrics, model
+from plimsoll.plan import design, hints, metrics, model
 from plimsoll.plan.cells import CellMaker, overlap
 from plimsoll.plan.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.fields import shown
@@ -30,6 +30,7 @@ from plimsoll.plan.resolve import Failed, Resolved, Resolver
 from plimsoll.plan.secret import Redactor
 from plimsoll.plan.sets import with_sets
 from plimsoll.plan.source import LARGEST_TEXT, KeyPath, dotted, parse_document
+from plimsoll.plan.warnings import unused_targets
 
 DEFAULT_RESPONSE: Final = "throughput"
 _CELLS_LOOKED_AT: Final = 200
@@ -77,6 +78,7 @@ class Experiment:
     validity: model.Validity
     redactor: Redactor = field(repr=False)
     instead: Mapping[str, str] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
 
     def effective_yaml(self) -> str:
         """The effective file of the first cell, with defaults and without secrets, as YAML."""
@@ -157,7 +159,7 @@ def parse_experiment(
         raise BadInput(report.problems)
     found = _built(name, text, directory, factors, raw_design, cells, resolved, report)
     kept = tuple(found.redactor.text(instead.get(given, given)) for given in sets)
-    return replace(found, sets=kept, instead=instead)
+    return replace(found, sets=kept, instead=instead, warnings=unused_targets(tree, found.cells))
 
 
 def _design(tree: Mapping[str, Any], report: Resolver) -> DesignRaw | None:
@@ -360,7 +362,7 @@ def _known_metric(metric: str, at: KeyPath, use: Use, report: Resolver) -> bool:
     if metrics.METRICS.named(metric, use) is not None:
         return True
     known = metrics.METRICS.names(use)
-    near = nearest(metric, known)
+    near = meant if (meant := hints.OF_METRICS.get(metric)) in known else nearest(metric, known)
     report.wrong(
         at, f"there is no metric {metric}" + ("" if near else f"; there are {', '.join(known)}"), near
     )

@@ -20,6 +20,7 @@ from plimsoll.plan.metric_table import (
 )
 
 _TIMES: Final = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
+_CONNECTION_TIMES: Final = ("mean", "p50", "p95", "p99", "max")
 _READERS: Final = "staleness.readers"
 _LIVE: Final = {
     "p(50)": "response-p50",
@@ -214,6 +215,26 @@ METRICS = MetricTable(
             Part(f"{_READERS}.needless_share.mean", f"{_READERS}.needless", (f"{_READERS}.fetches",)),
             Source.NAMED,
             note="of all fetches",
+        ),
+        Metric(
+            "connect",
+            "connect time",
+            Kind.TIME,
+            Distribution("connections.connect_ms", "connect"),
+            Source.NAMED,
+            note="of each TCP connection opened in the run, warm-up included; name lookup and TLS are not part of it",
+            in_results="connect_ms",
+            statistics=_CONNECTION_TIMES,
+        ),
+        Metric(
+            "tls_handshake",
+            "TLS handshake time",
+            Kind.TIME,
+            Distribution("connections.tls_handshake_ms", "tls_handshake"),
+            Source.NAMED,
+            note="of each TLS connection opened in the run, warm-up included",
+            in_results="tls_handshake_ms",
+            statistics=_CONNECTION_TIMES,
         ),
     ),
     percentiles_of="response",

@@ -251,11 +251,12 @@ class Service:
 @dataclass(frozen=True, slots=True)
 class Data:
     """A data set that is written into a service before the runs: a table, or several that belong together. `settings`:
-    as the engine takes them. `bytes`: about so many will be written."""
+    as the engine takes them; of `sql` the absolute name of the `file`, and as it is `shown`. `bytes`: about so many
+    will be written."""
 
     name: str
     into: str
-    kind: Literal["table", "cool"]
+    kind: Literal["table", "cool", "sql"]
     settings: Mapping[str, Json]
     bytes: int
 

@@ -10,6 +10,8 @@ from plimsoll.plan.secret import Secret
 
 HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
 LOCAL = "local"
+WATCHER = "lab"
+"""The agent that watches this host where the testers are on others."""
 """Name and site of this host where a file names no hosts."""
 
 
@@ -40,11 +42,13 @@ class WatchedProcess:
 
     by: Literal["process", "pid", "unit"]
     value: str
+    called: str = ""
+    """A name that the file gives it."""
 
     @property
     def name(self) -> str:
         """In the results."""
-        return f"pid {self.value}" if self.by == "pid" else self.value
+        return self.called or (f"pid {self.value}" if self.by == "pid" else self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from plimsoll.errors import BadInput
 from plimsoll.plan import design
 from plimsoll.plan.changes import Changes, changes
-from plimsoll.plan.estimate import Estimate, estimate
+from plimsoll.plan.estimate import Estimate, estimate, run_times_ns
 from plimsoll.plan.experiment import Experiment
+from plimsoll.plan.factors import Factor
 from plimsoll.plan.model import Cell, Config
 from plimsoll.plan.secret import Redactor
 from plimsoll.plan.spread import Spread, spread
+from plimsoll.plan.units import NS
+from plimsoll.plan.warnings import many_ports
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
@@ -61,6 +64,12 @@ class Plan:
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is probably a mistake."""
+
+    def seconds_left(self, done: Container[str] = ()) -> dict[str, float]:
+        """What each run that is not done takes with the restarts before it, by id."""
+        todo = [run for run in self.runs if run.id not in done]
+        times = run_times_ns([run.config for run in todo], _between(todo))
+        return {run.id: time / NS["s"] for run, time in zip(todo, times, strict=True)}
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
@@ -192,8 +201,10 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
         remarks=tuple(
             dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.remarks)
         ),
-        warnings=tuple(
-            dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings)
+        warnings=(
+            *experiment.warnings,
+            *many_ports(cell.config for cell in experiment.cells),
+            *dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings),
         ),
     )
 
@@ -234,6 +245,19 @@ def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _of_loop(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
+    """What a loop leaves open: the order within a pass is no random one, and the runs of a pass are no replicates."""
+    looped = [factor.name for factor in varied if factor.name in experiment.design.loop]
+    others = [factor.name for factor in varied if factor.name not in experiment.design.loop]
+    if not looped:
+        return []
+    drift = f"{', '.join(looped)} in one order in each pass of the loop: not told from drift within a pass"
+    passes = max(experiment.times, default=1) * experiment.design.repetitions
+    count = "1 pass" if passes == 1 else f"{passes} passes"
+    shared = f"{', '.join(others)}: the replicates are the passes of the loop ({count} of each combination), not runs"
+    return [drift, *([shared] if others else [])]
+
+
 def not_estimable(experiment: Experiment) -> tuple[str, ...]:
     """What the design cannot tell, in words: no error term, nested and excluded combinations, one factor at a
     time."""
@@ -253,6 +277,7 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
         nested = first in by_name[second].when or second in by_name[first].when
         why = "nested" if nested else gap
         said.append(f"the interaction of {first} and {second} ({why})")
+    said += _of_loop(experiment, varied)
     for factor in varied:
         if factor.name in experiment.design.block:
             said.append(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from plimsoll.errors import Problem
+from plimsoll.plan import hints
 from plimsoll.plan.fields import shown
 from plimsoll.plan.paths import Origins, fields_of, nearest, unwrapped
 from plimsoll.plan.source import KeyPath, dotted
@@ -47,6 +48,8 @@ def _problem(
     value = written.get(full, shown(detail["input"]))
     context = detail.get("ctx", {})
     message, near = _WORDS.get(detail["type"], _as_it_is)(detail, value)
+    if detail["type"] in _SHAPES and (expected := hints.of_shape(full)):
+        message = f"{expected}, got {value}"
     if detail["type"] == "extra_forbidden":
         message, near = _unknown_key(str(path[-1]), model, path[:-1], tree)
     elif detail["type"] in ("union_tag_invalid", "union_tag_not_found") or context.get("key") == "kind":
@@ -84,6 +87,8 @@ def holds(tree: Any, part: str | int) -> bool:
 
 def _unknown_key(key: str, model: type[BaseModel], parent: KeyPath, tree: Any) -> tuple[str, str | None]:
     known = known_keys(model, parent, tree)
+    if advice := hints.OF_KEYS.get(key):
+        return f"unknown key: {advice}", None
     near = nearest(key, known)
     if near is None and known:
         return f"unknown key; known here: {', '.join(sorted(known))}", None
@@ -135,7 +140,9 @@ def _own(detail: ErrorDetails, value: str) -> Words:
 
 
 def _missing(detail: ErrorDetails, value: str) -> Words:
-    return "required key missing", None
+    example = hints.OF_SHAPES.get(".".join(map(str, detail["loc"])), "")
+    _, _, example = example.partition(", for example ")
+    return "required key missing" + (f", for example {example}" if example else ""), None
 
 
 def _choice(detail: ErrorDetails, value: str) -> Words:
@@ -173,6 +180,10 @@ def _empty(detail: ErrorDetails, value: str) -> Words:
     return "expected at least one item, got none", None
 
 
+_SHAPES: Final = frozenset(
+    {"text", "string_type", "list_type", "dict_type", "model_type", "model_attributes_type", "int_type"}
+)
+"""Types of errors that are about the shape of a value, for which `hints` may know better."""
 _WORDS: Final[dict[str, Callable[[ErrorDetails, str], Words]]] = {
     "value_error": _own,
     "missing": _missing,

@@ -7,7 +7,7 @@ the resolved model of `model.py`. Nothing here is ever changed after it was pars
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -176,6 +176,11 @@ class DesignRaw(Raw):
         return self
 
 
+LOAD_MISSING: Final = (
+    "required key missing: load states when requests start, for example `load: {testers: 4}`"
+)
+
+
 class ExperimentRaw(Raw):
     """A whole experiment file."""
 
@@ -216,9 +221,7 @@ class ExperimentRaw(Raw):
                 "workload", "give workload (one population) or workloads (several), one of the two"
             )
         if self.workload is not None and self.load is None:
-            raise PydanticCustomError(
-                "load", "the key load is missing: when requests start, for example {{testers: 4}}"
-            )
+            raise PydanticCustomError("load", LOAD_MISSING)
         if self.workloads is not None and self.load is not None:
             raise PydanticCustomError(
                 "load", "load belongs to workload; each of workloads has a load of its own"

@@ -96,7 +96,7 @@ class FrontierService(ServiceRaw):
     """Our gateway that answers Frontier requests from a database."""
 
     kind: Literal["frontier"]
-    database: PlainText
+    database: Text
     connections: Annotated[int, Field(ge=1, le=1000)] = 10
     threads: Annotated[int, Field(ge=1, le=10_000)] = 100
     ages: Ages = Field(default_factory=Ages)
@@ -153,6 +153,7 @@ class DelayService(ServiceRaw):
     time: Drawn
     servers: Annotated[int, Field(ge=1, le=10_000)] = 1
     http: bool = True
+    body: Annotated[Size, Field(le=1_000_000)] = 0
     stall: Stall | None = None
     fail: Fraction = 0.0
     seed: Seed = 1
@@ -227,13 +228,21 @@ class CoolData(Raw):
     seed: Seed = 1
 
 
+class SqlData(Raw):
+    """Tables of the user's own: a file of SQL statements."""
+
+    into: Name
+    kind: Literal["sql"]
+    file: PlainText
+
+
 def _with_kind(value: object) -> object:
     """`kind: table` is what is meant where nothing is said."""
     return {"kind": "table", **value} if isinstance(value, dict) else value
 
 
 DataRaw = Annotated[
-    Annotated[TableData | CoolData, Field(discriminator="kind")],
+    Annotated[TableData | CoolData | SqlData, Field(discriminator="kind")],
     BeforeValidator(_with_kind),
 ]
 

@@ -8,7 +8,7 @@ the file.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from plimsoll.plan.memo import MISSING, Memo
 from plimsoll.plan.metric_table import Use
 from plimsoll.plan.paths import Origins, nearest, with_value
 from plimsoll.plan.problems import translate
-from plimsoll.plan.raw import CpusRaw, ExperimentRaw, HookRaw
+from plimsoll.plan.raw import LOAD_MISSING, CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.raw_load import LoadRaw, WorkloadRaw
 from plimsoll.plan.request_log import RequestLog, read_request_log
 from plimsoll.plan.resolve_hosts import check_hooks, check_reach, on_hosts, resolve_hosts
@@ -168,11 +168,19 @@ def resolve_cell(
         raw = _in_form(expanded.tree, memo)
     except ValidationError as error:
         found = translate(error, expanded.tree, origins, expanded.written, ExperimentRaw)
-        return Failed(found, None)
+        return Failed([*found, *_no_load(expanded.tree, found, origins)], None)
     config = _config(raw, expanded.tree, resolver, memo)
     if resolver.problems:
         return Failed(resolver.problems, raw)
     return Resolved(raw, config, stored(raw, expanded, memo), frozenset(expanded.secrets))
+
+
+def _no_load(tree: Any, found: Sequence[Problem], origins: Origins) -> list[Problem]:
+    """`load` is required by what stands beside it, so its absence is not found where another section is wrong."""
+    if "load" in tree or "workload" not in tree or any(one.message == LOAD_MISSING for one in found):
+        return []
+    file, line = origins.place(("load",))
+    return [Problem(LOAD_MISSING, "load", file, line)]
 
 
 def _in_form(tree: Mapping[str, Any], memo: Memo) -> ExperimentRaw:

@@ -12,6 +12,7 @@ from plimsoll.plan import model
 from plimsoll.plan.drivers import Where
 from plimsoll.plan.model_hosts import (
     LOCAL,
+    WATCHER,
     Host,
     HostClock,
     Hosts,
@@ -211,6 +212,13 @@ def check_reach(
     """Services run here: testers that run elsewhere must be able to reach those that they use."""
     if not hosts.elsewhere:
         return
+    if any(service.starts_process for service in services.values()) and any(
+        WATCHER in host.agent_names for host in hosts.hosts
+    ):
+        where.wrong(
+            AT,
+            f"the agent that watches the services here is called {WATCHER}: give the host {WATCHER} another name",
+        )
     for work, at in workloads:
         asked = [one.service for one in work.target.endpoints]
         used = [services[name] for name in asked if name is not None and name in services]

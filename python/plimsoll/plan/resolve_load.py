@@ -21,6 +21,7 @@ from plimsoll.plan.resolve_watch import resolve_watch
 from plimsoll.plan.secret import Secret
 from plimsoll.plan.source import KeyPath
 from plimsoll.plan.units import NS, show_duration
+from plimsoll.plan.warnings import header_as_value
 
 IN_FLIGHT: Final = 100
 """Slots of an open load where the file gives no `in_flight`."""
@@ -92,7 +93,15 @@ def resolve_workload(
         values=values,
         load=model.Closed(1, _NO_TIME),
         remarks=asked.remarks,
-        warnings=() if section.get("from_log") else _unknown_names(name, operations, known),
+        warnings=(
+            *(() if section.get("from_log") else _unknown_names(name, operations, known)),
+            *(
+                text
+                for key, value in raw.values.items()
+                if value.file is not None
+                for text in header_as_value(key, str(value.file), values[key].items)
+            ),
+        ),
     )
     return found, asked.at_ns
 

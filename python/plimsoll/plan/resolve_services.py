@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.plan import model
+from plimsoll.plan.database_url import SCHEMES, endpoint, is_database
 from plimsoll.plan.fields import Raw
 from plimsoll.plan.paths import nearest
 from plimsoll.plan.raw_servers import (
@@ -25,12 +26,14 @@ from plimsoll.plan.raw_services import (
     EchoService,
     FrontierService,
     InvalidationRaw,
+    SqlData,
     SqliteService,
     TableData,
 )
 from plimsoll.plan.secret import Secret
 from plimsoll.plan.source import KeyPath
-from plimsoll.plan.units import NS
+from plimsoll.plan.sql_text import LARGEST_BYTES, Dialect, SqlTextError, statements
+from plimsoll.plan.units import NS, about_size
 
 if TYPE_CHECKING:
     from plimsoll.plan.raw import ExperimentRaw
@@ -136,10 +139,13 @@ def home_of(name: str) -> Path:
 
 
 def _database(
-    name: str, database: str, file: ExperimentRaw, resolver: Resolver
-) -> tuple[tuple[str, ...], str]:
-    """What a gateway reads: a service of this file (its name is needed), or an SQLite file that exists."""
+    name: str, database: str | Secret, file: ExperimentRaw, resolver: Resolver
+) -> tuple[tuple[str, ...], str | Secret]:
+    """What a gateway reads: a service of this file (its name is needed), a database server that exists, by its URL, or
+    an SQLite file that exists."""
     at: KeyPath = ("services", name, "database")
+    if isinstance(database, Secret) or is_database(database):
+        return (), endpoint(database, name, at, SCHEMES, resolver).url or ""
     if database in file.services:
         other = file.services[database]
         if other.kind not in DATABASES:
@@ -152,8 +158,22 @@ def _database(
     full = resolver.directory / home_of(database)
     if not full.is_file():
         near = nearest(database, file.services)
-        resolver.wrong(at, f'"{database}" is neither a service of this file nor a database file', near)
+        resolver.wrong(
+            at,
+            f'"{database}" is neither a service of this file nor a database file, nor a URL such as '
+            "postgresql://USER@HOST/DATABASE",
+            near,
+        )
     return (), str(full)
+
+
+def _kind_of_database(raw: FrontierService, file: ExperimentRaw) -> str:
+    """postgres, mariadb, sqlite."""
+    text = raw.database.reveal() if isinstance(raw.database, Secret) else raw.database
+    if text in file.services:
+        return file.services[text].kind
+    scheme = text.partition("://")[0] if is_database(text) else ""
+    return {"": "sqlite", "mysql": "mariadb", "mariadb": "mariadb"}.get(scheme, "postgres")
 
 
 def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, resolver: Resolver) -> None:
@@ -162,11 +182,10 @@ def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, resol
             resolver.wrong((*at, key), "expected at least 1ms")
     if raw.validate_last_modified % NS["s"]:
         resolver.wrong((*at, "validate_last_modified"), "expected whole seconds")
-    database = file.services.get(raw.database)
     if (
         raw.validate_last_modified
         and not raw.last_modified_table
-        and not isinstance(database, MariadbService)
+        and _kind_of_database(raw, file) != "mariadb"
     ):
         resolver.wrong(
             (*at, "validate_last_modified"),
@@ -182,8 +201,7 @@ def _caches(
     at: KeyPath = ("services", name, "invalidation")
     if told.on.every is not None and told.on.every < 10 * NS["ms"]:
         resolver.wrong((*at, "on", "every"), "expected at least 10ms")
-    database = file.services.get(raw.database)
-    if told.on.every is None and not isinstance(database, PostgresService | MariadbService):
+    if told.on.every is None and _kind_of_database(raw, file) not in ("postgres", "mariadb"):
         resolver.wrong(
             (*at, "on"),
             "seeing changes needs PostgreSQL or MariaDB as its database; `on: {every: 10s}` works with SQLite too",
@@ -336,10 +354,38 @@ def resolve_data(
                 f"tables can be written into a service of kind {', '.join(DATABASES[1:])} or sqlite without `file`; "
                 f"{data.into} is none",
             )
+        if isinstance(data, SqlData):
+            found.append(_sql(name, data, None if into is None else into.kind, resolver))
+            continue
         if isinstance(data, TableData) and not _TABLE.match(name):
             resolver.wrong(at, f'"{name}" cannot be the name of a table: letters, digits and _ only')
         found.append(_data_set(name, data))
     return found
+
+
+def _sql(name: str, raw: SqlData, kind: str | None, resolver: Resolver) -> model.Data:
+    """The file is cut into statements once here, so that a quote that is not closed is found before anything starts."""
+    at: KeyPath = ("data", name, "file")
+    if kind == "sqlite":
+        resolver.wrong(("data", name, "into"), "a file of SQL can be loaded into postgres or mariadb")
+    path = Path(resolver.file(raw.file, at))
+    size = 0
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_BYTES:
+            resolver.wrong(
+                at, f"{raw.file} has {about_size(size)}: expected at most {about_size(LARGEST_BYTES)}"
+            )
+        elif kind in ("postgres", "mariadb"):
+            dialect: Dialect = "postgres" if kind == "postgres" else "mariadb"
+            if sum(1 for _ in statements(path.read_bytes(), dialect)) == 0:
+                resolver.wrong(at, f"{raw.file} holds no statement")
+    except SqlTextError as error:
+        resolver.wrong(at, f"{raw.file}:{error.line}: {error}")
+    except OSError as error:
+        if path.exists():
+            resolver.wrong(at, f"{raw.file} cannot be read: {error.strerror}")
+    return model.Data(name, raw.into, "sql", {"file": str(path), "shown": raw.file}, size)
 
 
 IOV_BYTES: Final = 160

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -49,11 +50,13 @@ def _name(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
     """Its name in the results, and where that stands."""
     if isinstance(raw, WatchHostRaw) and raw.name is None:
         return raw.host, (*at, "host")
+    if isinstance(raw, WatchHostRaw) and raw.host == LOCAL and raw.name not in OURS:
+        return f"{LOCAL} {raw.name}", (*at, "name")  # of a process: this host has its name
     return raw.name or "", (*at, "name")
 
 
 def _watched_host(raw: WatchHostRaw, at: KeyPath, where: Where) -> WatchedHost:
-    name = raw.name or raw.host
+    name, _ = _name(raw, at)
     if set(name) & set(":%"):
         where.wrong(at, f"{name} cannot stand in file names: give it a name, {{host: '{name}', name: ...}}")
     processes = (
@@ -61,6 +64,8 @@ def _watched_host(raw: WatchHostRaw, at: KeyPath, where: Where) -> WatchedHost:
         *(WatchedProcess("pid", str(one)) for one in raw.pid),
         *(WatchedProcess("unit", one) for one in raw.unit),
     )
+    if raw.host == LOCAL and raw.name is not None and len(processes) == 1:
+        processes = (replace(processes[0], called=raw.name),)
     named = [one.name for one in processes]
     for twice in dict.fromkeys(each for each in named if named.count(each) > 1):
         where.wrong(at, f"{twice} stands twice")
@@ -77,10 +82,15 @@ def _watched_host(raw: WatchHostRaw, at: KeyPath, where: Where) -> WatchedHost:
 
 def _here(raw: WatchHostRaw, at: KeyPath, where: Where) -> None:
     """This host is watched anyway, and nobody logs in to it."""
-    for key in ("name", "user", "port", "link", "ssh", "directory", "optional"):
+    one_process = len([*raw.process, *raw.pid, *raw.unit]) == 1
+    if raw.name is not None and not one_process:
+        where.wrong((*at, "name"), "name is that of one process: give one process, pid or unit")
+    for key in ("user", "port", "link", "ssh", "directory", "optional"):
         if not getattr(raw, key):
             continue
-        where.wrong((*at, key), f"host: {LOCAL} is this machine: it takes process, pid and unit")
+        where.wrong(
+            (*at, key), f"host: {LOCAL} is this machine: it takes process, pid, unit, and the name of one"
+        )
     if not (raw.process or raw.pid or raw.unit):
         where.wrong(at, "this machine is watched anyway: say what on it, process, pid or unit")
 

@@ -136,8 +136,8 @@ def _compose(text: str, name: str) -> Node | None:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part) or "not understood"
         line = None if mark is None else mark.line + 1
-        around = text.split("\n")[line - 1 : line] if line is not None else []
-        advice = _advice(what, around[0] if around else "")
+        around = text.split("\n")[max(0, line - 2) : line] if line is not None else []
+        advice = _advice(what, around[-1] if around else "", around[0] if len(around) > 1 else "")
         raise _bad(name, line, f"this is not YAML: {what}{advice}") from None
     except (YAMLError, ValueError) as error:
         what = str(error).splitlines()[0] if str(error) else "not understood"
@@ -147,9 +147,11 @@ def _compose(text: str, name: str) -> Node | None:
     return first
 
 
-def _advice(what: str, line: str) -> str:
+def _advice(what: str, line: str, before: str) -> str:
     if "${" in line:
         return " (${...} inside { } or [ ] wants quotes)"
+    if "mapping values are not allowed" in what and _indent(line) > _indent(before) and ": " in before:
+        return " (this line is indented deeper than the line before it, which has a value already)"
     if "mapping values are not allowed" in what:
         return " (a text with a colon in it wants quotes)"
     if "found character" in what and "'\\t'" in what:
@@ -157,6 +159,10 @@ def _advice(what: str, line: str) -> str:
     if "cannot start any token" in what:
         return " (a text that begins with this character wants quotes)"
     return ""
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 class _Walker:

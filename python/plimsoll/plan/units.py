@@ -222,6 +222,18 @@ def quantity(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def level_unit(label: str) -> str | None:
+    """The unit of `quantity` of a level as it is written: "s", "B", "1/s", or "" for fractions and plain numbers; None:
+    there is no number behind it."""
+    for parse, unit in ((parse_duration, "s"), (parse_size, "B"), (_rate, "1/s")):
+        try:
+            parse(label)
+        except UnitError:
+            continue
+        return unit
+    return None if quantity(label) is None else ""
+
+
 def show_duration(ns: int) -> str:
     """The duration in its largest unit that needs no rounding; parse_duration gives back the same."""
     for unit in ("h", "m", "s", "ms", "us"):

@@ -222,6 +222,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             figures=of("errors"),
             folded=folded,
         ),
+        Section("ramp", "Against the load", figures=of(*(key for key in drawn if key.startswith("ramp-")))),
         Section(
             "utilization",
             "What limits it",

@@ -304,6 +304,7 @@ def effects(labels: Labels, model: Model) -> Table:
             effect_value(each),
             _effect_ends(each),
             p_value(each.p_value),
+            p_value(each.adjusted_p_value),
             degrees(each.df),
             with_unit(number(each.variation_percent), "%"),
         )
@@ -312,8 +313,12 @@ def effects(labels: Labels, model: Model) -> Table:
     ]
     acts = "factor by which the mean is multiplied" if model.scale == "log" else "added to the grand mean"
     note = f"Effect: {acts}. Sums of squares: {model.sum_of_squares}. Error df: {degrees(model.error_df)}."
+    if model.family > 1:
+        note += f" Intervals are individual. Adjusted p: for all {model.family} terms together (Holm)."
     title = f"Effects on {describe(model.response).title}, {model.scale} scale"
-    return table_of(title, "Term|Level", "Effect|95 % interval|p|df|Share of variation", rows, note)
+    return table_of(
+        title, "Term|Level", "Effect|95 % interval|p|Adjusted p|df|Share of variation", rows, note
+    )
 
 
 def order(labels: Labels) -> Table:

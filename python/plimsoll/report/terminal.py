@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.analyse.answer.compose import shown_answer, so_far
+from plimsoll.analyse.answer.ramp import load_words
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, Ecdf, RunResult, Traffic
 from plimsoll.analyse.results_verdicts import Topic
@@ -30,7 +31,7 @@ from plimsoll.analyse.wording import (
     quantity,
 )
 from plimsoll.printable import printable
-from plimsoll.report import consistency, hosts
+from plimsoll.report import consistency, hosts, ramp
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.table import Column
 from plimsoll.report.tables import cohort_counts, error_kind, milliseconds, operation_name, verdict_text
@@ -133,11 +134,12 @@ def summary_lines(
         if single is not None:
             blocks += [
                 _totals(style, single),
-                _latency(style, single),
+                [*_latency(style, single), *_connections(style, single)],
                 _parts(style, single),
                 _histogram(style, single),
                 _errors(style, [single]),
             ]
+            blocks.append(_ramp(style, single))
             blocks.append(_testers(style, single))
             blocks.append(_hosts(style, single))
         elif analysis.runs:
@@ -271,6 +273,22 @@ def _latency(style: Style, run: RunResult) -> list[str]:
     return lines
 
 
+def _connections(style: Style, run: RunResult) -> list[str]:
+    """Name lookup, TCP and TLS, where connections were opened."""
+    found = run.connections
+    if found is None:
+        return []
+    parts = [f"{count(found.opened)} opened"]
+    for what, times in (("connect", found.connect_ms), ("TLS handshake", found.tls_handshake_ms)):
+        if times.p50 is not None:
+            parts.append(f"{what} p50 {milliseconds(times.p50)}")
+        elif times.count:
+            parts.append(f"{what} up to {milliseconds(times.max)}")
+    if found.lookups:
+        parts.append(f"name lookup {milliseconds(max(one.ms for one in found.lookups))}")
+    return style.pair("connections", ", ".join(parts))
+
+
 def _parts(style: Style, run: RunResult) -> list[str]:
     """A line for each stage of a staged load, each population of several, each operation of a mix."""
     several = len({each.workload for each in run.operations}) > 1
@@ -284,6 +302,25 @@ def _parts(style: Style, run: RunResult) -> list[str]:
         if len(parts) > 1:
             lines += ([""] if lines else []) + _part_rows(style, head, parts)
     return lines
+
+
+def _ramp(style: Style, run: RunResult) -> list[str]:
+    """A line for each part of a changing load; where these are the stages, their table has the figures."""
+    found = run.ramp
+    if found is None or len(found.bins) <= len(run.stages):
+        return []
+    rows = [
+        (
+            load_words(each.load_low, each.load_high, found.unit),
+            quantity(each.traffic.throughput_per_s, "rate", ""),
+            *(ramp.shown_percentile(each, name) for name in ramp.PERCENTILES),
+            percent(each.traffic.error_rate, 2),
+        )
+        for each in found.bins[:MOST_ROWS]
+    ]
+    names = ("requests/s", *ramp.PERCENTILES, "errors")
+    columns = [Column(ramp.load_head(found).lower()), *(Column(name, numeric=True) for name in names)]
+    return aligned(style, columns, rows)
 
 
 def _part_rows(style: Style, head: str, parts: Sequence[tuple[str, Traffic]]) -> list[str]:
@@ -376,7 +413,8 @@ def _all_totals(style: Style, analysis: Analysis) -> list[str]:
     runs = analysis.runs
     done, failed = sum(run.counts.succeeded for run in runs), sum(run.counts.failed for run in runs)
     lines = style.pair("runs", f"{count(len(runs))} of {count(analysis.experiment.planned_runs)}")
-    lines += style.pair("requests", f"{count(done)} succeeded, {count(failed)} failed")
+    warmup = " (warm-up included)" if any(run.warmup_s for run in runs) else ""
+    lines += style.pair("requests", f"{count(done)} succeeded, {count(failed)} failed{warmup}")
     dropped = sum(run.counts.dropped for run in runs)
     if dropped:
         lines += style.pair("dropped", count(dropped))

@@ -14,6 +14,7 @@ from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
 from plimsoll.analyse.capacity import Level, efficiency, error_limited, nominal, scaling, stretch, usable
 from plimsoll.analyse.metrics import canonical, metric_value
 from plimsoll.analyse.own_delays import OwnDelay, OwnDelays
+from plimsoll.analyse.plateau import Highest
 from plimsoll.analyse.results import Interval, Utilization, Verdict
 from plimsoll.analyse.results_verdicts import RunReason, RunVerdict, Severity
 from plimsoll.analyse.steady import Trend, TrendVerdict
@@ -148,7 +149,7 @@ LEVELS = [
 
 
 def test_capacities() -> None:
-    top = nominal(LEVELS, saturated=True)
+    top = nominal(LEVELS, Highest((), 1), saturated=True)
     assert (top.load, top.reached, worded_capacity(top).remark) == (4, True, "")
     assert top.value is not None and top.value.mean == 200
     fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
@@ -168,18 +169,28 @@ def test_capacities() -> None:
 
 
 def test_capacities_that_are_not_reached_say_so() -> None:
-    assert "higher" in worded_capacity(nominal(LEVELS, saturated=False)).remark
+    assert "higher" in worded_capacity(nominal(LEVELS, Highest((), 1), saturated=False)).remark
     loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
     assert not loose.reached and "the limit was not reached" in worded_capacity(loose).remark
     none = usable(LEVELS, parse_rule("p(95)<1ms", "response"))
     assert none.value is None and worded_capacity(none).remark == "the rule is held at no level"
-    assert efficiency(none, nominal(LEVELS, saturated=True)) is None
+    assert efficiency(none, nominal(LEVELS, Highest((), 1), saturated=True)) is None
     assert not error_limited(LEVELS, parse_rule("rate<50%", "errors")).reached
     held = error_limited(LEVELS[3:], parse_rule("rate<1%", "errors"))
     assert held.value is None and "held at no level" in worded_capacity(held).remark
-    assert nominal([], saturated=True).value is None
+    assert nominal([], Highest((), 0), saturated=True).value is None
     assert usable([], parse_rule("p(95)<1s", "response")).value is None
     assert error_limited([], parse_rule("rate<1%", "errors")).value is None
+
+
+def test_errors_limit_where_a_lower_load_breaks_the_rule() -> None:
+    rule = parse_rule("rate<1%", "errors")
+    bad = [level(1, 100, [0.01, 0.01]), level(2, 180, [0.01, 0.01], errors=2000), level(4, 200, [0.01, 0.01])]
+    found = error_limited(bad, rule)
+    assert (found.load, found.reached) == (1, True)
+    assert "broken at a load of 2, though held at a higher one" in worded_capacity(found).remark
+    none = error_limited(bad[1:], rule)
+    assert none.value is None and "broken at a load of 2" in worded_capacity(none).remark
 
 
 def test_one_repetition_has_no_bound() -> None:

@@ -117,3 +117,23 @@ def test_other_options_compare_nothing(results: Path, capsys: pytest.CaptureFixt
     _, out = analyse(results, capsys, "--fast", "--json")
     assert json.loads(out)["notes"] == []
     assert (results / "analysis.json").read_text(encoding="utf-8") == "{", "not replaced either"
+
+
+def effects_of_table(
+    path: Path, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> dict[tuple[str, str], float]:
+    path.write_text("\n".join(["load,way,y", *rows]) + "\n", encoding="utf-8")
+    assert main(["analyse", str(path), "--response", "y", "--factors", "load,way", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["effects"]
+    return {(each["term"], each["level"]): each["effect"] for each in found}
+
+
+def test_the_order_of_the_rows_changes_no_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Levels that are numbers are sorted: 10 is the high one, not the low one. An empty field is no level."""
+    rows = ["2,a,1", "10,a,5", "2,b,1.5", "10,b,5.5", "2,a,1.1", "10,a,5.1", "2,b,1.6", "10,b,5.6"]
+    first = effects_of_table(tmp_path / "one.csv", rows, capsys)
+    second = effects_of_table(tmp_path / "other.csv", [rows[1], rows[0], *rows[2:]], capsys)
+    assert first == pytest.approx(second) and list(first) == list(second)
+    assert first["load", "10"] == pytest.approx(2) and first["load", "2"] == pytest.approx(-2)
+    nested = effects_of_table(tmp_path / "nested.csv", [*rows, "2,,1.2", "10,,5.2"], capsys)
+    assert ("way", "") not in nested and ("way", "a") in nested

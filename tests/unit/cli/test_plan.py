@@ -21,3 +21,15 @@ from plimsoll.plan import make_plan
 )  # fmt: skip
 def test_restarts_are_counted_in_words(text: str, said: str) -> None:
     assert said in lines(make_plan(load(text), 1), 10)
+
+
+def test_a_long_list_of_hosts_is_cut_and_says_how_many_more() -> None:
+    hosts = ", ".join(f"h{at}" for at in range(1, 10))
+    text = edited(
+        "load: {testers: 1",
+        "hosts: {kind: ssh, controller: {address: 10.0.0.1}, sites: {site: ["
+        + hosts
+        + "]}}\nload: {testers: 9",
+    )
+    said = "\n".join(lines(make_plan(load(text), 1), 10))
+    assert "site: h1, h2, h3, h4, h5, h6 and 3 more" in said

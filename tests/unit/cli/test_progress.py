@@ -49,6 +49,15 @@ def test_plain_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines[5] == "run 2/2  testers 8  agent-lost: it was killed"
 
 
+def test_the_time_left_contains_what_lies_between_the_runs() -> None:
+    out = io.StringIO()
+    progress = Progress(out, {"0001": 32, "0002": 50})
+    progress.run_begins("0001", 1, 2, {}, 30)
+    progress.run_ended("0001", "done", "")
+    progress.run_begins("0002", 2, 2, {}, 45)
+    assert [line[-4:] for line in out.getvalue().replace(" left", "").splitlines()] == ["1:22", "0:50"]
+
+
 def test_one_changing_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.drive.facts import load_changes, stages_of, versions_of
+from plimsoll.drive.facts import load_changes, load_profile, stages_of, versions_of
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.model import Config, Json, Operation
 
@@ -69,3 +69,28 @@ def test_which_operations_read_and_which_write_versions() -> None:
     other = replace(main, name="other", operations=operations[2:])
     found = versions_of(replace(told, workloads=(main, other)))
     assert found == {"versions": {"main": {"get": "read", "put": "write"}, "other": {}}}
+
+
+@pytest.mark.parametrize(
+    ("load", "unit", "pieces"),
+    [
+        ("{testers: 2}", None, []),
+        (
+            "{stages: [{for: 1s, rate: 10/s}, {for: 2s, rate: 10/s..20/s}], in_flight: 5}",
+            "rate",
+            [(0, 1, 10, 10), (1, 3, 10, 20)],
+        ),
+        ("{stages: [{for: 1s, testers: 2}, {for: 1s, testers: 3}]}", "testers", [(0, 1, 2, 2), (1, 2, 3, 3)]),
+        ("{stages: [{for: 1s, testers: 2}, {for: 1s, rate: 3/s}], in_flight: 5}", None, []),
+        (
+            "{ramp: {testers: 5, every: 1s, life: 10s}}",
+            "testers",
+            [(0, 4, 1, 5), (4, 10, 5, 5), (10, 14, 5, 1)],
+        ),
+        ("{ramp: {testers: 9, every: 1s, life: 3s}}", "testers", [(0, 2, 1, 3), (2, 8, 3, 3), (8, 11, 3, 1)]),
+    ],
+)
+def test_the_planned_load_over_time(load: str, unit: str | None, pieces: list[tuple[float, ...]]) -> None:
+    told = load_profile(config(load)).get("load_profile", {"unit": None, "pieces": []})
+    assert told["unit"] == unit
+    assert [tuple(each.values()) for each in told["pieces"]] == pieces

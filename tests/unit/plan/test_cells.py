@@ -90,7 +90,7 @@ def test_sections_that_do_not_belong_together_are_told_for_the_cell_that_has_the
         edited("load: {testers: 1}\n", "")
         + "factors: {x: {a: {load.testers: 1}, b: {workload.timeout: 1s}}}\n"
     )
-    assert any("the key load is missing" in one for one in problems(text))
+    assert any("load states when requests start" in one for one in problems(text))
 
 
 def test_a_result_is_remembered_by_the_objects_it_was_made_from() -> None:

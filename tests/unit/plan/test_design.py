@@ -277,6 +277,15 @@ def test_loop_is_innermost_and_in_the_order_of_the_levels() -> None:
         assert len({cell[1:] for cell in group}) == 1
 
 
+def test_what_a_loop_leaves_open_is_said() -> None:
+    said = make_plan(load(BASE + TWO + "design: {loop: [load.testers], repetitions: 4}\n"), 3).not_estimable
+    assert any("load.testers in one order in each pass of the loop" in one for one in said)
+    assert any(
+        "the replicates are the passes of the loop (4 passes of each combination)" in one for one in said
+    )
+    assert not any("loop" in one for one in make_plan(load(BASE + TWO), 3).not_estimable)
+
+
 def test_blocks_are_outermost() -> None:
     plan = make_plan(load(BASE + TWO + "design: {block: repetition, repetitions: 3}\n"), 3)
     assert [run.repetition for run in plan.runs] == [1] * 6 + [2] * 6 + [3] * 6

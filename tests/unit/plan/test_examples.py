@@ -25,6 +25,7 @@ REFERENCE = ROOT / "docs" / "experiment-file.md"
 def test_examples_are_valid_and_short(path: Path) -> None:
     plan = make_plan(load_experiment(path, environ={}), 1)
     assert plan.experiment.name == path.stem and plan.warnings == ()
+    assert sum(plan.seconds_left().values()) == pytest.approx(plan.estimate.time_ns / 10**9)
     assert plan.estimate.time_ns < LONG.get(path.stem, 120) * 10**9
     assert (plan.estimate.unbounded > 0) == (path.stem in COUNTED)
 
@@ -52,7 +53,7 @@ def sections() -> list[str]:
 @pytest.mark.parametrize("text", sections(), ids=lambda text: text.split("\n", 1)[0][:40])
 def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
     """A block that is no whole file is completed by the sections that it lacks."""
-    files = {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x"}
+    files = {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x", "schema.sql": "SELECT 1"}
     files["access.log"] = native(1_300_000_000, 1, "SELECT 1") + "\n"
     files["job.trace"] = "plimsoll.trace/1\n"
     for name, content in files.items():

@@ -338,3 +338,11 @@ def test_the_effective_file_reads_back_the_same(tmp_path: Path) -> None:
     first = load(text)
     again = load(first.effective_yaml(), directory=tmp_path)
     assert again.cells[0].config == first.cells[0].config
+
+
+def test_a_host_named_as_the_agent_that_watches_the_services() -> None:
+    text = edited(
+        "load: {testers: 1}\n",
+        "load: {testers: 1}\nhosts: {kind: ssh, hosts: [lab], controller: {address: 127.0.0.1}}\n",
+    )
+    assert any("give the host lab another name" in one for one in problems(text))

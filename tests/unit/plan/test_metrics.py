@@ -57,22 +57,26 @@ def test_the_page_of_metrics_is_that_of_the_table() -> None:
 
 def test_names_are_those_that_earlier_versions_listed() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
-        "response, request, lateness, stale_age, throughput, throughput_per_s, items_per_s, payload_bytes_per_s, "
-        "wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, origin_share, "
-        "needless_share, transactions, dropped, missed, concurrency"
+        "response, request, lateness, stale_age, connect, tls_handshake, throughput, throughput_per_s, items_per_s, "
+        "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, "
+        "origin_share, needless_share, transactions, dropped, missed, concurrency"
     )
     durations = [f"{time}_{each}" for time in ("response", "request", "lateness") for each in STATISTICS]
     ages = [
         f"{form}_{each}" for form in ("stale_age", "stale_age_ms") for each in ("mean", "p50", "p95", "max")
     ]
+    connections = [f"{name}_{each}" for name in ("connect", "tls_handshake") for each in CONNECTION_TIMES]
     assert METRICS.names(Use.RESPONSE) == (
         *(name for name in METRICS.names(Use.RULE) if name not in ("transactions", "dropped", "missed")),
         *("error_rate", "jain_index", "share_cv"),
         *durations,
-        *ages,
+        *ages[:4],
+        *connections,
+        *ages[4:],
     )
 
 
+CONNECTION_TIMES = ("mean", "p50", "p95", "p99", "max")
 STATISTICS = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
 
 
@@ -83,6 +87,7 @@ def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
         *("concurrency", "error_rate", "jain_index", "share_cv", *times, "reads_per_s", "writes_per_s"),
         *("stale_share", *(f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max"))),
         *("origin_share", "needless_share"),
+        *(f"{name}_ms_{each}" for name in ("connect", "tls_handshake") for each in CONNECTION_TIMES),
     ]
     assert METRICS.capacities == {
         *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s"),

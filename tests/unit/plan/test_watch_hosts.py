@@ -101,3 +101,10 @@ def test_the_schema_knows_both() -> None:
     names = {each["$ref"].rpartition("/")[2] for each in items.get("oneOf", items.get("anyOf"))}
     assert names == {"WatchRaw", "WatchHostRaw"}
     assert schema["$defs"]["WatchHostRaw"]["required"] == ["host"]
+
+
+def test_a_process_of_this_host_may_have_a_name() -> None:
+    entries = ("{host: local, name: nginx, pid: 1}", "{host: local, name: php, process: php-fpm}")
+    one, other = load(file(*entries)).cells[0].config.watched_hosts
+    assert [each.name for each in (*one.processes, *other.processes)] == ["nginx", "php"]
+    assert one.is_here and other.is_here and one.host.name != other.host.name

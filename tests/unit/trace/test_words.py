@@ -208,6 +208,20 @@ def test_figures_say_where_requests_are_binned() -> None:
     ]
 
 
+def test_figures_place_requests_and_bins_in_seconds() -> None:
+    """Requests of `picture` are 10 ms apart; bins of `binned` are 50 ms wide, halves of it where both were done."""
+    profile = told(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
+    found = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
+    rows = [
+        chart.to_dict()["datasets"]["points"] for name, chart in found.items() if name.startswith("pattern")
+    ]
+    assert [row["t"] for row in rows[0]] == [at / 100 for at in range(12)]
+    reads = [row for row in rows[1] if row["way"] == "read"]
+    widths = [0.025 if at == 5 else 0.05 for at in range(40)]
+    assert [row["t"] for row in reads] == pytest.approx([at * 0.05 for at in range(40)])
+    assert [row["t2"] - row["t"] for row in reads] == pytest.approx(widths)
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [

@@ -33,6 +33,11 @@ const IDEMPOTENT: [&str; 9] = [
     "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH",
 ];
 
+/// Longest body that an expectation looks through, bytes: each tester may hold one.
+const LONGEST_BODY: usize = 16 * 1024 * 1024;
+/// Room for a body that a tester keeps between requests, bytes.
+const IDLE_BODY: usize = 256 * 1024;
+
 /// How long a token is used before its file is looked at again.
 const TOKEN_AGE: Duration = Duration::from_secs(1);
 
@@ -125,7 +130,7 @@ impl AsyncDriver for Http {
         let proxies = settings
             .proxies
             .iter()
-            .map(|url| proxy(url))
+            .map(|url| proxy(setup, url))
             .collect::<Result<Vec<_>, _>>()?;
         let secure = setup
             .endpoints
@@ -135,7 +140,7 @@ impl AsyncDriver for Http {
             (false, None) => None,
             (_, tls) => Some(TlsConnector::from(tls::client(tls.as_ref())?)),
         };
-        let target = |endpoint| target(endpoint, &proxies, connector.as_ref());
+        let target = |endpoint| target(setup, endpoint, &proxies, connector.as_ref());
         let targets = setup
             .endpoints
             .iter()
@@ -181,24 +186,25 @@ fn parse_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-fn resolve(url: &Url) -> Result<Host, String> {
-    Host::resolve(
+fn resolve(setup: &Setup<'_>, url: &Url) -> Result<Host, String> {
+    setup.host(
         url.host_str().unwrap_or_default(),
         url.port_or_known_default().unwrap_or(80),
     )
 }
 
-pub(super) fn proxy(text: &str) -> Result<Arc<Host>, String> {
+pub(super) fn proxy(setup: &Setup<'_>, text: &str) -> Result<Arc<Host>, String> {
     let url = parse_url(text).map_err(|error| format!("proxies: {error}"))?;
     if url.scheme() != "http" {
         return Err(format!("proxies: {text}: a proxy is spoken to over http://"));
     }
-    resolve(&url)
+    resolve(setup, &url)
         .map(Arc::new)
         .map_err(|error| format!("proxies: {error}"))
 }
 
 pub(super) fn target(
+    setup: &Setup<'_>,
     endpoint: &Endpoint,
     proxies: &[Arc<Host>],
     connector: Option<&TlsConnector>,
@@ -221,7 +227,7 @@ pub(super) fn target(
         .then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes());
     let ways = if proxies.is_empty() {
         vec![Arc::new(
-            resolve(&url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
+            resolve(setup, &url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
         )]
     } else {
         proxies.to_vec()
@@ -546,6 +552,7 @@ impl AsyncTester for Tester {
             head_only: operation.method == "HEAD",
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
+            max_kept: LONGEST_BODY,
             patience: Patience::ENDLESS,
             replace: operation.replace,
         };
@@ -565,6 +572,8 @@ impl AsyncTester for Tester {
             }
             Err(failure) => attempt.fail(&failure),
         }
+        self.body.clear();
+        self.body.shrink_to(IDLE_BODY);
         self.connections.ended(attempt);
     }
 

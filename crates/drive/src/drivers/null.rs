@@ -21,6 +21,7 @@ struct Nothing {}
 
 impl AsyncDriver for Null {
     type Tester = Self;
+    const FILES: u64 = 0;
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
         let Nothing {} = setup.settings()?;

@@ -79,7 +79,9 @@ impl AsyncDriver for Tcp {
                 )
             })?;
             hosts.push(
-                Host::resolve(host, port).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
+                setup
+                    .host(host, port)
+                    .map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
             );
         }
         let mut operations = Vec::new();
@@ -167,8 +169,10 @@ impl Tester {
                 kept
             } else {
                 attempt.waiting = Waiting::Connect;
-                let stream = host
-                    .connect(&self.io)
+                let stream = self
+                    .driver
+                    .names
+                    .connect(host, &self.io, attempt)
                     .await
                     .map_err(|error| Failure::connecting(&error))?;
                 attempt.connected = attempt.now();

@@ -5,9 +5,6 @@ use plimsoll_model::Cache;
 use super::body::Chunked;
 use super::head::{self, Bad, Framing, Head, LONGEST};
 
-/// Longest body that is kept in memory, bytes.
-pub const LONGEST_KEPT: usize = 256 * 1024 * 1024;
-
 /// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
@@ -40,6 +37,8 @@ impl From<Bad> for Unreadable {
 #[derive(Debug)]
 pub struct Reader {
     head_only: bool,
+    /// Longest body that is kept, bytes.
+    max_kept: usize,
     /// The pieces of a head so far.
     partial: Vec<u8>,
     head: Option<Head>,
@@ -50,10 +49,11 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `head_only`: the request was HEAD.
-    pub fn new(head_only: bool) -> Self {
+    /// `head_only`: the request was HEAD. `max_kept`: bytes of a body that is kept, above which it is [`Unreadable::TooLong`].
+    pub fn new(head_only: bool, max_kept: usize) -> Self {
         Self {
             head_only,
+            max_kept,
             partial: Vec::new(),
             head: None,
             chunked: Chunked::default(),
@@ -110,9 +110,12 @@ impl Reader {
         let Some(head) = self.head else { return Ok(false) };
         let so_far = self.length;
         let mut length = so_far;
+        let max_kept = self.max_kept as u64;
         let mut take = |data: &[u8]| {
             length += data.len() as u64;
-            if let Some(keep) = &mut keep {
+            if let Some(keep) = &mut keep
+                && length <= max_kept
+            {
                 keep.extend_from_slice(data);
             }
         };
@@ -134,7 +137,7 @@ impl Reader {
         };
         self.length = length;
         self.excess = taken < bytes.len();
-        if keep.is_some_and(|kept| kept.len() > LONGEST_KEPT) {
+        if keep.is_some() && length > max_kept {
             return Err(Unreadable::TooLong);
         }
         Ok(done)
@@ -169,7 +172,7 @@ mod tests {
         for (text, status) in [(plain, 200), (chunked, 201)] {
             let bytes = text.as_bytes();
             for size in 1..=bytes.len() {
-                let (mut reader, mut body) = (Reader::new(false), Vec::new());
+                let (mut reader, mut body) = (Reader::new(false, 1024), Vec::new());
                 let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
                 for (at, piece) in pieces.iter().enumerate() {
                     let done = reader.feed(piece, Some(&mut body)).unwrap();
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_follows_an_answer_spoils_the_connection() {
-        let mut reader = Reader::new(false);
+        let mut reader = Reader::new(false, 1024);
         assert_eq!(
             reader.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", None),
             Ok(true)
@@ -199,11 +202,27 @@ mod tests {
 
     #[test]
     fn a_body_without_a_length_ends_with_the_connection() {
-        let mut reader = Reader::new(false);
+        let mut reader = Reader::new(false, 1024);
         assert!(!reader.end());
         assert_eq!(reader.feed(b"HTTP/1.1 200 OK\r\n\r\nab", None), Ok(false));
         assert!(reader.end());
         assert_eq!(reader.answer().unwrap().0.body, 2);
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_to_keep_is_not_kept() {
+        let answer = format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(2000));
+        let (mut reader, mut body) = (Reader::new(false, 1024), Vec::new());
+        let mut fed = Ok(false);
+        for piece in answer.as_bytes().chunks(100) {
+            fed = reader.feed(piece, Some(&mut body));
+            if fed.is_err() {
+                break;
+            }
+        }
+        assert_eq!(fed, Err(Unreadable::TooLong));
+        assert!(body.capacity() <= 2048, "{}", body.capacity());
+        assert_eq!(Reader::new(false, 1024).feed(answer.as_bytes(), None), Ok(false));
     }
 
     #[test]
@@ -222,7 +241,7 @@ mod tests {
                 let at = next() % bytes.len();
                 bytes[at] = next() as u8;
             }
-            let mut reader = Reader::new(false);
+            let mut reader = Reader::new(false, 1024);
             let size = 1 + next() % bytes.len();
             for piece in bytes.chunks(size) {
                 if reader.feed(piece, None) != Ok(false) {

@@ -43,6 +43,8 @@ pub struct Exchange<'a> {
     pub keep: bool,
     /// Where the body goes; none: it is counted and forgotten.
     pub body: Option<&'a mut Vec<u8>>,
+    /// Longest body that is kept, bytes: a longer one is a failure.
+    pub max_kept: usize,
     /// How long is waited within the time-out of the transaction.
     pub patience: Patience,
     /// What is replaced, once.
@@ -72,6 +74,7 @@ pub struct Connections {
     kept: Vec<Option<Kept>>,
     sessions: u32,
     timer: Timer,
+    names: Names,
     trips: RoundTrips,
     /// The way of the last exchange, if that brought an answer.
     answered: Option<usize>,
@@ -122,6 +125,7 @@ impl Connections {
             kept: (0..ways).map(|_| None).collect(),
             sessions: 0,
             timer: Timer::new(io),
+            names,
             trips: RoundTrips::new(names, ways),
             answered: None,
             spent: None,
@@ -228,7 +232,10 @@ impl Connections {
             i64::MAX => i64::MAX,
             limit => attempt.now().saturating_add(limit),
         };
-        let opened = self.timer.within(deadline, open(&self.io, route, attempt)).await;
+        let opened = self
+            .timer
+            .within(deadline, open(&self.io, route, self.names, attempt))
+            .await;
         let transport = opened.ok_or_else(|| Failure::late(Waiting::Connect))??;
         attempt.connected = attempt.now();
         self.sessions += 1;
@@ -260,7 +267,7 @@ impl Connections {
             Err(Stop::Late) => return Err(Failure::late(attempt.waiting).into()),
             Err(Stop::Broken(error)) => Some(error),
         };
-        let mut reader = Reader::new(exchange.head_only);
+        let mut reader = Reader::new(exchange.head_only, exchange.max_kept);
         let limits = (&self.timer, deadline, patience);
         let read = transport.receive(&self.io, limits, attempt, |bytes| {
             match reader.feed(bytes, exchange.body.as_deref_mut()) {
@@ -388,16 +395,19 @@ async fn open_tunnel(
 }
 
 /// Connects, and does what must be done before a request can be sent.
-async fn open(io: &Io, route: &Route, attempt: &mut Attempt) -> Result<Transport, Failure> {
+async fn open(io: &Io, route: &Route, names: Names, attempt: &mut Attempt) -> Result<Transport, Failure> {
     let connecting = |error: io::Error| Failure::connecting(&error);
-    let mut stream = route.host.connect(io).await.map_err(connecting)?;
+    let mut stream = names
+        .connect(&route.host, io, attempt)
+        .await
+        .map_err(connecting)?;
     if let Some(tunnel) = &route.tunnel {
         open_tunnel(io, &mut stream, tunnel, attempt).await?;
     }
     Ok(match &route.tls {
         None => Transport::Plain(stream),
         Some(security) => {
-            let secured = Transport::secure(stream, security).await;
+            let secured = names.secure(stream, security, attempt).await;
             secured.map_err(|error| Failure::talking(&error))?
         }
     })

@@ -59,7 +59,8 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
         Ok(httparse::Status::Partial) if bytes.len() < LONGEST => return Ok(None),
         Ok(_) | Err(_) => return Err(Bad),
     };
-    let status = response.code.ok_or(Bad)?;
+    // Below 100 there is no class (RFC 9110, section 15), and what follows could not be framed.
+    let status = response.code.filter(|status| *status >= 100).ok_or(Bad)?;
     let mut facts = Facts {
         keep: response.version == Some(1),
         ..Facts::default()
@@ -113,11 +114,14 @@ impl Facts {
             }
             12 if name.eq_ignore_ascii_case("cache-status") => self.status = cache_status(value),
             14 if name.eq_ignore_ascii_case("content-length") => {
-                let length = number(value).ok_or(Bad)?;
-                if self.length.is_some_and(|known| known != length) {
-                    return Err(Bad);
+                // A list of the same length is that length (RFC 9110, section 8.6).
+                for value in value.split(|&byte| byte == b',') {
+                    let length = number(value).ok_or(Bad)?;
+                    if self.length.is_some_and(|known| known != length) {
+                        return Err(Bad);
+                    }
+                    self.length = Some(length);
                 }
-                self.length = Some(length);
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
                 let chunked = value.trim_ascii().to_ascii_lowercase().ends_with(b"chunked");
@@ -201,6 +205,11 @@ mod tests {
                 Framing::Chunked,
                 true,
             ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n",
+                Framing::Length(5),
+                true,
+            ),
             ("HTTP/1.1 200 OK\r\n", Framing::ToEnd, false),
             ("HTTP/1.1 204 No\r\n", Framing::Length(0), true),
             (
@@ -240,7 +249,10 @@ mod tests {
         for text in [
             "SSH-2.0-OpenSSH_9.2\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5,\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n",
+            "HTTP/1.1 099 Odd\r\nContent-Length: 5\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",
             "HTTP/1.1 xx\r\n\r\n",
             "\0\0\0\0",

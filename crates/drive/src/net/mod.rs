@@ -190,7 +190,7 @@ pub struct Host {
 impl Host {
     /// Looks `name` up. `Err` says what to do.
     pub fn resolve(name: &str, port: u16) -> Result<Self, String> {
-        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let bare = bare(name);
         let found = look_up(bare).map_err(|error| {
             format!("the name {bare} cannot be looked up ({error}): check its spelling, or give the address")
         })?;
@@ -231,6 +231,15 @@ impl Host {
 const LOOK_UP: Duration = Duration::from_secs(20);
 /// Most addresses of one name that are of use.
 const MOST_ADDRESSES: usize = 64;
+
+/// Whether `name` is an IP address, in brackets or not: it needs no lookup.
+pub fn is_address(name: &str) -> bool {
+    bare(name).parse::<IpAddr>().is_ok()
+}
+
+fn bare(name: &str) -> &str {
+    name.trim_start_matches('[').trim_end_matches(']')
+}
 
 /// The addresses of a name in the order in which they are to be tried, at least one.
 ///

@@ -1,11 +1,11 @@
-//! The metrics `tcp_rtt` and `tcp_retransmits`: who gives them, and how often.
+//! The metrics `tcp_rtt` and `tcp_retransmits`, `tcp_connect_s` and `tls_handshake_s`: which drivers have them, and how often.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use plimsoll_model::{Outcome, Transaction};
+use plimsoll_model::{NOT_HAPPENED, Outcome, Transaction};
 use serde_json::{Value, json};
 
 use crate::database::{Database, KINDS};
@@ -33,6 +33,9 @@ fn over_a_second(driver: &str, url: &str, settings: Value, request: Value) -> Va
 /// Runs it; all goes well. Each tester's transactions at each endpoint tell which of them were to be followed by a look:
 /// exactly those have the two metrics. No look is a part of any transaction, nor makes one late.
 fn looked_at(spec: Value) -> Ran {
+    let secure = spec["workloads"][0]["endpoints"][0]["url"]
+        .as_str()
+        .is_some_and(|url| url.starts_with("https:"));
     let ran = run(spec);
     let good = |t: &Transaction| t.outcome == Outcome::Ok;
     assert!(ran.transactions.iter().all(good), "{:?}", ran.results());
@@ -60,7 +63,35 @@ fn looked_at(spec: Value) -> Ran {
     }
     let whole = |&value: &f64| value >= 0.0 && value.fract() == 0.0;
     assert!(ran.metric("tcp_retransmits").iter().all(whole));
+    new_connections_are_timed(&ran, secure);
     ran
+}
+
+/// Transactions that opened a connection have its times, and no other has any. Both times together are within the transaction.
+fn new_connections_are_timed(ran: &Ran, secure: bool) {
+    let opened: HashMap<(i64, u32), i64> = ran
+        .transactions
+        .iter()
+        .filter(|t| t.connected != NOT_HAPPENED)
+        .map(|t| ((t.start, t.tester), t.connected - t.start))
+        .collect();
+    assert!(!opened.is_empty());
+    let mut spent: HashMap<(i64, u32), f64> = HashMap::new();
+    for (name, wanted) in [("tcp_connect_s", true), ("tls_handshake_s", secure)] {
+        let rows = ran.metric_rows(name);
+        let timed: HashSet<_> = rows.iter().map(|row| (row.start, row.tester)).collect();
+        let all: HashSet<_> = opened.keys().copied().collect();
+        assert_eq!(timed, if wanted { all } else { HashSet::new() }, "{name}");
+        for row in rows {
+            assert!(row.value > 0.0, "{name}");
+            *spent.entry((row.start, row.tester)).or_default() += row.value;
+        }
+    }
+    for (which, seconds) in spent {
+        // Of several connections in one transaction, the last one ends it.
+        let within = opened[&which] as f64 * 1e-9;
+        assert!(seconds <= within + 1e-6, "{seconds} s of {within} s");
+    }
 }
 
 /// Start and tester of the transactions that are followed by a look.

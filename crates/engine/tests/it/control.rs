@@ -104,6 +104,25 @@ fn a_killed_agent_loses_the_run_but_not_its_segments() {
 }
 
 #[test]
+fn a_controller_that_was_stopped_hears_what_its_agents_said_meanwhile() {
+    let place = Place::new("stopped");
+    let directory = place.run("0001");
+    let mut lab = Lab::start();
+    lab.run(&spec(&directory, 9_000_000_000));
+    lab.until("second");
+    let controller = i32::try_from(lab.process.id()).unwrap();
+    Lab::kill(controller, libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    Lab::kill(controller, libc::SIGCONT);
+    let finished = lab.finished();
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("done"), &json!(true)),
+        "{finished}"
+    );
+}
+
+#[test]
 fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
     let place = Place::new("silent");
     let (first, second) = (place.run("0001"), place.run("0002"));

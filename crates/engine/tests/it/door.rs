@@ -253,7 +253,18 @@ fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
     comes_with_another_version(&token, "meanwhile");
     // It has the name of one that takes part, and puts it out no more than anybody else.
     comes_with_another_version(&token, "good");
+    comes_with_another_version(&token, "../evil");
     events.extend(lab.until("finished"));
+    let evil = |event: &&Value| {
+        event["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("calls itself ../evil"))
+    };
+    let told: Vec<&Value> = events.iter().filter(evil).collect();
+    assert!(
+        matches!(told[..], [event] if event["kind"] == "agent-refused" && event["text"].as_str().unwrap().contains("a name has letters")),
+        "{events:?}"
+    );
     for name in ["before", "meanwhile", "good"] {
         let words = format!("calls itself {name} may not take part");
         let told: Vec<&str> = events

@@ -78,6 +78,8 @@ pub enum Event {
     Row,
     /// A result or statement has ended well.
     Complete,
+    /// A row of `COPY ... TO STDOUT`, of so many bytes (`PostgreSQL` only).
+    CopyRow(u64),
     /// The server takes the data of a `COPY ... FROM STDIN` (`PostgreSQL` only).
     CopyIn,
     /// The server refused the login (nothing follows) or the query (`Ready` follows).

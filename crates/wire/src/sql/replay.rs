@@ -79,6 +79,7 @@ fn line(session: &Session, event: Event) -> String {
         Event::StartTls => "tls".to_owned(),
         Event::Complete => "complete".to_owned(),
         Event::CopyIn => "copy in".to_owned(),
+        Event::CopyRow(bytes) => format!("copy row {bytes}"),
         Event::Failed(refusal) => format!("failed {} {}", refusal.code, refusal.number),
         Event::Notified { channel, payload } => format!("notified {channel} {payload}"),
         Event::Log(event) => format!("{event:?}"),

@@ -14,6 +14,7 @@ from plimsoll.analyse.answer.cells import of_cells, of_stages
 from plimsoll.analyse.answer.consistency import of_consistency
 from plimsoll.analyse.answer.explained import explained
 from plimsoll.analyse.answer.hosts import of_hosts
+from plimsoll.analyse.answer.ramp import of_ramps
 from plimsoll.analyse.answer.runs import about_the_runs, nothing_valid
 from plimsoll.analyse.answer.saturation import of_saturation
 from plimsoll.analyse.metrics import canonical
@@ -44,6 +45,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     leading = [found for found in analysis.saturation if found.metric == _leading_metric(analysis)]
     said += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
     said += _about(Topic.STAGES, of_stages(analysis))
+    said += of_ramps(analysis)
     said += of_hosts(analysis)
     said += _about(Topic.EFFECTS, explained(analysis))
     said += about_the_runs(analysis)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import capital
-from plimsoll.analyse.results import Analysis, Effect, Model
+from plimsoll.analyse.distributions import t_quantile
+from plimsoll.analyse.results import Analysis, Effect, Interval, Model
 from plimsoll.analyse.results_verdicts import ModelReason, Reason
 from plimsoll.analyse.wording import describe, factor_word, listing, number, p_words, percent, signed
 
@@ -15,18 +17,23 @@ WORTH_SAYING: Final = 5.0
 """Terms below this share of the variation, in percent, are summed up as the rest."""
 MOST_TERMS: Final = 4
 DETECTED: Final = 0.05
-"""p-value of a term below which its factor has an effect."""
+"""Adjusted p-value of a term below which its factor has an effect."""
 LEADS: Final = 25.0
 """Share of the variation, in percent, from which on a factor's best and worst level are named."""
 
 
 def explained(analysis: Analysis) -> list[str]:
-    """A sentence per response whose variation could be allocated; nothing where there is one factor: it explains all
-    that is no noise, and the charts show how."""
+    """A sentence per response on what varies it; nothing where there is one factor: it explains all that is no noise,
+    and the charts show how. Tests are those of all terms of a model together."""
     if len(analysis.experiment.factors) < 2:
         return []
     said = [text for model in analysis.models if (text := _sentence(analysis, model))]
-    return [*said, *_ends(analysis), *_not_detected(analysis), *_with_blocks(analysis)]
+    return [*said, *_ends(analysis), *_not_detected(analysis), *_with_blocks(analysis), *_looped(analysis)]
+
+
+def _is_detected(each: Effect) -> bool:
+    """Whether the term has an effect; where there is no error to test it against, nothing speaks against it."""
+    return each.adjusted_p_value is None or each.adjusted_p_value < DETECTED
 
 
 def term_words(each: Effect) -> str:
@@ -49,15 +56,33 @@ def _sentence(analysis: Analysis, model: Model) -> str:
     ranked = sorted(
         ((each, share) for each, share in shares if each.term != "residual"), key=lambda item: -item[1]
     )
-    named = [(each, share) for each, share in ranked[:MOST_TERMS] if share >= WORTH_SAYING]
+    known = [(each, share) for each, share in ranked if share >= WORTH_SAYING and _is_detected(each)]
+    named = known[:MOST_TERMS]
+    what = f"{'log ' if model.scale == 'log' else ''}{describe(model.response).title}"
+    if not shares:
+        return _without_shares(analysis, model, what)
     if not named:
         return ""
-    what = f"{'log ' if model.scale == 'log' else ''}{describe(model.response).title}"
     parts = [f"{term_words(each)} {_share(share)}" for each, share in named]
     told = f"Variation of {what} between the runs: {listing(parts)}"
     if noise is None or model.error_df <= 0:  # a fit with nothing left over explains its noise as well
         return f"{told}."
     return f"{told}; unexplained {_share(noise)}."
+
+
+def _without_shares(analysis: Analysis, model: Model, what: str) -> str:
+    """Where the sums of squares do not add up, as a run is missing: terms that have an effect, and why no shares."""
+    lost = next((each for each in model.reasons if each.code == ModelReason.NO_ALLOCATION), None)
+    mine = [each for each in analysis.effects if (each.response, each.scale) == (model.response, model.scale)]
+    found = [each for each in mine if each.adjusted_p_value is not None and _is_detected(each)]
+    if lost is None or not found:
+        return ""
+    found.sort(key=lambda each: each.adjusted_p_value or 0.0)
+    terms = listing(term_words(each) for each in found[:MOST_TERMS])
+    total = percent(figure(lost.values, "share"), 4)
+    have = "has an effect" if len(found) == 1 else "have effects"
+    why = f"with runs missing or unequal they would add up to {total}"
+    return f"{capital(terms)} {have} on the {what}. No shares of its variation are given: {why}."
 
 
 def _ends(analysis: Analysis) -> list[str]:
@@ -67,15 +92,13 @@ def _ends(analysis: Analysis) -> list[str]:
     if model is None or model.scale != "log":
         return []
     mine = [each for each in analysis.effects if (each.response, each.scale) == (model.response, model.scale)]
-    mains = [
-        each
-        for each in mine
-        if each.variation_percent is not None and each.term in analysis.experiment.factors
-    ]
-    most = max(mains, key=lambda each: each.variation_percent or 0.0, default=None)
+    mains = [each for each in mine if each.term in analysis.experiment.factors]
+    heads = [each for each in mains if each.df is not None and _is_detected(each)]
+    shared = any(each.variation_percent is not None for each in mine)
+    most = max(heads, key=lambda each: (each.variation_percent or 0.0, _reach(mains, each)), default=None)
     if (
         most is None
-        or (most.variation_percent or 0.0) < LEADS
+        or (shared and (most.variation_percent or 0.0) < LEADS)
         or most.term == analysis.experiment.load_factor
     ):
         return []
@@ -84,11 +107,35 @@ def _ends(analysis: Analysis) -> list[str]:
     if len(levels) < 2:
         return []
     best, worst = (
-        f"{factor_word(each.term)} {each.level} {_times(each)}" for each in (levels[0], levels[-1])
+        f"{factor_word(each.term)} {each.level} {_times(each, model)}" for each in (levels[0], levels[-1])
     )
     return [
         f"Over all other factors, the {describe(model.response).title} of {best} the mean, that of {worst}."
     ]
+
+
+def _reach(mains: Sequence[Effect], term: Effect) -> float:
+    """Highest over lowest effect of a factor's levels on the logarithmic scale."""
+    effects = [each.effect for each in mains if each.term == term.term and each.effect is not None]
+    return max(effects) / min(effects) if effects and min(effects) > 0 else 0.0
+
+
+def _simultaneous(interval: Interval | None, model: Model) -> Interval | None:
+    """With Bonferroni's correction for the terms of the model, as its p-values have one."""
+    if (
+        interval is None
+        or interval.low is None
+        or interval.high is None
+        or not interval.df
+        or model.family < 2
+    ):
+        return interval
+    tail = (1 - interval.level) / 2
+    wider = t_quantile(1 - tail / model.family, interval.df) / t_quantile(1 - tail, interval.df)
+    mean, low, high = interval.mean, interval.low, interval.high
+    if model.scale == "log" and low > 0:
+        return replace(interval, low=mean * (low / mean) ** wider, high=mean * (high / mean) ** wider)
+    return replace(interval, low=mean - (mean - low) * wider, high=mean + (high - mean) * wider)
 
 
 def _not_detected(analysis: Analysis) -> list[str]:
@@ -100,7 +147,7 @@ def _not_detected(analysis: Analysis) -> list[str]:
     said = []
     for factor in analysis.experiment.factors:
         levels = [each for each in mine if each.term == factor]
-        p = next((each.p_value for each in levels if each.p_value is not None), None)
+        p = next((each.adjusted_p_value for each in levels if each.adjusted_p_value is not None), None)
         span = _span(model, levels)
         if factor == analysis.experiment.load_factor or p is None or p < DETECTED or span is None:
             continue
@@ -118,9 +165,10 @@ def _not_detected(analysis: Analysis) -> list[str]:
 
 
 def _span(model: Model, levels: Sequence[Effect]) -> tuple[float, float] | None:
-    """The ends of the 95 % intervals of the relative effects: of two levels, whose effects are each other's opposite,
-    that of the second against the first; of more, the widest against the mean. None without intervals."""
-    ends = [each.interval for each in levels]
+    """The ends of the simultaneous 95 % intervals of the relative effects: of two levels, whose effects are each
+    other's opposite, that of the second against the first; of more, the widest against the mean. None without
+    intervals."""
+    ends = [_simultaneous(each.interval, model) for each in levels]
     if len(ends) < 2 or not model.fitted:
         return None
     pairs = [(each.low, each.high) for each in ends if each is not None]
@@ -153,9 +201,40 @@ def _with_blocks(analysis: Analysis) -> list[str]:
     return said
 
 
-def _times(each: Effect) -> str:
+def _looped(analysis: Analysis) -> list[str]:
+    """Caveats of a loop, where there are effects to which they apply."""
+    info = analysis.experiment
+    varied = [name for name, levels in info.factors.items() if len(levels) > 1]
+    looped = [factor_word(name) for name in varied if name in info.looped]
+    others = [factor_word(name) for name in varied if name not in info.looped]
+    if not looped or not analysis.models:
+        return []
+    was = "was" if len(looped) == 1 else "were"
+    one = "its effect includes" if len(looped) == 1 else "their effects include"
+    said = [
+        f"{capital(listing(looped))} {was} run in one order in each pass of the loop: {one} drift within a pass."
+    ]
+    note = next(
+        (each for model in analysis.models for each in model.reasons if each.code == ModelReason.BY_PASS),
+        None,
+    )
+    if others and note is not None:
+        names = capital(listing(others))
+        are = "is" if len(others) == 1 else "are"
+        few = (
+            ""
+            if figure(note.values, "df") > 0
+            else "; with one pass each, no difference can be called more than noise"
+        )
+        said.append(
+            f"{names} {are} compared by the means of passes, whose runs share a service instance or a time{few}."
+        )
+    return said
+
+
+def _times(each: Effect, model: Model) -> str:
     found = f"is {number(each.effect)} times"
-    interval = each.interval
+    interval = _simultaneous(each.interval, model)
     if interval is None or interval.low is None or interval.high is None:
         return found
     return f"{found} ({number(interval.low)} to {number(interval.high)})"
@@ -191,8 +270,18 @@ def model_reason(reason: Reason) -> str:
         case ModelReason.NO_ALLOCATION:
             share = f"{100 * figure(told, 'share'):.1f} %"
             return f"the sums of squares add up to {share}: this is no allocation of variation"
+        case ModelReason.BY_PASS:
+            return _by_pass(reason)
         case _:
             return _check(reason)
+
+
+def _by_pass(reason: Reason) -> str:
+    looped = reason.values["looped"]
+    names = listing(map(str, looped)) if isinstance(looped, tuple) else str(looped)
+    df = figure(reason.values, "df")
+    error = f"error df {df:.0f}" if df > 0 else "one pass each: no intervals"
+    return f"{names} in passes (design.loop): the other factors are compared by the means of passes ({error})"
 
 
 def _check(reason: Reason) -> str:

@@ -21,12 +21,14 @@ from plimsoll.analyse.wording import count, factor_word, number, percent, plural
 def capacity_definition(found: Capacity) -> str:
     """What the capacity is."""
     match found.kind:
+        case CapacityKind.NOMINAL if found.loads:
+            return "mean throughput over the loads at which it is highest and flat"
         case CapacityKind.NOMINAL:
             return "highest mean throughput of all load levels"
         case CapacityKind.USABLE:
             return f"highest mean throughput at a load where {found.asked_metric} {found.asked} is held"
         case _:
-            return f"highest load whose upper 95 % bound of the error rate holds {found.asked}"
+            return f"highest load up to which the upper 95 % bound of the error rate holds {found.asked}"
 
 
 def capacity_reason(reason: Reason) -> str:
@@ -37,6 +39,9 @@ def capacity_reason(reason: Reason) -> str:
             return "no level has a throughput"
         case CapacityReason.NOT_FLAT:
             return "throughput is not shown to be flat at any load: the capacity may be higher"
+        case CapacityReason.HIGHEST:
+            many = f"{told['of']} loads whose throughput is not shown to differ"
+            return f"the highest of {many}: the mean is likely too high, its interval allows for it"
         case CapacityReason.HELD_NOWHERE:
             return "the rule is held at no level"
         case CapacityReason.BOUND_HELD_NOWHERE:
@@ -52,6 +57,8 @@ def capacity_reason(reason: Reason) -> str:
         case CapacityReason.ERROR_RATE:
             rate, upper = figure(told, "rate"), figure(told, "upper")
             return f"error rate {percent(rate)}, upper bound {percent(upper)}"
+        case CapacityReason.LOWER_LOAD:
+            return f"broken at a load of {figure(told, 'load'):g}, though held at a higher one"
         case CapacityReason.LIMIT_NOT_REACHED:
             return "no level breaks the rule: the limit was not reached"
         case _:

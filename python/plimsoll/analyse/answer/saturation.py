@@ -142,8 +142,14 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     def label(load: float) -> str:
         return load_label(analysis, found.load_factor, load) or UNKNOWN
 
-    text = f"{head} highest throughput is {carried}, at {at}. {capital(flattening(found, label))}."
+    where = f"at {at}" if not capacity.loads else _plateau([label(load) for load in capacity.loads], word)
+    text = f"{head} highest throughput is {carried}, {where}. {capital(flattening(found, label))}."
     return f"{text}{_limit(analysis, found, capacity.load, at)}{_bounded(analysis, found)}"
+
+
+def _plateau(labels: Sequence[str], word: str) -> str:
+    """Of the loads that were averaged."""
+    return f"the mean at {loads(listing(labels), word)}"
 
 
 def _limit(analysis: Analysis, found: Saturation, load: float | None, at: str) -> str:

@@ -52,6 +52,8 @@ class SshHosts:
         self._engine_path = engine
         self.token = token
         self._check_interrupt = check_interrupt
+        self._silent: set[str] = set()
+        """Hosts that did not answer the first question: nothing of ours was started there."""
 
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
         """Hosts that take our engine, and why others do not. Raises BadInput where a file cannot be read."""
@@ -77,6 +79,8 @@ class SshHosts:
         calls = Calls(self._check_interrupt)
 
         def one(host: Host) -> Cleaned:
+            if host.name in self._silent and not everything:
+                return Cleaned(host)
             command = remote.clean(self._directory(host), token, keep_engine, discard)
             done = self._run(calls, host, command, ANSWER_S + 2 * remote.GRACE_S)
             said = remote.answers(done.out)
@@ -108,6 +112,8 @@ class SshHosts:
         names = [one.item.name for one in files.values()]
         done = self._run(calls, host, remote.ask(self._directory(host), engine, names), ANSWER_S)
         said = remote.answers(done.out)
+        if not said:
+            self._silent.add(host.name)
         architecture = said.get("uname", [""])[0]
         refused = self._refused(host, said, done)
         if refused:

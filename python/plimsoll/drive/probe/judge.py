@@ -70,6 +70,8 @@ def _failed(wanted: Visit, found: Failure, options: Options) -> Judgement:
             why = f"the certificate of the server is not trusted: {found.cause}; {options.trust}"
         case "handshake":
             why = f"the TLS handshake failed: {found.cause}; check that this port speaks TLS"
+        case "tls-pair":
+            why = "the certificate and the key of http.tls do not belong together: give the key of this certificate"
         case "tls-files":
             return Judgement(False, f"{peer}: the files of http.tls cannot be read: {found.cause}")
         case "proxy":

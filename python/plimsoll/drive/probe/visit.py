@@ -29,7 +29,9 @@ AUTHORITIES: Final = (
     "/etc/ssl/cert.pem",
 )
 """Where distributions keep the authorities of the web: those of the engine."""
-Trouble = Literal["name", "connect", "certificate", "handshake", "tls-files", "proxy", "silent", "program"]
+Trouble = Literal[
+    "name", "connect", "certificate", "handshake", "tls-files", "tls-pair", "proxy", "silent", "program"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,8 @@ def _secured(connection: socket.socket, tls: Tls, host: str, until: float) -> ss
     try:
         context = _context(tls)
     except OSError as error:
+        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+            return Failure("tls-pair", _words(error))
         return Failure("tls-files", _words(error))
     connection.settimeout(_left(until))
     try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from plimsoll.plan.filling import Proxies
 from plimsoll.plan.model import Config, Endpoint, Generator, Via, Workload
 from plimsoll.plan.secret import Secret, revealed
 
@@ -124,6 +125,11 @@ def _of_workload(work: Workload, config: Config) -> Iterator[Wanted]:
 def _excuse(config: Config) -> str:
     if config.hosts.elsewhere:
         return "testers run on other hosts, from which it may differ"
+    return excuse_here(config)
+
+
+def excuse_here(config: Config) -> str:
+    """Why a target that is down where the testers are may be up later; empty where nothing will change it."""
     if config.before_run:
         return "a command of before_run may change this"
     if any(service.kind == "command" for service in config.services):
@@ -146,6 +152,20 @@ def _address(url: SplitResult) -> Address:
 def _visit(url: SplitResult, excuse: str) -> Visit:
     address = _address(url)
     return Visit(f"{url.scheme}://{address.shown}", address, excuse=excuse)
+
+
+def visit_of(endpoint: Endpoint) -> Visit | None:
+    """A connection to the endpoint itself; None where it has no address yet."""
+    url = _url(endpoint)
+    return None if url is None else _visit(url, "")
+
+
+def way_to(endpoint: Endpoint, proxies: Proxies) -> Visit | None:
+    """The same by the first of the proxies, if there is one."""
+    found = visit_of(endpoint)
+    if found is None or not proxies or isinstance(proxies[0], Via):
+        return found
+    return replace(found, proxy=_address(urlsplit(revealed(proxies[0]))))
 
 
 def _web(work: Workload, excuse: str) -> Iterator[Visit]:

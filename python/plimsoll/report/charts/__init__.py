@@ -12,6 +12,7 @@ from plimsoll.report.charts import (
     hosts,
     load,
     operations,
+    ramp,
     series,
     testers,
     utilization,
@@ -42,7 +43,8 @@ def load_figures(labels: Labels) -> list[Figure]:
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
     )
-    return [*(figure for figure in found if figure is not None), *hosts.figures(labels)]
+    drawn = [figure for figure in found if figure is not None]
+    return [*drawn, *ramp.figures(labels), *hosts.figures(labels)]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:

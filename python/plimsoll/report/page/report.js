@@ -62,7 +62,7 @@
   // Draws, measures, and draws again until the chart is as wide as the page: what axes and legends take is known only then.
   async function draw(key, spec, columns) {
     const place = document.getElementById("chart-" + key);
-    if (!place || !place.clientWidth) return;
+    if (!place || place.closest("details.later:not([open])")) return;
     drawn.set(key, [spec, columns]);
     const room = place.clientWidth - 4, fit = fitted(spec, room);
     fit.spec.datasets = {};

@@ -166,7 +166,7 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
     let proxies: Vec<Arc<Host>> = settings
         .proxies
         .iter()
-        .map(|url| http::proxy(url))
+        .map(|url| http::proxy(setup, url))
         .collect::<Result<_, _>>()?;
     let is_secure = |url: &str| url.starts_with("https:");
     let connector = if setup.endpoints.iter().any(|endpoint| is_secure(&endpoint.url)) {
@@ -180,10 +180,10 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
         let by_proxy = if proxies.is_empty() {
             None
         } else {
-            Some(http::target(endpoint, &proxies, connector.as_ref())?)
+            Some(http::target(setup, endpoint, &proxies, connector.as_ref())?)
         };
         let direct = if directly {
-            let target = http::target(endpoint, &[], connector.as_ref());
+            let target = http::target(setup, endpoint, &[], connector.as_ref());
             Some(target.map_err(|error| match &by_proxy {
                 Some(_) => format!("{error}; or set failover_to_server: false"),
                 None => error,

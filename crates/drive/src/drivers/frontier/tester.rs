@@ -15,6 +15,8 @@ use crate::drivers::versions::Versions;
 use crate::http1::connection::{Connections, Exchange, Replace};
 use crate::reactor::Io;
 
+/// Longest answer, bytes.
+const LONGEST_ANSWER: usize = 256 * 1024 * 1024;
 /// The public client closes its connection after a body of this size, as caches did not keep it reliably.
 const LONGEST_KEPT_OPEN: u64 = 16 * 1024;
 
@@ -137,6 +139,7 @@ impl Tester {
             head_only: false,
             keep: driver.keep,
             body: Some(&mut self.body),
+            max_kept: LONGEST_ANSWER,
             patience: driver.patience,
             replace: if self.failover.is_some() {
                 Replace::Any

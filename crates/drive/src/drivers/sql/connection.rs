@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::net::Stream;
 use crate::net::transport::{Security, Transport};
 use crate::reactor::Io;
+use crate::round_trips::Names;
 
 /// Reads in a row before the other testers of the lane have their turn.
 const READS: u32 = 16;
@@ -33,11 +34,11 @@ impl Connection {
     pub(super) async fn open(
         io: &Io,
         place: &Place,
-        number: u32,
+        (number, names): (u32, Names),
         attempt: &mut Attempt,
     ) -> Result<Self, Broken> {
         attempt.waiting = Waiting::Connect;
-        let stream = place.host.connect(io).await;
+        let stream = names.connect(&place.host, io, attempt).await;
         let login = place.login.clone();
         let connection = Self {
             transport: Transport::Plain(stream.map_err(|error| Failure::connecting(&error))?),
@@ -47,7 +48,7 @@ impl Connection {
             },
             number,
         };
-        let logged_in = connection.log_in(io, place.tls.as_ref(), attempt).await;
+        let logged_in = connection.log_in(io, (place.tls.as_ref(), names), attempt).await;
         let connection = logged_in.map_err(|broken| match &place.login.password {
             Some(_) => broken,
             None => broken.without_password(),
@@ -59,7 +60,7 @@ impl Connection {
     async fn log_in(
         mut self,
         io: &Io,
-        tls: Option<&Security>,
+        (tls, names): (Option<&Security>, Names),
         attempt: &mut Attempt,
     ) -> Result<Self, Broken> {
         loop {
@@ -71,7 +72,8 @@ impl Connection {
                     let (Transport::Plain(stream), Some(security)) = (self.transport, tls) else {
                         return Err(Failure::error("bad response").into());
                     };
-                    self.transport = Transport::secure(stream, security).await.map_err(talking)?;
+                    let secured = names.secure(stream, security, attempt).await;
+                    self.transport = secured.map_err(talking)?;
                     self.session.tls_started();
                 }
                 Event::Failed(refusal) => return Err(Broken::login(refusal)),
@@ -178,6 +180,10 @@ impl Connection {
                     {
                         newest.text(text);
                     }
+                }
+                Event::CopyRow(bytes) => {
+                    attempt.items += 1;
+                    attempt.payload += bytes;
                 }
                 Event::Failed(told) => drop(refusal.get_or_insert(told)),
                 Event::CopyIn => {

@@ -79,6 +79,7 @@ pub struct Network {
 }
 
 fn place(
+    setup: &Setup<'_>,
     endpoint: &Endpoint,
     settings: &Settings,
     connector: Option<&TlsConnector>,
@@ -90,7 +91,7 @@ fn place(
     let secure = |connector: &TlsConnector| Ok((connector.clone(), tls::server_name(&address.host)?));
     Ok(Place {
         tls: connector.map(secure).transpose().map_err(named)?,
-        host: Host::resolve(&address.host, address.port).map_err(named)?,
+        host: setup.host(&address.host, address.port).map_err(named)?,
         server: address.server,
         login: address.login,
     })
@@ -105,7 +106,7 @@ impl AsyncDriver for Network {
             Some(tls) => Some(TlsConnector::from(tls::client(Some(tls))?)),
             None => None,
         };
-        let place = |endpoint| place(endpoint, &settings, connector.as_ref());
+        let place = |endpoint| place(setup, endpoint, &settings, connector.as_ref());
         Ok(Self {
             keep: settings.keeps(),
             places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
@@ -255,7 +256,7 @@ impl Tester {
         let driver = Arc::clone(&self.driver);
         let place = &driver.places[endpoint];
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let connection = Connection::open(&io, place, number, attempt).await?;
+        let connection = Connection::open(&io, place, (number, driver.names), attempt).await?;
         self.sessions = number;
         Ok(connection)
     }

@@ -108,7 +108,7 @@ impl Running {
                     packer.end_columns();
                     self.state = State::Columns;
                 }
-                Event::Columns(_) | Event::CopyIn => {
+                Event::Columns(_) | Event::CopyIn | Event::CopyRow(_) => {
                     return Err(Failure::refused("Query cancelled: it has several results"));
                 }
                 Event::Failed(refusal) => {

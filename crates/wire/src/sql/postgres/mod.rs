@@ -171,8 +171,9 @@ impl Client {
             .ok_or(nonsense("a message that is not whole"))?;
         let event = match (message, self.phase) {
             (Message::NoticeResponse(_) | Message::ParameterStatus(_), _)
-            // The data of `COPY ... TO STDOUT` are passed over: they are not rows.
-            | (Message::CopyOutResponse(_) | Message::CopyData(_) | Message::CopyDone, Phase::Query) => None,
+            | (Message::CopyOutResponse(_) | Message::CopyDone, Phase::Query) => None,
+            // The server sends one message for each row.
+            (Message::CopyData(body), Phase::Query) => Some(Event::CopyRow(body.data().len() as u64)),
             (Message::NotificationResponse(body), _) => {
                 let text = |part: std::io::Result<&str>| {
                     part.map(str::to_owned)

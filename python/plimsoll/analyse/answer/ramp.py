@@ -1,0 +1,72 @@
+"""A rising load, in words: where each rule begins to fail, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from plimsoll.analyse.results import Analysis, Ramp, RampRule, RunResult
+from plimsoll.analyse.results_verdicts import Finding, RampVerdict, Topic
+from plimsoll.analyse.wording import count, describe, number, with_unit
+
+MOST_SENTENCES = 6
+NOTE = (
+    "A ramp is not a search: the service lags behind the load, so a rule can fail at lower constant loads, and a rule "
+    "that held in the ramp may fail at a constant load."
+)
+
+
+def load_words(low: float, high: float, unit: str) -> str:
+    """A load, or its range: `120 to 136/s`, `9 to 16 testers`."""
+    shown = number(low) if unit == "rate" else count(round(low))
+    last = number(high) if unit == "rate" else count(round(high))
+    text = shown if shown == last else f"{shown} to {last}"
+    if unit == "rate":
+        return f"{text}/s"
+    return with_unit(text, "tester" if text == "1" else "testers")
+
+
+def rule_words(found: RampRule, ramp: Ramp) -> str:
+    """One rule, as a sentence without its full stop."""
+    name = f"{describe(found.metric).title} {found.test}"
+    match found.verdict:
+        case RampVerdict.FAILED_FROM | RampVerdict.FAILED_THROUGHOUT:
+            at = _at(found, ramp)
+            lowest = ", the lowest load," if found.verdict == RampVerdict.FAILED_THROUGHOUT else ""
+            below = load_words(found.load_high or 0.0, found.load_high or 0.0, ramp.unit)
+            return f"{name} failed from {at}{lowest} on and stayed failed; a constant load of {below} fails it too"
+        case RampVerdict.LAST_ONLY:
+            return f"{name} failed at the end of the ramp only ({_at(found, ramp)}), which can be chance"
+        case RampVerdict.RECOVERED:
+            return f"{name} failed in the ramp, but held again at a higher load"
+        case RampVerdict.HELD:
+            top = max(each.load_high for each in ramp.bins[slice(*ramp.rising)])
+            return f"{name} held up to {load_words(top, top, ramp.unit)}, the highest load"
+        case _:
+            return f"{name} cannot be judged: too few transactions per bin"
+
+
+def _at(found: RampRule, ramp: Ramp) -> str:
+    return load_words(found.load_low or 0.0, found.load_high or 0.0, ramp.unit)
+
+
+def of_ramps(analysis: Analysis) -> list[Finding]:
+    """Each rule of each valid run with a rising load, and the note that a ramp is not a search."""
+    runs = [run for run in analysis.runs if run.ramp is not None and run.ramp.rules]
+    said = [
+        _finding(run, each, named=len(analysis.runs) > 1)
+        for run in runs
+        if run.ramp is not None
+        for each in run.ramp.rules
+        if run.ramp.rising[0] < run.ramp.rising[1]
+    ][:MOST_SENTENCES]
+    return [*said, Finding(Topic.RAMP, NOTE)] if said else []
+
+
+def _finding(run: RunResult, found: RampRule, *, named: bool) -> Finding:
+    assert run.ramp is not None
+    text = rule_words(found, run.ramp)
+    head = f"In run {run.id}, {text}" if named else text[0].upper() + text[1:]
+    kept = asdict(found)
+    names = ("metric", "test", "load_low", "load_high", "held_up_to")
+    values = {"run": run.id, "unit": run.ramp.unit, **{name: kept[name] for name in names}}
+    return Finding(Topic.RAMP, f"{head}.", found.verdict, values, found.rule)

@@ -1,0 +1,134 @@
+"""The analysis of a results directory: `collect` reads, `analyse` computes, and here they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from plimsoll.analyse.across import cell_results, grouped, verdicts
+from plimsoll.analyse.answer.compose import with_answer
+from plimsoll.analyse.answer.left_out import worded_left_out
+from plimsoll.analyse.answer.superseded import earlier_note
+from plimsoll.analyse.answer.worded import (
+    worded_model,
+    worded_saturation,
+    worded_superseded,
+    worded_verdict,
+)
+from plimsoll.analyse.consistency import consistency
+from plimsoll.analyse.fits import fit_all
+from plimsoll.analyse.load_line import rankings, saturations
+from plimsoll.analyse.parts import OfParts
+from plimsoll.analyse.quantiles import Histogram
+from plimsoll.analyse.results import Analysis, ExperimentInfo, RunResult
+from plimsoll.analyse.results_verdicts import LeftOut
+from plimsoll.analyse.superseded import NotComparable, with_superseded
+from plimsoll.analyse.verdict_rules import RULES
+from plimsoll.assemble.asked import Asked
+from plimsoll.assemble.facts import ENDED_AS_PLANNED
+from plimsoll.assemble.left_out import left_out_of, not_there, nothing_of, within_warmup
+from plimsoll.assemble.one_run import measured_window, one_run
+from plimsoll.assemble.options import Options
+from plimsoll.collect.earlier import read_earlier
+from plimsoll.collect.results import Results, open_results
+from plimsoll.errors import DamagedResults
+
+
+def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
+    """Computes the whole analysis of a results directory from its files. Raises DamagedResults."""
+    return analysis_of(open_results(Path(directory)), options)
+
+
+def analysis_of(results: Results, options: Options | None = None) -> Analysis:
+    """The same for results that are open. Where nothing is changed by options, the verdicts of the analysis.json that
+    is there are held against it."""
+    found = analyse_results(results, options or Options())
+    return found if options not in (None, Options()) else _with_earlier(results, found)
+
+
+def _with_earlier(results: Results, found: Analysis) -> Analysis:
+    """With the verdicts of the earlier analysis that newer rules state otherwise. One that cannot be read is noted: it
+    is not what was measured."""
+    try:
+        earlier = read_earlier(results.path)
+        return found if earlier is None else worded_superseded(with_superseded(found, earlier))
+    except (DamagedResults, NotComparable) as error:
+        return replace(found, notes=(*found.notes, earlier_note(str(error))))
+
+
+def analyse_results(results: Results, options: Options) -> Analysis:
+    """The analysis alone, from what was measured."""
+    rules = Asked(results.plan)
+    runs: list[RunResult] = []
+    histograms: dict[str, Mapping[str, Histogram]] = {}
+    parts: dict[str, OfParts] = {}
+    left: list[LeftOut] = list(not_there(results))
+    for run in results.runs:
+        if run.summary is None or (run.transactions is None and not run.live):
+            left.append(nothing_of(run))
+            continue
+        measured = measured_window(run, options)
+        if measured is None:
+            left.append(within_warmup(run))
+            continue
+        found, histograms[run.id], parts[run.id] = one_run(run, results, options, measured, rules)
+        runs.append(found)
+    info = _info(results, runs)
+    names = [one.metric for one in rules.responses]
+    groups = grouped(runs, histograms, rules.design, parts)
+    effects, models, unfitted = fit_all(runs, info.factors, rules.responses, info.looped)
+    lines = saturations(groups, rules.design, rules.capacity, names)
+    whole = Analysis(
+        experiment=info,
+        answer=(),
+        runs=tuple(runs),
+        cells=cell_results(groups, rules.design, names),
+        saturation=tuple(map(worded_saturation, lines)),
+        rankings=rankings(groups, rules.design, lines),
+        effects=effects,
+        models=tuple(map(worded_model, models)),
+        verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),
+        left_out=tuple(
+            map(worded_left_out, (*left, *(one for run in runs for one in left_out_of(run)), *unfitted))
+        ),
+        consistency=consistency(groups, rules.design),
+        rules=RULES,
+    )
+    return with_answer(whole)
+
+
+def _unfinished(results: Results) -> list[dict[str, str]]:
+    """Cells of which a run is still to come, or was interrupted and will be carried out again."""
+    ended = {run.id for run in results.runs if ENDED_AS_PLANNED.get(run.record["status"]) != "interrupted"}
+    return [run["cell"] for run in results.plan["runs"] if run["id"] not in ended]
+
+
+def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
+    plan, told = results.plan, results.plan["experiment"]
+    return ExperimentInfo(
+        name=told["name"],
+        question=told["question"],
+        directory=str(results.path),
+        seed=plan["seed"],
+        factors={factor["name"]: list(factor["levels"]) for factor in plan["factors"]},
+        load_factor=plan["load_factor"],
+        design=plan["design"]["kind"],
+        repetitions=plan["design"]["repetitions"],
+        planned_runs=results.planned,
+        finished_runs=len(runs),
+        complete=results.complete,
+        responses=tuple(one["metric"] for one in plan["responses"]),
+        started=results.environment.get("started", ""),
+        shared_services=_shared_services(results),
+        looped=tuple(plan["design"].get("loop", ())),
+    )
+
+
+def _shared_services(results: Results) -> tuple[str, ...]:
+    """Names of services of which all runs had the same process: another instance may behave otherwise."""
+    found = [
+        {(each["name"], each.get("pid")) for each in run.record.get("services", ())} for run in results.runs
+    ]
+    shared = set.intersection(*found) if len(found) > 1 else set()
+    return tuple(sorted(name for name, pid in shared if pid is not None))

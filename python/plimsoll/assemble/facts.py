@@ -1,0 +1,134 @@
+"""Facts of a run from its record, its books and its monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.analyse.connections import HISTOGRAMS
+from plimsoll.analyse.counted import counted_services
+from plimsoll.analyse.named import named_metrics
+from plimsoll.analyse.results import Counts, OpenLoad
+from plimsoll.analyse.runs import RunFacts
+from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.utilization_hosts import HostsUsed
+from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
+from plimsoll.collect.hosts import (
+    TCP_RETRANSMITS,
+    TCP_RTT,
+)
+from plimsoll.collect.parquet import read_metrics
+from plimsoll.collect.results import Results, RunFiles
+from plimsoll.collect.versions import OBJECT, VERSION
+from plimsoll.collect.watched import watched_readings
+from plimsoll.plan.model_hosts import LOCAL
+
+ENDED_AS_PLANNED = {"done": "finished", "ceiling": "finished", "stopped": "interrupted"}
+"""Ends of a run as the engine names them, in the words of the results; every other end is "failed"."""
+
+
+def facts_of(
+    run: RunFiles,
+    measured: Window,
+    warmup_s: float,
+    remarks: tuple[str, ...],
+    used: HostsUsed,
+) -> RunFacts:
+    record, summary = run.record, run.summary or {}
+    counts = _counts(summary)
+    planned = started = None
+    if record["plans_starts"]:
+        started = float(counts.started)
+        planned = started + (0 if record["drops_on_request"] else counts.dropped)
+    status = ENDED_AS_PLANNED.get(record["status"], "failed")
+    notes = [
+        *remarks,
+        *summary.get("damage", []),
+        record.get("cpus_remark") or "",
+        *watch_notes(record.get("watched", ())),
+        *host_notes(record),
+        f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
+        record["reason"] if status != "finished" else "",
+    ]
+    named = run.path / "metrics.parquet"
+    # Round trips stand with the hosts that made them: of all together they say nothing.
+    without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *([OBJECT, VERSION] if "versions" in record else [])]
+    return RunFacts(
+        open_load=_open_load(record),
+        id=run.id,
+        cell=record["cell"],
+        repetition=record["repetition"],
+        order=record["order"],
+        block=record["block"],
+        status=status,
+        warmup_s=warmup_s,
+        counts=counts,
+        utilization=(*used.shown, *watched_utilizations(watched_readings(run), measured)),
+        planned=planned,
+        started=started,
+        busiest_thread=used.busiest_thread,
+        thread_demand=used.thread_demand,
+        steal=used.steal,
+        monitor_cpu=used.monitor_cpu,
+        metrics=named_metrics(read_metrics(named, measured.start, measured.end, without))
+        if named.exists()
+        else (),
+        services=counted_services([*record["services"], *record.get("watched", ())]),
+        notes=[note for note in notes if note],
+    )
+
+
+def open_workloads(record: Mapping[str, Any]) -> frozenset[str]:
+    """Workloads with a rate, by the configuration that is kept with the run; a staged one with a rate in some stage."""
+    effective = record["effective"]
+    loads = {name: each["load"] for name, each in effective.get("workloads", {}).items()}
+    loads = loads or dict.fromkeys(record["workloads"], effective.get("load", {}))
+    parts = {name: (load, *load.get("stages", ())) for name, load in loads.items()}
+    return frozenset(name for name, each in parts.items() if any("rate" in part for part in each))
+
+
+def _open_load(record: Mapping[str, Any]) -> OpenLoad:
+    found = len(open_workloads(record))
+    return "none" if not found else "all" if found == len(record["workloads"]) else "some"
+
+
+def _counts(summary: Mapping[str, Any]) -> Counts:
+    counters = summary["counters"]
+    return Counts(
+        started=counters["started"],
+        succeeded=counters["succeeded"],
+        failed=counters["failed"],
+        in_flight_at_end=summary["in_flight"],
+        dropped=counters["dropped"],
+        missed=counters["missed"],
+        lost_records=counters["lost_records"],
+        balanced=summary["balanced"],
+    )
+
+
+def cores_of(record: Mapping[str, Any], results: Results) -> dict[str, int]:
+    usable = len(results.environment["cpu"]["usable"])
+    cores = {"host": usable, "testers": len(record["tester_cpus"]) or usable}
+    for service in record["services"]:
+        cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
+    here = (one for one in record.get("watched_hosts", ()) if one["address"] == LOCAL)
+    return dict.fromkeys((f"service:{name}" for one in here for name in one["processes"]), usable) | cores
+
+
+def together(record: Mapping[str, Any]) -> list[list[str]]:
+    """Services that are bound to the same cores, where several are."""
+    bound: dict[tuple[int, ...], list[str]] = {}
+    for service in record["services"]:
+        if service["cpus"]:
+            bound.setdefault(tuple(service["cpus"]), []).append(f"service:{service['name']}")
+    return [names for names in bound.values() if len(names) > 1]
+
+
+def adds_up(run: RunFiles) -> bool:
+    """Whether the books of a run that lost agents balance: they are closed with what is on disk of theirs."""
+    summary = run.summary or {}
+    counters, rows = summary["counters"], summary.get("rows")
+    closed = bool(counters["started"] == counters["succeeded"] + counters["failed"] + summary["in_flight"])
+    if rows is None:
+        return closed and summary.get("keep") == "summaries"
+    return closed and bool(rows["counters"]["started"] == counters["started"])

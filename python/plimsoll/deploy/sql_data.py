@@ -1,0 +1,116 @@
+"""Data sets of kind `sql`: a user's file of statements, executed in a database that was just started.
+
+Connected as the user of the experiment, who owns its database, so that the tables belong to those who query them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from plimsoll.errors import ServiceError
+from plimsoll.plan.model import Data
+from plimsoll.plan.sql_text import Dialect, SqlTextError, Statement, statements
+
+CONNECT_S: Final = 10
+QUOTED: Final = 1000
+"""Of a server's message so much is shown."""
+
+Execute = Callable[[Statement], None]
+
+
+class _Refused(Exception):
+    """The server's message, and the line of the statement (from 0) that it is about."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def load_sql(url: str, data: Data, check_interrupt: Callable[[], None]) -> int:
+    """Executes the file of a data set in the database at `url`, each statement by itself; gives their number.
+
+    Raises ServiceError with file, line and the server's message at the first that fails.
+    """
+    path, shown = Path(data.settings["file"]), data.settings["shown"]
+    dialect: Dialect = "postgres" if url.startswith("postgresql:") else "mariadb"
+    done = 0
+    try:
+        with (_postgres if dialect == "postgres" else _mariadb)(url) as execute:
+            for each in statements(path.read_bytes(), dialect):
+                check_interrupt()
+                try:
+                    execute(each)
+                except _Refused as error:
+                    message = str(error).strip()[:QUOTED]
+                    raise ServiceError(
+                        f"data {data.name}: {shown}:{each.line + error.line}: {message}"
+                    ) from error
+                done += 1
+    except SqlTextError as error:
+        raise ServiceError(f"data {data.name}: {shown}:{error.line}: {error}") from error
+    except OSError as error:
+        raise ServiceError(f"data {data.name}: {shown} cannot be read: {error.strerror or error}") from error
+    return done
+
+
+@contextmanager
+def _postgres(url: str) -> Iterator[Execute]:
+    import psycopg
+
+    # The database keeps bytes (LATIN1): the client must say the same, or the server would convert.
+    try:
+        connection = psycopg.connect(
+            url, connect_timeout=CONNECT_S, autocommit=True, client_encoding="latin1"
+        )
+    except psycopg.Error as error:
+        raise ServiceError(f"the data could not be written: {error}") from error
+
+    def execute(statement: Statement) -> None:
+        try:
+            connection.execute(statement.text.encode("latin-1"))
+        except psycopg.Error as error:
+            found = error.diag
+            text = ". ".join(
+                part for part in (found.message_primary, found.message_detail, found.message_hint) if part
+            )
+            at = int(found.statement_position or 1) - 1
+            raise _Refused(text or str(error), statement.text.count("\n", 0, at)) from error
+
+    with connection:
+        yield execute
+
+
+@contextmanager
+def _mariadb(url: str) -> Iterator[Execute]:
+    import pymysql
+
+    found = urlsplit(url)
+    try:
+        connection = pymysql.connect(
+            host=found.hostname or "",
+            port=found.port or 0,
+            user=unquote(found.username or ""),
+            database=unquote(found.path.removeprefix("/")),
+            connect_timeout=CONNECT_S,
+            autocommit=True,
+            charset="utf8mb4",
+        )
+    except pymysql.Error as error:
+        raise ServiceError(f"the data could not be written: {error}") from error
+
+    def execute(statement: Statement) -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement.text.encode("latin-1").decode("utf-8", "surrogateescape"))
+                cursor.fetchall()
+        except pymysql.Error as error:
+            raise _Refused(str(error.args[-1]) if error.args else str(error)) from error
+
+    try:
+        yield execute
+    finally:
+        connection.close()

@@ -1,0 +1,55 @@
+"""What to write instead, where people who know other tools write something else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OF_METRICS: Final = {
+    "latency": "response",
+    "duration": "response",
+    "http_req_duration": "response",
+    "response_time": "response",
+    "http_req_failed": "errors",
+    "error_rate": "errors",
+    "failures": "errors",
+    "rps": "throughput",
+    "qps": "throughput",
+    "tps": "throughput",
+    "requests": "throughput",
+    "http_reqs": "throughput",
+}
+"""Names of metrics in k6, Locust, JMeter and in speech -> ours."""
+
+OF_KEYS: Final = {
+    "steps": "`load.stages` changes the load in steps; `workload.mix` has several requests",
+    "stages": "stages belong to `load`: {stages: [{for: 30s, testers: 10}]}",
+    "scenarios": "several populations are `workloads`",
+    "vus": "the number of users is `load.testers`",
+    "users": "the number of users is `load.testers`",
+    "duration": "the duration is `run.duration`",
+    "iterations": "a number of requests is `run.until`: {transactions: 1000}",
+    "watch": "`watch` belongs to a target: targets: {site: {endpoints: [...], watch: [...]}}",
+}
+"""Unknown keys -> advice."""
+
+_THRESHOLD: Final = 'for example {metric: response, test: "p(95)<200ms"}'
+OF_SHAPES: Final = {
+    "thresholds": f"expected a list of thresholds, {_THRESHOLD}",
+    "thresholds.*": f"expected a threshold, {_THRESHOLD}",
+    "workload.target": (
+        "expected the name of one target; several endpoints of it are "
+        "`targets: {site: {endpoints: [URL, URL]}}`, several populations are `workloads`"
+    ),
+    "hosts": "expected a name of a file, or hosts such as {kind: ssh, hosts: [node1, node2]}",
+    "hosts.hosts.*": "expected the name or address of a host, or a mapping such as {host: node1, agents: 2}",
+    "load": "expected a load, for example {testers: 4} or {rate: 100/s}",
+    "run": "expected the length of a run, for example {warmup: 5s, duration: 30s}",
+}
+"""Places, `*` for any index -> what is expected there, where something of another type stands."""
+
+
+def of_shape(path: tuple[str | int, ...]) -> str | None:
+    """What is expected at a place, if it is one of these."""
+    if len(path) > 1 and isinstance(path[-1], int) and (path[-2] == "hosts" or "sites" in path[:-1]):
+        return OF_SHAPES["hosts.hosts.*"]
+    return OF_SHAPES.get(".".join("*" if isinstance(part, int) else part for part in path))

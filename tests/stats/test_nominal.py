@@ -1,0 +1,201 @@
+"""Nominal capacity where the truth is known: how far it lies from the highest true mean, and how often its interval
+holds that mean. The long form prints the rates that stand in docs/methods.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from tests.stats.saturation_truths import LONG, NOISES, TRUTHS, Experiment, knee
+
+from plimsoll.analyse import capacity
+from plimsoll.analyse.means import cell_intervals
+from plimsoll.analyse.plateau import highest
+from plimsoll.analyse.proportion import wilson
+from plimsoll.analyse.ranking import Contender, ranking
+from plimsoll.analyse.results import Capacity
+from plimsoll.analyse.results_verdicts import CapacityReason, RankingVerdict
+from plimsoll.analyse.saturation import saturation, throughput_error
+
+Levels = Mapping[float, Sequence[float]]
+CURVED = [
+    "scalability law, contention .1",
+    "closed network, three centres",
+    "retrograde",
+    "slightly retrograde",
+    "elasticity .02",
+    "elasticity .1",
+]
+
+
+def nominal(levels: Levels) -> Capacity:
+    return nominal_of_all([levels])[0]
+
+
+def nominal_of_all(combinations: Sequence[Levels]) -> list[Capacity]:
+    """As `plimsoll.analyse.load_line` does, without blocks."""
+    error = throughput_error(combinations)
+    every = [values for levels in combinations for values in levels.values()]
+    intervals = iter(cell_intervals(every, log=True))
+    out = []
+    for levels in combinations:
+        bracket = saturation(levels, error)
+        facts = [capacity.Level(load, next(intervals), None, [], [], []) for load in levels]
+        top = highest(levels, error, bracket)
+        out.append(capacity.nominal(facts, top, saturated=bracket.upper is not None))
+    return out
+
+
+def plateau(levels: int) -> tuple[Callable[[float], float], tuple[float, ...]]:
+    """Two levels below the plateau, and `levels` on it."""
+    return knee(4), tuple(2.0**at for at in range(2 + levels))
+
+
+@dataclass(frozen=True)
+class Rates:
+    bias: float
+    covered: int
+    averaged: float
+    experiments: int
+
+    def __str__(self) -> str:
+        share = self.covered / self.experiments
+        return f"bias {100 * self.bias:+.2f} %, covered {share:.3f}, averaged {self.averaged:.2f}"
+
+    def assert_covered(self) -> None:
+        assert wilson(self.covered, self.experiments, confidence=0.98)[1] >= 0.95, str(self)
+
+
+def rates(truth: Callable[[float], float], loads: tuple[float, ...], sd: float, runs: int, of: int) -> Rates:
+    rng, experiment = np.random.default_rng(41), Experiment.of(truth, loads)
+    highest_mean = math.exp(experiment.log_throughput.max())
+    off, covered, averaged = [], 0, 0
+    for _ in range(of):
+        found = nominal(experiment.with_noise(NOISES["constant"](rng, experiment, sd, runs)))
+        assert found.value is not None and found.value.low is not None and found.value.high is not None
+        off.append(found.value.mean / highest_mean - 1)
+        covered += found.value.low <= highest_mean <= found.value.high
+        averaged += bool(found.loads)
+    return Rates(float(np.mean(off)), covered, averaged / of, of)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 5, 8])
+def test_the_interval_holds_the_plateau(levels: int) -> None:
+    for runs, sd in ((2, 0.01), (3, 0.02), (3, 0.1), (5, 0.033)):
+        rates(*plateau(levels), sd, runs, 100).assert_covered()
+
+
+def test_the_mean_of_a_plateau_has_no_bias() -> None:
+    found = rates(*plateau(5), 0.02, 5, 200)
+    assert found.averaged > 0.95 and abs(found.bias) < 0.002, str(found)
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_the_interval_holds_the_highest_mean_of_a_curve(name: str) -> None:
+    """Nor is a curve that falls, or still rises, averaged down by more than 2.5 %."""
+    found = rates(TRUTHS[name], LONG, 0.02, 3, 150)
+    found.assert_covered()
+    assert found.bias > -0.025, str(found)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("levels", [1, 3, 5, 8])
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_the_intervals_hold_plateaus(levels: int, runs: int) -> None:
+    for sd in (0.01, 0.02, 0.033, 0.05, 0.1):
+        found = rates(*plateau(levels), sd, runs, 1000)
+        print(f"{levels} levels, {runs} runs, {100 * sd:g} %: {found}")
+        found.assert_covered()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", CURVED)
+def test_the_intervals_hold_the_highest_means_of_curves(name: str) -> None:
+    for runs in (2, 3, 5):
+        for sd in (0.01, 0.033, 0.1):
+            found = rates(TRUTHS[name], LONG, sd, runs, 1000)
+            print(f"{name}, {runs} runs, {100 * sd:g} %: {found}")
+            found.assert_covered()
+            assert found.bias > -0.025
+
+
+def around(mean: float) -> list[float]:
+    return [mean * 0.99, mean, mean * 1.01]
+
+
+def test_levels_of_a_plateau_are_averaged() -> None:
+    found = nominal({1: around(100), 2: around(200), 4: around(300), 8: around(303), 16: around(299)})
+    assert found.value is not None and found.value.low is not None and found.value.high is not None
+    assert found.loads == (4, 8, 16) and found.load == 8 and found.reached and found.rivals == 1
+    assert found.value.mean == pytest.approx((300 + 303 + 299) / 3, rel=1e-4)
+    assert found.value.low > 295 and found.value.high > 303
+
+
+def test_what_falls_is_not_averaged() -> None:
+    found = nominal({1: around(100), 2: around(200), 4: around(300), 8: around(280), 16: around(260)})
+    assert found.value is not None and found.loads == () and found.load == 4
+    assert found.value.mean == pytest.approx(300)
+
+
+def test_the_highest_of_levels_that_are_not_told_apart_is_called_so() -> None:
+    found = nominal({1: [100.0, 110, 90], 2: [300.0, 340, 260], 4: [310.0, 350, 270], 8: [290.0, 330, 250]})
+    assert found.loads == () and found.rivals == 3
+    assert CapacityReason.HIGHEST in [reason.code for reason in found.reasons]
+    one = nominal({1: [100.0], 2: [200.0], 4: [201.0]})
+    assert one.value is not None and one.value.low is None and one.loads == ()
+
+
+TIES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float], tuple[float, float]]] = {
+    "two plateaus": (knee(4), knee(4), (1, 1)),
+    "a quiet and a noisy one": (knee(4), knee(4), (1, 3)),
+    "one still rises": (knee(4), lambda n: 4 * (n / 32) ** 0.5, (1, 1)),
+    "one slopes": (knee(4), lambda n: min(n, 4 * (n / 32) ** 0.02), (1, 1)),
+}
+"""Pairs with the same highest mean throughput on the loads of LONG, and the deviations of their runs."""
+
+
+def ranked_apart(tie: str, sd: float, runs: int, experiments: int) -> int:
+    rng, apart = np.random.default_rng(43), 0
+    first, second, deviations = TIES[tie]
+    curves = [Experiment.of(truth, LONG) for truth in (first, second)]
+    for _ in range(experiments):
+        combinations = [
+            of.with_noise(NOISES["constant"](rng, of, sd * times, runs))
+            for of, times in zip(curves, deviations, strict=True)
+        ]
+        contenders = [
+            Contender(
+                {"way": str(at)},
+                tuple(
+                    tuple((None, v) for v in levels[load]) for load in (found.loads or (found.load or 0.0,))
+                ),
+                found.rivals,
+            )
+            for at, (levels, found) in enumerate(zip(combinations, nominal_of_all(combinations), strict=True))
+        ]
+        result = ranking(contenders)
+        apart += result is not None and result.verdict == RankingVerdict.HIGHEST
+    return apart
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_capacities_that_are_equal_are_rarely_ranked(tie: str) -> None:
+    for runs, sd in ((2, 0.03), (3, 0.01), (5, 0.03)):
+        apart = ranked_apart(tie, sd, runs, 100)
+        assert wilson(apart, 100, confidence=0.90)[0] <= 0.05, f"{apart} of 100"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("tie", TIES)
+def test_equal_capacities_are_rarely_ranked(tie: str) -> None:
+    for runs in (2, 3, 5):
+        for sd in (0.01, 0.03, 0.1):
+            apart = ranked_apart(tie, sd, runs, 1000)
+            print(f"{tie}, {runs} runs, {100 * sd:g} %: {apart} of 1000")
+            assert wilson(apart, 1000, confidence=0.90)[0] <= 0.05

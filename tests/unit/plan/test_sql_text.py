@@ -1,0 +1,125 @@
+"""SQL files cut into statements with their lines."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from plimsoll.plan.sql_text import Dialect, SqlTextError, statements
+
+
+def cut(text: str, dialect: Dialect = "postgres") -> list[tuple[int, str]]:
+    return [(each.line, each.text) for each in statements(text.encode(), dialect)]
+
+
+def test_statements_begin_after_comments_and_know_their_lines() -> None:
+    text = (
+        "-- first; comment\n\nCREATE TABLE a (x int); /* two;\nlines */ INSERT INTO a\nVALUES (1);\nSELECT 1"
+    )
+    assert cut(text) == [
+        (3, "CREATE TABLE a (x int)"),
+        (4, "INSERT INTO a\nVALUES (1)"),
+        (6, "SELECT 1"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " ;; \n;", "-- only\n", "/* only; */", "\ufeff-- only"])
+def test_nothing_to_execute(text: str) -> None:
+    assert cut(text) == []
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        "SELECT 'a;b', 'it''s;'",
+        'SELECT "a;b"',
+        r"SELECT E'a\';b'",
+        r"SELECT 'a\' AS back, 1",
+        "DO $$ BEGIN; END $$",
+        "DO $body$ SELECT $$;$$; $body$",
+        "SELECT /* a /* b; */ c; */ 1",
+        "SELECT 1 -- no; end\n + 1",
+        "SELECT a$1, b$2",
+        "INSERT INTO t VALUES ($1)",
+    ],
+)
+def test_postgres_keeps_together(one: str) -> None:
+    assert cut(f"{one};\n{one}") == [(1, one), (2 + one.count("\n"), one)]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        r"SELECT 'a\';b', " "'it''s;'",
+        r'SELECT "a\";b"',
+        "SELECT `a;b`",
+        "SELECT 1 # no; end\n + 1",
+        "SELECT 1--1",
+        "/*!40101 SET NAMES utf8; */",
+    ],
+)
+def test_mariadb_keeps_together(one: str) -> None:
+    assert cut(f"{one};\n{one}", "mariadb") == [(1, one), (2 + one.count("\n"), one)]
+
+
+def test_delimiters_of_mariadb() -> None:
+    routine = "CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW BEGIN SET @a=1; END"
+    text = f"SELECT 1;\nDELIMITER //\n{routine}//\ndelimiter ;\nSELECT 2;"
+    found = cut(text, "mariadb")
+    assert [line for line, _ in found] == [1, 3, 5]
+    assert found[1][1] == routine
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "line", "message"),
+    [
+        ("SELECT 1;\nSELECT 'a", "postgres", 2, "a quote ' is not closed"),
+        ("SELECT E'a\\'", "postgres", 1, "a quote ' is not closed"),
+        ("\n\nDO $x$ a $y$", "postgres", 3, r"a dollar quote \$x\$ is not closed"),
+        ("SELECT 1; /* a", "mariadb", 1, r"a comment /\* is not closed"),
+        ("SELECT 1;\n\\connect other\n", "postgres", 2, r"\\connect is a command of psql"),
+        ("\nCOPY a (x) FROM stdin;\n1\n\\.\n", "postgres", 2, "use INSERT"),
+        ("SELECT\n'\0'", "postgres", 2, "a byte 0"),
+    ],
+)
+def test_what_cannot_be_cut(text: str, dialect: Dialect, line: int, message: str) -> None:
+    with pytest.raises(SqlTextError, match=message) as error:
+        cut(text, dialect)
+    assert error.value.line == line
+
+
+def test_bytes_stay_as_they_are() -> None:
+    data = "INSERT INTO a VALUES ('é')".encode() + b";SELECT '\xe9'"
+    assert b";".join(each.text.encode("latin-1") for each in statements(data, "mariadb")) == data
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "mariadb"])
+def test_any_text_is_cut_or_refused(dialect: Dialect) -> None:
+    draw = random.Random(17)
+    parts = [
+        "'",
+        '"',
+        "`",
+        ";",
+        "--",
+        "#",
+        "/*",
+        "*/",
+        "$$",
+        "$a$",
+        "\n",
+        " ",
+        "x",
+        "\\",
+        "E'",
+        "DELIMITER ;\n",
+    ]
+    for _ in range(3000):
+        text = "".join(draw.choices(parts, k=draw.randint(0, 12)))
+        try:
+            found = cut(text, dialect)
+        except SqlTextError as error:
+            assert 1 <= error.line <= text.count("\n") + 1
+            continue
+        assert all(text.splitlines() and each and 1 <= line <= text.count("\n") + 1 for line, each in found)

@@ -1,0 +1,82 @@
+"""A run against its load in the page and in the terminal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import altair as alt
+import pytest
+from tests.golden.fixture import single
+
+from plimsoll.analyse.answer.compose import sentences
+from plimsoll.analyse.answer.ramp import load_words
+from plimsoll.analyse.results import Analysis, Ramp, RampBin, RampRule
+from plimsoll.analyse.results_verdicts import BinOutcome, RampVerdict
+from plimsoll.report import ramp as tables
+from plimsoll.report.charts import load_figures
+from plimsoll.report.labels import Labels
+from plimsoll.report.terminal import summary_lines
+
+H, F, N = BinOutcome.HELD, BinOutcome.FAILED, BinOutcome.NOT_JUDGED
+
+
+def with_ramp(verdict: RampVerdict = RampVerdict.FAILED_FROM) -> Analysis:
+    analysis = single()
+    run = analysis.runs[0]
+    short = replace(run.traffic, response_ms=replace(run.traffic.response_ms, p99=None, missing=0))
+    bins = tuple(RampBin(at, at + 1.0, 10.0 * at, 10.0 * at + 10, short) for at in range(4))
+    rule = RampRule(
+        "response", "p(95)<1ms", verdict, 2, 20.0, 30.0, 20.0, (N, H, F, F), (None, 0.1, 2.0, 3.0)
+    )
+    return replace(analysis, runs=(replace(run, valid=True, ramp=Ramp("rate", bins, (0, 4), (rule,))),))
+
+
+def test_the_table_says_where_a_part_has_too_few_transactions() -> None:
+    run = with_ramp().runs[0]
+    assert run.ramp is not None
+    found = tables.table(run, run.ramp)
+    heads = [column.name for column in found.columns]
+    assert heads[:2] == ["Offered rate", "Time (s)"] and heads[-1] == "response time p(95)<1ms"
+    assert [row[heads.index("p99")] for row in found.rows] == ["too few"] * 4
+    assert [row[-1] for row in found.rows] == ["too few", "held", "failed", "failed"]
+    assert "A ramp is not a search" in found.note
+
+
+def test_the_chart_is_valid_and_has_what_the_table_has() -> None:
+    (figure,) = [each for each in load_figures(Labels(with_ramp())) if each.key.startswith("ramp-")]
+    drawn = alt.Chart.from_dict(json.loads(json.dumps(figure.chart.to_dict())))
+    assert drawn is not None
+    rows = figure.chart.to_dict()["datasets"]
+    assert {row["which"] for row in rows["ramp_rates"]} == {"throughput", "offered"}
+    assert {row["which"] for row in rows["ramp_times"]} == {"p50", "p95"}
+    assert len(figure.table.rows) == 4
+
+
+def test_the_terminal_has_a_line_for_each_part() -> None:
+    lines = summary_lines(with_ramp(), 100)
+    start = next(at for at, line in enumerate(lines) if line.strip().startswith("offered rate"))
+    assert all(" to " in line and "too few" in line for line in lines[start + 1 : start + 5])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (RampVerdict.FAILED_FROM, "on and stayed failed; a constant load of 30"),
+        (RampVerdict.FAILED_THROUGHOUT, "the lowest load, on and stayed failed"),
+        (RampVerdict.LAST_ONLY, "failed at the end of the ramp only"),
+        (RampVerdict.RECOVERED, "held again at a higher load"),
+        (RampVerdict.HELD, "held up to 40"),
+        (RampVerdict.NOT_JUDGED, "too few transactions per bin"),
+    ],
+)
+def test_each_verdict_has_its_sentence(verdict: RampVerdict, words: str) -> None:
+    said = " ".join(sentences(with_ramp(verdict)))
+    assert words in said
+    assert "A ramp is not a search" in said
+
+
+def test_loads_in_words() -> None:
+    assert load_words(1, 1, "testers").split() == ["1", "tester"]
+    assert load_words(9, 16, "testers").split() == ["9", "to", "16", "testers"]
+    assert load_words(120, 136, "rate") == "120 to 136/s"
