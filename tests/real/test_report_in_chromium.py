@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results import Analysis, NamedMetric
 from plimsoll.report.html import render
 from tests.conftest import missing
 from tests.golden.fixture import designed, empty, set_up, single
@@ -121,7 +121,8 @@ def requests(log: dict[str, Any]) -> tuple[str, ...]:
 def test_the_report_opens_from_disk(case: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(render(CASES[case](), set_up(case == "hostile")), encoding="utf-8")
-    charts = page.read_text(encoding="utf-8").count('<div class="chart"')
+    text = page.read_text(encoding="utf-8")
+    charts = text.count('<div class="chart"') - text.count('<details class="later">')
     seen = opened(page, tmp_path)
     assert seen.console == ()
     assert seen.requests == ()
@@ -138,7 +139,60 @@ def test_the_run_that_is_shown_has_its_numbers(tmp_path: Path) -> None:
     seen = opened(page, tmp_path)
     table = seen.document.split('id="table-series"')[1].split("</table>")[0]
     assert table.count("<tr>") == 25  # a head and 24 quanta
-    assert 'id="run-facts" aria-live="polite">Valid' in seen.document
+    assert re.search(r'id="run-facts" aria-live="polite">Run \d+: valid', seen.document)
+
+
+def test_the_key_figures_stand_above_the_answer(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(render(designed(), set_up()), encoding="utf-8")
+    seen = opened(page, tmp_path).document
+    band = seen.split('<dl class="key"')[1].split("</dl>")[0]
+    names = re.findall(r"<dt>([^<]+)</dt>", band)
+    assert {
+        "Nominal capacity",
+        "Usable capacity",
+        "Response time, p95",
+        "Errors",
+        "Bottleneck",
+        "Validity",
+    } <= set(names)
+    assert "1,453 ± 26\u00a0requests/s" in band.replace("&nbsp;", "\u00a0")
+    assert seen.index('<dl class="key"') < seen.index('id="answer"') < seen.index('aria-label="Contents"')
+
+
+OPEN_ALL = """
+(async function () {
+  const wait = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 50)); };
+  await wait(() => document.documentElement.dataset.charts);
+  const later = Array.from(document.querySelectorAll("details.later"));
+  for (const each of later) each.open = true;
+  await wait(() => later.every((each) => each.querySelector("[data-drawn=yes]")));
+  const root = document.documentElement;
+  const wide = Array.from(document.querySelectorAll(".chart svg.marks"))
+    .filter((each) => each.getBoundingClientRect().right > root.clientWidth + 1).length;
+  console.log("SEEN later " + later.length + " width " + root.clientWidth + " of " + root.scrollWidth + " cut " + wide);
+})();
+"""
+"""What a reader does who opens all charts, and what of them is beyond the edge of the page."""
+
+
+@pytest.mark.parametrize("width", [420, 1300])
+@pytest.mark.parametrize("case", ["designed", "single", "hostile"])
+def test_nothing_is_cut_off_at_the_edge_of_a_page(case: str, width: int, tmp_path: Path) -> None:
+    """In a frame of that width: a window of the browser is at least 500 pixels wide."""
+    inner = tmp_path / "inner.html"
+    text = render(CASES[case](), set_up(case == "hostile"))
+    inner.write_text(with_script(text, OPEN_ALL), encoding="utf-8")
+    page = tmp_path / "outer.html"
+    frame = f'<iframe src="{inner.as_uri()}" width="{width}" height="3000" style="border:0"></iframe>'
+    page.write_text(f"<!DOCTYPE html><title>x</title><body style='margin:0'>{frame}", encoding="utf-8")
+    seen = opened(page, tmp_path)
+    assert len(seen.console) == 1, seen.console
+    found = re.search(r"SEEN later (\d+) width (\d+) of (\d+) cut (\d+)", seen.console[0])
+    assert found is not None, seen.console
+    later, shown, whole, cut = map(int, found.groups())
+    assert later == text.count('<details class="later">')
+    assert (shown, whole, cut) == (width, width, 0)
 
 
 CHOOSE = """
@@ -180,7 +234,12 @@ def choosing(page: str, run: str) -> str:
 def test_another_run_is_chosen(tmp_path: Path) -> None:
     """Its numbers and its charts come in the place of the first one's: the same as where it is the first."""
     page = tmp_path / "report.html"
-    text = render(designed(), set_up())
+    analysis = designed()
+    own = (
+        replace(run, metrics=(NamedMetric("wait_s", run.order, 1.0, None, None, None, 2.0),))
+        for run in analysis.runs
+    )
+    text = render(replace(analysis, runs=tuple(own)), set_up())
     runs = re.findall(r'<option value="(\d+)"( selected)?>', text)
     first, other = next(run for run, on in runs if on), next(run for run, on in reversed(runs) if not on)
     page.write_text(text, encoding="utf-8")
@@ -192,7 +251,12 @@ def test_another_run_is_chosen(tmp_path: Path) -> None:
     seen = opened(page, tmp_path)
     assert (seen.console, seen.requests) == ((), ())
     assert f'data-chosen="{other}"' in seen.document
-    for part, end in (("run-facts", "</p>"), ("table-series", "</table>"), ("table-testers", "</table>")):
+    for part, end in (
+        ("run-facts", "</p>"),
+        ("table-series", "</table>"),
+        ("table-testers", "</table>"),
+        ("run-tables", "</section>"),
+    ):
         told = [one.document.split(f'id="{part}"')[1].split(end)[0] for one in (seen, before, wanted)]
         assert told[0] != told[1]
         assert told[0] == told[2]

@@ -8,10 +8,9 @@ rule.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, compress
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -147,23 +146,27 @@ def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
 
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest load at which, and below which, the one-sided upper 95 % bound of the error rate is under the rule."""
+    """Highest load at which the one-sided upper 95 % bound of the error rate is under the rule, below the lowest load
+    that is shown to break it (by the other bound). A load with too few requests to show either decides nothing."""
     rates = [(level, _error_rate(level)) for level in sorted(levels, key=lambda x: x.load)]
     known = [(level, rate) for level, rate in rates if rate is not None]
     holds = [rule.holds(rate.high if rule.upper else rate.low) for _, rate in known]
-    held = list(compress(known, accumulate(holds, operator.and_)))
+    breaks = [not rule.holds(rate.low if rule.upper else rate.high) for _, rate in known]
+    below = breaks.index(True) if any(breaks) else len(known)
+    held = list(compress(known[:below], holds))
+    passed_over = any(holds[below:])
     if not held:
         note = _note(CapacityReason.NOTHING_ENDED)
-        if any(holds):
-            note = _note(CapacityReason.LOWER_LOAD, load=known[0][0].load)
+        if passed_over:
+            note = _note(CapacityReason.LOWER_LOAD, load=known[below][0].load)
         elif known:
             note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least(known))
         return _capacity(CapacityKind.ERROR_LIMITED, None, rule, bool(known), [note])
     level, rate = held[-1]
     above = [other for other, _ in known if other.load > level.load]
     notes = [_note(CapacityReason.ERROR_RATE, rate=rate.rate, upper=rate.high)]
-    if sum(holds) > len(held):
-        notes.append(_note(CapacityReason.LOWER_LOAD, load=known[len(held)][0].load))
+    if passed_over:
+        notes.append(_note(CapacityReason.LOWER_LOAD, load=known[below][0].load))
     if not above:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
     return _capacity(CapacityKind.ERROR_LIMITED, level, rule, bool(above), notes)

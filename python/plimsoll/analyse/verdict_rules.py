@@ -160,8 +160,8 @@ RULES: Final = (
     VerdictRule(
         RuleName.ERROR_LIMITED,
         2,
-        "The error-limited capacity is the throughput at the highest load at which, and below which, the one-sided "
-        "upper 95 % bound of the error rate holds the rule on errors.",
+        "The error-limited capacity is the throughput at the highest load at which the one-sided upper 95 % bound of "
+        "the error rate holds the rule on errors, below the lowest load at which the lower bound breaks it.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

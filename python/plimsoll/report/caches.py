@@ -6,7 +6,8 @@ from plimsoll.analyse.caches import HIT, MISS, miss_ratios, of
 from plimsoll.analyse.results import Interval, RunResult
 from plimsoll.analyse.wording import UNKNOWN, number, percent
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import Column, Table, cell_heads, cell_words, milliseconds
+from plimsoll.report.table import Column, Table
+from plimsoll.report.tables import cell_heads, cell_words, milliseconds
 
 NOTE = (
     "By what caches said in their answers. Times are response times, means over the runs of a cell; the ratio is that "

@@ -14,7 +14,8 @@ from plimsoll.analyse.wording import (
     plus_minus,
 )
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import Column, Table, cell_heads, cell_words, milliseconds
+from plimsoll.report.table import Column, Table
+from plimsoll.report.tables import cell_heads, cell_words, milliseconds
 
 TERMS: Final = (
     (

@@ -7,7 +7,8 @@ from typing import Final
 from plimsoll.analyse.results import CountedService, RunResult
 from plimsoll.analyse.wording import count, number, percent
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import Column, Table, milliseconds
+from plimsoll.report.table import Column, Table
+from plimsoll.report.tables import milliseconds
 
 NOTE = "Over the whole run, warm-up and drain included, by the service's own names; what is zero is left out."
 

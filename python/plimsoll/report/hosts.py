@@ -23,7 +23,8 @@ from plimsoll.analyse.wording import (
 )
 from plimsoll.collect.hosts import TESTERS
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import Column, Table, latency_cells, milliseconds
+from plimsoll.report.table import Column, Table
+from plimsoll.report.tables import latency_cells, milliseconds
 
 MOST_ROWS: Final = 400
 """Rows of a table; analysis.json has them all."""

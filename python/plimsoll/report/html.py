@@ -16,17 +16,22 @@ from markupsafe import Markup
 from plimsoll import __version__
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.results import Analysis, Verdict
-from plimsoll.analyse.wording import count, plural
+from plimsoll.analyse.wording import count, describe, number, percent, plural
 from plimsoll.plan.units import about_size
-from plimsoll.report import caches, consistency, counted, hosts, machine, tables
+from plimsoll.report import caches, consistency, counted, hosts, machine, run_tables, tables
+from plimsoll.report.capacities import capacities
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
-from plimsoll.report.labels import Labels, users
+from plimsoll.report.key_figures import key_figures
+from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
-from plimsoll.report.tables import Table, verdict_text
+from plimsoll.report.table import Column, Table
+from plimsoll.report.tables import verdict_text
 from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
 
+MOST_OBJECTIONS: Final = 3
+"""Invalid and doubtful runs whose reasons are shown without a click; the answer has the most frequent ones."""
 TERMS: Final = (
     ("Response time", "End minus scheduled start. The delay of a late tester shows in it."),
     ("Request time", "End minus actual start: what the request itself took."),
@@ -84,6 +89,7 @@ class Section:
     figures: tuple[Figure, ...] = ()
     folded: tuple[Table, ...] = ()
     texts: tuple[Text, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
 
 def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> str:
@@ -105,16 +111,19 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         info=analysis.experiment,
         facts=_facts(analysis),
         so_far=so_far(analysis),
+        key_figures=key_figures(labels),
         answer=shown_answer(analysis) or ["There is no answer yet."],
         verdicts=[_mark(each) | {"text": verdict_text(each)} for each in analysis.verdicts],
         contents=[
-            ("answer", "Answer"),
             *((each.key, each.title) for each in sections),
             ("terms", "Words and methods"),
         ],
         sections=sections,
         with_testers=any(map(users, runs)),
-        picks=[{"id": run.id, "label": labels.run(run), "first": run is first} for run in runs],
+        picks=[
+            {"id": run.id, "label": labels.run(run), "first": run is first}
+            for run in sorted(runs, key=lambda run: run.order)
+        ],
         left_runs=f"{plural(left, 'more run')} could not be put into this file; `plimsoll show` has them."
         if left
         else "",
@@ -174,7 +183,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
     def of(*keys: str) -> tuple[Figure, ...]:
         return tuple(drawn[key] for key in keys if key in drawn)
 
-    capacity = (tables.capacities(labels),) if analysis.saturation else ()
+    capacity = (capacities(labels),) if analysis.saturation else ()
     single = bool(analysis.runs) and "throughput" not in drawn
     carried, times, failed = (
         (make(labels),) if single else () for make in (tables.totals, tables.distribution, tables.errors)
@@ -182,13 +191,14 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
     if any(run.traffic.cohort for run in analysis.runs):
         failed = (tables.cohorts(labels), *failed)
     each = () if single or not analysis.runs else (tables.totals(labels),)
+    folded, shown = (failed, ()) if not single and "errors" not in drawn else ((), failed)
     found = [
         Section(
             "throughput",
             "Throughput and capacity",
-            tables=capacity + carried,
+            tables=capacity,
             figures=of("throughput"),
-            folded=each,
+            folded=each or carried,
         ),
         Section(
             "response",
@@ -201,28 +211,40 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             "operations",
             "Requests of the mix",
             tables=(tables.operations(labels),) if any(run.operations for run in analysis.runs) else (),
+            figures=of("operations"),
         ),
-        Section("stages", "Stages and workloads", tables=_parts(labels) if single else ()),
+        Section("stages", "Stages and workloads", tables=_stages(labels) if single else ()),
+        Section(
+            "errors",
+            "Errors",
+            _no_errors(labels) if not single and "errors" not in drawn else "",
+            tables=shown,
+            figures=of("errors"),
+            folded=folded,
+        ),
         Section("ramp", "Against the load", figures=of(*(key for key in drawn if key.startswith("ramp-")))),
-        Section("errors", "Errors", tables=failed, figures=of("errors")),
         Section(
             "utilization",
             "What limits it",
             figures=of("utilization"),
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
         ),
-        Section("fairness", "Fairness", figures=of("fairness")),
+        Section("fairness", "Fairness", _fairness(labels), figures=of("fairness")),
         _hosts(labels, of("sites", "hosts", "coverage")),
         *(
-            [Section("one-run", "One run in detail", folded=() if single else _parts(labels))]
+            [Section("one-run", "The run in detail" if len(analysis.runs) == 1 else "One run in detail")]
             if with_runs
             else []
         ),
         _effects(labels),
-        Section("checks", "Checks of the runs and the model", figures=tuple(check_figures(labels))),
+        Section(
+            "checks",
+            "Checks of the runs and the model",
+            figures=tuple(check_figures(labels)),
+            warnings=_model_warnings(labels),
+        ),
         _validity(labels),
         _superseded(labels),
-        _left_out(labels),
         _set_up(labels, setup),
     ]
     return [section for section in found if _has_content(section)]
@@ -267,7 +289,7 @@ def _effects(labels: Labels) -> Section:
     """A figure per response; where the variation cannot be allocated (an unbalanced design), the table alone."""
     figures = tuple(effect_figures(labels))
     bare = () if figures else tuple(tables.effects(labels, model) for model in labels.analysis.models)
-    return Section("effects", "Effects of the factors", tables=bare, figures=figures)
+    return Section("effects", "Effects of the factors", folded=bare, figures=figures)
 
 
 def _has_content(section: Section) -> bool:
@@ -275,14 +297,36 @@ def _has_content(section: Section) -> bool:
     return bool(shown) or section.key == "one-run"
 
 
-def _parts(labels: Labels) -> tuple[Table, ...]:
-    runs = chosen_runs(labels)
-    parts = [tables.stages(run) for run in runs if run.stages or run.workloads]
-    parts += [tables.metrics(run) for run in runs if run.metrics]
-    for run in runs:
-        parts += [counted.counted(run)] if run.services else []
-        parts += [table] if (table := counted.statements(run)) is not None else []
-    return tuple(parts)
+def _stages(labels: Labels) -> tuple[Table, ...]:
+    return tuple(run_tables.stages(run) for run in chosen_runs(labels) if run.stages or run.workloads)
+
+
+def _fairness(labels: Labels) -> str:
+    found = [
+        run.jain_index
+        for run in labels.runs()
+        if run.valid and has_shares(run) and run.jain_index is not None
+    ]
+    if not found or len(labels.analysis.cells) < 2:
+        return ""
+    return f"Jain's index of the valid runs: {number(min(found), 4)} to {number(max(found), 4)} (1 is fair)."
+
+
+def _no_errors(labels: Labels) -> str:
+    """Why there is no chart of errors, and what is known all the same; empty where nothing is."""
+    rates = [cell.error_rate_upper for cell in labels.analysis.cells if cell.error_rate_upper is not None]
+    if not rates:
+        return ""
+    return f"No request of a valid run failed; the error rate of every cell is at most {percent(max(rates), 2)} (95 %)."
+
+
+def _model_warnings(labels: Labels) -> tuple[str, ...]:
+    """What the residuals say against a model: a reader sees it before the charts."""
+    return tuple(
+        f"Model of the {describe(model.response).title}: {'; '.join(model.remarks)}."
+        for model in labels.analysis.models
+        if model.remarks
+    )
 
 
 def _validity(labels: Labels) -> Section:
@@ -292,13 +336,15 @@ def _validity(labels: Labels) -> Section:
     bad = [run for run in runs if not run.valid or run.doubtful_reasons]
     invalid = sum(not run.valid for run in runs)
     text = f"{count(len(runs) - invalid)} of {plural(len(runs), 'run')} are valid. " if len(runs) > 1 else ""
-    text += (
-        "The evidence behind each verdict:"
-        if bad
-        else "No run raised an objection. The evidence behind that:"
-    )
-    books = tables.books(labels)
-    return Section("validity", "Validity", text, tables=(tables.validity(labels),), folded=(books,))
+    text += "" if bad else "No run raised an objection."
+    if not labels.analysis.left_out:
+        text += " Nothing was left out."
+    found = tables.validity(labels)
+    objections = (tables.objections(labels),) if bad else ()
+    shown, folded = (objections, [found]) if len(bad) <= MOST_OBJECTIONS else ((), [*objections, found])
+    folded.append(tables.books(labels))
+    folded += [tables.left_out(labels)] if labels.analysis.left_out else []
+    return Section("validity", "Validity", text.strip(), tables=shown, folded=tuple(folded))
 
 
 def _superseded(labels: Labels) -> Section:
@@ -306,12 +352,6 @@ def _superseded(labels: Labels) -> Section:
     analysis = labels.analysis
     shown = (tables.superseded(labels),) if analysis.superseded else ()
     return Section("superseded", "Superseded verdicts", " ".join(analysis.notes), tables=shown)
-
-
-def _left_out(labels: Labels) -> Section:
-    if not labels.analysis.left_out:
-        return Section("left-out", "What was left out", "Nothing was left out.")
-    return Section("left-out", "What was left out", tables=(tables.left_out(labels),))
 
 
 def _set_up(labels: Labels, setup: SetUp) -> Section:
@@ -322,7 +362,7 @@ def _set_up(labels: Labels, setup: SetUp) -> Section:
     shown, folded = machine.tables_of(setup.environment)
     first = machine.pairs("Machine and experiment", [row for row in facts if row[1]] + shown)
     if setup.files:
-        columns = (tables.Column("File"), tables.Column("Size", numeric=True))
+        columns = (Column("File"), Column("Size", numeric=True))
         folded.append(
             Table("Files", columns, tuple((file.path, about_size(file.bytes)) for file in setup.files))
         )
@@ -335,7 +375,6 @@ def _set_up(labels: Labels, setup: SetUp) -> Section:
     return Section(
         "set-up",
         "Set-up",
-        tables=(first, *machine.hosts(setup.environment)),
-        folded=tuple(folded),
+        folded=(first, *machine.hosts(setup.environment), *folded),
         texts=tuple(each for each in texts if each.text),
     )

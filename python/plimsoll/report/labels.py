@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,6 +48,19 @@ class Labels:
         return factor_word(self.analysis.experiment.load_factor or "load")
 
     @cached_property
+    def load_title(self) -> str:
+        """The load factor as the title of an axis: with its unit, where it is no count."""
+        levels = [level.strip() for level in self._load_of_level]
+        return f"{self.load_word} (requests/s)" if self.is_rate else f"{self.load_word}{_unit_of(levels)}"
+
+    @cached_property
+    def is_rate(self) -> bool:
+        """Whether the load is a rate of requests, so that throughput can be compared with it."""
+        return bool(self._load_of_level) and all(
+            level.strip().endswith("/s") for level in self._load_of_level
+        )
+
+    @cached_property
     def _load_of_level(self) -> dict[str, float]:
         name = self.analysis.experiment.load_factor
         if name is None:
@@ -78,10 +92,13 @@ class Labels:
         return self._load_of_level.get(run.cell[name]) if name in run.cell else None
 
     def combination(self, cell: Mapping[str, str]) -> str:
-        """Short label of the levels apart from the load: `zip 0`, `squid, 1 MB`; a bare number gets a name."""
+        """Short label of the levels apart from the load, each with its factor: `zip 0`, `method squid, size 1 MB`; a
+        level that names its factor itself is not given it twice."""
         load = self.load_factor
         named = [(factor_word(name), level) for name, level in cell.items() if name != load]
-        return ", ".join(f"{name} {level}" if _is_bare(level) else level for name, level in named) or ONLY
+        return (
+            ", ".join(level if name in level.split() else f"{name} {level}" for name, level in named) or ONLY
+        )
 
     @cached_property
     def combinations(self) -> tuple[str, ...]:
@@ -109,8 +126,8 @@ class Labels:
         return tail if head == ONLY else f"{head}, {tail}"
 
     def run(self, run: RunResult) -> str:
-        """Label of a run, unique: its id, its cell, its repetition."""
-        return f"{run.id} · {self.cell(run.cell)} · repetition {run.repetition}"
+        """Label of a run, unique: its id and its cell."""
+        return f"{run.id} · {self.cell(run.cell)}"
 
     @cached_property
     def colours(self) -> tuple[str, ...]:
@@ -159,13 +176,10 @@ class Labels:
         return sorted(self.analysis.runs, key=key)
 
 
-def _is_bare(level: str) -> bool:
-    """True for a level that says nothing without its factor's name."""
-    try:
-        float(level)
-    except ValueError:
-        return level.lower() in {"", "true", "false", "on", "off", "yes", "no", "none"}
-    return True
+def _unit_of(levels: Sequence[str]) -> str:
+    """` (s)`, where all levels are numbers with that unit; empty for counts and levels of several units."""
+    found = {match[1] for level in levels if (match := re.fullmatch(r"[\d.,]+\s*([^\d\s].*)", level))}
+    return f" ({found.pop()})" if len(found) == 1 else ""
 
 
 def users(run: RunResult) -> list[TesterResult]:

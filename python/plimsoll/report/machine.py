@@ -8,7 +8,7 @@ from typing import Any, Final
 from plimsoll.analyse.wording import count, quantity
 from plimsoll.deploy.hosts.check import FIGURES
 from plimsoll.plan.units import about_size
-from plimsoll.report.tables import Column, Table
+from plimsoll.report.table import Column, Table
 
 HOSTS: Final = "hosts"
 """What the check before the first run has found, in environment.json."""

@@ -11,10 +11,12 @@ from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
-from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows
+from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows, time_scale
 from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
 from plimsoll.report.labels import Labels, has_shares, users
+from plimsoll.report.run_tables import run_tables
+from plimsoll.report.table import Table
 from plimsoll.report.tables import verdict
 from plimsoll.report.template import PACKAGE, asset
 
@@ -91,11 +93,27 @@ def first_run(labels: Labels, runs: Sequence[RunResult]) -> RunResult | None:
 
 def run_data(run: RunResult, points: int) -> dict[str, Any]:
     """Everything the page shows of one run."""
+    factor, unit = time_scale(run.series)
+    rows = series_rows(run.series, points, factor) if run.series else []
+    if run.traffic.cohort is not None and run.traffic.cohort.never_started:
+        # What never started is in no record of a transaction: the line would fall to zero in the middle of the load.
+        rows = [row | {"offered": None} for row in rows]
     return {
         "facts": run_facts(run),
-        SERIES: packed(series_rows(run.series, points) if run.series else []),
+        "time_unit": unit,
+        "tables": [_table_data(table) for table in run_tables(run)],
+        SERIES: packed(rows),
         CUT: packed(cut_rows(run)),
         TESTERS: packed(tester_rows(run)),
+    }
+
+
+def _table_data(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "columns": [[column.name, column.numeric] for column in table.columns],
+        "rows": table.rows,
+        "note": table.note,
     }
 
 
@@ -103,7 +121,7 @@ def run_facts(run: RunResult) -> str:
     """A run in one line."""
     traffic = run.traffic
     said = [
-        f"{verdict(run).capitalize()}",
+        f"Run {run.id}: {verdict(run)}",
         f"{plural(traffic.transactions, 'transaction')} in {number(traffic.window_s)} s",
         quantity(traffic.throughput_per_s, "rate", "requests/s"),
         f"median {percentile(traffic.response_ms, 'p50')}",

@@ -8,7 +8,7 @@ from plimsoll.analyse.answer.ramp import NOTE, load_words
 from plimsoll.analyse.results import Ramp, RampBin, RampRule, RunResult
 from plimsoll.analyse.results_verdicts import BinOutcome
 from plimsoll.analyse.wording import UNKNOWN, describe, number, percent, percentile, quantity
-from plimsoll.report.tables import Column, Table
+from plimsoll.report.table import Column, Table
 
 PERCENTILES: Final = ("p50", "p95", "p99")
 FEW: Final = "too few"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
 from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import (
-    Capacity,
     CellResult,
     Cohort,
     Effect,
@@ -20,10 +17,8 @@ from plimsoll.analyse.results import (
     Model,
     OperationResult,
     RunResult,
-    Saturation,
     Verdict,
 )
-from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason, SaturationVerdict
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,
@@ -42,37 +37,11 @@ from plimsoll.analyse.wording import (
     quantity,
     with_unit,
 )
-from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.plan.units import about_size
 from plimsoll.report.labels import Labels, has_shares, users
+from plimsoll.report.table import Column, Table, table_of
 
 LATENCY_COLUMNS = ("mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "max")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Head of a column; numbers stand to the right."""
-
-    name: str
-    numeric: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of text cells under their heads. `note` is said below."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-
-def _table(title: str, words: str, numbers: str, rows: Iterable[Iterable[str]], note: str = "") -> Table:
-    """Heads separated by |: those of text columns, then those of numeric ones."""
-    columns = [Column(name) for name in words.split("|") if name] + [
-        Column(name, numeric=True) for name in numbers.split("|") if name
-    ]
-    return Table(title, tuple(columns), tuple(tuple(row) for row in rows), note)
 
 
 COHORT: Final = (
@@ -115,66 +84,6 @@ def cell_heads(labels: Labels) -> str:
     return "Cell" if labels.load_factor is None else f"Combination|{labels.load_word.capitalize()}"
 
 
-def bracket(labels: Labels, found: Saturation) -> str:
-    """Between which loads a combination saturates, or why that cannot be said."""
-    lower, upper = labels.load_label(found.lower), labels.load_label(found.upper)
-    falls = "" if found.falls_from is None else f"falls from {labels.load_label(found.falls_from)} on"
-    if found.upper is not None and found.upper == found.falls_from:
-        return falls if found.lower is None else f"beyond {lower}, {falls}"
-    if found.upper is not None:
-        text = f"flat from {upper} on" if found.lower is None else f"between {lower} and {upper}"
-        return f"{text}, {falls}" if falls else text
-    if found.verdict == SaturationVerdict.INCREASED:
-        return f"increased beyond {lower}"
-    if found.reason == SaturationReason.ONE_REPETITION:
-        return "one run per load"
-    if found.reason == SaturationReason.RUNS_DIFFER:
-        return "too few runs to decide"
-    return found.verdict
-
-
-def capacity(found: Saturation, kind: str) -> Capacity | None:
-    """The capacity of a kind (nominal, usable, error-limited), where the analysis gave one."""
-    return next((each for each in found.capacities if each.kind == kind), None)
-
-
-def capacity_words(labels: Labels, found: Saturation, kind: str, *, with_unit: bool = True) -> str:
-    """`1,510 ± 42 requests/s at 4`; the bound of what was tried where the limit was not reached."""
-    each = capacity(found, kind)
-    if each is None:
-        return UNKNOWN
-    metric = describe(found.metric)
-    at = f"at {labels.load_label(each.load)}" if each.load is not None else ""
-    value = plus_minus(each.value, metric.kind, metric.unit if with_unit else "") if each.value else ""
-    text = f"{value} {at}".strip()
-    return (each.remark or "not reached") if each.value is None else text if each.reached else f"≥ {text}"
-
-
-def capacities(labels: Labels) -> Table:
-    """Where each combination saturates, what it carries, what limits it. A unit that all share stands in the title."""
-    saturation = labels.analysis.saturation
-    metrics = list(dict.fromkeys(describe(found.metric) for found in saturation))
-    alike = len(metrics) == 1
-    rows = [
-        (
-            labels.combination(found.combination),
-            *([] if alike else [describe(found.metric).title]),
-            bracket(labels, found),
-            found.bottleneck,
-            *(capacity_words(labels, found, kind, with_unit=not alike) for kind in CapacityKind),
-            number(found.efficiency, 2),
-        )
-        for found in saturation
-    ]
-    definitions = {each.kind: each.definition for found in saturation for each in found.capacities}
-    note = " ".join(f"{kind.capitalize()}: {text}." for kind, text in definitions.items() if text)
-    note += f" At: {labels.load_word}. Efficiency: usable / nominal."
-    note += " ≥: throughput is not shown to be flat, or no load broke the rule."
-    heads = "Combination|Saturates|Limited by" if alike else "Combination|Of|Saturates|Limited by"
-    title = f"Capacity in {metrics[0].unit}" if alike and metrics[0].unit else "Capacity"
-    return _table(title, heads, "Nominal|Usable|Error-limited|Efficiency", rows, note.strip())
-
-
 def throughput(labels: Labels) -> Table:
     """Throughput of each cell with its interval."""
     metric = labels.throughput
@@ -203,7 +112,7 @@ def throughput(labels: Labels) -> Table:
         else ""
     )
     heads = f"{cell_heads(labels)}|Valid runs"
-    return _table(
+    return table_of(
         f"{metric.title.capitalize()} per cell", heads, "Mean|Interval|df|Payload|Scaling", rows, note
     )
 
@@ -223,7 +132,7 @@ def totals(labels: Labels) -> Table:
         rows.append((run.id, labels.cell(run.cell), count(done.transactions), *numbers, *flows))
     heads = "Transactions|Requests/s|Items/s|Offered/s|Concurrency|Payload|On the wire"
     note = "± is a 95 % interval by batch means within the run."
-    return _table("Throughput per run", "Run|Cell", heads, rows, note)
+    return table_of("Throughput per run", "Run|Cell", heads, rows, note)
 
 
 def response(labels: Labels) -> Table:
@@ -238,7 +147,7 @@ def response(labels: Labels) -> Table:
         rows.append((*cell_words(labels, cell), *values, number(cell.stretch)))
     note = "± is the 95 % interval over repetitions; a range is that of the runs. Stretch: relative to the lowest load."
     heads = cell_heads(labels)
-    return _table("Response time per cell", heads, "Mean|Median|p95|p99|Stretch", rows, note)
+    return table_of("Response time per cell", heads, "Mean|Median|p95|p99|Stretch", rows, note)
 
 
 def _over_runs(cell: CellResult, name: str, values: list[float | None]) -> str:
@@ -267,7 +176,7 @@ def distribution(labels: Labels) -> Table:
         "± is an interval by batch means within the run. –: too few samples for this percentile, or no mean as more "
         "than 0.1 % is missing. >: the percentile lies among transactions of an open load that did not complete."
     )
-    return _table(
+    return table_of(
         "Response time per run", "Run|Cell", "|".join(("Transactions", *LATENCY_COLUMNS)), rows, note
     )
 
@@ -281,7 +190,7 @@ def cohorts(labels: Labels) -> Table:
     ]
     heads = "|".join(("Scheduled", *(name.capitalize() for name in COHORT)))
     note = "Times, errors and thresholds of open loads cover what was scheduled in the window, whenever it ended."
-    return _table("Scheduled transactions of open loads", "Run|Cell", heads, rows, note)
+    return table_of("Scheduled transactions of open loads", "Run|Cell", heads, rows, note)
 
 
 def cohort_counts(cohort: Cohort) -> dict[str, int]:
@@ -311,7 +220,7 @@ def errors(labels: Labels) -> Table:
         rows.append((*cell_words(labels, cell), met or "none", *rate))
     heads = f"{cell_heads(labels)}|Errors by kind"
     note = "Upper bound: 95 %, Wilson. Kinds are counted over the valid runs."
-    return _table("Error rate per cell", heads, "Error rate|Upper bound", rows, note)
+    return table_of("Error rate per cell", heads, "Error rate|Upper bound", rows, note)
 
 
 def utilization(labels: Labels) -> Table:
@@ -330,7 +239,7 @@ def utilization(labels: Labels) -> Table:
             words = (run.id, labels.cell(run.cell), each.component, each.resource, watched)
             rows.append((*words, percent(each.mean, 2), band, carried))
     heads = "Run|Cell|Component|Binding resource|Watched"
-    return _table("Utilization per run", heads, f"Mean|Interval|{metric.title.capitalize()}", rows)
+    return table_of("Utilization per run", heads, f"Mean|Interval|{metric.title.capitalize()}", rows)
 
 
 _SHARES = re.compile(r"(cpu|busiest|core \d|link|psi|disk\.busy)(?!s_used)")
@@ -356,7 +265,7 @@ def fairness(labels: Labels) -> Table:
         spread = (number(run.jain_index, 4), number(run.share_cv), least, most)
         rows.append((run.id, labels.cell(run.cell), count(len(shares)), *spread))
     note = "Share 1 is fair. Jain's index: 1 is fair, 1/n when one of n testers gets everything."
-    return _table(
+    return table_of(
         "Fairness per run",
         "Run|Cell",
         "Testers|Jain index|CV of share|Least share|Greatest share",
@@ -407,7 +316,9 @@ def effects(labels: Labels, model: Model) -> Table:
     if model.family > 1:
         note += f" Intervals are individual. Adjusted p: for all {model.family} terms together (Holm)."
     title = f"Effects on {describe(model.response).title}, {model.scale} scale"
-    return _table(title, "Term|Level", "Effect|95 % interval|p|Adjusted p|df|Share of variation", rows, note)
+    return table_of(
+        title, "Term|Level", "Effect|95 % interval|p|Adjusted p|df|Share of variation", rows, note
+    )
 
 
 def order(labels: Labels) -> Table:
@@ -424,7 +335,9 @@ def order(labels: Labels) -> Table:
         )
         for run in sorted(labels.analysis.runs, key=lambda run: run.order)
     ]
-    return _table("Runs in their order", "Run|Cell|Block|Verdict", f"Order|{metric.title.capitalize()}", rows)
+    return table_of(
+        "Runs in their order", "Run|Cell|Block|Verdict", f"Order|{metric.title.capitalize()}", rows
+    )
 
 
 def residuals(model: Model) -> Table:
@@ -434,7 +347,7 @@ def residuals(model: Model) -> Table:
         for run, fitted, residual in zip(model.run_ids, model.fitted, model.residuals, strict=False)
     ]
     note = "In logarithms." if model.scale == "log" else ""
-    return _table(f"Residuals of {describe(model.response).title}", "Run", "Fitted|Residual", rows, note)
+    return table_of(f"Residuals of {describe(model.response).title}", "Run", "Fitted|Residual", rows, note)
 
 
 def verdict(run: RunResult) -> str:
@@ -461,8 +374,25 @@ def validity(labels: Labels) -> Table:
     ]
     heads = tuple(Column(_spoken(key), numeric=True) for key in keys)
     return Table(
-        "Validity", (*map(Column, ("Run", "Cell", "Verdict", "Why")), *heads), tuple(map(tuple, rows))
+        "Validity of each run",
+        (*map(Column, ("Run", "Cell", "Verdict", "Why")), *heads),
+        tuple(map(tuple, rows)),
     )
+
+
+def objections(labels: Labels) -> Table:
+    """The runs that are invalid or doubtful, and why."""
+    rows = [
+        (
+            run.id,
+            labels.cell(run.cell),
+            verdict(run),
+            "; ".join((*run.invalid_reasons, *run.doubtful_reasons)),
+        )
+        for run in labels.runs()
+        if not run.valid or run.doubtful_reasons
+    ]
+    return table_of("Runs with objections", "Run|Cell|Verdict|Why", "", rows)
 
 
 def _spoken(key: str) -> str:
@@ -500,7 +430,7 @@ def books(labels: Labels) -> Table:
         monitor = percent(run.monitor_cpu, 2)
         rows.append((run.id, labels.cell(run.cell), run.status, balanced, *map(count, numbers), monitor))
     heads = "Started|Succeeded|Failed|In flight at end|Dropped|Missed|Lost records|Monitor, of a core"
-    return _table("Counts per run", "Run|Cell|Status|Books", heads, rows)
+    return table_of("Counts per run", "Run|Cell|Status|Books", heads, rows)
 
 
 def thresholds(labels: Labels) -> Table:
@@ -511,12 +441,12 @@ def thresholds(labels: Labels) -> Table:
         passed = "passed" if each.passed else "FAILED" if each.judged else "not judged yet"
         where = labels.cell(each.cell) if each.cell else "every cell"
         rows.append((passed, kind.title, each.test, where, each.reason, observed(each)))
-    return _table("Thresholds", "Verdict|Metric|Test|Where|Why", "Observed", rows)
+    return table_of("Thresholds", "Verdict|Metric|Test|Where|Why", "Observed", rows)
 
 
 def left_out(labels: Labels) -> Table:
     """What is in no figure, and why."""
-    return _table("Left out", "What|Why", "", [(each.what, each.why) for each in labels.analysis.left_out])
+    return table_of("Left out", "What|Why", "", [(each.what, each.why) for each in labels.analysis.left_out])
 
 
 def operation_name(each: OperationResult, *, several: bool) -> str:
@@ -544,43 +474,7 @@ def operations(labels: Labels) -> Table:
     times = (*LATENCY_COLUMNS, "request time p50", "request time p95")
     heads = "|".join(("Throughput", "Error rate", "Payload", *times))
     note = "Times without a name are response times."
-    return _table("Requests of the mix", "Run|Cell|Request", heads, rows, note)
-
-
-def stages(run: RunResult) -> Table:
-    """The stages of a staged load, or the populations of a run with several."""
-    parts = [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]
-    parts += [(each.workload, each.traffic) for each in run.workloads]
-    rows = [
-        (
-            name,
-            quantity(traffic.throughput_per_s, "rate", "/s"),
-            quantity(traffic.offered_per_s, "rate", "/s"),
-            percent(traffic.error_rate),
-            *latency_cells(traffic.response_ms),
-        )
-        for name, traffic in parts
-    ]
-    heads = "|".join(("Throughput", "Offered", "Error rate", *LATENCY_COLUMNS))
-    return _table(f"Stages and workloads of run {run.id}", "Part", heads, rows)
-
-
-def metrics(run: RunResult) -> Table:
-    """Named metrics of the run's driver, in their own units."""
-    rows = [
-        (
-            f"{each.name} (s)" if each.name == TCP_RTT else each.name,
-            count(each.count),
-            number(each.mean),
-            number(each.sd),
-            number(each.p50),
-            number(each.p95),
-            number(each.max),
-        )
-        for each in run.metrics
-    ]
-    heads = "Transactions|Mean|Standard deviation|p50|p95|Max"
-    return _table(f"Named metrics of run {run.id}", "Metric", heads, rows)
+    return table_of("Requests of the mix", "Run|Cell|Request", heads, rows, note)
 
 
 def superseded(labels: Labels) -> Table:
@@ -596,4 +490,4 @@ def superseded(labels: Labels) -> Table:
     ]
     heads = "Of|Verdict|Earlier|Made by|Now|Made by|Rules that changed"
     note = "Of the same measurements. The figures of this page are those of the rules of now."
-    return _table("Verdicts that newer rules state otherwise", heads, "", rows, note)
+    return table_of("Verdicts that newer rules state otherwise", heads, "", rows, note)

@@ -33,14 +33,8 @@ from plimsoll.analyse.wording import (
 from plimsoll.printable import printable
 from plimsoll.report import consistency, hosts, ramp
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.tables import (
-    Column,
-    cohort_counts,
-    error_kind,
-    milliseconds,
-    operation_name,
-    verdict_text,
-)
+from plimsoll.report.table import Column
+from plimsoll.report.tables import cohort_counts, error_kind, milliseconds, operation_name, verdict_text
 
 MOST_WATCHED: Final = 8
 """Hosts of targets, and processes on them, that are shown."""

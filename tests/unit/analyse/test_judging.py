@@ -193,6 +193,15 @@ def test_errors_limit_where_a_lower_load_breaks_the_rule() -> None:
     assert none.value is None and "broken at a load of 2" in worded_capacity(none).remark
 
 
+def test_a_load_with_too_few_requests_to_show_errors_does_not_end_the_capacity() -> None:
+    """No error in 100 requests: the upper bound is 2.6 %, which neither holds nor breaks 1 %."""
+    few = Level(10.0, Interval(10, None, None), None, (), (0,), (100,))
+    many = Level(100.0, Interval(100, None, None), None, (), (0,), (10_000,))
+    found = error_limited([few, many], parse_rule("rate<1%", "errors"))
+    assert found.load == 100.0
+    assert "broken" not in worded_capacity(found).remark
+
+
 def test_one_repetition_has_no_bound() -> None:
     single = [dataclasses.replace(one, observed_runs=one.observed_runs[:1]) for one in LEVELS]
     found = usable(single, parse_rule("p(95)<20ms", "response"))

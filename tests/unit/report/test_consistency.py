@@ -44,13 +44,18 @@ def test_the_section_is_there_only_where_versions_were_read() -> None:
 def test_the_cells_side_by_side_with_what_they_took() -> None:
     labels = Labels(analysed())
     table = consistency.cells(labels)
-    assert [row[0] for row in table.rows] == ["no cache, 4/s", "no cache, 20/s", "1 s, 4/s", "1 s, 20/s"]
+    assert [row[0] for row in table.rows] == [
+        "no cache, writes 4/s",
+        "no cache, writes 20/s",
+        "cache 1 s, writes 4/s",
+        "cache 1 s, writes 20/s",
+    ]
     by_cell = {
         row[0]: dict(zip((each.name for each in table.columns), row, strict=True)) for row in table.rows
     }
-    assert by_cell["no cache, 4/s"]["Stale"] == "0\u00a0%"
-    assert by_cell["no cache, 4/s"]["Oldest"] == "–"
-    assert re.fullmatch(r"[\d.]+\u00a0%", by_cell["1 s, 20/s"]["Stale"])
+    assert by_cell["no cache, writes 4/s"]["Stale"] == "0\u00a0%"
+    assert by_cell["no cache, writes 4/s"]["Oldest"] == "–"
+    assert re.fullmatch(r"[\d.]+\u00a0%", by_cell["cache 1 s, writes 20/s"]["Stale"])
     assert "Wilson" in table.note and "pooled over the design" in table.note
     costs = consistency.costs(labels)
     assert [each.name for each in costs.columns][-2:] == ["cache", "db"]
@@ -103,8 +108,8 @@ def test_the_terminal_has_a_line_for_each_cell() -> None:
     assert [line.split(",")[0].strip() for line in lines[head + 1 : head + 5]] == [
         "no cache",
         "no cache",
-        "1 s",
-        "1 s",
+        "cache 1 s",
+        "cache 1 s",
     ]
     assert "<=" in lines[head + 1]
     assert not any("reads/s" in line for line in summary_lines(analysed(), 100, quiet=True))

@@ -10,9 +10,9 @@ from tests.golden.fixture import designed, single
 from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import Analysis, Capacity, Interval, StageResult
 from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
-from plimsoll.report import tables
+from plimsoll.report import capacities, run_tables, tables
 from plimsoll.report.labels import ONLY, Labels
-from plimsoll.report.tables import Table
+from plimsoll.report.table import Table
 
 
 def plain(table: Table) -> list[list[str]]:
@@ -23,7 +23,7 @@ def test_a_bare_number_gets_its_factors_name() -> None:
     labels = Labels(designed())
     assert (
         labels.combination({"zip": "0", "method": "squid", "size": "1 MB", "testers": "4"})
-        == "zip 0, squid, 1 MB"
+        == "zip 0, method squid, size 1 MB"
     )
     assert labels.combination({"run.proxy": "on"}) == "proxy on"
     assert labels.combination({"testers": "4"}) == ONLY
@@ -57,27 +57,35 @@ def test_run_values_go_by_every_name() -> None:
 
 
 def test_the_capacity_table() -> None:
-    table = tables.capacities(Labels(designed()))
+    table = capacities.capacities(Labels(designed()))
     assert table.title == "Capacity in requests/s"
     assert plain(table)[0] == [
-        "zip level 0", "between 2 and 4", "gateway", "1,453 ± 26 at 4", "≥ 1,453 ± 26 at 4", "not reached", "1.0",
+        "zip level 0", "flattens between 2 and 4", "gateway", "1,453 ± 26 at 4",
     ]  # fmt: skip
+    assert "Not limiting: " in table.note  # a rule that never binds would repeat the nominal capacity
+    limited = designed()
+    usable = Capacity(CapacityKind.USABLE, Interval(900.0, 880.0, 920.0), 2.0, "p95", True, "")
+    found = limited.saturation[0]
+    mine = tuple(usable if each.kind == CapacityKind.USABLE else each for each in found.capacities)
+    changed = replace(limited, saturation=(replace(found, capacities=mine), *limited.saturation[1:]))
+    rows = plain(capacities.capacities(Labels(changed)))
+    assert rows[0][4].startswith("900 ± 20")
 
 
 def test_a_capacity_that_no_load_has_says_why() -> None:
     analysis = designed()
     none = Capacity(CapacityKind.USABLE, None, None, "", True, "the rule is held at no level")
     found = replace(analysis.saturation[0], capacities=(none,))
-    assert tables.capacity_words(Labels(analysis), found, "usable") == "the rule is held at no level"
-    assert tables.capacity_words(Labels(analysis), found, "nominal") == "–"
+    assert capacities.capacity_words(Labels(analysis), found, "usable") == "the rule is held at no level"
+    assert capacities.capacity_words(Labels(analysis), found, "nominal") == "–"
 
 
 @pytest.mark.parametrize(
     ("verdict", "lower", "upper", "falls", "said"),
     [
-        ("bracketed", 2.0, 4.0, None, "between 2 and 4"),
-        ("retrograde", 2.0, 4.0, 8.0, "between 2 and 4, falls from 8 on"),
-        ("retrograde", 2.0, 8.0, 8.0, "beyond 2, falls from 8 on"),
+        ("bracketed", 2.0, 4.0, None, "flattens between 2 and 4"),
+        ("retrograde", 2.0, 4.0, 8.0, "flattens between 2 and 4, falls from 8 on"),
+        ("retrograde", 2.0, 8.0, 8.0, "increases beyond 2, falls from 8 on"),
         ("increased", 4.0, None, None, "increased beyond 4"),
         ("at or below the lowest level", None, 1.0, None, "flat from 1 on"),
         ("cannot be said", None, None, None, "cannot be said"),
@@ -94,7 +102,7 @@ def test_brackets(
         upper=upper,
         falls_from=falls,
     )
-    assert tables.bracket(Labels(analysis), found) == said
+    assert capacities.bracket(Labels(analysis), found) == said
 
 
 def test_throughput_has_interval_and_degrees_of_freedom() -> None:
@@ -152,15 +160,28 @@ def test_stages_of_a_run() -> None:
         run,
         stages=(StageResult(1, "", 0.0, 10.0, run.traffic), StageResult(2, "peak", 10.0, 20.0, run.traffic)),
     )
-    assert [row[0] for row in plain(tables.stages(staged))] == ["stage 1", "peak"]
+    assert [row[0] for row in plain(run_tables.stages(staged))] == ["stage 1", "peak"]
 
 
 @pytest.mark.parametrize("analysis", [designed(), single(), designed(hostile=True)])
 def test_every_row_is_as_long_as_its_head(analysis: Analysis) -> None:
     labels = Labels(analysis)
-    made = [tables.capacities, tables.throughput, tables.totals, tables.response, tables.distribution, tables.errors,
-            tables.utilization, tables.fairness, tables.order, tables.validity, tables.books, tables.thresholds,
-            tables.left_out]  # fmt: skip
+    made = [
+        capacities.capacities,
+        tables.throughput,
+        tables.totals,
+        tables.response,
+        tables.distribution,
+        tables.errors,
+        tables.utilization,
+        tables.fairness,
+        tables.order,
+        tables.validity,
+        tables.objections,
+        tables.books,
+        tables.thresholds,
+        tables.left_out,
+    ]
     for make in made:
         table = make(labels)
         assert all(len(row) == len(table.columns) for row in table.rows), table.title

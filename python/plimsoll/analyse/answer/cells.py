@@ -123,7 +123,10 @@ def _overloaded(runs: Sequence[RunResult]) -> str:
         return ""
     planned, done = (sum(rates) / len(found) for rates in zip(*map(_rates, found), strict=True))
     wanted = quantity(planned, "rate", "requests/s")
-    return f" It was overloaded: of {wanted} offered it completed {quantity(done, 'rate', '')}."
+    completed = quantity(done, "rate", "")
+    return (
+        f" It was overloaded: in the second half of the window it completed {completed} of {wanted} offered."
+    )
 
 
 def _rates(found: Overload) -> tuple[float, float]:

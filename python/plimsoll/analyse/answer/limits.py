@@ -45,7 +45,7 @@ def capacity_reason(reason: Reason) -> str:
         case CapacityReason.HELD_NOWHERE:
             return "the rule is held at no level"
         case CapacityReason.BOUND_HELD_NOWHERE:
-            return f"held at no level; the least bound is {number(figure(told, 'least'), 2)}"
+            return f"held at no level; the least bound is {percent(figure(told, 'least'), 2)}"
         case CapacityReason.NOTHING_ENDED:
             return "nothing ended"
         case CapacityReason.HELD_AT_BOUND:

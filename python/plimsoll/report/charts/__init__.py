@@ -11,6 +11,7 @@ from plimsoll.report.charts import (
     effects,
     hosts,
     load,
+    operations,
     ramp,
     series,
     testers,
@@ -38,6 +39,7 @@ def load_figures(labels: Labels) -> list[Figure]:
         distribution.distribution(labels),
         load.errors(labels) if several else None,
         utilization.utilization(labels),
+        operations.operations(labels),
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
     )

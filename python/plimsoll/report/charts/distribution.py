@@ -63,7 +63,7 @@ def distribution(labels: Labels) -> Figure | None:
         return None
     points = max(20, min(MOST_POINTS, MOST_IN_ALL // len(curves)))
     longest = max(ecdf.ms[-1] for _, ecdf in curves)
-    factor, unit = (1e-3, "s") if longest >= 2000 else (1.0, "ms")
+    factor, unit = (1e-3, "s") if longest >= 2000 else (1e3, "µs") if longest < 5 else (1.0, "ms")
     rows: Rows = []
     for run, ecdf in curves:
         fixed = {

@@ -8,7 +8,6 @@ from typing import Final
 import altair as alt
 
 from plimsoll.analyse.answer.explained import term_words
-from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import Model
 from plimsoll.analyse.wording import describe, number, quantity
@@ -16,6 +15,7 @@ from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import (
+    INK,
     WIDTH,
     Rows,
     axis_format,
@@ -58,10 +58,10 @@ def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
         scale=alt.Scale(domain=[0, top * 1.12], nice=True),
         axis=alt.Axis(values=[10 * step for step in range(11)]) if top > 50 else alt.Undefined,
     )
-    colour = alt.Color(
-        "kind:N", scale=alt.Scale(domain=["term", "residual"], range=["#0a84c6", "#6b7785"]), legend=None
+    opacity = alt.condition("datum.kind == 'residual'", alt.value(0.35), alt.value(0.75))
+    bars = base.mark_bar(height={"band": 0.7}, color=INK).encode(
+        x=x, y=y, opacity=opacity, tooltip=["term:N", "said:N"]
     )
-    bars = base.mark_bar(height={"band": 0.7}).encode(x=x, y=y, color=colour, tooltip=["term:N", "said:N"])
     words = base.mark_text(align="left", dx=5).encode(x=x, y=y, text="said:N")
     chart = alt.layer(bars, words).properties(width=WIDTH - 140, height=26 * len(rows) + 10)
     title = describe(model.response).title
@@ -80,7 +80,6 @@ def _remarks(model: Model) -> str:
     said = [f"R² = {number(model.r_squared, 4)}." if model.r_squared is not None else ""]
     if model.not_estimable:
         said.append(f"Cannot be estimated: {', '.join(model.not_estimable)}.")
-    said += [f"{capital(remark)}." for remark in model.remarks]
     return " ".join(part for part in said if part)
 
 
@@ -144,6 +143,7 @@ def run_order(labels: Labels) -> Figure | None:
         alt=f"{metric.title.capitalize()} of {len(rows)} runs in the order in which they were made.",
         table=tables.order(labels),
         caption=f"A trend here would mean that the machine, not the factors, changed{faint}.",
+        on_demand=True,
     )
 
 
@@ -193,4 +193,5 @@ def residuals(labels: Labels, model: Model, place: int) -> Figure | None:
         alt=f"Residual against fitted value of {len(rows)} runs.",
         table=tables.residuals(model),
         caption="A funnel would mean that the spread grows with the value, a curve that a term is missing.",
+        on_demand=True,
     )

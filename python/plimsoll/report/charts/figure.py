@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.report.charts.theme import Chart
-from plimsoll.report.tables import Table
+from plimsoll.report.table import Table
 
 
 @dataclass(frozen=True)
@@ -18,3 +18,5 @@ class Figure:
     alt: str
     table: Table
     caption: str = ""
+    on_demand: bool = False
+    """Folded, and drawn when it is opened."""

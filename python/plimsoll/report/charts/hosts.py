@@ -14,7 +14,8 @@ from plimsoll.report import hosts
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, log_axis, of
 from plimsoll.report.labels import COLOURS, SHAPES, Labels
-from plimsoll.report.tables import Column, Table, milliseconds
+from plimsoll.report.table import Column, Table
+from plimsoll.report.tables import milliseconds
 
 MOST_SITES: Final = 24
 """Of more sites no bars are drawn; the table has them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import altair as alt
@@ -15,6 +15,7 @@ from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
     HEIGHT,
+    INK,
     WIDTH,
     Chart,
     Rows,
@@ -181,16 +182,36 @@ def throughput(labels: Labels) -> Figure | None:
     if not cells and not runs:
         return None
     panel = _Panel("throughput", _title(metric, unit), cells, runs)
+    offered = _offered(labels, metric, factor)
+    chart = _draw(labels, panel)
+    if offered:
+        chart = alt.layer(_equal(panel.title), chart).properties(width=WIDTH, height=HEIGHT)
     against = f"against {labels.load_word}" if labels.load_factor else "per cell"
     return Figure(
         key="throughput",
         title=f"{metric.title.capitalize()} {against}",
-        chart=finish(_draw(labels, panel), **panel.datasets),
+        chart=finish(chart, **panel.datasets, **({"offered": offered} if offered else {})),
         alt=f"{metric.title.capitalize()} {against} for {len(labels.combinations)} combinations. "
         + "; ".join(f"{row['cell']}: {row['said']}" for row in cells[:16]),
         table=tables.throughput(labels),
-        caption=_caption(cells),
+        caption=_caption(cells) + (" Dashed: throughput equal to the offered rate." if offered else ""),
     )
+
+
+def _offered(labels: Labels, metric: Metric, factor: float) -> Rows:
+    """Two points of the line on which the target completes all that is offered; none where the load is no rate."""
+    if not labels.is_rate or metric.name != "throughput_per_s" or len(labels.loads) < 2:
+        return []
+    return [{"load": load, "value": load * factor} for load in (labels.loads[0], labels.loads[-1])]
+
+
+def _equal(title: str) -> alt.Chart:
+    drawn: alt.Chart = (
+        of("offered")
+        .mark_line(strokeDash=[4, 3], strokeWidth=1.2, opacity=0.6, color=INK)
+        .encode(x=alt.X("load:Q"), y=alt.Y("value:Q", title=title))
+    )
+    return drawn
 
 
 def _caption(cells: Rows) -> str:
@@ -206,7 +227,7 @@ def response(labels: Labels) -> Figure | None:
     if not panels:
         return None
     values = [value for panel in panels for value in panel.values]
-    factor, unit = axis_scale(describe("response_ms"), values)
+    factor, unit = axis_scale(describe("response_ms"), [_middle(values)])
     panels = [
         replace(
             panel,
@@ -234,6 +255,12 @@ def response(labels: Labels) -> Figure | None:
         + (" Logarithmic scale." if log else "")
         + (" Faint points: the runs; the others mark the middle of a cell's runs." if guided else ""),
     )
+
+
+def _middle(values: Sequence[float | None]) -> float:
+    """The median, whose unit suits a wide range better than that of the greatest: 0.001 s is no label."""
+    known = sorted(value for value in values if value is not None and math.isfinite(value))
+    return known[len(known) // 2] if known else 0.0
 
 
 def _response_panel(labels: Labels, statistic: str) -> _Panel:
@@ -273,7 +300,7 @@ def _guides(runs: Rows) -> Rows:
 
 
 def errors(labels: Labels) -> Figure | None:
-    """Error rate against load with its upper bound; None where no valid run ended a transaction."""
+    """Error rate against load with its upper bound; None where no request of a valid run failed."""
     cells: Rows = []
     for cell in labels.cells():
         if cell.error_rate is None:
@@ -289,7 +316,7 @@ def errors(labels: Labels) -> Figure | None:
         if cell.error_rate_upper is not None:
             row |= {"low": cell.error_rate * 100, "high": cell.error_rate_upper * 100}
         cells.append(row)
-    if not cells:
+    if not any(row["value"] for row in cells):
         return None
     panel = _Panel("errors", "error rate (%)", cells, [])
     chart = _draw(labels, panel)
@@ -300,5 +327,5 @@ def errors(labels: Labels) -> Figure | None:
         chart=finish(chart.properties(height=200) if labels.load_factor else chart, **panel.datasets),
         alt=f"Error rate of {len(cells)} cells; errors were met in {len(failed)} of them.",
         table=tables.errors(labels),
-        caption="Bars reach up to the upper 95 % bound (Wilson)." + ("" if failed else " No request failed."),
+        caption="Bars reach up to the upper 95 % bound (Wilson).",
     )

@@ -10,6 +10,7 @@ from plimsoll.analyse.results import RunResult, TesterResult
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
+    INK,
     WIDTH,
     Chart,
     Rows,
@@ -24,6 +25,8 @@ from plimsoll.report.labels import Labels, has_shares, users
 
 TESTERS: Final = "testers"
 MOST_BARS: Final = 120
+FAIR: Final = 0.95
+"""Jain's index above which a chart of it shows nothing that its range does not."""
 
 
 def tester_rows(run: RunResult, most: int = MOST_BARS) -> Rows:
@@ -61,7 +64,7 @@ def chart(run: RunResult | None) -> Chart:
     """Bars of share, fair at the dashed line. The page puts the rows of another run under the name TESTERS."""
     bars = (
         of(TESTERS)
-        .mark_bar(color="#0a84c6")
+        .mark_bar(color=INK, opacity=0.55)
         .encode(
             x=alt.X(
                 "rank:O",
@@ -132,6 +135,7 @@ def fairness(labels: Labels) -> Figure | None:
         caption="Over the testers active in the window. One point per valid run."
         + ("" if least < 0.8 else " The scale starts at 0.75.")
         + _left_out(labels),
+        on_demand=least > FAIR,
     )
 
 

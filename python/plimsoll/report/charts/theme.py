@@ -18,18 +18,6 @@ WIDTH: Final = 640
 """Width of a whole chart in pixels; the page shrinks it where it is narrower."""
 HEIGHT: Final = 300
 INK: Final = "currentColor"
-COMPONENT_COLOURS: Final = (
-    "#d55e00",
-    "#6b7785",
-    "#0a84c6",
-    "#009e73",
-    "#7a6ff0",
-    "#b7860b",
-    "#c06aa8",
-    "#8c6d5a",
-)
-"""Components are no combinations: the same palette in another order, and always with a name beside it."""
-
 CONFIG: Final[dict[str, Any]] = {
     "font": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
     "background": "white",
@@ -159,4 +147,4 @@ def load_axis(labels: Labels, title: str | None = None) -> alt.X:
     scale = alt.Scale(type="log" if wide else "linear", domain=ends, nice=False, padding=8)
     values = list(loads) if len(loads) <= 12 else alt.Undefined
     axis = alt.Axis(values=values, grid=False, format=axis_format(loads), labelOverlap=True, labelFlush=False)
-    return alt.X("load:Q", title=labels.load_word if title is None else title, scale=scale, axis=axis)
+    return alt.X("load:Q", title=labels.load_title if title is None else title, scale=scale, axis=axis)

@@ -12,7 +12,6 @@ from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import (
-    COMPONENT_COLOURS,
     WIDTH,
     Chart,
     Rows,
@@ -23,9 +22,10 @@ from plimsoll.report.charts.theme import (
     load_axis,
     of,
 )
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import SHAPES, Labels
 
 COLUMNS = 3
+COMPONENT_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MOST_COMBINATIONS = 9
 
 
@@ -43,18 +43,11 @@ def utilization(labels: Labels) -> Figure | None:
     throughput, busy, unit = _rows(labels, shown)
     if not busy:
         return None
-    colour = alt.Color(
-        "component:N",
-        scale=alt.Scale(
-            domain=names, range=[COMPONENT_COLOURS[i % len(COMPONENT_COLOURS)] for i in range(len(names))]
-        ),
-        legend=alt.Legend(title=None, symbolOpacity=1),
-    )
     if labels.load_factor is None:
-        chart: Chart = _bars(labels, busy, colour)
+        chart: Chart = _bars(labels, busy)
     else:
         groups = [shown[at : at + COLUMNS] for at in range(0, len(shown), COLUMNS)]
-        chart = alt.vconcat(*(_group(labels, group, throughput, busy, unit, colour) for group in groups))
+        chart = alt.vconcat(*(_group(labels, group, throughput, busy, unit, names) for group in groups))
     left = len(labels.combinations) - len(shown)
     return Figure(
         key="utilization",
@@ -63,9 +56,8 @@ def utilization(labels: Labels) -> Figure | None:
         alt=f"Busy share of {len(names)} components"
         + (", below the throughput, against the load." if labels.load_factor else "."),
         table=tables.utilization(labels),
-        caption=("Points: the runs; lines join the means of the repetitions. " if labels.load_factor else "")
-        + "Each component shows its binding resource: "
-        "a service with one thread is full when that thread is. The dashed line stands at 100 %."
+        caption=("Points: the runs; lines: means of the repetitions. " if labels.load_factor else "")
+        + "A service with one busy thread is full when that thread is."
         + (f" {left} more combinations are in the table only." if left else ""),
     )
 
@@ -94,16 +86,17 @@ def _rows(labels: Labels, shown: tuple[str, ...]) -> tuple[Rows, Rows, str]:
 
 
 def _group(
-    labels: Labels, group: tuple[str, ...], throughput: Rows, busy: Rows, unit: str, colour: alt.Color
+    labels: Labels, group: tuple[str, ...], throughput: Rows, busy: Rows, unit: str, names: list[str]
 ) -> alt.VConcatChart:
     """Some combinations side by side: throughput over utilization on the same loads."""
     width = (WIDTH - 60) // max(2, len(group)) - 16
     top = max((row["value"] for row in throughput), default=1.0)
+    colour = combination_colour(labels, legend=False)
     upper = _joined(
         labels,
         "",
         "value",
-        combination_colour(labels, legend=False),
+        colour,
         {
             "title": unit,
             "scale": alt.Scale(domain=[0, top], nice=True),
@@ -112,7 +105,7 @@ def _group(
     )
     lower = _joined(
         labels,
-        labels.load_word,
+        None,
         "busy",
         colour,
         {
@@ -120,6 +113,7 @@ def _group(
             "scale": alt.Scale(domain=[0, _top(busy)]),
             "axis": alt.Axis(tickCount=5),
         },
+        _component_signs(names),
     )
     only = alt.FieldOneOfPredicate(field="combination", oneOf=list(group))
     named = len(labels.combinations) > 1
@@ -134,7 +128,7 @@ def _group(
         .properties(width=width, height=160)
         .facet(column=alt.Column("combination:N", sort=list(group), header=bare))
         .transform_filter(only),
-    ).resolve_scale(color="independent")
+    ).resolve_scale(shape="independent", strokeDash="independent")
     return both
 
 
@@ -143,32 +137,60 @@ def _top(busy: Rows) -> float:
 
 
 def _joined(
-    labels: Labels, title: str, field: str, colour: alt.Color, how: dict[str, Any]
+    labels: Labels,
+    title: str | None,
+    field: str,
+    colour: alt.Color,
+    how: dict[str, Any],
+    signs: dict[str, Any] | None = None,
 ) -> tuple[alt.Chart, alt.Chart]:
-    """The runs as points, their mean per load as a line."""
+    """The runs as points, their mean per load as a line. `signs`: shape and dash, where there are several lines."""
+    shape, dash = (signs or {}).get("shape"), (signs or {}).get("strokeDash")
     x = load_axis(labels, title)
     tooltip = [alt.Tooltip("cell:N"), alt.Tooltip("said:N", title="value"), alt.Tooltip("run:N")]
     base = alt.Chart()
     line = base.mark_line(strokeWidth=2).encode(x=x, y=alt.Y(f"mean({field}):Q", **how), color=colour)
-    points = base.mark_circle(size=30, opacity=0.75).encode(
+    points = base.mark_point(size=30, opacity=0.75, filled=True).encode(
         x=x, y=alt.Y(f"{field}:Q", **how), color=colour, tooltip=tooltip
     )
-    return line, points
+    return (line, points) if shape is None else (line.encode(strokeDash=dash), points.encode(shape=shape))
 
 
-def _bars(labels: Labels, busy: Rows, colour: alt.Color) -> Chart:
-    """Without a load: a bar per component and cell."""
+def _component_signs(names: list[str]) -> dict[str, Any]:
+    """Components differ by shape and dash: colours stand for combinations on the whole page."""
+    shapes = [SHAPES[at % len(SHAPES)] for at in range(len(names))]
+    dashes = [COMPONENT_DASHES[at % len(COMPONENT_DASHES)] for at in range(len(names))]
+    legend = alt.Legend(title=None, symbolOpacity=1)
+    return {
+        "shape": alt.Shape("component:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
+        "strokeDash": alt.StrokeDash(
+            "component:N", scale=alt.Scale(domain=names, range=dashes), legend=legend
+        ),
+    }
+
+
+def _bars(labels: Labels, busy: Rows) -> Chart:
+    """Without a load: a bar per component and cell, in the colour of the cell, named beside it."""
     cells = list(dict.fromkeys(row["cell"] for row in busy))
+    scale = alt.Scale(domain=[0, _top(busy)])
+    axis = None if len(cells) == 1 else alt.Axis(labelLimit=260)
+    y = alt.Y("cell:N", title=None, scale=alt.Scale(domain=cells), axis=axis)
+    offset = alt.YOffset("component:N", scale=alt.Scale(domain=components(labels)))
+    names = (
+        of("busy")
+        .mark_text(align="left", dx=4, fontSize=10)
+        .encode(x=alt.XDatum(0), y=y, yOffset=offset, text="component:N")
+    )
     bars = (
         of("busy")
-        .mark_bar(height={"band": 0.8})
+        .mark_bar(height={"band": 0.8}, opacity=0.6)
         .encode(
-            x=alt.X("mean(busy):Q", title="utilization (%)", scale=alt.Scale(domain=[0, _top(busy)])),
-            y=alt.Y(
-                "cell:N", title=None, sort=cells, axis=None if len(cells) == 1 else alt.Axis(labelLimit=260)
+            x=alt.X(
+                "mean(busy):Q", title="utilization (%)", scale=scale, stack=None, axis=alt.Axis(tickCount=6)
             ),
-            yOffset=alt.YOffset("component:N"),
-            color=colour,
+            y=y,
+            yOffset=offset,
+            color=combination_colour(labels, legend=False),
             tooltip=[alt.Tooltip("cell:N"), alt.Tooltip("component:N"), alt.Tooltip("said:N", title="value")],
         )
         .properties(
@@ -176,4 +198,4 @@ def _bars(labels: Labels, busy: Rows, colour: alt.Color) -> Chart:
             height=max(80, 14 * len({(row["cell"], row["component"]) for row in busy}) + 20),
         )
     )
-    return alt.layer(bars, level("x", 100))
+    return alt.layer(bars, names, level("x", 100))

@@ -7,6 +7,8 @@
     actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
   };
 
+  const drawn = new Map();  // what stands on the page, to be drawn again when its width changes
+
   // A table is kept as columns: plain values, or {k: distinct texts, i: index of each row's text}.
   function rows(columns) {
     const names = Object.keys(columns);
@@ -23,13 +25,57 @@
     return found;
   }
 
+  const NARROW = 560;  // pixels: below, charts that stand side by side stand below each other
+
+  function parts(node, visit) {
+    if (Array.isArray(node)) node.forEach((each) => parts(each, visit));
+    else if (node && typeof node === "object") {
+      visit(node);
+      for (const name of Object.keys(node)) if (name !== "datasets" && name !== "data") parts(node[name], visit);
+    }
+  }
+
+  // The specification for a page of that width, and how many views then stand side by side.
+  function fitted(spec, room) {
+    const found = JSON.parse(JSON.stringify(spec));
+    const narrow = room < NARROW;
+    let across = 1;
+    parts(found, (node) => {
+      if (narrow && node.hconcat) { node.vconcat = node.hconcat; delete node.hconcat; }
+      if (narrow && node.facet && node.facet.column) { node.facet.row = node.facet.column; delete node.facet.column; }
+      if (narrow && node.columns > 1 && node.facet) node.columns = 1;
+      if (narrow && node.encoding && node.encoding.facet && node.encoding.facet.columns > 1) node.encoding.facet.columns = 1;
+      if (narrow && node.labelLimit > 130) node.labelLimit = 130;
+      if (narrow && node.orient === "top" && node.columns) node.columns = 2;
+      if (node.hconcat) across = Math.max(across, node.hconcat.length);
+      if (node.encoding && node.encoding.facet) across = Math.max(across, node.encoding.facet.columns || 1);
+      if (node.facet && node.facet.column) across = Math.max(across, (node.facet.column.sort || []).length || 1);
+    });
+    if (narrow) found.config.title = Object.assign({}, found.config.title, { limit: room - 20 });
+    return { spec: found, across };
+  }
+
+  function widen(spec, width) {
+    parts(spec, (node) => { if (typeof node.width === "number" && (node.mark || node.layer || node.spec)) node.width = width; });
+  }
+
+  // Draws, measures, and draws again until the chart is as wide as the page: what axes and legends take is known only then.
   async function draw(key, spec, columns) {
     const place = document.getElementById("chart-" + key);
-    if (!place) return;
-    const full = Object.assign({}, spec, { datasets: {} });
-    for (const name of Object.keys(columns)) full.datasets[name] = rows(columns[name]);
+    if (!place || place.closest("details.later:not([open])")) return;
+    drawn.set(key, [spec, columns]);
+    const room = place.clientWidth - 4, fit = fitted(spec, room);
+    fit.spec.datasets = {};
+    for (const name of Object.keys(columns)) fit.spec.datasets[name] = rows(columns[name]);
+    let width = Math.max(80, Math.floor(room / fit.across) - 90);
     try {
-      await vegaEmbed(place, full, Object.assign({ downloadFileName: page.name + "-" + key }, options));
+      for (let attempt = 0; attempt < 3; attempt += 1) {
+        widen(fit.spec, width);
+        await vegaEmbed(place, fit.spec, Object.assign({ downloadFileName: page.name + "-" + key }, options));
+        const left = room - Number(place.querySelector("svg.marks").getAttribute("width"));
+        if (left >= 0 && left < 6 * fit.across) break;
+        width = Math.max(80, Math.floor(width + (left - 2) / fit.across));
+      }
       place.dataset.drawn = "yes";
     } catch (problem) {
       place.textContent = "This chart could not be drawn (" + problem.message + "); its numbers stand in the table below.";
@@ -63,7 +109,9 @@
   async function showRun(id) {
     const run = page.runs[id];
     document.getElementById("run-facts").textContent = run.facts;
-    const series = page.frames.series, testers = page.frames.testers;
+    const series = JSON.parse(JSON.stringify(page.frames.series).replaceAll("TIME", run.time_unit));
+    const testers = page.frames.testers, hasErrors = rows(run.series).some((row) => row.errors > 0);
+    if (!hasErrors) series.spec.vconcat = series.spec.vconcat.slice(0, -1);  // the last panel is theirs
     await draw("series", series.spec, Object.assign({}, series.data, { series: run.series, cut: run.cut }));
     const shares = rows(run.testers), figure = document.getElementById("figure-testers");
     if (figure) figure.hidden = !shares.length;
@@ -76,17 +124,65 @@
           placed ? ["p50", "p95", "rtt", "less"] : []));
     }
     fillTable("series",
-      ["Time (s)", "Requests/s", "Offered/s", "Concurrency", "Errors/s", "Mean (ms)", "p50 (ms)", "p95 (ms)"],
-      rows(run.series), ["t", "throughput", "offered", "concurrency", "errors", "mean", "p50", "p95"]);
+      ["Time (s)", "Requests/s", "Offered/s", "Active testers", "Concurrency", "Errors/s"].concat(
+        ["Mean", "p50", "p95"].map((name) => name + " (" + run.time_unit + ")")),
+      rows(run.series), ["t", "throughput", "offered", "active", "concurrency", "errors", "mean", "p50", "p95"]);
+    const place = document.getElementById("run-tables");
+    place.replaceChildren(...run.tables.map(foldedTable));
+  }
+
+  function made(name, text, kind) {
+    const found = document.createElement(name);
+    if (text) found.textContent = text;
+    if (kind) found.className = kind;
+    return found;
+  }
+
+  function foldedTable(told) {
+    const details = made("details"), box = made("div", "", "wide"), table = made("table");
+    box.tabIndex = 0;
+    box.setAttribute("role", "region");
+    box.setAttribute("aria-label", told.title);
+    const top = table.createTHead().insertRow(), body = table.createTBody();
+    for (const [name, numeric] of told.columns) {
+      const head = made("th", name, numeric ? "n" : "");
+      head.scope = "col";
+      top.append(head);
+    }
+    for (const row of told.rows) {
+      const line = body.insertRow();
+      row.forEach((text, at) => line.append(made("td", text, told.columns[at][1] ? "n" : text.length <= 30 ? "k" : "")));
+    }
+    box.append(table);
+    details.append(made("summary", told.title), box);
+    if (told.note) details.append(made("p", told.note, "note"));
+    return details;
+  }
+
+  async function drawAgain() {
+    for (const [key, told] of Array.from(drawn)) await draw(key, told[0], told[1]);
   }
 
   async function start() {
     for (const key of Object.keys(page.figures)) await draw(key, page.figures[key].spec, page.figures[key].data);
+    for (const later of document.querySelectorAll("details.later")) {
+      const key = later.querySelector(".chart").id.slice("chart-".length);
+      later.addEventListener("toggle", () => {
+        if (later.open && !drawn.has(key)) draw(key, page.figures[key].spec, page.figures[key].data);
+      });
+    }
     const picker = document.getElementById("run-picker");
     if (picker) {
       picker.addEventListener("change", () => showRun(picker.value));
       await showRun(picker.value);
     }
+    let width = window.innerWidth, waiting = 0;
+    window.addEventListener("resize", () => {
+      if (window.innerWidth === width) return;
+      width = window.innerWidth;
+      clearTimeout(waiting);
+      waiting = setTimeout(drawAgain, 200);
+    });
     document.documentElement.dataset.charts = String(document.querySelectorAll("[data-drawn=yes]").length);
   }
 

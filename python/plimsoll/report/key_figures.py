@@ -1,0 +1,183 @@
+"""The band of key figures above the answer: at most seven, each with its unit and what it is of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from plimsoll.analyse.answer.words import loads
+from plimsoll.analyse.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.results import CellResult, Latency, RunResult, Saturation
+from plimsoll.analyse.results_verdicts import CapacityKind
+from plimsoll.analyse.validity import is_lower_bound
+from plimsoll.analyse.wording import (
+    UNKNOWN,
+    count,
+    describe,
+    percent,
+    percentile,
+    plural,
+    plus_minus,
+    quantity,
+)
+from plimsoll.report import tables
+from plimsoll.report.capacities import capacity as capacity_of
+from plimsoll.report.labels import ONLY, Labels
+
+PERCENTILES = ("p50", "p95", "p99")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A figure under its name; `note`: what it is of, or why it is missing. `kind`: good, bad, or empty."""
+
+    name: str
+    value: str
+    note: str = ""
+    kind: str = ""
+
+
+def key_figures(labels: Labels) -> list[KeyFigure]:
+    """Throughput or capacity, response times, errors, validity and bottleneck; of several cells, those of the best."""
+    if not labels.analysis.runs:
+        return []
+    best = _best(labels)
+    if best is not None:
+        return [*_capacities(labels, best), *_of_cell(labels, _cell_of(labels, best), best.bottleneck)]
+    cell = _best_cell(labels)
+    if cell is None:
+        return [_validity(labels)]
+    return [_throughput(labels, cell), *_of_cell(labels, cell, cell.bottleneck)]
+
+
+def _nominal(found: Saturation) -> float:
+    capacity = capacity_of(found, CapacityKind.NOMINAL)
+    return capacity.value.mean if capacity is not None and capacity.value is not None else -1.0
+
+
+def _best(labels: Labels) -> Saturation | None:
+    """The combination with the highest nominal capacity of the leading throughput."""
+    found = [each for each in labels.analysis.saturation if _nominal(each) >= 0]
+    mine = [each for each in found if each.metric == labels.throughput.name] or found
+    return max(mine, key=_nominal, default=None)
+
+
+def _cell_of(labels: Labels, found: Saturation) -> CellResult | None:
+    capacity = capacity_of(found, CapacityKind.NOMINAL)
+    where = labels.combination(found.combination)
+    cells = (each for each in labels.analysis.cells if labels.combination(each.cell) == where)
+    return next((each for each in cells if capacity is not None and each.load == capacity.load), None)
+
+
+def _best_cell(labels: Labels) -> CellResult | None:
+    name = labels.throughput.name
+    measured = [each for each in labels.analysis.cells if each.valid]
+
+    def height(cell: CellResult) -> float:
+        interval = cell.responses.get(name)
+        return interval.mean if interval is not None else -1.0
+
+    return max(measured, key=height, default=None)
+
+
+def _capacities(labels: Labels, found: Saturation) -> list[KeyFigure]:
+    """Nominal capacity, or the highest throughput where it is not reached; usable capacity where there is a rule."""
+    metric = describe(found.metric)
+    where = labels.combination(found.combination)
+    head = "" if where == ONLY else f"{where}, "
+
+    def figure(name: str, kind: CapacityKind) -> KeyFigure | None:
+        capacity = capacity_of(found, kind)
+        if capacity is None:
+            return None
+        at = loads(labels.load_label(capacity.load), labels.load_word)
+        if capacity.value is None:
+            return KeyFigure(name, "none", capacity.remark or "the rule is held at no load", "bad")
+        if not capacity.reached and kind == CapacityKind.USABLE:
+            return KeyFigure(name, "not limited", "no load broke the rule on the response time")
+        text = plus_minus(capacity.value, metric.kind, metric.unit)
+        return KeyFigure(name, text, f"{head}at {at}")
+
+    reached = capacity_of(found, CapacityKind.NOMINAL)
+    name = "Nominal capacity" if reached is not None and reached.reached else f"Highest {metric.title}"
+    shown = (figure(name, CapacityKind.NOMINAL), figure("Usable capacity", CapacityKind.USABLE))
+    return [each for each in shown if each is not None]
+
+
+def _throughput(labels: Labels, cell: CellResult) -> KeyFigure:
+    metric = labels.throughput
+    runs = _runs(labels, cell)
+    interval = cell.responses.get(metric.name)
+    note = _where(labels, cell)
+    if interval is None:
+        return KeyFigure(metric.title.capitalize(), UNKNOWN, note)
+    if any(is_lower_bound(run.reasons) for run in runs):
+        text = f"at least {quantity(interval.mean, metric.kind, metric.unit)}"
+        return KeyFigure(metric.title.capitalize(), text, "the load generator was the limit")
+    if len(runs) == 1 and metric.name == "throughput_per_s" and runs[0].traffic.throughput_interval:
+        interval = runs[0].traffic.throughput_interval
+    return KeyFigure(metric.title.capitalize(), plus_minus(interval, metric.kind, metric.unit), note)
+
+
+def _where(labels: Labels, cell: CellResult) -> str:
+    return "" if len(labels.analysis.cells) == 1 else labels.cell(cell.cell)
+
+
+def _runs(labels: Labels, cell: CellResult) -> list[RunResult]:
+    return [run for run in labels.analysis.runs if run.cell == cell.cell and run.valid]
+
+
+def _of_cell(labels: Labels, cell: CellResult | None, bottleneck: str) -> list[KeyFigure]:
+    if cell is None:
+        return [_validity(labels)]
+    runs = _runs(labels, cell)
+    note = "range of the runs" if len(runs) > 1 else ""
+    times = [(name, _time(runs, name)) for name in PERCENTILES if runs]
+    said = [KeyFigure(f"Response time, {name}", text, note if "–" in text else "") for name, text in times]
+    said = [each for each in said if each.value != UNKNOWN]
+    return [*said, _errors(cell), _bottleneck(bottleneck), _validity(labels)]
+
+
+def _time(runs: Sequence[RunResult], name: str) -> str:
+    """A percentile of the cell: of several runs the range, as percentiles are not averaged."""
+    times: list[Latency] = [run.traffic.response_ms for run in runs]
+    if len(times) == 1:
+        return percentile(times[0], name)
+    value: Callable[[Latency], float | None] = lambda each: getattr(each, name)  # noqa: E731
+    known = sorted((found, percentile(each, name)) for each in times if (found := value(each)) is not None)
+    if len(known) < len(times) or not known:
+        beyond = [shown for each in times if (shown := percentile(each, name)).startswith(">")]
+        return beyond[0] if beyond else UNKNOWN
+    low, high = known[0][1], known[-1][1]
+    return low if low == high else _range(low, high)
+
+
+def _range(low: str, high: str) -> str:
+    """`8.1 to 39 ms`: a unit that both share is written once."""
+    value, _, unit = low.rpartition("\u00a0")
+    return f"{value if high.endswith(unit) else low}–{high}"
+
+
+def _errors(cell: CellResult) -> KeyFigure:
+    if cell.error_rate is None:
+        return KeyFigure("Errors", UNKNOWN)
+    upper = "" if cell.error_rate_upper is None else f"at most {percent(cell.error_rate_upper, 2)}"
+    return KeyFigure("Errors", percent(cell.error_rate, 2), upper, "bad" if cell.error_rate else "")
+
+
+def _bottleneck(name: str) -> KeyFigure:
+    known = bool(name) and name != NOT_RESOLVED
+    return KeyFigure("Bottleneck", name if known else "not identified")
+
+
+def _validity(labels: Labels) -> KeyFigure:
+    runs = labels.analysis.runs
+    invalid = sum(not run.valid for run in runs)
+    doubtful = sum(run.valid and bool(run.doubtful_reasons) for run in runs)
+    kind = "bad" if invalid else "warn" if doubtful else "good"
+    note = f"{count(doubtful)} doubtful" if doubtful and len(runs) > 1 else ""
+    if len(runs) == 1:
+        return KeyFigure("Validity", tables.verdict(runs[0]), kind=kind)
+    return KeyFigure(
+        "Validity", f"{count(len(runs) - invalid)} of {plural(len(runs), 'run')} valid", note, kind
+    )
