@@ -129,6 +129,8 @@ fn postgres() {
             "copy in",
             "complete",
             "ready",
+            "copy row 4",
+            "copy row 4",
             "complete",
             "ready",
             "columns pg_terminate_backend bool",
