@@ -98,7 +98,7 @@ def test_a_generator_that_stands_still(lab: Lab) -> None:
         with suppress(ProcessLookupError):
             os.kill(agent, signal.SIGCONT)
     run = verdict(lab, process)
-    assert 0.25 < run["evidence"]["gaps"] < 0.45
+    assert run["evidence"]["gaps"] > 0.25
     assert "gaps" in {each["code"] for each in run["reasons"]}
 
 

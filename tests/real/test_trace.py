@@ -405,7 +405,7 @@ def test_two_traces_are_compared(lab: Lab, reader: Path) -> None:
     assert lab.run("trace", "record", "--uncalibrated", "-o", "better.trace", "--", *command).code == 0
     text = lab.run("trace", "compare", reader, "better.trace", COLUMNS="100").out
     assert max(map(len, text.splitlines())) <= 100
-    assert re.search(r"lseek +[\d ]+ +[\d ]+ +0\.4", text)
+    assert re.search(r"lseek +[\d,]+ +[\d,]+ +0\.4", text)
     assert "data.bin" in text.partition("Files that differ")[2]
 
 

@@ -127,11 +127,11 @@ def test_a_request_is_found_from_the_picture_and_from_its_row(tmp_path: Path) ->
     """
     seen = used(ordinary(), acts, tmp_path)
     assert noted(seen, "rows") == "50"
-    assert noted(seen, "row").startswith("7 Read of 4 096 B at byte 36 864, 0.070000 s, took 20.0 µs")
-    assert noted(seen, "next").startswith("8 Read of 4 096 B at byte 188 416, 0.080000 s")
+    assert noted(seen, "row").startswith("7 Read of 4,096 B at byte 36,864, 0.070000 s, took 20.0 µs")
+    assert noted(seen, "next").startswith("8 Read of 4,096 B at byte 188,416, 0.080000 s")
     assert 0 < int(noted(seen, "zoomed")) < 50
     assert noted(seen, "note").startswith(f"Exact: {noted(seen, 'zoomed')} of 50 requests")
-    assert noted(seen, "hover").startswith("Read of 4 096 B at byte 151 552, 0.010000 s")
+    assert noted(seen, "hover").startswith("Read of 4,096 B at byte 151,552, 0.010000 s")
     assert noted(seen, "clicked") == f"1 {noted(seen, 'hover')}"
     assert noted(seen, "writes") == "10"
 
@@ -151,7 +151,7 @@ def test_what_is_binned_says_so_and_how_to_see_it_exactly(tmp_path: Path) -> Non
     seen.drawn = String(drawn > 500);
     """
     seen = used(ordinary(), acts, tmp_path)
-    assert noted(seen, "note").startswith("Binned: 10 000 000 requests in 40 × 40 cells")
+    assert noted(seen, "note").startswith("Binned: 10,000,000 requests in 40 × 40 cells")
     assert "plimsoll trace show job.trace --file '^/data/b\\.out$' --from " in noted(seen, "note")
     assert noted(seen, "table") == "true"
     assert noted(seen, "drawn") == "true"

@@ -22,6 +22,7 @@ from tests.real.tutorial import Shell, difference, plain, renewed, steps
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_tutorial_can_be_followed_literally(lab: Lab) -> None:
     lines = TUTORIAL.read_text(encoding="utf-8").splitlines()

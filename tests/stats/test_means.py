@@ -115,7 +115,7 @@ def test_diagnose_names_what_is_wrong() -> None:
     assert found.lag1 is not None and found.lag1 > 0.5
     wide = diagnose(np.linspace(1, 50, 40), e, cells, factors={}, scale="linear")
     assert [model_reason(r) for r in wide.reasons] == [
-        "the greatest response is 50 times the smallest: consider scale: log"
+        "the greatest response is 50.0 times the smallest: consider scale: log"
     ]
     spiked = e.copy()
     spiked[7] = 40

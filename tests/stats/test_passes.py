@@ -29,15 +29,13 @@ def measured(
     return shift + 100
 
 
-def fitted(y: NDArray[np.float64], *, with_loop: bool = True, drop: int | None = None) -> Factorial:
+def fitted(y: NDArray[np.float64], *, with_loop: bool = True) -> Factorial:
     rows = [
         (size, testers, f"{size} {number}", float(y[a, number, b]))
         for a, size in enumerate(SIZES)
         for number in range(y.shape[1])
         for b, testers in enumerate(TESTERS)
     ]
-    if drop is not None:
-        del rows[drop]
     factors = {"size": [row[0] for row in rows], "testers": [row[1] for row in rows]}
     loop = Loop(["testers"], [row[2] for row in rows]) if with_loop else None
     return fit_table([row[3] for row in rows], factors, levels=LEVELS, loop=loop)
@@ -70,7 +68,7 @@ def test_runs_as_replicates_would_find_it_often() -> None:
 def test_the_interval_of_an_effect_holds_it() -> None:
     rng, held = np.random.default_rng(63), 0
     for _ in range(EXPERIMENTS):
-        fit = fitted(measured(rng, 3, 1.0, effect=4.0), drop=int(rng.integers(24)))
+        fit = fitted(measured(rng, 3, 1.0, effect=4.0))
         size = next(term for term in fit.terms if term.name == "size")
         interval = size.levels[1].interval
         assert interval is not None and interval.low is not None and interval.high is not None

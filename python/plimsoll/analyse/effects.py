@@ -36,6 +36,9 @@ from plimsoll.errors import BadInput
 
 Scale = Literal["linear", "log"]
 
+ALLOCATION_TOLERANCE = 0.005
+"""Sums of squares that add up to the total within this share are an allocation of the variation."""
+
 ROUNDING = 1e-13
 """A coefficient below this share of the deviation of the responses is nothing but rounding."""
 
@@ -315,13 +318,14 @@ class _Fit:
         )
 
     def _shares(self) -> tuple[list[float | None], float | None, float | None]:
-        """Percent per term, of blocks, of the residual; None where they would not sum to 100 (no allocation then)."""
+        """Percent per term, of blocks, of the residual; None where they would not sum to 100 within a rounded percent
+        (no allocation then), as where runs are missing."""
         rest = self.error_ss + self.lack_ss
         whole = sum(self.ss) + self.block_ss + rest
         if self.total <= 0:
             self._note(ModelReason.NO_VARIATION)
             return [None] * len(self.ss), None, None
-        if abs(whole - self.total) > 1e-6 * self.total:
+        if abs(whole - self.total) > ALLOCATION_TOLERANCE * self.total:
             self._note(ModelReason.NO_ALLOCATION, share=whole / self.total)
             return [None] * len(self.ss), None, None
         percent: list[float | None] = [100 * s / self.total for s in self.ss]
