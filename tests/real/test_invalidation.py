@@ -20,7 +20,7 @@ from plimsoll.plan.model import Config
 from tests.real.test_services import needs, place  # noqa: F401 - the fixture
 from tests.unit.plan.helpers import load
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """So long anything may take on a busy machine; in practice it is some milliseconds."""
 FILE = """\
 plimsoll: 1

@@ -117,7 +117,12 @@ def requests(log: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG_CASES = ("single", "unfinished", "nothing-valid")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=pytest.mark.long) if each in LONG_CASES else each for each in CASES]
+)
 def test_the_report_opens_from_disk(case: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(render(CASES[case](), set_up(case == "hostile")), encoding="utf-8")
@@ -177,7 +182,9 @@ OPEN_ALL = """
 
 
 @pytest.mark.parametrize("width", [420, 1300])
-@pytest.mark.parametrize("case", ["designed", "single", "hostile"])
+@pytest.mark.parametrize(
+    "case", ["designed", *(pytest.param(each, marks=pytest.mark.long) for each in ("single", "hostile"))]
+)
 def test_nothing_is_cut_off_at_the_edge_of_a_page(case: str, width: int, tmp_path: Path) -> None:
     """In a frame of that width: a window of the browser is at least 500 pixels wide."""
     inner = tmp_path / "inner.html"

@@ -105,7 +105,7 @@ fn a_killed_agent_loses_the_run_but_not_its_segments() {
 
 #[test]
 fn a_controller_that_was_stopped_hears_what_its_agents_said_meanwhile() {
-    let place = Place::new("stopped");
+    let place = Place::new("stopped-controller");
     let directory = place.run("0001");
     let mut lab = Lab::start();
     lab.run(&spec(&directory, 9_000_000_000));
