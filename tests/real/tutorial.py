@@ -100,7 +100,7 @@ def steps(lines: Sequence[str]) -> list[Step]:
 
 
 def plain(lines: Sequence[str], varies: Sequence[str] = ()) -> list[str]:
-    """Lines with everything masked that differs between two correct runs. A line of which nothing is left goes."""
+    """Lines with everything masked that differs between two correct runs. Lines that are empty then are dropped."""
     joined: list[str] = []
     for before, line in pairwise(["", *lines]):
         prose = re.match(r"  \S", before) and re.match(r"  \S", line)

@@ -61,7 +61,7 @@ def mmc_quantile(rate: float, servers: int, mean_s: float, q: float) -> float:
 
 
 def judged(start: Times, ends: Times, low: float, high: float, seconds: float, test: str) -> RampRule:
-    """What the rule says of a simulated run."""
+    """The verdict of the rule on a simulated run."""
     profile = Profile("rate", (Piece(0, round(seconds * NS), low, high),))
     bins = load_bins(profile, Window(0, round(seconds * NS)))
     found = []

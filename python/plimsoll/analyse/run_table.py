@@ -29,7 +29,7 @@ def run_columns(
     factors: Mapping[str, Sequence[str]], records: Sequence[Record], results: Mapping[str, RunResult]
 ) -> list[RunColumn]:
     """The columns, a row per record in their order. `factors`: labels of the levels by factor; `results`: by run id,
-    without those of which nothing was measured."""
+    without runs that have no measurement."""
     found = [results.get(record["id"]) for record in records]
     return [
         *_plan(factors, records, found),

@@ -99,7 +99,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
 
 
 def _unfinished(results: Results) -> list[dict[str, str]]:
-    """Cells of which a run is still to come, or was interrupted and will be carried out again."""
+    """Cells with a run that has not been carried out yet, or was interrupted and will be repeated."""
     ended = {run.id for run in results.runs if ENDED_AS_PLANNED.get(run.record["status"]) != "interrupted"}
     return [run["cell"] for run in results.plan["runs"] if run["id"] not in ended]
 
@@ -126,7 +126,7 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
 
 
 def _shared_services(results: Results) -> tuple[str, ...]:
-    """Names of services of which all runs had the same process: another instance may behave otherwise."""
+    """Names of services that had one process in all runs. Another process may behave differently."""
     found = [
         {(each["name"], each.get("pid")) for each in run.record.get("services", ())} for run in results.runs
     ]

@@ -107,7 +107,7 @@ class StopRequest:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Catches SIGINT, SIGTERM and SIGHUP while this lasts."""
-        # SIGHUP comes when the terminal is closed; whoever ignores it (nohup) goes on ignoring it.
+        # A closed terminal sends SIGHUP. Below nohup it is ignored, and stays so.
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
