@@ -9,7 +9,7 @@ import pytest
 from tests.stats.test_summary import CODES, MEASURED, S, layout, made, nearest_rank, rows_of
 
 from plimsoll.analyse.quantiles import merged
-from plimsoll.analyse.results import Traffic
+from plimsoll.analyse.results_run import Traffic
 from plimsoll.analyse.summary import Accumulator, RunSummary
 from plimsoll.analyse.transactions import OUTCOMES, Transactions, Window
 from plimsoll.analyse.wording import SPACE, percentile, quantity

@@ -15,7 +15,7 @@ from tests.unit.analyse.made import histogram, latency, run
 from plimsoll.analyse.load_profile import Piece, Profile, load_bins
 from plimsoll.analyse.proportion import clopper_pearson
 from plimsoll.analyse.ramp import ramp
-from plimsoll.analyse.results import RampRule
+from plimsoll.analyse.results_run import RampRule
 from plimsoll.analyse.results_verdicts import RampVerdict
 from plimsoll.analyse.transactions import Window
 from plimsoll.plan.rules import parse_rule

@@ -17,7 +17,8 @@ from plimsoll.analyse.metrics import metric_value, value
 from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, merged
-from plimsoll.analyse.results import CellResult, Interval, RunResult, Verdict
+from plimsoll.analyse.results import CellResult, RunResult, Verdict
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet
 from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan import metrics as table

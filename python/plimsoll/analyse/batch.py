@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.results import Interval
+from plimsoll.analyse.results_run import Interval
 
 Array = NDArray[np.float64]
 

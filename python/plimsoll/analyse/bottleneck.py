@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.results_verdicts import BottleneckReason, BottleneckVerdict, Reason, Severity, Value
 from plimsoll.analyse.verdict_rules import RuleName, rule
 

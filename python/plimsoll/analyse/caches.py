@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from plimsoll.analyse.means import mean_interval, pooled_error
-from plimsoll.analyse.results import CacheTimes, Interval, RunResult
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import CacheTimes, Interval
 from plimsoll.analyse.traffic import Durations
 from plimsoll.analyse.transactions import Int
 

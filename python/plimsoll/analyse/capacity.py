@@ -20,7 +20,8 @@ from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import cell_intervals
 from plimsoll.analyse.plateau import Highest
 from plimsoll.analyse.proportion import Rate, error_rate
-from plimsoll.analyse.results import Capacity, Interval
+from plimsoll.analyse.results import Capacity
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
 from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.plan.rules import Rule

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plimsoll.analyse.results import Consistency, Interval
+from plimsoll.analyse.results import Consistency
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import CheapestVerdict
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.results import Connections, NameLookup
+from plimsoll.analyse.results_run import Connections, NameLookup
 from plimsoll.analyse.traffic import Durations
 
 CONNECT: Final = "tcp_connect_s"

@@ -13,7 +13,8 @@ from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import POOLED, SINGLE, Pooled, mean_interval, pooled_error
 from plimsoll.analyse.proportion import error_rate
 from plimsoll.analyse.quantiles import carries, merged
-from plimsoll.analyse.results import Consistency, ConsistencyResult, Interval, RunResult, Staleness
+from plimsoll.analyse.results import Consistency, ConsistencyResult, RunResult
+from plimsoll.analyse.results_run import Interval, Staleness
 from plimsoll.analyse.staleness import HISTOGRAM
 
 OF_CELLS = "from the intervals of its cells, weighed by their answers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plimsoll.analyse.results import CountedService, Statement
+from plimsoll.analyse.results_run import CountedService, Statement
 
 
 def counted_services(told: Iterable[Mapping[str, Any]]) -> tuple[CountedService, ...]:

@@ -29,7 +29,7 @@ from plimsoll.analyse.linear import (
     projected_square,
 )
 from plimsoll.analyse.multiplicity import holm
-from plimsoll.analyse.results import Interval
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import ModelReason, Reason, Severity, TermPart, Value
 from plimsoll.analyse.terms import Factor, Term, candidates, make_factors, select
 from plimsoll.errors import BadInput

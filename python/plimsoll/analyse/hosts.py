@@ -19,8 +19,8 @@ from plimsoll.analyse.coverage import carriers, coverage, lost_agents, mean_cove
 from plimsoll.analyse.fairness import jain_index
 from plimsoll.analyse.placed import TesterSums
 from plimsoll.analyse.quantum import FINEST
-from plimsoll.analyse.results import TesterResult
 from plimsoll.analyse.results_hosts import HostsResult, PlaceResult, RttSource
+from plimsoll.analyse.results_run import TesterResult
 from plimsoll.analyse.summary import Places, RunSummary
 from plimsoll.analyse.traffic import NEVER
 from plimsoll.analyse.transactions import Int, Window

@@ -13,7 +13,8 @@ from plimsoll.analyse.metrics import canonical, is_capacity, metric_value
 from plimsoll.analyse.overload import is_overloaded
 from plimsoll.analyse.plateau import Highest, highest
 from plimsoll.analyse.ranking import Contender, ranking
-from plimsoll.analyse.results import Capacity, Interval, Ranking, Saturation
+from plimsoll.analyse.results import Capacity, Ranking, Saturation
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import CapacityKind
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.thresholds import Sample, observe

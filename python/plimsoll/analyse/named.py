@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.quantiles import carries, rank
-from plimsoll.analyse.results import NamedMetric
+from plimsoll.analyse.results_run import NamedMetric
 
 
 def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetric, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.results import Overload
+from plimsoll.analyse.results_run import Overload
 from plimsoll.analyse.results_verdicts import OverloadVerdict
 from plimsoll.analyse.verdict_rules import RuleName, rule
 

@@ -23,7 +23,8 @@ import numpy as np
 from plimsoll.analyse.load_profile import LoadUnit, Piece, Profile, rising
 from plimsoll.analyse.proportion import clopper_pearson
 from plimsoll.analyse.quantiles import Histogram, bucket_edges
-from plimsoll.analyse.results import Ramp, RampBin, RampRule, RunResult, Traffic
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import Ramp, RampBin, RampRule, Traffic
 from plimsoll.analyse.results_verdicts import BinOutcome, RampVerdict, ThresholdReason
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.verdict_rules import RuleName, rule

@@ -21,7 +21,8 @@ import numpy as np
 from plimsoll.analyse.blocks import Adjusted, Array, within_blocks
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.means import Pooled
-from plimsoll.analyse.results import Interval, Ranking
+from plimsoll.analyse.results import Ranking
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import RankingVerdict
 
 METHOD = "within blocks, Bonferroni over the comparisons with the highest"

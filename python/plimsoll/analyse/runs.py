@@ -7,18 +7,17 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.own_delays import NOT_RECORDED, OwnDelays
-from plimsoll.analyse.results import (
+from plimsoll.analyse.results import OpenLoad, RunResult
+from plimsoll.analyse.results_hosts import HostsResult
+from plimsoll.analyse.results_run import (
     CacheTimes,
     Connections,
     CountedService,
     Counts,
     NamedMetric,
-    OpenLoad,
-    RunResult,
     Staleness,
     Utilization,
 )
-from plimsoll.analyse.results_hosts import HostsResult
 from plimsoll.analyse.results_verdicts import Reason, RunReason, RunVerdict, Severity
 from plimsoll.analyse.summary import RunSummary, without_overload
 from plimsoll.analyse.validity import Loss, Observed, against, judge_run, verdict_of

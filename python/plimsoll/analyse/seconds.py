@@ -18,7 +18,7 @@ from plimsoll.analyse.batch import BatchMean, batch_mean, ratio_mean
 from plimsoll.analyse.fairness import Fairness
 from plimsoll.analyse.quantiles import Buckets, Histogram, bucket_of, carries
 from plimsoll.analyse.quantum import FINEST
-from plimsoll.analyse.results import Ecdf, ErrorCount, Interval, Latency, Series, StageResult, Traffic
+from plimsoll.analyse.results_run import Ecdf, ErrorCount, Interval, Latency, Series, StageResult, Traffic
 from plimsoll.analyse.steady import Trend, mser5, trend
 from plimsoll.analyse.summary import RunSummary
 from plimsoll.analyse.traffic import scaled

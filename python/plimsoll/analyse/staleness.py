@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plimsoll.analyse.batch import ratio_mean
 from plimsoll.analyse.proportion import wilson
 from plimsoll.analyse.quantiles import Buckets, Histogram, carries, exact_quantiles
-from plimsoll.analyse.results import Interval, Latency, Readers, Staleness
+from plimsoll.analyse.results_run import Interval, Latency, Readers, Staleness
 from plimsoll.analyse.traffic import BINS
 from plimsoll.analyse.transactions import Int, Window
 from plimsoll.collect.versions import CACHES, UNKNOWN, Versioned

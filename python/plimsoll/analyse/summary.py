@@ -19,7 +19,7 @@ from plimsoll.analyse.parts import OPERATIONS, PartKey, Parts, by_operation, by_
 from plimsoll.analyse.placed import PlacedSums, TesterSums
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.quantum import FINEST, coarse_enough, parts_of
-from plimsoll.analyse.results import (
+from plimsoll.analyse.results_run import (
     Ecdf,
     OperationResult,
     Peak,

@@ -10,7 +10,8 @@ from plimsoll.analyse import verdict_rules
 from plimsoll.analyse.metrics import at, mean_and_weight, value
 from plimsoll.analyse.parts import OfParts, PartKey
 from plimsoll.analyse.quantiles import MISSING_OF_MEAN, Buckets, Histogram, merged, rank
-from plimsoll.analyse.results import RunResult, Traffic, Verdict
+from plimsoll.analyse.results import RunResult, Verdict
+from plimsoll.analyse.results_run import Traffic
 from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
 from plimsoll.analyse.results_verdicts import Value as Figure
 from plimsoll.analyse.verdict_rules import RuleName

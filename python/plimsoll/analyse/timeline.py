@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.quantiles import bucket_edges, rank
-from plimsoll.analyse.results import Series
+from plimsoll.analyse.results_run import Series
 from plimsoll.analyse.traffic import Block
 from plimsoll.analyse.transactions import Int
 

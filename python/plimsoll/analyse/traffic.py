@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from plimsoll.analyse.batch import BatchMean, ratio_mean
 from plimsoll.analyse.overload import overload
 from plimsoll.analyse.quantiles import MISSING_OF_MEAN, Buckets, Exact, bucket_of, carries
-from plimsoll.analyse.results import CodeCount, Cohort, ErrorCount, Interval, Latency, Overload, Traffic
+from plimsoll.analyse.results_run import CodeCount, Cohort, ErrorCount, Interval, Latency, Overload, Traffic
 from plimsoll.analyse.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions, Window
 
 BINS = 240

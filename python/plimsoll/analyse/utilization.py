@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plimsoll.analyse.batch import batch_mean
 from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.results_verdicts import ResourceKind
 from plimsoll.analyse.transactions import Window
 from plimsoll.collect.samples import SampleSeries

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization import cores_seen, monitor_cpu, utilizations
 from plimsoll.collect.hosts import TESTERS, Agent

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.results_verdicts import ResourceKind
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization import mean_interval

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from plimsoll.analyse.results import Interval, Latency, Verdict
+from plimsoll.analyse.results import Verdict
+from plimsoll.analyse.results_run import Interval, Latency
 from plimsoll.plan import metrics
 from plimsoll.plan.metric_table import BYTES, Named
 from plimsoll.plan.metric_table import Kind as RowKind

@@ -8,7 +8,8 @@ from typing import Any
 from plimsoll.analyse.connections import HISTOGRAMS
 from plimsoll.analyse.counted import counted_services
 from plimsoll.analyse.named import named_metrics
-from plimsoll.analyse.results import Counts, OpenLoad
+from plimsoll.analyse.results import OpenLoad
+from plimsoll.analyse.results_run import Counts
 from plimsoll.analyse.runs import RunFacts
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization_hosts import HostsUsed

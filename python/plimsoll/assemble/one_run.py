@@ -20,7 +20,8 @@ from plimsoll.analyse.own_delays import own_delays
 from plimsoll.analyse.parts import OfParts
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.ramp import ramp
-from plimsoll.analyse.results import CacheTimes, NameLookup, RunResult
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import CacheTimes, NameLookup
 from plimsoll.analyse.runs import RunFacts, run_result
 from plimsoll.analyse.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness

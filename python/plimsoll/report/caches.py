@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from plimsoll.analyse.caches import HIT, MISS, miss_ratios, of
-from plimsoll.analyse.results import Interval, RunResult
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.wording import UNKNOWN, number, percent
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table

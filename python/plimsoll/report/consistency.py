@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plimsoll.analyse.results import CellResult, Consistency, Interval, Readers
+from plimsoll.analyse.results import CellResult, Consistency
+from plimsoll.analyse.results_run import Interval, Readers
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,

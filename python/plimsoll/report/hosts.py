@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.answer.hosts import fairness_words, leading_run
-from plimsoll.analyse.results import Interval, RunResult
+from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult, PlaceResult
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.answer.words import loads
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import CellResult, Latency, RunResult, Saturation
+from plimsoll.analyse.results import CellResult, RunResult, Saturation
+from plimsoll.analyse.results_run import Latency
 from plimsoll.analyse.results_verdicts import CapacityKind
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (

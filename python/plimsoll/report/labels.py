@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plimsoll.analyse.metrics import canonical
-from plimsoll.analyse.results import Analysis, CellResult, RunResult, TesterResult
+from plimsoll.analyse.results import Analysis, CellResult, RunResult
+from plimsoll.analyse.results_run import TesterResult
 from plimsoll.analyse.wording import Metric, describe, factor_word
 from plimsoll.plan.units import quantity
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from plimsoll.analyse.answer.ramp import NOTE, load_words
-from plimsoll.analyse.results import Ramp, RampBin, RampRule, RunResult
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import Ramp, RampBin, RampRule
 from plimsoll.analyse.results_verdicts import BinOutcome
 from plimsoll.analyse.wording import UNKNOWN, describe, number, percent, percentile, quantity
 from plimsoll.report.table import Column, Table

@@ -8,17 +8,8 @@ from typing import Final
 
 from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
 from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import (
-    CellResult,
-    Cohort,
-    Effect,
-    ErrorCount,
-    Latency,
-    Model,
-    OperationResult,
-    RunResult,
-    Verdict,
-)
+from plimsoll.analyse.results import CellResult, Effect, Model, RunResult, Verdict
+from plimsoll.analyse.results_run import Cohort, ErrorCount, Latency, OperationResult
 from plimsoll.analyse.wording import (
     UNKNOWN,
     count,

@@ -14,7 +14,8 @@ from typing import Final
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.answer.ramp import load_words
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import Analysis, Ecdf, RunResult, Traffic
+from plimsoll.analyse.results import Analysis, RunResult
+from plimsoll.analyse.results_run import Ecdf, Traffic
 from plimsoll.analyse.results_verdicts import Topic
 from plimsoll.analyse.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.validity import is_lower_bound

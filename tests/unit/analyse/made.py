@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from plimsoll.analyse.quantiles import Buckets, Histogram
-from plimsoll.analyse.results import Counts, Latency, RunResult, Traffic
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import Counts, Latency, Traffic
 
 
 def latency(values_ms: Sequence[float]) -> Latency:

@@ -18,7 +18,8 @@ from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.answer.words import between, loads
 from plimsoll.analyse.effects import Scale
 from plimsoll.analyse.fits import Wanted, fit_all
-from plimsoll.analyse.results import Analysis, Capacity, Interval, RunResult, Saturation, StageResult
+from plimsoll.analyse.results import Analysis, Capacity, RunResult, Saturation
+from plimsoll.analyse.results_run import Interval, StageResult
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Gain,

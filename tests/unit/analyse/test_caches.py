@@ -16,7 +16,8 @@ from tests.unit.versioned import OLD, Row, make_results
 
 from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.caches import cache_times, miss_ratios
-from plimsoll.analyse.results import CacheTimes, RunResult
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import CacheTimes
 from plimsoll.api import analysis
 from plimsoll.collect.caches import read_caches
 from plimsoll.errors import DamagedResults

@@ -16,7 +16,7 @@ from tests.unit.versioned import Row, S, make_results
 from plimsoll.analyse.connections import CONNECT, HANDSHAKE, connections
 from plimsoll.analyse.document import as_document
 from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import NameLookup
+from plimsoll.analyse.results_run import NameLookup
 from plimsoll.api import analysis
 from plimsoll.report.terminal import summary_lines
 

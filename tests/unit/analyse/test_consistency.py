@@ -18,18 +18,8 @@ from plimsoll.analyse.consistency import NONE_STALE, OF_CELLS, consistency
 from plimsoll.analyse.distributions import t_quantile
 from plimsoll.analyse.proportion import wilson
 from plimsoll.analyse.quantiles import Buckets, Histogram
-from plimsoll.analyse.results import (
-    Analysis,
-    Consistency,
-    ConsistencyResult,
-    ExperimentInfo,
-    Interval,
-    Latency,
-    Readers,
-    RunResult,
-    Staleness,
-    Utilization,
-)
+from plimsoll.analyse.results import Analysis, Consistency, ConsistencyResult, ExperimentInfo, RunResult
+from plimsoll.analyse.results_run import Interval, Latency, Readers, Staleness, Utilization
 from plimsoll.analyse.results_verdicts import ThresholdReason
 from plimsoll.analyse.staleness import HISTOGRAM
 from plimsoll.analyse.thresholds import Sample, observe

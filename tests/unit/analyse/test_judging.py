@@ -15,7 +15,8 @@ from plimsoll.analyse.capacity import Level, efficiency, error_limited, nominal,
 from plimsoll.analyse.metrics import canonical, metric_value
 from plimsoll.analyse.own_delays import OwnDelay, OwnDelays
 from plimsoll.analyse.plateau import Highest
-from plimsoll.analyse.results import Interval, Utilization, Verdict
+from plimsoll.analyse.results import Verdict
+from plimsoll.analyse.results_run import Interval, Utilization
 from plimsoll.analyse.results_verdicts import RunReason, RunVerdict, Severity
 from plimsoll.analyse.steady import Trend, TrendVerdict
 from plimsoll.analyse.thresholds import Sample, judge, observe

@@ -13,7 +13,7 @@ from tests.unit.versioned import Row, make_results
 
 from plimsoll.analyse.proportion import wilson
 from plimsoll.analyse.quantiles import carries, rank
-from plimsoll.analyse.results import Readers
+from plimsoll.analyse.results_run import Readers
 from plimsoll.analyse.staleness import ALIKE, NEVER, Found, remark, staleness, superseded
 from plimsoll.analyse.transactions import Window
 from plimsoll.api import analysis

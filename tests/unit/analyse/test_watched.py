@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
-from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.watched import watch_notes, watched_utilizations
 from plimsoll.collect.watched import WatchedReadings

@@ -7,7 +7,7 @@ import numpy as np
 from plimsoll.analyse.bottleneck import bottleneck
 from plimsoll.analyse.clocks import greatest_bound, start_spread, unknown_clocks
 from plimsoll.analyse.coverage import carriers, loss, lost_agents
-from plimsoll.analyse.results import Utilization
+from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
 from plimsoll.analyse.watched import host_notes

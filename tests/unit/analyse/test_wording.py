@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.analyse.results import Interval, Verdict
+from plimsoll.analyse.results import Verdict
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.wording import (
     count,
     degrees,

@@ -16,14 +16,8 @@ from plimsoll.analyse.across import Design, cell_results, grouped
 from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.metrics import canonical, metric_value
-from plimsoll.analyse.results import (
-    CountedService,
-    NamedMetric,
-    Peak,
-    RunResult,
-    Utilization,
-    WorkloadResult,
-)
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import CountedService, NamedMetric, Peak, Utilization, WorkloadResult
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.wording import describe
 from plimsoll.plan import json_schema, metrics, parse_rule

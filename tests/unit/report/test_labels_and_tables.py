@@ -8,7 +8,8 @@ import pytest
 from tests.golden.fixture import designed, single
 
 from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import Analysis, Capacity, Interval, StageResult
+from plimsoll.analyse.results import Analysis, Capacity
+from plimsoll.analyse.results_run import Interval, StageResult
 from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
 from plimsoll.report import capacities, run_tables, tables
 from plimsoll.report.labels import ONLY, Labels

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from plimsoll.analyse.caches import miss_ratios
-from plimsoll.analyse.results import Analysis, Interval
+from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.wording import level_words, number
 
 _WHAT = "What a cache had to fetch took"

@@ -10,7 +10,8 @@ from plimsoll.analyse.answer.words import MOST_SENTENCES, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.overload import is_overloaded
-from plimsoll.analyse.results import Analysis, CellResult, Overload, RunResult
+from plimsoll.analyse.results import Analysis, CellResult, RunResult
+from plimsoll.analyse.results_run import Overload
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import (
     UNKNOWN,

@@ -9,7 +9,8 @@ from typing import Final
 from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.results import Analysis, Effect, Interval, Model
+from plimsoll.analyse.results import Analysis, Effect, Model
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import ModelReason, Reason
 from plimsoll.analyse.wording import describe, factor_word, listing, number, p_words, percent, signed
 

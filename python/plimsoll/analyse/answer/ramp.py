@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from plimsoll.analyse.results import Analysis, Ramp, RampRule, RunResult
+from plimsoll.analyse.results import Analysis, RunResult
+from plimsoll.analyse.results_run import Ramp, RampRule
 from plimsoll.analyse.results_verdicts import Finding, RampVerdict, Topic
 from plimsoll.analyse.wording import count, describe, number, with_unit
 

@@ -10,7 +10,8 @@ from plimsoll.analyse.answer.components import component_words, evidence, most_u
 from plimsoll.analyse.answer.limits import flattening
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import Analysis, Capacity, CellResult, Interval, Ranking, RunResult, Saturation
+from plimsoll.analyse.results import Analysis, Capacity, CellResult, Ranking, RunResult, Saturation
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Finding,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import altair as alt
 
 from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import CellResult, Interval
+from plimsoll.analyse.results import CellResult
+from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.wording import Metric, describe, number, percent, plus_minus, scale
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure

@@ -7,7 +7,8 @@ from typing import Any, Final
 import altair as alt
 
 from plimsoll.analyse.answer.ramp import load_words
-from plimsoll.analyse.results import Ramp, RunResult
+from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results_run import Ramp
 from plimsoll.analyse.wording import percent, quantity, scale
 from plimsoll.report import ramp as tables
 from plimsoll.report.charts.figure import Figure
