@@ -117,12 +117,12 @@ fn a_kept_connection_that_was_closed_is_replaced_within_the_transaction() {
 fn time_outs_come_in_time_and_say_what_was_waited_for() {
     let silent = Server::start(|mut stream| {
         let _ = stream.read(&mut [0; 100]);
-        std::thread::sleep(Duration::from_millis(2000));
+        std::thread::sleep(Duration::from_secs(2));
     });
     let halting = Server::start(|mut stream| {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(b"o");
-        std::thread::sleep(Duration::from_millis(2000));
+        std::thread::sleep(Duration::from_secs(2));
     });
     for (server, code) in [(&silent, "timeout first byte"), (&halting, "timeout body")] {
         let mut spec = tcp(server, "kept", json!({"kind": "line"}), 2);
