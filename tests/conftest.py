@@ -42,6 +42,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fails where the names of groups are lost: each worker would then start each shared service again."""
+    if not session.config.getoption("loadgroup", False):
+        return
+    for item in session.items:
+        marker = item.get_closest_marker("xdist_group")
+        if marker is not None and not item.nodeid.endswith(f"@{marker.args[0]}"):
+            raise pytest.UsageError(
+                "--dist loadgroup has no effect with these versions of pytest and pytest-xdist: "
+                "install the versions of pyproject.toml"
+            )
+
+
 def _is_shared(item: pytest.Function) -> bool:
     """Whether it uses a fixture of its own file that lasts for the file."""
     definitions = item._fixtureinfo.name2fixturedefs

@@ -151,6 +151,7 @@ def test_workers_carry_all_runs(lab: Lab, cluster: Cluster, start: Start) -> Non
     nothing_left(lab, cluster)
 
 
+@pytest.mark.long
 def test_the_address_may_be_checked(lab: Lab, cluster: Cluster) -> None:
     path = lab.file(on(cluster, "link: quic"))
     done = lab.run("hosts", "check", path, "--json")

@@ -71,6 +71,7 @@ def test_a_user_without_a_password_needs_none(lab: Lab, server: Database) -> Non
     assert run(lab, server.url("open"))[0] == 20
 
 
+@pytest.mark.long
 def test_a_wrong_password_is_refused_by_the_server_and_told(lab: Lab, server: Database) -> None:
     keys = "password: {secret: '${env:PW}'}"
     good, _, events = run(lab, server.url("reader"), keys, probe=False, PW="wrong-one")

@@ -77,6 +77,7 @@ def test_over_ssh(bed: Emulated) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_over_quic(bed: Emulated) -> None:
     worsen(bed)
     process = bed.lab.start(

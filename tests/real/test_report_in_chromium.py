@@ -118,7 +118,7 @@ def requests(log: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-LONG_CASES = ("single", "unfinished", "nothing-valid")
+LONG_CASES = ("single", "unfinished", "nothing-valid", "half-open")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ OPEN_ALL = """
 """What a reader does who opens all charts, and what of them is beyond the edge of the page."""
 
 
-@pytest.mark.parametrize("width", [420, 1300])
+@pytest.mark.parametrize("width", [420, pytest.param(1300, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "case", ["designed", *(pytest.param(each, marks=pytest.mark.long) for each in ("single", "hostile"))]
 )
@@ -239,6 +239,7 @@ def choosing(page: str, run: str) -> str:
     return with_script(page, CHOOSE.replace("RUN", f'"{run}"').replace("CHARTS", charts))
 
 
+@pytest.mark.long
 def test_another_run_is_chosen(tmp_path: Path) -> None:
     """Its numbers and its charts come in the place of the first one's: the same as where it is the first."""
     page = tmp_path / "report.html"
@@ -273,6 +274,7 @@ def test_another_run_is_chosen(tmp_path: Path) -> None:
         assert shapes(seen.document, chart) != shapes(before.document, chart)
 
 
+@pytest.mark.long
 def test_an_open_run_that_is_chosen_shows_no_shares(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     analysis = half_open()

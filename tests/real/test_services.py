@@ -199,6 +199,7 @@ load: {{testers: 2, think: 5ms}}
     assert cache["counters"]["client_http.requests"] == found["runs"][0]["counts"]["started"]
 
 
+@pytest.mark.long
 def test_a_forward_proxy_a_tree_and_siblings(lab: Lab, place: Path) -> None:
     needs("squid")
     squids = f"cache: cold, {REFRESH}"

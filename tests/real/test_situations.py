@@ -6,6 +6,8 @@ import json
 import shutil
 from typing import Any
 
+import pytest
+
 from tests.conftest import Lab, missing
 
 ADMINISTRATOR = """
@@ -24,6 +26,7 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     
 """
 
 
+@pytest.mark.long
 def test_an_administrators_nginx_before_a_slow_back_end(lab: Lab) -> None:
     """The back end serves 62.5 requests/s. A rate of 120/s overloads it; that is no fault of the load generator."""
     if shutil.which("nginx") is None:
@@ -157,6 +160,7 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     
 """
 
 
+@pytest.mark.long
 def test_a_researchers_blocked_design(lab: Lab) -> None:
     """Each repetition is a block of its own. The servers of the queue are compared by a ratio with its interval."""
     done = lab.run("run", lab.file(RESEARCHER), "--json")

@@ -98,6 +98,7 @@ def test_an_array_job_carries_all_runs(at: Lab, cluster: Cluster, start: Start) 
     assert inode and not shared(at).exists()
 
 
+@pytest.mark.long
 def test_a_task_that_is_cancelled_is_an_agent_lost(at: Lab, cluster: Cluster, start: Start) -> None:
     process = start(job(at, more="keep: nothing", duration="8s"))
     until("measuring", measuring(at, process))
@@ -181,6 +182,7 @@ def test_who_waits_for_ever_is_given_up(at: Lab, cluster: Cluster, start: Start)
     nothing_left(at, cluster)
 
 
+@pytest.mark.long
 def test_tasks_that_end_at_once_say_why(at: Lab, cluster: Cluster) -> None:
     assert at.run("run", job(at, "{tasks: 1}")).code == 0
     [engine] = shared(at).glob("engine-*")

@@ -59,7 +59,7 @@ def repeated(path: Path, more: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", [pytest.param("tcp", marks=pytest.mark.long), "quic"])
 def test_runs_are_shared_without_a_connection_of_ssh(sshd: Sshd, lab: Lab, start: Start, link: str) -> None:
     sites = {"near": ["h1"], "far": [{"host": "h2", "agents": 2}]}
     path = repeated(experiment(sshd, lab.directory, 5, link=link, sites=sites), "design: {repetitions: 2}\n")

@@ -152,6 +152,7 @@ def test_a_host_of_the_testbed_is_watched(lab: Lab, bed: Path) -> None:
     assert not spools(lab)
 
 
+@pytest.mark.long
 def test_check_takes_a_testbed_that_is_up_and_leaves_it_up(lab: Lab, bed: Path) -> None:
     with up(load_testbed(bed)) as mine:
         done = lab.run("hosts", "check", on_testbed(lab, "hosts: [far-1, near-1]\n"), "--json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -142,11 +143,37 @@ def test_a_missing_cell_costs_the_interaction_a_degree_of_freedom() -> None:
     a, b = [a[i] for i in keep], [b[i] for i in keep]
     rng = np.random.default_rng(3)
     fit = factorial(rng.normal(1, 1, len(a)), {"a": a, "b": b})
-    assert "a:b: only 5 of its 6 degrees of freedom can be told from other terms" in fit.not_estimable
+    assert "a:b: only 5 of its 6 degrees of freedom can be separated from other terms" in fit.not_estimable
     interaction = next(t for t in fit.terms if t.name == "a:b")
     assert interaction.df == 5
     assert interaction.levels == ()
     assert {t.name for t in fit.terms if t.levels} == {"a", "b"}
+
+
+def test_what_interactions_share_is_credited_to_none_of_them() -> None:
+    """2x2x2 without the combinations (b1, c1): a:b and a:c overlap, whatever the order of the factors."""
+    rows = [
+        (a, b, c)
+        for a, b, c in product(("a0", "a1"), ("b0", "b1", "b2"), ("c0", "c1", "c2"))
+        if (b, c) in {("b0", "c0"), ("b0", "c1"), ("b1", "c0"), ("b2", "c2")}
+    ] * 2
+    rng = np.random.default_rng(8)
+    y = rng.normal(10, 1, len(rows))
+    columns = dict(zip("abc", zip(*rows, strict=True), strict=True))
+    fits = [factorial(y, {name: columns[name] for name in order}) for order in ("abc", "acb", "bca", "cba")]
+    lines = [
+        {
+            frozenset(frozenset(part.factors) for part in term.parts): (
+                term.df,
+                round(term.sum_of_squares, 9),
+            )
+            for term in fit.terms
+        }
+        for fit in fits
+    ]
+    assert all(each == lines[0] for each in lines)
+    shared = [term for term in fits[0].terms if len(term.parts) > 1]
+    assert shared and all(not term.levels for term in shared)
 
 
 def test_a_nested_factor_is_estimated_where_it_applies() -> None:

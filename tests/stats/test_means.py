@@ -9,8 +9,10 @@ import pytest
 from scipy import stats
 
 from plimsoll.analyse.answer.explained import model_reason
+from plimsoll.analyse.blocks import error_with_blocks
 from plimsoll.analyse.diagnostics import diagnose, equal_variances_p
 from plimsoll.analyse.means import POOLED, SEPARATE, SINGLE, cell_intervals, mean_interval, pooled_error
+from plimsoll.analyse.proportion import wilson
 from plimsoll.analyse.results_verdicts import ModelReason
 
 
@@ -100,6 +102,26 @@ def test_levene_sees_a_factor_that_spreads_with_two_runs_per_cell() -> None:
     residuals = (y - y.mean(axis=1, keepdims=True)).reshape(-1)
     p = equal_variances_p(residuals, cells, {"load": load})
     assert p is not None and p < 0.01
+
+
+@pytest.mark.parametrize(("blocks", "of_blocks"), [(2, 0.0), (2, 1.0), (3, 1.0), (5, 3.0)])
+def test_the_mean_of_a_cell_has_the_variance_of_few_blocks(blocks: int, of_blocks: float) -> None:
+    """Six cells, each once in each block; `of_blocks`: deviation of the blocks over that of a run."""
+    rng, names, held, experiments = np.random.default_rng(5), [str(i) for i in range(blocks)], 0, 600
+    for _ in range(experiments):
+        cells = rng.normal(0, 1, (6, blocks)) + rng.normal(0, of_blocks, blocks)
+        found = cell_intervals(
+            list(cells),
+            error=lambda values: error_with_blocks([list(zip(names, each, strict=True)) for each in values]),
+        )[0]
+        assert found is not None and found.low is not None and found.high is not None
+        held += found.low <= 0 <= found.high
+    assert wilson(held, experiments, confidence=0.98)[1] >= 0.95, held
+
+
+def test_without_blocks_the_error_is_that_within_cells() -> None:
+    cells = [[1.0, 2.0], [4.0, 7.0]]
+    assert error_with_blocks([[(None, value) for value in cell] for cell in cells]) == pooled_error(cells)
 
 
 def test_diagnose_names_what_is_wrong() -> None:

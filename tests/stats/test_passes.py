@@ -29,13 +29,15 @@ def measured(
     return shift + 100
 
 
-def fitted(y: NDArray[np.float64], *, with_loop: bool = True) -> Factorial:
+def fitted(y: NDArray[np.float64], *, with_loop: bool = True, missing: int | None = None) -> Factorial:
     rows = [
         (size, testers, f"{size} {number}", float(y[a, number, b]))
         for a, size in enumerate(SIZES)
         for number in range(y.shape[1])
         for b, testers in enumerate(TESTERS)
     ]
+    if missing is not None:
+        del rows[missing]
     factors = {"size": [row[0] for row in rows], "testers": [row[1] for row in rows]}
     loop = Loop(["testers"], [row[2] for row in rows]) if with_loop else None
     return fit_table([row[3] for row in rows], factors, levels=LEVELS, loop=loop)
@@ -65,10 +67,12 @@ def test_runs_as_replicates_would_find_it_often() -> None:
     assert np.mean([p is not None and p < 0.05 for p in found]) > 0.2
 
 
-def test_the_interval_of_an_effect_holds_it() -> None:
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_interval_of_an_effect_holds_it(is_whole: bool) -> None:
     rng, held = np.random.default_rng(63), 0
     for _ in range(EXPERIMENTS):
-        fit = fitted(measured(rng, 3, 1.0, effect=4.0))
+        missing = None if is_whole else int(rng.integers(24))
+        fit = fitted(measured(rng, 3, 1.0, effect=4.0), missing=missing)
         size = next(term for term in fit.terms if term.name == "size")
         interval = size.levels[1].interval
         assert interval is not None and interval.low is not None and interval.high is not None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse import capacity, verdict_rules
+from plimsoll.analyse.blocks import error_with_blocks
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.diagnostics import equal_variances_p
 from plimsoll.analyse.means import cell_intervals
@@ -160,11 +161,20 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
 
 
 def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
-    values = [_values(named, group) for group in groups]
+    known = [_values(named, group) for group in groups]
+    blocks = [[block for block, _ in cell] for cell in known]
+    values = [np.array([each for _, each in cell], dtype=np.float64) for cell in known]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
     # A time scatters the more the busier the target is: pooled over loads, its error is wrong at each of them.
     own = isinstance(named.metric.reader, Distribution)
-    intervals = cell_intervals(values, separate=own or _differ(values, groups, log), log=log)
+    intervals = cell_intervals(
+        values,
+        separate=own or _differ(values, groups, log),
+        log=log,
+        error=lambda cells: error_with_blocks(
+            [list(zip(labels, cell, strict=True)) for labels, cell in zip(blocks, cells, strict=True)]
+        ),
+    )
     histogram, q = named.histogram, named.quantile
     if histogram is None or q is None:
         return intervals
@@ -174,14 +184,14 @@ def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     ]
 
 
-def _values(named: Named, group: Group) -> NDArray[np.float64]:
-    """One for each valid run that has it. None of a time that lies, in some run, among what did not complete: those of
-    the other runs would be too good."""
-    found = [value(run, named) for run in group.valid]
+def _values(named: Named, group: Group) -> list[tuple[str | None, float]]:
+    """Block and value of each valid run that has it. None of a time that lies, in some run, among what did not
+    complete: those of the other runs would be too good."""
+    found = [(run.block, value(run, named)) for run in group.valid]
     whole = None if named.histogram is None else group.whole(named.histogram)
-    if whole is not None and whole.missing and None in found:
+    if whole is not None and whole.missing and any(each is None for _, each in found):
         found = []
-    return np.array([each for each in found if each is not None], dtype=np.float64)
+    return [(block, each) for block, each in found if each is not None]
 
 
 def _centred(

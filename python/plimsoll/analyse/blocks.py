@@ -65,5 +65,22 @@ def within_blocks(cells: Sequence[Cell]) -> Adjusted | None:
     return Adjusted(out, before - after)
 
 
+def error_with_blocks(cells: Sequence[Cell]) -> Pooled | None:
+    """The error of one run about its cell, the effect of its block included: that of the mean of a single cell.
+
+    The effects of a few blocks are the same in every cell, so many cells know no more about their variance than one.
+    The degrees of freedom are Satterthwaite's (Biometrics Bulletin 2 (1946) 110) for the sum of both parts. Without
+    blocks, and where they leave none for the rest: those within cells.
+    """
+    whole = pooled_error([[value for _, value in cell] for cell in cells])
+    adjusted = within_blocks(cells)
+    rest = None if adjusted is None else adjusted.error()
+    if whole is None or adjusted is None or rest is None or not adjusted.taken or not whole.sd:
+        return whole
+    total, of_rest = whole.df * whole.sd**2, rest.df * rest.sd**2
+    of_blocks = max(0.0, total - of_rest)
+    return Pooled(whole.sd, total**2 / (of_blocks**2 / adjusted.taken + of_rest**2 / rest.df))
+
+
 def _columns(values: Sequence[object], names: Sequence[object]) -> Array:
     return np.array([[float(value == name) for name in names] for value in values])

@@ -39,6 +39,9 @@ Scale = Literal["linear", "log"]
 ALLOCATION_TOLERANCE = 0.005
 """Sums of squares that add up to the total within this share are an allocation of the variation."""
 
+LARGEST = 1e150
+"""Squares of responses beyond it, added up, leave the range of a double."""
+
 ROUNDING = 1e-13
 """A coefficient below this share of the deviation of the responses is nothing but rounding."""
 
@@ -140,12 +143,15 @@ def factorial(
     max_order: int | None = None,
     ss_type: Literal["II", "III"] = "II",
     confidence: float = 0.95,
+    equal_weights: bool = False,
 ) -> Factorial:
     """Fits the effects of the factors on a response.
 
     `responses`: one value per run. `factors`: level labels per run, None where a nested factor does not apply; `levels`
     gives their order (default: order of appearance; the first is the low level). `block`: a label per run.
     `max_order`: highest order of interaction (default: all that can be estimated; two if combinations are missing).
+    `equal_weights`: the effects of the levels of a single factor sum to 0, however many runs each level has; without
+    it, the sum of counts x effect is 0.
     Raises UnsuitableData: fewer than two runs, lengths that differ, not finite, not positive on a log scale, or no
     factor with two levels.
     """
@@ -153,7 +159,7 @@ def factorial(
     known = make_factors(factors, levels)
     if not known:
         raise UnsuitableData("no factor has two levels among these runs, so there is no effect to estimate")
-    fit = _Fit(y, known, block, max_order, ss_type, confidence, scale)
+    fit = _Fit(y, known, block, max_order, ss_type, confidence, scale, equal_weights)
     return fit.result()
 
 
@@ -177,6 +183,10 @@ def _checked(
         if float(y.min()) <= 0:
             raise UnsuitableData(f"a logarithmic scale needs responses above 0, the smallest is {y.min():g}")
         y = np.log(y)
+    if float(np.abs(y).max()) > LARGEST:
+        raise UnsuitableData(
+            f"responses must be below {LARGEST:g}, the largest is {np.abs(y).max():g}: divide all by a constant"
+        )
     return y
 
 
@@ -192,6 +202,7 @@ class _Fit:
         ss_type: str,
         confidence: float,
         scale: Scale,
+        equal_weights: bool,
     ) -> None:
         self.scale: Scale = scale
         self.confidence = confidence
@@ -211,7 +222,7 @@ class _Fit:
             index, names = codes(list(block))
             self.block_columns = contrast_columns(index, len(names))
         self.base = joined(ones, new_directions(self.block_columns, ones))
-        by_order, why = candidates(factors, max_order)
+        by_order, why = candidates(factors, max_order, equal_weights=equal_weights)
         if why is not None:
             self.reasons.append(why)
         self.selection = select(by_order, self.base)
@@ -278,12 +289,12 @@ class _Fit:
         self.ss = [_clean(square, self.total) for square in self.ss]
 
     def _adjusted(self, i: int, spans: list[Array], ss_type: str) -> float:
-        """Type II: after all terms that do not contain this one. Type III: after all other terms."""
-        mine = set(self.terms[i].factors)
+        """Type II: after all terms that do not contain this one, or one of its aliases. Type III: after all others."""
+        mine = [set(part.factors) for part in self.terms[i].parts]
         others = [
             span
             for j, span in enumerate(spans)
-            if j != i and (ss_type == "III" or not mine < set(self.terms[j].factors))
+            if j != i and (ss_type == "III" or not any(part < set(self.terms[j].factors) for part in mine))
         ]
         before, _ = np.linalg.qr(np.hstack([self.base, *others]))  # full rank: `select` kept nothing else
         return projected_square(new_directions(self.terms[i].columns, before), self.y)

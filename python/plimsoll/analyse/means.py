@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ class Pooled:
     """Standard deviation of one run about its cell, from all cells that were repeated, and its degrees of freedom."""
 
     sd: float
-    df: int
+    df: float
 
 
 def pooled_error(groups: Sequence[Sequence[float] | NDArray[np.float64]]) -> Pooled | None:
@@ -48,13 +48,13 @@ def mean_interval(
         return None
     mean = float(y.mean())
     if pooled is not None:
-        sd, df, method = pooled.sd, pooled.df, POOLED
+        sd, df, method = pooled.sd, float(pooled.df), POOLED
     elif y.size > 1:
-        sd, df, method = float(y.std(ddof=1)), int(y.size) - 1, SEPARATE
+        sd, df, method = float(y.std(ddof=1)), float(y.size - 1), SEPARATE
     else:
         return Interval(mean, None, None, confidence, None, SINGLE)
     half = t_quantile(0.5 + confidence / 2, df) * sd / math.sqrt(y.size)
-    return Interval(mean, mean - half, mean + half, confidence, float(df), method)
+    return Interval(mean, mean - half, mean + half, confidence, df, method)
 
 
 def cell_intervals(
@@ -62,6 +62,7 @@ def cell_intervals(
     *,
     separate: bool = False,
     log: bool = False,
+    error: Callable[[Sequence[NDArray[np.float64]]], Pooled | None] = pooled_error,
     confidence: float = 0.95,
 ) -> list[Interval | None]:
     """Mean and interval of every cell (a sequence of one value per run), in the order given.
@@ -69,15 +70,15 @@ def cell_intervals(
     `separate`: each cell by its own variance (say so where variances differ). `log`: the error is pooled on the
     logarithms, where a constant relative error is constant; the interval then is that of the geometric mean, moved
     by the ratio of the two means, so that the mean shown stays the arithmetic one. Cells with a value not above zero
-    fall back to the plain scale, all of them.
+    fall back to the plain scale, all of them. `error`: the pooled error of one run, from the cells on the scale used.
     """
     arrays = [np.asarray(c, dtype=np.float64) for c in cells]
     use_log = log and all(a.size == 0 or float(a.min()) > 0 for a in arrays)
     if not use_log:
-        pooled = None if separate else pooled_error(arrays)
+        pooled = None if separate else error(arrays)
         return [mean_interval(a, pooled, confidence=confidence) for a in arrays]
     logs = [np.log(a) for a in arrays]
-    pooled = None if separate else pooled_error(logs)
+    pooled = None if separate else error(logs)
     return [
         _from_log(a, mean_interval(b, pooled, confidence=confidence))
         for a, b in zip(arrays, logs, strict=True)

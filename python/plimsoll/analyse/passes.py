@@ -101,6 +101,7 @@ def _fit(
     scale: Scale,
 ) -> Factorial | None:
     try:
-        return factorial(responses, factors, block=block, scale=scale, levels=levels)
+        # A pass that is not whole is left out by accident: it gives the other level no more weight.
+        return factorial(responses, factors, block=block, scale=scale, levels=levels, equal_weights=True)
     except UnsuitableData:
         return None

@@ -2,9 +2,10 @@
 
 A term is a set of factors: one (main effect) or more (interaction). Its columns are products of sum contrasts over the
 rows in which all its factors apply, zero elsewhere: that is how nested factors (`when:`) enter. Lower orders come
-first: a term that lies in the span of lower ones is named beside them as an alias ("C + A:E"), terms of one order that
-span the same space share one line, and a term that can be estimated in part keeps its degrees of freedom and its sum of
-squares, but no effects. Nothing is ever split between aliases.
+first: a term that lies in the span of lower ones is named beside them as an alias ("C + A:E"), and terms of one order
+that span the same space share one line. A term that can be estimated in part keeps the degrees of freedom and the sum
+of squares that are its own, but no effects; what such terms have in common is a line of its own. Nothing is ever split
+between aliases, and the order of the factors decides nothing.
 """
 
 from __future__ import annotations
@@ -126,10 +127,13 @@ def _build(group: Sequence[Factor], weighted: bool) -> Term | None:
     return Term(name, tuple(f.name for f in group), product_columns(blocks), tuple(labels), to_levels)
 
 
-def candidates(factors: Sequence[Factor], max_order: int | None) -> tuple[list[list[Term]], Reason | None]:
+def candidates(
+    factors: Sequence[Factor], max_order: int | None, *, equal_weights: bool = False
+) -> tuple[list[list[Term]], Reason | None]:
     """Terms by order, and why the orders stop (None if they do not).
 
-    `max_order` None: every order if the design is complete, else main effects and interactions of two factors.
+    `max_order` None: every order if the design is complete, else main effects and interactions of two factors. The
+    levels of a single factor are weighted by their counts (Jain 20.5), with `equal_weights` by 1.
     """
     why = None
     complete = is_complete(factors)
@@ -140,7 +144,8 @@ def candidates(factors: Sequence[Factor], max_order: int | None) -> tuple[list[l
     out: list[list[Term]] = []
     columns = 0
     for order in range(1, min(top, len(factors)) + 1):
-        terms = [t for t in _terms_of_order(factors, order, weighted=len(factors) == 1) if t is not None]
+        weighted = len(factors) == 1 and not equal_weights
+        terms = [t for t in _terms_of_order(factors, order, weighted=weighted) if t is not None]
         columns += sum(t.columns.shape[1] for t in terms)
         if columns > MOST_COLUMNS and order > 1:
             figures = {"order": order, "most_columns": MOST_COLUMNS}
@@ -200,28 +205,41 @@ def _twins(a: Term, a_span: Array, b: Term, b_span: Array) -> bool:
 
 
 def _settle(fresh: list[tuple[Term, Array]], basis: Array, kept: list[Term], named: list[str]) -> Array:
-    """Takes the terms of one order into the fit; those that overlap with each other keep only their own part."""
+    """Takes the terms of one order into the fit. Those that overlap keep only what no other term of the order spans;
+    the directions that they share become one more term, named after all of them."""
     whole = joined(basis, *(span for _, span in fresh))
     if whole.shape[1] == basis.shape[1] + sum(t.columns.shape[1] for t, _ in fresh):
         kept.extend(term for term, _ in fresh)  # nothing overlaps: the usual case
         return whole
+    overlapping: list[Term] = []
     grown = basis
-    for i, (term, _) in enumerate(fresh):
-        others = joined(basis, *(span for j, (_, span) in enumerate(fresh) if j != i))
-        own = whole.shape[1] - others.shape[1]
-        added = new_directions(term.columns, grown)
-        grown = np.hstack([grown, added])
+    for i, (term, span) in enumerate(fresh):
+        others = joined(basis, *(other for j, (_, other) in enumerate(fresh) if j != i))
+        own = new_directions(term.columns, others)
         full = term.columns.shape[1]
-        if own < full:
+        if own.shape[1] < span.shape[1]:
+            overlapping.append(term)
+        if own.shape[1] < full:
             named.append(
-                f"{term.name}: only {own} of its {full} degrees of freedom can be told from other terms"
+                f"{term.name}: only {own.shape[1]} of its {full} degrees of freedom can be separated from other terms"
             )
-            if added.shape[1] == 0:
+            if own.shape[1] == 0:
                 continue
             term.complete = False
-            term.columns = added
+            term.columns = own
+        grown = joined(grown, new_directions(term.columns, grown))
         kept.append(term)
-    return grown
+    common = new_directions(whole, grown)
+    if overlapping and common.shape[1]:
+        kept.append(_common(overlapping, common))
+    return whole
+
+
+def _common(overlapping: Sequence[Term], columns: Array) -> Term:
+    name = " + ".join(term.name for term in overlapping)
+    factors = tuple(dict.fromkeys(factor for term in overlapping for factor in term.factors))
+    parts = [part for term in overlapping for part in term.parts]
+    return Term(name, factors, columns, (), np.zeros((0, columns.shape[1])), complete=False, parts=parts)
 
 
 def _add_alias(lead: Term, term: Term) -> None:

@@ -216,6 +216,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     if min(up, down) < 0.8 * half:
         # Two digits of each: to the place of the longer half, a mean near the lower end would be written as 0.
         return with_unit(f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})", scaled)
+    if fixed(abs(mean), place) == fixed(half, place) and abs(mean) != half:
+        place -= 1  # "12 ± 12" does not show whether the interval holds 0
     return with_unit(f"{fixed(mean, place)} ± {fixed(half, place)}", scaled)
 
 
@@ -232,8 +234,16 @@ def ends(interval: Interval | None, kind: Kind, unit: str = "") -> str:
     if not math.isfinite(half) or half <= 0:
         return with_unit(f"{number(interval.low * factor)} to {number(interval.high * factor)}", scaled)
     place = _place(half)
-    return with_unit(
-        f"{fixed(interval.low * factor, place)} to {fixed(interval.high * factor, place)}", scaled
+    low, high = (_end(value * factor, place) for value in (interval.low, interval.high))
+    return with_unit(f"{low} to {high}", scaled)
+
+
+def _end(value: float, place: int) -> str:
+    """The end of an interval, with a digit more where rounding would hide on which side of 0 it lies."""
+    return (
+        number(value, 1)
+        if value and not float(fixed(abs(value), place).replace(THOUSANDS, ""))
+        else fixed(value, place)
     )
 
 

@@ -13,7 +13,6 @@ from typing import Final
 
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.answer.ramp import load_words
-from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, RunResult
 from plimsoll.analyse.results_run import Ecdf, Traffic
 from plimsoll.analyse.results_verdicts import Topic
@@ -224,9 +223,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
         )
     if not kept.balanced or kept.lost_records:
         lines += style.pair("DAMAGED", f"the books do not balance, {count(kept.lost_records)} records lost")
-    limit = (
-        run.bottleneck if run.bottleneck == NOT_RESOLVED else f"{run.bottleneck} ({run.bottleneck_reason})"
-    )
+    limit = f"{run.bottleneck} ({run.bottleneck_reason})" if run.bottleneck_reason else run.bottleneck
     theirs = [
         each
         for each in run.utilization

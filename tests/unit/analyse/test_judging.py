@@ -403,7 +403,7 @@ def test_what_is_not_resolved_names_what_it_weighed() -> None:
     found = bottleneck([part("db", "service", 0.6), part("cache", "service", 0.3)])
     assert (
         bottleneck_reason(found.reason)
-        == "nothing that was watched is full: the highest is db: busiest thread 60 % busy (59 to 61 %)"
+        == "no watched component is full; the busiest is db: busiest thread 60 % busy (59 to 61 %)"
     )
 
 

@@ -96,6 +96,7 @@ def test_one_repetition_has_no_bars_up_and_down_but_those_within_the_run() -> No
     assert len(spec(figure.chart)["layer"]) == 2
 
 
+@pytest.mark.long
 def test_figures_are_drawn_as_files(tmp_path: Path) -> None:
     written = {path.name for path in write_figures(analysed(), tmp_path, "svg")}
     assert "consistency.svg" in written

@@ -144,7 +144,7 @@ def bottleneck_reason(reason: Reason) -> str:
         case BottleneckReason.FULL:
             return _busy(told)
         case BottleneckReason.NOTHING_FULL:
-            return f"nothing that was watched is full: the highest is {told['component']}: {_busy(told)}"
+            return f"no watched component is full; the busiest is {told['component']}: {_busy(told)}"
         case BottleneckReason.NOT_TOLD_APART:
             first = f"{told['component']}: {_busy(told)}"
             return f"{first} cannot be told from {told['second_component']}: {_busy(told, 'second_')}"
