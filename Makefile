@@ -13,7 +13,7 @@ unexport CARGO_TARGET_DIR
 # Every command of a test would compile the lab again; some machines set this for all programs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long test-rust test-binaries test-python check check-rust check-python format setup system engine wheel bench clean
+.PHONY: demo test test-long test-rust test-binaries test-python test-python-pure test-python-real check check-rust check-python format setup system engine wheel bench clean
 
 demo: setup
 	$(BIN)/plimsoll run examples/quickstart.yaml --out results
@@ -36,9 +36,15 @@ test-rust: test-binaries
 test-binaries: engine
 	$(CARGO_TEST) --no-run --lib --bins --tests
 
-# More workers than cores, for the same reason. Tests that share services stay together (tests/conftest.py).
-test-python: setup
-	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup tests
+# Those that start nothing, in one process; then the others with more workers than cores, as they wait for time and services.
+# Tests that share services stay together (tests/conftest.py).
+test-python: test-python-pure test-python-real
+
+test-python-pure: setup
+	$(BIN)/pytest -q -m "not long" tests/unit tests/golden
+
+test-python-real: setup
+	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup tests/real tests/stats
 
 # Everything that a reviewer would otherwise have to say. Needs no engine, whose build takes longer than all checks.
 check: check-python check-rust

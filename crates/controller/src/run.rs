@@ -469,7 +469,7 @@ impl Going {
         let kept = if agent.local {
             "what is in its segments is kept"
         } else {
-            "what it has kept comes with `plimsoll collect`, unless it is gone with its host"
+            "`plimsoll collect` fetches what it has kept, unless that is gone with its host or Dask worker"
         };
         let text = if agent.watches {
             format!("{} is not watched any more ({how}); {kept}", agent.name)

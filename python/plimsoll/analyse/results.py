@@ -269,6 +269,8 @@ class Verdict:
     reasons: tuple[Reason, ...] = ()
     """`reason` as codes and figures."""
     rule: RuleId | None = None
+    unit: str = ""
+    """Of `observed`: `s` for times, whose other fields are in ms; empty for shares of 1 and counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,17 @@ def _verdict(
         verdict=verdict,
         reasons=tuple(reasons),
         rule=verdict_rules.rule(RuleName.THRESHOLD),
+        unit=_unit(threshold.rule),
     )
+
+
+def _unit(rule: Rule) -> str:
+    metric = describe(rule.metric)
+    if _kind(rule) == "time":
+        return "s"
+    if metric.kind == "bytes_rate":
+        return "B/s"
+    return "" if _kind(rule) == "fraction" or rule.stat == "count" else metric.unit
 
 
 def _reason(code: ThresholdReason, severity: Severity = Severity.NOTE, **values: Figure) -> Reason:

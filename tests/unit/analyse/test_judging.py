@@ -85,6 +85,7 @@ def test_verdicts() -> None:
     bad = verdict(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400))
     assert not bad.passed
     assert bad.reason.replace("\u00a0", " ") == "observed 1.000 ms, limit p(95)<0.5ms"
+    assert bad.observed == pytest.approx(0.001) and bad.unit == "s"
     slow = verdict(threshold("response", "p(95)<1s"), {}, sample([1234567.0] * 400))
     assert slow.reason.replace("\u00a0", " ") == "observed 1,235 s, limit p(95)<1s"
     few = verdict(threshold("transactions", "count>10000000"), {}, Sample([run(transactions=1234567)], [{}]))
