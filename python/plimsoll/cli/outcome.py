@@ -43,8 +43,8 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
 def way_on(outcome: Outcome) -> list[str]:
     """What to do about runs that did not end as planned."""
     lines = [
-        f"run {run}: what {', '.join(agents)} measured may still be on the hosts (not on a Dask worker that has ended); "
-        f"fetch it with: plimsoll collect {outcome.directory}"
+        f"run {run}: what {', '.join(agents)} measured may still be on the hosts, unless it was a Dask worker that has "
+        f"ended; fetch it with: plimsoll collect {outcome.directory}"
         for run, agents in outstanding(outcome.directory).items()
         if agents
     ]
