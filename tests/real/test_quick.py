@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -66,6 +68,23 @@ def test_a_url_is_asked_for_as_it_is_written(lab: Lab, url: str) -> None:
     lab.run(f"{url}page.html?a=b", "-c", "1", "-n", "2")
     lab.run("run", lab.file(PAGE.replace("URL", f"{url}page.html")))
     assert set(Rotating.paths) == {"/page.html?a=b", "/page.html"}
+
+
+def test_an_interrupted_run_has_the_figures_until_then(lab: Lab, url: str) -> None:
+    with lab.start(url, "-c", "1", "-z", "60s", "--out", "results") as process:
+        live = lab.directory / "results" / "latest" / "runs" / "0001" / "live.jsonl"
+        deadline = time.monotonic() + 30
+        while not (live.exists() and live.read_text().count("\n") >= 2):
+            assert time.monotonic() < deadline, "no second was measured"
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "The target served" in out and "invalid" not in out, out
+    assert "it was interrupted, and its figures cover the time until then" in " ".join(out.split())
+    (run,) = lab.run("show", lab.results(), "--json").json["runs"]
+    assert (run["status"], run["verdict"]) == ("interrupted", "doubtful")
+    assert 1 < run["window_s"] < 50
 
 
 def test_slots_of_an_open_load_are_no_users(lab: Lab, url: str) -> None:

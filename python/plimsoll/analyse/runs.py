@@ -60,12 +60,14 @@ class RunFacts:
     """Greatest of the hosts of the testers, where there are several."""
     hosts: HostsResult | None = None
     loss: Loss | None = None
+    is_only: bool = False
+    """Whether the experiment has no other run."""
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
-    """Judges the run and puts its result together, without texts. A run that did not finish is invalid."""
+    """Judges the run and puts its result together, without texts."""
     verdict = judge_run(_observed(facts, summary), limits)
-    reasons = (*_unfinished(facts.status), *verdict.reasons)
+    reasons = (*_unfinished(facts), *verdict.reasons)
     if verdict_of(reasons) == RunVerdict.INVALID:
         summary = without_overload(summary)
     narrow = bottleneck(facts.utilization)
@@ -114,10 +116,14 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
     )
 
 
-def _unfinished(status: str) -> tuple[Reason, ...]:
-    if status == "finished":
+def _unfinished(facts: RunFacts) -> tuple[Reason, ...]:
+    """An interrupted run is repeated by `--resume`, and as one of several it would be compared with whole ones. Whoever
+    stops the only run wants its figures until then."""
+    if facts.status == "finished":
         return ()
-    return (against(RunReason.NOT_FINISHED, Severity.INVALID, status=status),)
+    is_partial = facts.status == "interrupted" and facts.is_only
+    severity = Severity.DOUBTFUL if is_partial else Severity.INVALID
+    return (against(RunReason.NOT_FINISHED, severity, status=facts.status),)
 
 
 def _observed(facts: RunFacts, summary: RunSummary) -> Observed:

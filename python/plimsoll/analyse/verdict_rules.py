@@ -53,7 +53,12 @@ def newest(checks: Iterable[VerdictRule]) -> int:
 
 
 _CHECKS: Final = (
-    VerdictRule(RuleName.FINISHED, 1, "A run that did not finish as planned is invalid."),
+    VerdictRule(
+        RuleName.FINISHED,
+        2,
+        "A run that did not finish as planned is invalid; the only run of an experiment that was interrupted is "
+        "doubtful.",
+    ),
     VerdictRule(
         RuleName.SUCCESS,
         2,

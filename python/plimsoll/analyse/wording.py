@@ -26,6 +26,8 @@ THOUSANDS: Final = ","
 WIDE: Final = "interval wider than the value"
 """In place of an interval that reaches below 0 where the quantity cannot."""
 
+_UNITS: Final = r"(%|[mµ]?s\b|min\b|h\b|[kMGT]?i?B\b|requests/s)"
+
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 """Percentiles of a distribution, by their fields."""
 
@@ -149,6 +151,11 @@ def scale(value: float | None, kind: Kind, unit: str = "") -> tuple[float, str]:
 def with_unit(text: str, unit: str) -> str:
     """The number and its unit, which stay on one line."""
     return f"{text}{SPACE}{unit}" if unit and text != UNKNOWN else text
+
+
+def tied(text: str) -> str:
+    """With no-break spaces between numbers and the units that follow them."""
+    return re.sub(rf"(?<=\d) (?={_UNITS})", SPACE, text)
 
 
 def quantity(value: float | None, kind: Kind, unit: str = "", digits: int = 3) -> str:

@@ -94,7 +94,8 @@ def one_run(
     used = _used(run, results, measured, crew)
     facts = facts_of(run, measured, _warmup_s(run, options), remarks, used)
     own = own_delays(seconds_of(run.live), measured, found.histograms, rules.quantiles)
-    facts = replace(facts, caches=_caches(run, measured), own=own)
+    is_only = len(results.plan["runs"]) == 1
+    facts = replace(facts, caches=_caches(run, measured), own=own, is_only=is_only)
     if crew.several:
         facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
     versions = _staleness(run, measured, greatest_bound(crew))

@@ -135,6 +135,11 @@ class Labels:
         """One per combination; they repeat beyond eight, where shape and dash tell apart."""
         return tuple(COLOURS[place % len(COLOURS)] for place, _ in enumerate(self.combinations))
 
+    def colours_beside(self, number: int) -> tuple[str, ...]:
+        """For things that are no combinations, such as sites: those that no combination has come first."""
+        used = 0 if self.combinations == (ONLY,) else len(self.combinations)
+        return tuple(COLOURS[(used + place) % len(COLOURS)] for place in range(number))
+
     @cached_property
     def shapes(self) -> tuple[str, ...]:
         """Marker shapes, one per combination."""

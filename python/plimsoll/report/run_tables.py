@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.wording import count, number, percent, quantity
+from plimsoll.analyse.wording import count, listing, number, percent, quantity
 from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.report import counted
 from plimsoll.report.table import Table, table_of
-from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells
+from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells, milliseconds
 
 
 def run_tables(run: RunResult) -> list[Table]:
     """Those that have a row, in the order of the page."""
     found = [
         stages(run) if run.stages or run.workloads else None,
+        connections(run),
         metrics(run) if run.metrics else None,
         counted.counted(run) if run.services else None,
         counted.statements(run),
@@ -37,6 +38,19 @@ def stages(run: RunResult) -> Table:
     ]
     heads = "|".join(("Throughput", "Offered", "Error rate", *LATENCY_COLUMNS))
     return table_of(f"Stages and workloads of run {run.id}", "Part", heads, rows)
+
+
+def connections(run: RunResult) -> Table | None:
+    """How long the testers' new connections took; None where none was opened."""
+    found = run.connections
+    if found is None:
+        return None
+    parts = (("TCP connect", found.connect_ms), ("TLS handshake", found.tls_handshake_ms))
+    rows = [(name, count(times.count), *latency_cells(times)) for name, times in parts if times.count]
+    lookups = listing(f"{each.name} on {each.agent} {milliseconds(each.ms)}" for each in found.lookups)
+    note = "All connections of the run, warm-up included." + (f" Name lookups: {lookups}." if lookups else "")
+    heads = "|".join(("Connections", *LATENCY_COLUMNS))
+    return table_of(f"Connections of run {run.id}", "Step", heads, rows, note)
 
 
 def metrics(run: RunResult) -> Table:

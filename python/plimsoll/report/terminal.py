@@ -55,8 +55,7 @@ MOST_SUPERSEDED: Final = 10
 """Verdicts that newer rules state otherwise; analysis.json and the report have them all."""
 HISTOGRAM_ROWS: Final = 10
 PLAIN: Final = {
-    "\u202f": " ",
-    "\u00a0": " ",
+    "\u202f": SPACE,
     "±": "+/-",
     "µ": "u",
     "×": "x",
@@ -83,10 +82,24 @@ class Style:
 
     def text(self, text: str) -> str:
         """A text fit for the terminal: no control characters, and our own signs in ASCII where that is asked for."""
+        return self._held(text).replace(SPACE, " ")
+
+    def _held(self, text: str) -> str:
+        """The same with no-break spaces, at which a line is not broken."""
         safe = printable(text)
         if self.colour:
-            return safe.replace("\u202f", " ").replace("\u00a0", " ")
+            return safe.replace("\u202f", SPACE)
         return "".join(PLAIN.get(sign, sign) for sign in safe)
+
+    def _broken(self, text: str, indent: str, hang: str) -> list[str]:
+        lines = textwrap.wrap(
+            self._held(text),
+            self.width,
+            initial_indent=indent,
+            subsequent_indent=hang,
+            break_on_hyphens=False,
+        )
+        return [line.replace(SPACE, " ") for line in lines]
 
     def paint(self, text: str, colour: str) -> str:
         """The text in a colour, where colours are welcome."""
@@ -94,21 +107,12 @@ class Style:
 
     def wrapped(self, text: str, indent: str = "  ", hang: str = "  ") -> list[str]:
         """The text broken at the width."""
-        lines = textwrap.wrap(
-            self.text(text), self.width, initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False
-        )
-        return lines or [indent.rstrip()]
+        return self._broken(text, indent, hang) or [indent.rstrip()]
 
     def pair(self, name: str, value: str) -> list[str]:
         """`name....: value`, as k6 writes it."""
         head = f"  {self.text(name)}".ljust(20, ".") + ": "
-        return textwrap.wrap(
-            self.text(value),
-            self.width,
-            initial_indent=head,
-            subsequent_indent=" " * 22,
-            break_on_hyphens=False,
-        ) or [head.rstrip()]
+        return self._broken(value, head, " " * 22) or [head.rstrip()]
 
 
 def summary_lines(
@@ -223,7 +227,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
         )
     if not kept.balanced or kept.lost_records:
         lines += style.pair("DAMAGED", f"the books do not balance, {count(kept.lost_records)} records lost")
-    limit = f"{run.bottleneck} ({run.bottleneck_reason})" if run.bottleneck_reason else run.bottleneck
+    limit = ": ".join(filter(None, (run.bottleneck, run.bottleneck_reason)))
     theirs = [
         each
         for each in run.utilization

@@ -223,16 +223,16 @@ def test_the_shares_of_the_factors_are_said_largest_first() -> None:
 def test_the_best_and_the_worst_level_of_what_explains_most_are_named() -> None:
     analysis = designed()
     assert (
-        "Over all other factors, the throughput of zip level 0 is 1.92 times (1.87 to 1.97) the mean, that of zip "
-        "level 5 is 0.620 times (0.604 to 0.636)." in said(analysis)
+        "Averaged over the other factors, the throughput of zip level 0 is 1.92 times (1.87 to 1.97) the mean, that of "
+        "zip level 5 is 0.620 times (0.604 to 0.636)." in said(analysis)
     )
     linear = replace(analysis, models=tuple(replace(each, scale="linear") for each in analysis.models))
-    assert "Over all other factors" not in said(linear)
+    assert "Averaged over the other factors" not in said(linear)
     little = tuple(
         replace(each, variation_percent=24.0 if each.variation_percent else each.variation_percent)
         for each in analysis.effects
     )
-    assert "Over all other factors" not in said(replace(analysis, effects=little))
+    assert "Averaged over the other factors" not in said(replace(analysis, effects=little))
 
 
 def test_a_staged_run_is_told_stage_by_stage_and_without_an_interval_over_all_of_them() -> None:

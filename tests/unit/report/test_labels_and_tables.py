@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.golden.fixture import designed, single
 
+from plimsoll.analyse.connections import connections
 from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import Analysis, Capacity
-from plimsoll.analyse.results_run import Interval, StageResult
+from plimsoll.analyse.results_run import Interval, NameLookup, StageResult
 from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
 from plimsoll.report import capacities, run_tables, tables
 from plimsoll.report.labels import ONLY, Labels
@@ -162,6 +164,22 @@ def test_stages_of_a_run() -> None:
         stages=(StageResult(1, "", 0.0, 10.0, run.traffic), StageResult(2, "peak", 10.0, 20.0, run.traffic)),
     )
     assert [row[0] for row in plain(run_tables.stages(staged))] == ["stage 1", "peak"]
+
+
+def test_connections_of_a_run() -> None:
+    run = single().runs[0]
+    assert run_tables.connections(replace(run, connections=None)) is None
+    seconds = {"tcp_connect_s": np.full(200, 0.002), "tls_handshake_s": np.full(300, 0.02)}
+    found = connections(seconds, (NameLookup("local", "db.example.org", 3.0),))
+    assert found is not None
+    table = run_tables.connections(replace(run, connections=found.connections))
+    assert table is not None
+    rows = {
+        row[0]: dict(zip([column.name for column in table.columns], row, strict=True)) for row in plain(table)
+    }
+    assert (rows["TCP connect"]["Connections"], rows["TLS handshake"]["Connections"]) == ("200", "300")
+    assert rows["TCP connect"]["p50"] == "2.00 ms" and rows["TLS handshake"]["p95"] == "20.0 ms"
+    assert table.note.replace("\u00a0", " ").endswith("Name lookups: db.example.org on local 3.00 ms.")
 
 
 @pytest.mark.parametrize("analysis", [designed(), single(), designed(hostile=True)])

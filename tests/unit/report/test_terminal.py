@@ -112,7 +112,7 @@ def test_a_bottleneck_is_named_once() -> None:
     run = replace(
         analysis.runs[0], bottleneck=narrow.component, bottleneck_reason=bottleneck_reason(narrow.reason)
     )
-    assert "bottleneck........: host (cpu 92 % busy)" in text(replace(analysis, runs=(run,)))
+    assert "bottleneck........: host: cpu 92 % busy" in text(replace(analysis, runs=(run,)))
 
 
 def test_unfinished_says_so_far_once() -> None:

@@ -37,7 +37,7 @@ def evidence(seen: Sequence[Utilization]) -> str:
 
 def _resource(one: Utilization, shown: str) -> str:
     if one.kind == ResourceKind.BUSIEST_THREAD:
-        return f"its busiest thread at {shown} of a core"
+        return f"its busiest thread {_at(shown)} of a core"
     cores = "core" if one.cores == 1 else f"{one.cores} cores"
     match one.kind:
         case ResourceKind.CPU_OF_CORES:
@@ -46,7 +46,11 @@ def _resource(one: Utilization, shown: str) -> str:
             name = f"CPU of the {cores} that they share"
         case _:
             name = _OF_CPU.get(one.kind, one.resource)
-    return f"{name} at {shown}"
+    return f"{name} {_at(shown)}"
+
+
+def _at(shown: str) -> str:
+    return shown if shown.startswith("at least") else f"at {shown}"
 
 
 def most_used(seen: Sequence[Utilization]) -> str:

@@ -20,7 +20,7 @@ from plimsoll.analyse.answer.saturation import of_saturation
 from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import Analysis
 from plimsoll.analyse.results_verdicts import Finding, Topic
-from plimsoll.analyse.wording import count, plural
+from plimsoll.analyse.wording import count, plural, tied
 
 
 def with_answer(analysis: Analysis) -> Analysis:
@@ -36,6 +36,10 @@ def sentences(analysis: Analysis) -> tuple[str, ...]:
 
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """What the answer says, sentence by sentence, with the verdicts and rules behind them."""
+    return tuple(replace(each, text=tied(each.text)) for each in _findings(analysis))
+
+
+def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     said = [Finding(Topic.PROGRESS, text) for text in (so_far(analysis),) if text]
     if not analysis.runs:
         return (*said, Finding(Topic.NOTHING, "Nothing has been measured yet."))

@@ -111,7 +111,7 @@ def _ends(analysis: Analysis) -> list[str]:
         f"{factor_word(each.term)} {each.level} {_times(each, model)}" for each in (levels[0], levels[-1])
     )
     return [
-        f"Over all other factors, the {describe(model.response).title} of {best} the mean, that of {worst}."
+        f"Averaged over the other factors, the {describe(model.response).title} of {best} the mean, that of {worst}."
     ]
 
 

@@ -16,6 +16,8 @@ def run_reason(reason: Reason) -> str:
     """One reason against a run."""
     told = reason.values
     match reason.code:
+        case RunReason.NOT_FINISHED if reason.severity == Severity.DOUBTFUL:
+            return "it was interrupted, and its figures cover the time until then"
         case RunReason.NOT_FINISHED:
             return f"the run did not finish: {told['status']}"
         case RunReason.NOTHING_ENDED:

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 
 from plimsoll.analyse.answer.components import component_words, evidence, most_used
 from plimsoll.analyse.answer.limits import flattening
-from plimsoll.analyse.answer.words import MOST_SENTENCES, capital, is_at, load_label, loads, payload
+from plimsoll.analyse.answer.words import (
+    MOST_SENTENCES,
+    capital,
+    is_at,
+    load_label,
+    loads,
+    loads_of,
+    payload,
+)
 from plimsoll.analyse.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results import Analysis, Capacity, CellResult, Ranking, RunResult, Saturation
 from plimsoll.analyse.results_run import Interval
@@ -150,7 +158,7 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
 
 def _plateau(labels: Sequence[str], word: str) -> str:
     """Of the loads that were averaged."""
-    return f"the mean at {loads(listing(labels), word)}"
+    return f"the mean at {loads_of(labels, word)}"
 
 
 def _limit(analysis: Analysis, found: Saturation, load: float | None, at: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plimsoll.analyse.results import Analysis, CellResult, Saturation
-from plimsoll.analyse.wording import quantity
+from plimsoll.analyse.wording import listing, quantity
 
 MOST_SENTENCES: Final = 8
 """Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
@@ -30,6 +30,13 @@ def loads(label: str, word: str) -> str:
     if not _is_count(label):
         return f"a {word} of {label}"
     return f"{label} {word.removesuffix('s') if label == '1' else word}"
+
+
+def loads_of(labels: Sequence[str], word: str) -> str:
+    """Several loads: `4 and 8 testers`, `a rate of 80/s and 120/s`."""
+    if not all(map(_is_count, labels)):
+        return f"a {word} of {listing(labels)}"
+    return f"{listing(labels)} {word}"
 
 
 def between(start: str, lower: str, link: str, upper: str, word: str) -> str:

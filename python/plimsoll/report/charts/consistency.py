@@ -11,7 +11,7 @@ from plimsoll.analyse.wording import describe, factor_word, percent, plus_minus
 from plimsoll.report import consistency
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, of
-from plimsoll.report.labels import COLOURS, SHAPES, Labels
+from plimsoll.report.labels import SHAPES, Labels
 
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),
@@ -110,7 +110,9 @@ def _signs(labels: Labels, factor: str | None) -> tuple[alt.Color, alt.Shape]:
         if factor is not None and len(levels) > 1
         else None
     )
-    colours = [COLOURS[at % len(COLOURS)] for at in range(len(levels))]
+    colours = (
+        labels.colours if len(levels) == len(labels.combinations) else labels.colours_beside(len(levels))
+    )
     shapes = [SHAPES[(at + at // 8) % len(SHAPES)] for at in range(len(levels))]
     return (
         alt.Color("level:N", scale=alt.Scale(domain=levels, range=colours), legend=legend),

@@ -27,7 +27,7 @@ def figures(labels: Labels) -> list[Figure]:
     run = hosts.shown(labels)
     if run is None or run.hosts is None:
         return []
-    found = (sites(run, run.hosts), bubbles(run, run.hosts), coverage(run, run.hosts))
+    found = (sites(run, run.hosts), bubbles(labels, run, run.hosts), coverage(run, run.hosts))
     return [figure for figure in found if figure is not None]
 
 
@@ -35,11 +35,11 @@ def _nearest_first(found: HostsResult) -> list[PlaceResult]:
     return sorted(found.sites, key=lambda each: (away_ms(each) is None, away_ms(each) or 0.0))
 
 
-def _colour(found: HostsResult, *, legend: bool = True) -> alt.Color:
+def _colour(labels: Labels, found: HostsResult) -> alt.Color:
     names = [each.site for each in _nearest_first(found)]
-    colours = [COLOURS[at % len(COLOURS)] for at in range(len(names))]
-    shown = alt.Legend(title=None, symbolOpacity=1) if legend else None
-    return alt.Color("site:N", scale=alt.Scale(domain=names, range=colours), legend=shown)
+    colours = labels.colours_beside(len(names))
+    legend = alt.Legend(title=None, symbolOpacity=1)
+    return alt.Color("site:N", scale=alt.Scale(domain=names, range=colours), legend=legend)
 
 
 def sites(run: RunResult, found: HostsResult) -> Figure | None:
@@ -103,7 +103,7 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
     )
 
 
-def bubbles(run: RunResult, found: HostsResult) -> Figure | None:
+def bubbles(labels: Labels, run: RunResult, found: HostsResult) -> Figure | None:
     """Work done over round-trip time, a bubble for each host; None where no round trip is known, or there
     is one host alone."""
     rows: Rows = [row for each in found.hosts[: hosts.MOST_ROWS] if (row := _bubble(each)) is not None]
@@ -136,7 +136,7 @@ def bubbles(run: RunResult, found: HostsResult) -> Figure | None:
                     format=",.2~r", values=_sizes(rows), symbolOpacity=0.5, titleFontWeight="normal"
                 ),
             ),
-            color=_colour(found),
+            color=_colour(labels, found),
             shape=alt.Shape("site:N", scale=alt.Scale(domain=names, range=shapes), legend=None),
             tooltip=[
                 alt.Tooltip("host:N"),
