@@ -199,6 +199,12 @@ def percent_range(low: float, high: float, digits: int = 3) -> str:
     return with_unit(shown[1] if shown[0] == shown[1] else " to ".join(shown), "%")
 
 
+def at_percent_range(low: float, high: float, digits: int = 3) -> str:
+    """`at 97 to 100 %`; `at least 99 %` where `percent_range` says so."""
+    shown = percent_range(low, high, digits)
+    return shown if shown.startswith("at least") else f"at {shown}"
+
+
 def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed: bool = False) -> str:
     """`1,240 ± 31 requests/s`: half a width of two digits, the mean to the same place.
 

@@ -23,8 +23,11 @@ from plimsoll.analyse.results_run import Interval, StageResult
 from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Gain,
+    Reason,
+    RunReason,
     SaturationReason,
     SaturationVerdict,
+    Severity,
     TermPart,
 )
 
@@ -146,6 +149,24 @@ def test_invalid_doubtful_failed_and_unfinished_are_all_said() -> None:
     assert "1 of 7 runs is doubtful" in text
 
 
+def test_trends_of_several_runs_are_one_part() -> None:
+    analysis = designed()
+    runs = list(analysis.runs)
+    for place, metric, change in (
+        (0, "throughput", 0.12),
+        (1, "response time", -0.3),
+        (2, "throughput", 0.05),
+    ):
+        figures = {"change": change, "p": 0.0001, "noise": 0.01, "metric": metric}
+        trend = Reason(RunReason.TREND, Severity.DOUBTFUL, figures)
+        runs[place] = replace(runs[place], valid=True, reasons=(trend,), doubtful_reasons=("by its codes",))
+    text = said(replace(analysis, runs=tuple(runs)))
+    assert (
+        "doubtful: 3 not steady after the warm-up (throughput or response time changes by -30.0 to +12.0 % of its "
+        "mean over the window)" in text
+    )
+
+
 def test_one_repetition_has_no_interval() -> None:
     text = said(designed(repetitions=1))
     assert "without repetitions, that is one observation" in text
@@ -205,6 +226,10 @@ def test_what_was_tried_at_one_load_is_not_compared() -> None:
     assert "has the highest" not in text
     assert "With zip level 1 the throughput is " in text
     assert "at 8 testers, the only load tried." in text
+    invalid = next(cell for cell in analysis.cells if cell.cell["zip level"] == "1" and cell.load == 4)
+    with_invalid = (*cells, replace(invalid, valid=0, responses={}))
+    text = said(ranked(replace(analysis, cells=with_invalid, saturation=(first, lone))))
+    assert "at 8 testers, the only load with a valid run." in text
 
 
 def test_the_shares_of_the_factors_are_said_largest_first() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.results_verdicts import ResourceKind
-from plimsoll.analyse.wording import percent_range
+from plimsoll.analyse.wording import at_percent_range, percent_range
 
 _OF_CPU: Final = {
     ResourceKind.CPU: "CPU",
@@ -29,7 +29,7 @@ def evidence(seen: Sequence[Utilization]) -> str:
     """The utilization behind a bottleneck, as a range over the runs; a warning where it was the testers."""
     if not seen:
         return ""
-    shown = percent_range(min(one.mean for one in seen), max(one.mean for one in seen), 2)
+    shown = at_percent_range(min(one.mean for one in seen), max(one.mean for one in seen), 2)
     used = most_used(seen)
     said = ", ".join(part for part in (f"{_resource(seen[0], shown)}", used) if part)
     return f" ({said})" + (": the target may carry more" if seen[0].role == "testers" else "")
@@ -37,7 +37,7 @@ def evidence(seen: Sequence[Utilization]) -> str:
 
 def _resource(one: Utilization, shown: str) -> str:
     if one.kind == ResourceKind.BUSIEST_THREAD:
-        return f"its busiest thread {_at(shown)} of a core"
+        return f"its busiest thread {shown} of a core"
     cores = "core" if one.cores == 1 else f"{one.cores} cores"
     match one.kind:
         case ResourceKind.CPU_OF_CORES:
@@ -46,11 +46,7 @@ def _resource(one: Utilization, shown: str) -> str:
             name = f"CPU of the {cores} that they share"
         case _:
             name = _OF_CPU.get(one.kind, one.resource)
-    return f"{name} {_at(shown)}"
-
-
-def _at(shown: str) -> str:
-    return shown if shown.startswith("at least") else f"at {shown}"
+    return f"{name} {shown}"
 
 
 def most_used(seen: Sequence[Utilization]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from plimsoll.analyse.answer.reasons import figure, run_reason
 from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_verdicts import Finding, Topic
+from plimsoll.analyse.results_verdicts import Finding, RunReason, Severity, Topic
 from plimsoll.analyse.validity import is_lower_bound
 from plimsoll.analyse.wording import count, describe, listing, plural, quantity
 
@@ -28,7 +29,7 @@ def about_the_runs(analysis: Analysis) -> list[Finding]:
     doubtful = [run for run in analysis.runs if run.valid and run.doubtful_reasons]
     if doubtful:
         are = "is doubtful" if len(doubtful) == 1 else "are doubtful"
-        reasons = _grouped(reason for run in doubtful for reason in run.doubtful_reasons)
+        reasons = _doubts(doubtful)
         which = "The run" if len(analysis.runs) == 1 else _of_runs(doubtful, analysis)
         said.append(Finding(Topic.VALIDITY, f"{which} {are}: {reasons}."))
     if not any(each.low is not None for cell in analysis.cells for each in cell.responses.values()):
@@ -56,6 +57,22 @@ def _no_interval(analysis: Analysis) -> str:
 
 def _reasons(runs: Sequence[RunResult]) -> str:
     return _grouped(reason for run in runs for reason in run.invalid_reasons or (f"it {run.status}",))
+
+
+def _doubts(runs: Sequence[RunResult]) -> str:
+    """Trends of several runs in one part, as each has figures of its own."""
+    doubts = [each for run in runs for each in run.reasons if each.severity == Severity.DOUBTFUL]
+    trends = [each for each in doubts if each.code == RunReason.TREND]
+    if len(trends) < 2:
+        return _grouped(reason for run in runs for reason in run.doubtful_reasons)
+    changes = sorted(100 * figure(each.values, "change") for each in trends)
+    what = listing(dict.fromkeys(str(each.values["metric"]) for each in trends), last="or")
+    not_steady = (
+        f"{count(len(trends))} not steady after the warm-up ({what} changes by {changes[0]:+.1f} to "
+        f"{changes[-1]:+.1f} % of its mean over the window)"
+    )
+    others = [run_reason(each) for each in doubts if each.code != RunReason.TREND]
+    return "; ".join(filter(None, (not_steady, _grouped(others))))
 
 
 def _grouped(reasons: Iterable[str]) -> str:

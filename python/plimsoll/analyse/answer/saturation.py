@@ -146,7 +146,9 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     word = factor_word(found.load_factor)
     at = loads(load_label(analysis, found.load_factor, capacity.load) or UNKNOWN, word)
     if _one_load(analysis, found):
-        return f"{head} throughput is {carried} at {at}, the only load tried."
+        tried = sum(is_at(each.cell, found) for each in analysis.cells)
+        only = "the only load tried" if tried == 1 else "the only load with a valid run"
+        return f"{head} throughput is {carried} at {at}, {only}."
 
     def label(load: float) -> str:
         return load_label(analysis, found.load_factor, load) or UNKNOWN
