@@ -105,7 +105,9 @@ impl Going {
         let kept = if self.agents[index].local {
             format!("what is in its segments is kept ({why})")
         } else {
-            format!("`plimsoll collect` fetches the rest, unless that is gone with its host or Dask worker ({why})")
+            format!(
+                "`plimsoll collect` fetches the rest, unless that is gone with its host or Dask worker ({why})"
+            )
         };
         self.gone(index, leaving, &kept);
     }

@@ -9,9 +9,10 @@
 //! A line is `UNTIL URL`, UNTIL in seconds since 1970. One that was cut off is passed over: its answer never left.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::keys::Name;
 
@@ -19,6 +20,9 @@ use super::keys::Name;
 const MARGIN_S: u64 = 3600;
 /// Lines below which a file is not written anew.
 const FEW: usize = 10_000;
+/// How long a gateway that ends may still hold its lock. A process that it has just started holds it, too, until its execve(2).
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The file, open for appending.
 pub(super) struct Journal {
@@ -32,6 +36,23 @@ pub(super) struct Journal {
     _lock: File,
 }
 
+/// Locks the file. An error where another gateway goes on holding it.
+fn take(lock: &File) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_INTERVAL),
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other(
+                    "another gateway uses it: give each a file of its own",
+                ));
+            }
+        }
+    }
+}
+
 impl Journal {
     /// Opens a file, which may not be there yet; also the keys in it that count at `now`, and until when.
     pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<(Name, u64)>)> {
@@ -40,8 +61,7 @@ impl Journal {
         }
         let lock = beside(path, "lock");
         let lock = OpenOptions::new().create(true).append(true).open(lock)?;
-        lock.try_lock()
-            .map_err(|_| io::Error::other("another gateway uses it: give each a file of its own"))?;
+        take(&lock)?;
         let text = match std::fs::read(path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
