@@ -29,6 +29,7 @@ from plimsoll.analyse.results_verdicts import (
     SaturationVerdict,
     Severity,
     TermPart,
+    Value,
 )
 
 
@@ -157,7 +158,7 @@ def test_trends_of_several_runs_are_one_part() -> None:
         (1, "response time", -0.3),
         (2, "throughput", 0.05),
     ):
-        figures = {"change": change, "p": 0.0001, "noise": 0.01, "metric": metric}
+        figures: dict[str, Value] = {"change": change, "p": 0.0001, "noise": 0.01, "metric": metric}
         trend = Reason(RunReason.TREND, Severity.DOUBTFUL, figures)
         runs[place] = replace(runs[place], valid=True, reasons=(trend,), doubtful_reasons=("by its codes",))
     text = said(replace(analysis, runs=tuple(runs)))

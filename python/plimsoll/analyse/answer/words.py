@@ -25,24 +25,29 @@ def load_label(analysis: Analysis, factor: str, load: float | None) -> str | Non
     return next(found, f"{load:g}")
 
 
+def _article(word: str) -> str:
+    """`a rate`; `writes`."""
+    return word if word[-1:] == "s" else f"a {word}"
+
+
 def loads(label: str, word: str) -> str:
     """`4 testers`, `1 tester`; `a rate of 120/s`, where the level has a unit."""
     if not _is_count(label):
-        return f"a {word} of {label}"
+        return f"{_article(word)} of {label}"
     return f"{label} {word.removesuffix('s') if label == '1' else word}"
 
 
 def loads_of(labels: Sequence[str], word: str) -> str:
     """Several loads: `4 and 8 testers`, `a rate of 80/s and 120/s`."""
     if not all(map(_is_count, labels)):
-        return f"a {word} of {listing(labels)}"
+        return f"{_article(word)} of {listing(labels)}"
     return f"{listing(labels)} {word}"
 
 
 def between(start: str, lower: str, link: str, upper: str, word: str) -> str:
     """Two loads: `between 2 and 4 testers`, `from a rate of 40/s to 120/s`. `start`, `link`: the words before each."""
     if not _is_count(upper):
-        return f"{start} a {word} of {lower} {link} {upper}"
+        return f"{start} {_article(word)} of {lower} {link} {upper}"
     return f"{start} {lower} {link} {upper} {word}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import altair as alt
 
@@ -31,6 +32,8 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels
 
+WIDEST: Final = 100
+"""Ratio of the ends of an interval that is still drawn."""
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),
     alt.Tooltip("said:N", title="value"),
@@ -50,8 +53,8 @@ def _title(metric: Metric, unit: str) -> str:
 
 def _row(
     labels: Labels, cell: CellResult, interval: Interval, metric: Metric, factor: float
-) -> dict[str, object]:
-    row: dict[str, object] = {
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "combination": labels.combination(cell.cell),
         "cell": labels.cell(cell.cell),
         "load": cell.load,
@@ -200,8 +203,11 @@ def throughput(labels: Labels) -> Figure | None:
 
 
 def _offered(labels: Labels, metric: Metric, factor: float) -> Rows:
-    """Two points of the line on which the target completes all that is offered; none where the load is no rate."""
+    """Two points of the line on which the target completes all that is offered; none where the load is no rate, or not
+    all of the load."""
     if not labels.is_rate or metric.name != "throughput_per_s" or len(labels.loads) < 2:
+        return []
+    if any(run.open_load != "all" for run in labels.runs()):
         return []
     return [{"load": load, "value": load * factor} for load in (labels.loads[0], labels.loads[-1])]
 
@@ -254,8 +260,21 @@ def response(labels: Labels) -> Figure | None:
         table=tables.response(labels),
         caption="Response time counts from the scheduled start, so the delay of a late tester shows in it."
         + (" Logarithmic scale." if log else "")
+        + (f" Intervals wider than a factor of {WIDEST} have no bar." if any(map(_is_wide, panels)) else "")
         + (" Faint points: the runs; the others mark the middle of a cell's runs." if guided else ""),
     )
+
+
+def _is_wide(panel: _Panel) -> bool:
+    return any("wide" in row for row in panel.cells)
+
+
+def _narrowed(row: dict[str, Any]) -> dict[str, Any]:
+    """Without an interval beside which all points would lie on one line."""
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None or (low > 0 and high / low <= WIDEST):
+        return row
+    return {key: value for key, value in row.items() if key not in ("low", "high")} | {"wide": True}
 
 
 def _middle(values: Sequence[float | None]) -> float:
@@ -268,7 +287,7 @@ def _response_panel(labels: Labels, statistic: str) -> _Panel:
     """Cells as the analysis gives them, else their runs' middle; in milliseconds."""
     metric = describe(f"response_ms_{statistic}")
     cells = [
-        _row(labels, cell, interval, metric, 1.0)
+        _narrowed(_row(labels, cell, interval, metric, 1.0))
         for cell in labels.cells()
         if (interval := cell.responses.get(metric.name))
     ]
