@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.golden.fixture import HOSTILE, designed, empty, make_run, single
 
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_run import Ecdf, Series
+from plimsoll.analyse.results import Analysis, OpenLoad
+from plimsoll.analyse.results_run import Ecdf, Interval, Series
 from plimsoll.errors import BadInput
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, spec
 from plimsoll.report.charts import series as series_chart
@@ -207,3 +207,46 @@ def test_figures_are_written_without_a_browser(tmp_path: Path, kind: str, start:
 def test_another_kind_of_figure_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="svg, png, pdf"):
         write_figures(single(), tmp_path, "bmp")
+
+
+def of_rates(open_load: OpenLoad) -> Analysis:
+    """The designed experiment with levels that are rates."""
+    analysis = designed()
+    factor = "testers"
+    levels = {f"{load:g}": f"{load:g}/s" for load in (1, 2, 4, 8)}
+
+    def renamed(cell: dict[str, str]) -> dict[str, str]:
+        return cell | {factor: levels[cell[factor]]}
+
+    return replace(
+        analysis,
+        experiment=replace(
+            analysis.experiment, factors=analysis.experiment.factors | {factor: list(levels.values())}
+        ),
+        cells=tuple(replace(cell, cell=renamed(cell.cell)) for cell in analysis.cells),
+        runs=tuple(replace(run, cell=renamed(run.cell), open_load=open_load) for run in analysis.runs),
+    )
+
+
+@pytest.mark.parametrize(("open_load", "is_drawn"), [("all", True), ("some", False)])
+def test_all_that_is_offered_is_a_line_where_all_of_the_load_is_open(
+    open_load: OpenLoad, is_drawn: bool
+) -> None:
+    figure = figures(of_rates(open_load))["throughput"]
+    assert ("Dashed: throughput equal to the offered rate." in figure.caption) == is_drawn
+    assert ("offered" in spec(figure.chart)["datasets"]) == is_drawn
+
+
+def test_an_interval_beside_which_nothing_could_be_told_apart_has_no_bar() -> None:
+    analysis = designed()
+    name = "response_ms_p95"
+    first, *others = analysis.cells
+    wide = Interval(40.0, 0.3, 4000.0)
+    cells = (replace(first, responses=first.responses | {name: wide}), *others)
+    figure = figures(replace(analysis, cells=cells))["response"]
+    rows = spec(figure.chart)["datasets"]["p95_cells"]
+    assert [("low" in row, row.get("wide")) for row in rows if row["value"] == pytest.approx(40.0)] == [
+        (False, True)
+    ]
+    assert "Intervals wider than a factor of 100 have no bar." in figure.caption
+    assert "no bar" not in figures(analysis)["response"].caption
