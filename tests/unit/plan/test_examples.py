@@ -34,7 +34,7 @@ def test_the_quickstart_is_the_promised_one() -> None:
     experiment = load_experiment(ROOT / "examples" / "quickstart.yaml", environ={})
     levels = {factor.name: factor.labels for factor in experiment.factors}
     assert levels == {"zip": ("0", "1", "5"), "testers": ("1", "2", "4", "8")}
-    assert experiment.design.repetitions == 5
+    assert experiment.design.repetitions == 4
     (data,) = experiment.cells[0].config.data
     assert (data.settings["rows"], data.settings["row"]) == (10_000, 100)
     assert experiment.load_factor == "testers"
