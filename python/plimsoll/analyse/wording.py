@@ -227,8 +227,10 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     if low < 0 < mean and not signed:
         return f"{with_unit(number(mean), scaled)} ({WIDE})"
     if min(up, down) < 0.8 * half:
-        # Two digits of each: to the place of the longer half, a mean near the lower end would be written as 0.
-        return with_unit(f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})", scaled)
+        # At least two digits of each: to the place of the longer half, a mean near the lower end would be written as 0.
+        is_narrow = _magnitude(mean, 2) - place > 1
+        shown = [fixed(each, place) if is_narrow else number(each, 2) for each in (mean, low, high)]
+        return with_unit(f"{shown[0]} ({shown[1]} to {shown[2]})", scaled)
     if fixed(abs(mean), place) == fixed(half, place) and abs(mean) != half:
         place -= 1  # "12 ± 12" does not show whether the interval holds 0
     return with_unit(f"{fixed(mean, place)} ± {fixed(half, place)}", scaled)

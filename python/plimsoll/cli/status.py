@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plimsoll.collect.results import open_results
 from plimsoll.drive.registry import running
+from plimsoll.drive.resume import KEPT
 from plimsoll.errors import ExitCode
 
 
@@ -35,13 +36,13 @@ def _line(directory: Path, pid: int | None) -> str:
     if pid and not (directory / "environment.json").exists():
         return f"{directory}: is being made ready, or waits for its hosts (pid {pid})"
     results = open_results(directory)
-    state = f"running (pid {pid})" if pid else ("complete" if results.complete else "not running")
-    ended = [run for run in results.runs if run.record.get("status") == "done"]
-    left = results.planned - len(results.runs)
-    odd = len(results.runs) - len(ended)
-    text = f"{directory}: {state}, {len(results.runs)} of {results.planned} runs"
-    if odd:
-        text += f", {odd} of them ended early"
-    if left and not pid:
+    done = sum(run.record.get("status") in KEPT for run in results.runs)
+    ended_early = len(results.runs) - done
+    is_complete = done == results.planned
+    state = f"running (pid {pid})" if pid else ("complete" if is_complete else "not running")
+    text = f"{directory}: {state}, {done} of {results.planned} runs"
+    if ended_early:
+        text += f", {ended_early} ended early"
+    if not is_complete and not pid:
         text += f"; go on with: plimsoll run --resume {directory}"
     return text
