@@ -100,7 +100,8 @@ def steps(lines: Sequence[str]) -> list[Step]:
 
 
 def plain(lines: Sequence[str], varies: Sequence[str] = ()) -> list[str]:
-    """Lines with everything masked that differs between two correct runs. Lines that are empty then are dropped."""
+    """Lines, and sentences of wrapped prose, with everything masked that differs between two correct runs. What is
+    empty then is dropped."""
     joined: list[str] = []
     for before, line in pairwise(["", *lines]):
         prose = re.match(r"  \S", before) and re.match(r"  \S", line)
@@ -109,7 +110,8 @@ def plain(lines: Sequence[str], varies: Sequence[str] = ()) -> list[str]:
         else:
             joined.append(line)
     masked = [_masked(line.rstrip(), varies) for line in joined]
-    return [line for line in masked if line]
+    # Where a wrapped line ends depends on figures, so whether the next sentence was joined does, too.
+    return [sentence for line in masked for sentence in re.split(r"(?<=\.) (?=[A-Z])", line) if sentence]
 
 
 def _masked(line: str, varies: Sequence[str]) -> str:
