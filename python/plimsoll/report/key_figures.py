@@ -132,11 +132,17 @@ def _of_cell(labels: Labels, cell: CellResult | None, bottleneck: str) -> list[K
     if cell is None:
         return [_validity(labels)]
     runs = _runs(labels, cell)
-    note = "range of the runs" if len(runs) > 1 else ""
     times = [(name, _time(runs, name)) for name in PERCENTILES if runs]
-    said = [KeyFigure(f"Response time, {name}", text, note if "–" in text else "") for name, text in times]
+    said = [KeyFigure(f"Response time, {name}", text, _time_note(labels, cell, text)) for name, text in times]
     said = [each for each in said if each.value != UNKNOWN]
     return [*said, _errors(cell), _bottleneck(bottleneck), _validity(labels)]
+
+
+def _time_note(labels: Labels, cell: CellResult, text: str) -> str:
+    """Of which load, where several were tried, and what two ends are."""
+    is_one = labels.load_factor is None or len(labels.analysis.cells) == 1
+    at = "" if is_one else f"at {loads(labels.load_label(cell.load), labels.load_word)}"
+    return ", ".join(filter(None, (at, "range of the runs" if "–" in text else "")))
 
 
 def _time(runs: Sequence[RunResult], name: str) -> str:
