@@ -27,6 +27,9 @@ LEFT_OUT: Final = "..."
 WRAPPED: Final = 84
 """A line of prose of this length or more goes on in the next one: the terminal summary wraps at 100 columns."""
 
+HANGING: Final = r" {9,}\S"
+"""The rest of a wrapped line; rows of a histogram begin with eight spaces at most."""
+
 COUNT: Final = r"\d{1,3}(?:[ ,\u2009\u202f]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 MASKS: Final = (
     (r"(?<![\w.)])(?:~|/)(?:[\w.+-]+/)+[\w.+-]+", "PATH"),
@@ -105,7 +108,7 @@ def plain(lines: Sequence[str], varies: Sequence[str] = ()) -> list[str]:
     joined: list[str] = []
     for before, line in pairwise(["", *lines]):
         prose = re.match(r"  \S", before) and re.match(r"  \S", line)
-        if joined and prose and len(before) >= WRAPPED:
+        if joined and ((prose and len(before) >= WRAPPED) or re.match(HANGING, line)):
             joined[-1] += " " + line.strip()
         else:
             joined.append(line)
