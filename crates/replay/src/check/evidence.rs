@@ -52,6 +52,8 @@ pub(super) struct Evidence<'a, D> {
     files: HashMap<Files, Call>,
     /// Names that were not there, nor was the directory that they would stand in.
     nowhere: HashSet<Box<[u8]>>,
+    /// Those of them on whose way no call had removed anything before.
+    untouched: HashSet<Box<[u8]>>,
     /// Findings that something is missing, or something else, by path.
     missing: HashMap<Box<[u8]>, usize>,
     /// Of the call that is looked at: its place, and its name.
@@ -71,6 +73,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             examples: Vec::new(),
             files: HashMap::new(),
             nowhere: HashSet::new(),
+            untouched: HashSet::new(),
             missing: HashMap::new(),
             event: 0,
             recorded: Box::default(),
@@ -161,8 +164,13 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     };
                     return self.tree.put(at.dir, &at.name, denied);
                 }
-                Spot::Absent { last: false, .. } => {
+                Spot::Absent {
+                    entry, last: false, ..
+                } => {
                     self.nowhere.insert(path.into());
+                    if entry == Entry::Absent {
+                        self.untouched.insert(path.into());
+                    }
                     return;
                 }
                 // Beneath a file, the call would have been told that it is no directory.

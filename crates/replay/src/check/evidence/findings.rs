@@ -46,15 +46,23 @@ impl<D: Disk> Evidence<'_, D> {
     /// Beneath what was there at the beginning, and is of a kind that no call has told, a call was told that there is nothing: beneath a file, it
     /// would have been told that it is no directory.
     fn are_directories(&mut self) {
-        let mut names: Vec<Box<[u8]>> = self.nowhere.iter().cloned().collect();
+        let mut names: Vec<Box<[u8]>> = self.untouched.iter().cloned().collect();
         names.sort_unstable();
         for name in names {
             if let Spot::NotDirectory(_, id) = self.tree.resolve(&name, false)
                 && self.tree.inodes[id].kind == Kind::Unknown
+                && self.was_on_the_way(id, &name)
             {
                 self.becomes(id, Kind::Directory);
             }
         }
+    }
+
+    /// Whether it was a directory of the name at the beginning, before any call renamed it.
+    fn was_on_the_way(&self, id: usize, name: &[u8]) -> bool {
+        let initial = self.tree.inodes[id].initial.as_deref();
+        let rest = initial.and_then(|path| name.strip_prefix(path));
+        rest.is_some_and(|rest| rest.first() == Some(&b'/'))
     }
 
     pub(in crate::check) fn found_at(&mut self, path: Box<[u8]>, what: What) -> usize {
