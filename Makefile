@@ -36,7 +36,7 @@ test-rust: test-binaries
 test-binaries: engine
 	$(CARGO_TEST) --no-run --lib --bins --tests
 
-# Those that start nothing, in one process; then the others with more workers than cores, as they wait for time and services.
+# Unit and golden tests in one process; then the others with more workers than cores, as they wait for time and services.
 # Tests that share services stay together (tests/conftest.py).
 test-python: test-python-pure test-python-real
 

@@ -1,4 +1,4 @@
-"""What an analysis says of one run: the figures of its windows, its testers, resources and services.
+"""Results of one run: the figures of its windows, its testers, resources and services.
 
 Parts of the tree in `results`, whose rules for names and units hold here too.
 """
@@ -143,7 +143,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class CacheTimes:
-    """Successful transactions of the window of which caches on the way said the same. `share`: of all of them, 0..1."""
+    """Successful transactions of the window with the same report from caches. `share`: of all of them, 0..1."""
 
     cache: str
     """hit, miss, revalidated; none: a cache said nothing, beside others that did."""
@@ -254,7 +254,7 @@ class Utilization:
 
     component: str
     role: str
-    """host, service, testers, or cores: those that services share, of which `detail` says how much each used"""
+    """host, service, testers, or cores. Services share these cores; `detail` has the share that each used."""
     resource: str
     mean: float
     low: float | None
@@ -369,7 +369,7 @@ class Readers:
     workload: str
     """Empty: of all."""
     answers: int
-    """Successful reads of which the version of the answer is known; all that follows is of them."""
+    """Successful reads with a known version of the answer. All other fields count these reads only."""
     unjudged: int
     """Successful reads that told no object or no version."""
     stale: int
@@ -401,7 +401,7 @@ class Staleness:
     workloads: tuple[Readers, ...]
     """Each that reads, where there are several."""
     objects: int
-    """Objects of which an answer is known, over the whole run."""
+    """Objects with a known answer, over the whole run."""
     writes: int
     """Acknowledged in the window."""
     writes_failed: int
