@@ -131,10 +131,10 @@ fn names_with_dots_behind_what_is_missing_are_understood() {
 }
 
 /// An exchange of a name with one beneath it; a file on the way of a name of which that was told before it was known where; a size
-/// that was told before it was known that it is a file's.
+/// that was told before it was known that it is a file's; a name beneath what is elsewhere later.
 #[test]
 fn what_is_told_late_is_understood() {
-    for seed in [4204, 4421, 4428] {
+    for seed in [1059, 1320, 1460, 3612, 4204, 4421, 4428] {
         lives(seed, 20 + usize::try_from(seed % 200).unwrap());
     }
 }

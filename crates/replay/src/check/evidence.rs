@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::disk::{Disk, Kind};
 use super::report::{Created, Finding, Need, Unexplained, What};
-use super::tree::{Entry, Inode, Place, ROOT, Spot, Tree};
+use super::tree::{Entry, Inode, Place, ROOT, Spot, Tree, join};
 use findings::need;
 
 /// Unexplained calls that are kept.
@@ -22,10 +22,17 @@ const EXAMPLES: usize = 10;
 /// A name that keeps a directory from being empty.
 const KEEPER: &[u8] = b".plimsoll-entry";
 
-/// Names, of which one leads along a file; `ends`: or to one.
+/// A path from a directory.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct From {
+    dir: usize,
+    path: Box<[u8]>,
+}
+
+/// Paths, of which one leads along a file; `ends`: or to one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Files {
-    names: Vec<Box<[u8]>>,
+    ways: Vec<From>,
     ends: bool,
 }
 
@@ -52,8 +59,9 @@ pub(super) struct Evidence<'a, D> {
     files: HashMap<Files, Call>,
     /// Names that were not there, nor was the directory that they would stand in.
     nowhere: HashSet<Box<[u8]>>,
-    /// Those of them on whose way no call had removed anything before.
-    untouched: HashSet<Box<[u8]>>,
+    /// Initial paths of what was absent on the way to such a name, and that no call had removed. One that was there after all was a directory:
+    /// beneath a file, the call would have been told that it is no directory.
+    directories_if_there: HashSet<Box<[u8]>>,
     /// Findings that something is missing, or something else, by path.
     missing: HashMap<Box<[u8]>, usize>,
     /// Of the call that is looked at: its place, and its name.
@@ -73,7 +81,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             examples: Vec::new(),
             files: HashMap::new(),
             nowhere: HashSet::new(),
-            untouched: HashSet::new(),
+            directories_if_there: HashSet::new(),
             missing: HashMap::new(),
             event: 0,
             recorded: Box::default(),
@@ -137,7 +145,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
     /// A call was told that there is no such name.
     pub(super) fn deny(&mut self, path: &[u8], follow: bool) {
         loop {
-            match self.tree.resolve(path, follow) {
+            let (spot, rest) = self.resolve(path, follow);
+            match spot {
                 Spot::Found(at, id) => {
                     if (id == ROOT || !self.may_be_denied(id)) && self.deny_before_dots(path) {
                         return;
@@ -152,12 +161,6 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     entry: Entry::Absent,
                     last: true,
                 } => {
-                    // A link that is seen later leads to nowhere now.
-                    let initial = self.tree.initial(&at);
-                    if follow && initial.is_some_and(|path| self.links.contains_key(&path)) {
-                        self.assume(&at, Entry::Absent, Kind::Link);
-                        continue;
-                    }
                     let denied = Entry::Denied {
                         finding: None,
                         followed: follow,
@@ -165,13 +168,12 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     return self.tree.put(at.dir, &at.name, denied);
                 }
                 Spot::Absent {
-                    entry, last: false, ..
+                    at,
+                    entry,
+                    last: false,
                 } => {
                     self.nowhere.insert(path.into());
-                    if entry == Entry::Absent {
-                        self.untouched.insert(path.into());
-                    }
-                    return;
+                    return self.are_no_files(&at, entry, &rest);
                 }
                 // Beneath a file, the call would have been told that it is no directory.
                 Spot::NotDirectory(at, id) if self.may_be_directory(id) => {
@@ -179,6 +181,44 @@ impl<'a, D: Disk> Evidence<'a, D> {
                 }
                 _ => return,
             }
+        }
+    }
+
+    /// Where a path ends, and what of it is behind. Links that later calls show to be there at the beginning are put there.
+    pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> (Spot, Box<[u8]>) {
+        loop {
+            let (spot, rest) = self.tree.resolve_with_rest(path, follow);
+            match &spot {
+                Spot::Absent {
+                    at,
+                    entry: Entry::Absent,
+                    last,
+                } if (follow || !last) && self.is_link_at_start(at) => {
+                    self.assume(at, Entry::Absent, Kind::Link);
+                }
+                _ => return (spot, rest),
+            }
+        }
+    }
+
+    fn is_link_at_start(&self, at: &Place) -> bool {
+        let initial = self.tree.initial(at);
+        initial.is_some_and(|path| self.links.contains_key(&path))
+    }
+
+    /// A call was told that there is nothing at `rest`, which begins in the directory `at`; it was not told that anything on the way is no directory.
+    fn are_no_files(&mut self, at: &Place, entry: Entry, rest: &[u8]) {
+        if entry != Entry::Absent {
+            return;
+        }
+        let Some(mut initial) = self.tree.initial(at) else {
+            return;
+        };
+        let mut parts = rest.split(|&byte| byte == b'/');
+        while let Some(part) = parts.next().filter(|part| *part != b"..") {
+            let beneath = join(&initial, part);
+            self.directories_if_there
+                .insert(std::mem::replace(&mut initial, beneath));
         }
     }
 
@@ -190,9 +230,11 @@ impl<'a, D: Disk> Evidence<'a, D> {
 
     /// A call that makes a name was told that the directory is not there that it would stand in, links followed.
     pub(super) fn deny_directory(&mut self, path: &[u8], follow: bool) {
-        let spot = self.tree.resolve(path, follow);
-        let (Spot::Found(at, _) | Spot::Absent { at, last: true, .. }) = spot else {
-            return;
+        let (spot, rest) = self.resolve(path, follow);
+        let at = match spot {
+            Spot::Found(at, _) | Spot::Absent { at, last: true, .. } => at,
+            Spot::Absent { at, entry, .. } => return self.are_no_files(&at, entry, &rest),
+            _ => return,
         };
         if !self.may_be_denied(at.dir) && self.deny_before_dots(path) {
             return;

@@ -136,6 +136,8 @@ pub(super) enum Spot {
 pub(super) struct Tree<'a, D> {
     disk: &'a D,
     pub inodes: Vec<Inode>,
+    /// Inodes by their paths at the beginning (`index_at_start`).
+    at_start: HashMap<Box<[u8]>, usize>,
     /// What could not be looked at, first.
     pub error: Option<(Box<[u8]>, io::Error)>,
 }
@@ -153,22 +155,40 @@ impl<'a, D: Disk> Tree<'a, D> {
         Self {
             disk,
             inodes: vec![root],
+            at_start: HashMap::new(),
             error: None,
         }
     }
 
     /// Goes along a path beneath the root. `follow`: also the link at its end.
     pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> Spot {
-        self.walk(ROOT, path, follow, 0)
+        self.resolve_with_rest(path, follow).0
     }
 
-    fn walk(&mut self, mut dir: usize, path: &[u8], follow: bool, links: usize) -> Spot {
+    /// The same, with what of the path is behind the spot.
+    pub(super) fn resolve_with_rest(&mut self, path: &[u8], follow: bool) -> (Spot, Box<[u8]>) {
+        self.walk(Self::entry, ROOT, path, follow, 0)
+    }
+
+    /// Goes along a path as it was at the beginning, as far as that is known now.
+    pub(super) fn resolve_at_start(&mut self, dir: usize, path: &[u8]) -> Spot {
+        self.walk(Self::entry_at_start, dir, path, false, 0).0
+    }
+
+    fn walk(
+        &mut self,
+        entry: fn(&mut Self, usize, &[u8]) -> Entry,
+        mut dir: usize,
+        path: &[u8],
+        follow: bool,
+        links: usize,
+    ) -> (Spot, Box<[u8]>) {
         let mut rest = path;
         while let Some((part, behind)) = split(rest) {
             rest = behind;
             if part == b".." {
                 if dir == ROOT {
-                    return Spot::Leaves(None);
+                    return (Spot::Leaves(None), rest.into());
                 }
                 dir = self.inodes[dir].parent;
                 continue;
@@ -178,32 +198,58 @@ impl<'a, D: Disk> Tree<'a, D> {
                 name: part.into(),
             };
             let last = split(rest).is_none();
-            let id = match self.entry(dir, part) {
+            let id = match entry(self, dir, part) {
                 Entry::There(id) => id,
-                entry => return Spot::Absent { at, entry, last },
+                entry => return (Spot::Absent { at, entry, last }, rest.into()),
             };
             match self.inodes[id].kind {
                 Kind::Link if follow || !last => {
                     let target = self.inodes[id].target.as_deref().unwrap_or_default();
                     if links == LINKS || target.starts_with(b"/") {
-                        return Spot::Leaves(Some((at, id)));
+                        return (Spot::Leaves(Some((at, id))), rest.into());
                     }
                     let way = [target, rest].join(&b'/');
-                    return match self.walk(dir, &way, follow, links + 1) {
-                        Spot::Leaves(None) => Spot::Leaves(Some((at, id))),
-                        spot => spot,
+                    return match self.walk(entry, dir, &way, follow, links + 1) {
+                        (Spot::Leaves(None), rest) => (Spot::Leaves(Some((at, id))), rest),
+                        ends => ends,
                     };
                 }
-                _ if last => return Spot::Found(at, id),
+                _ if last => return (Spot::Found(at, id), Box::default()),
                 Kind::Directory => dir = id,
-                _ => return Spot::NotDirectory(at, id),
+                _ => return (Spot::NotDirectory(at, id), rest.into()),
             }
         }
         let at = Place {
             dir: self.inodes[dir].parent,
             name: self.inodes[dir].name.clone(),
         };
-        Spot::Found(at, dir)
+        (Spot::Found(at, dir), Box::default())
+    }
+
+    /// What a directory had under a name at the beginning; `Gone` where a call has put something there, or has been told that there is nothing.
+    fn entry_at_start(&mut self, dir: usize, name: &[u8]) -> Entry {
+        let at = Place {
+            dir,
+            name: name.into(),
+        };
+        let Some(initial) = self.initial(&at) else {
+            return Entry::Gone;
+        };
+        if let Some(&id) = self.at_start.get(&initial) {
+            return Entry::There(id);
+        }
+        match self.entry(dir, name) {
+            Entry::There(id) if self.inodes[id].initial.as_ref() == Some(&initial) => Entry::There(id),
+            Entry::Absent => Entry::Absent,
+            _ => Entry::Gone,
+        }
+    }
+
+    /// Files are found where they were at the beginning, wherever calls have moved them.
+    pub(super) fn index_at_start(&mut self) {
+        let inodes = self.inodes.iter().enumerate();
+        let initial = inodes.filter_map(|(id, inode)| Some((inode.initial.clone()?, id)));
+        self.at_start = initial.collect();
     }
 
     /// What a directory has under a name; the disk is asked the first time.

@@ -1,28 +1,44 @@
 //! What is told at the end.
 
-use super::{Call, EXAMPLES, Evidence, Files};
+use super::{Call, EXAMPLES, Evidence, Files, From};
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::{Created, Finding, Need, Unexplained, What};
-use crate::check::tree::{Entry, Inode, Spot};
+use crate::check::tree::{Entry, Inode, Place, Spot};
 
 impl<D: Disk> Evidence<'_, D> {
     /// Somewhere on the way of one of these names is a file, and nobody knows where. `ends`: or at its end.
-    pub(in crate::check) fn has_a_file(&mut self, names: &[&[u8]], ends: bool) {
-        let names = names.iter().map(|&name| name.into()).collect();
+    pub(in crate::check) fn has_a_file(&mut self, spots: &[(Spot, Box<[u8]>)], ends: bool) {
+        let ways = spots.iter().filter_map(|(spot, rest)| match spot {
+            Spot::Absent {
+                at,
+                entry: Entry::Absent,
+                ..
+            }
+            | Spot::NotDirectory(at, _) => Some(From {
+                dir: at.dir,
+                path: [&at.name[..], rest].join(&b'/').into(),
+            }),
+            _ => None,
+        });
+        let ways = ways.collect();
         let call = Call {
             event: self.event,
             recorded: self.recorded.clone(),
         };
-        self.files.entry(Files { names, ends }).or_insert(call);
+        self.files.entry(Files { ways, ends }).or_insert(call);
     }
 
     /// All calls are seen: files on the way of names are put where no call has told anything.
     pub(in crate::check) fn settle(&mut self) {
         self.are_directories();
+        self.tree.index_at_start();
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();
         files.sort_by_key(|(_, call)| call.event);
-        for (Files { names, ends }, call) in files {
-            let spots: Vec<Spot> = names.iter().map(|name| self.tree.resolve(name, false)).collect();
+        for (Files { ways, ends }, call) in files {
+            let spots = ways
+                .iter()
+                .map(|way| self.tree.resolve_at_start(way.dir, &way.path));
+            let spots: Vec<Spot> = spots.collect();
             if spots.iter().any(|spot| matches!(spot, Spot::NotDirectory(..))) {
                 continue;
             }
@@ -31,38 +47,33 @@ impl<D: Disk> Evidence<'_, D> {
                     at,
                     entry: Entry::Absent,
                     last,
-                } if !last || ends => Some(at),
+                } if (!last || ends) && self.may_be_file(&at) => Some(at),
                 _ => None,
             });
-            let Some(at) = place else { continue };
-            let initial = self.tree.initial(&at).filter(|path| !self.nowhere.contains(path));
-            if initial.is_some_and(|initial| initial == self.tree.path(&at)) {
+            if let Some(at) = place {
                 (self.event, self.recorded) = (call.event, call.recorded);
                 self.assume(&at, Entry::Absent, Kind::File);
             }
         }
     }
 
-    /// Beneath what was there at the beginning, and is of a kind that no call has told, a call was told that there is nothing: beneath a file, it
-    /// would have been told that it is no directory.
+    /// No call has told that there is nothing, or a directory, and nothing above it was moved.
+    fn may_be_file(&self, at: &Place) -> bool {
+        self.tree.initial(at).is_some_and(|initial| {
+            initial == self.tree.path(at)
+                && !self.nowhere.contains(&initial)
+                && !self.directories_if_there.contains(&initial)
+        })
+    }
+
     fn are_directories(&mut self) {
-        let mut names: Vec<Box<[u8]>> = self.untouched.iter().cloned().collect();
-        names.sort_unstable();
-        for name in names {
-            if let Spot::NotDirectory(_, id) = self.tree.resolve(&name, false)
-                && self.tree.inodes[id].kind == Kind::Unknown
-                && self.was_on_the_way(id, &name)
-            {
+        for id in 0..self.tree.inodes.len() {
+            let inode = &self.tree.inodes[id];
+            let initial = inode.initial.as_ref().filter(|_| inode.kind == Kind::Unknown);
+            if initial.is_some_and(|initial| self.directories_if_there.contains(initial)) {
                 self.becomes(id, Kind::Directory);
             }
         }
-    }
-
-    /// Whether it was a directory of the name at the beginning, before any call renamed it.
-    fn was_on_the_way(&self, id: usize, name: &[u8]) -> bool {
-        let initial = self.tree.inodes[id].initial.as_deref();
-        let rest = initial.and_then(|path| name.strip_prefix(path));
-        rest.is_some_and(|rest| rest.first() == Some(&b'/'))
     }
 
     pub(in crate::check) fn found_at(&mut self, path: Box<[u8]>, what: What) -> usize {

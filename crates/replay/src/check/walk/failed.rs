@@ -125,15 +125,14 @@ impl<'a, D: Disk> Walk<'a, D> {
     /// waited for.
     fn is_no_directory(&mut self, event: &Event, path: &'a [u8], second: Option<&'a [u8]>) {
         let effect = event.call.effect;
-        let spots = [Some(path), second].map(|path| {
-            let path = path?;
-            let spot = self.evidence.tree.resolve(path, follows(event));
-            Some((path, spot))
-        });
+        let names = [Some(path), second].into_iter().flatten();
+        let spots: Vec<_> = names
+            .map(|name| self.evidence.resolve(name, follows(event)))
+            .collect();
         let inodes = &self.evidence.tree.inodes;
-        let is_told = |spot: &Option<(&[u8], Spot)>| match spot {
-            Some((_, Spot::NotDirectory(_, id))) => inodes[*id].kind != Kind::Unknown,
-            Some((_, Spot::Leaves(_))) => true,
+        let is_told = |(spot, _): &(Spot, _)| match spot {
+            Spot::NotDirectory(_, id) => inodes[*id].kind != Kind::Unknown,
+            Spot::Leaves(_) => true,
             _ => false,
         };
         if spots.iter().any(is_told) {
@@ -142,15 +141,14 @@ impl<'a, D: Disk> Walk<'a, D> {
         let wants_directory = effect == Effect::Enter
             || effect == Effect::Remove
             || effect == Effect::Open && open_flags(event) & (DIRECTORY | NAMELESS) != 0;
-        let is_absent = |spot: &Option<(&[u8], Spot)>| match spot {
-            Some((_, Spot::Absent { last, .. })) => !last || wants_directory,
+        let is_absent = |(spot, _): &(Spot, _)| match spot {
+            Spot::Absent { last, .. } => !last || wants_directory,
             // Later calls may find that it is a directory.
-            Some((_, Spot::NotDirectory(..))) => true,
+            Spot::NotDirectory(..) => true,
             _ => false,
         };
         if spots.iter().any(is_absent) {
-            let names: Vec<&[u8]> = [Some(path), second].into_iter().flatten().collect();
-            return self.evidence.has_a_file(&names, wants_directory);
+            return self.evidence.has_a_file(&spots, wants_directory);
         }
         if effect == Effect::Rename {
             if let Some(to) = second {
