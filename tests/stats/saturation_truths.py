@@ -80,6 +80,60 @@ TRUTHS: Mapping[str, Callable[[float], float]] = {
 }
 
 
+def network_share(demands: tuple[float, ...], think: float) -> Callable[[float], float]:
+    """Utilization of the busiest centre of a closed network."""
+    throughput = closed_network(demands, think)
+    return lambda n: max(demands) * throughput(n)
+
+
+def law_share(contention: float, coherency: float) -> Callable[[float], float]:
+    """Utilization of what is done one at a time: the serial part, and the exchange between the others."""
+    throughput = scalability(contention, coherency)
+    return lambda n: throughput(n) * (contention + coherency * n)
+
+
+def batches(elasticity: float) -> Callable[[float], float]:
+    """Full from 4 on; beyond, a request needs less the more there are."""
+    return lambda n: n if n <= 4 else 4 * float((n / 4) ** elasticity)
+
+
+def full_from(load: float) -> Callable[[float], float]:
+    return lambda n: n / load
+
+
+BUSY: Mapping[str, Callable[[float], float]] = {
+    "knee at the lowest level": full_from(1),
+    "knee between levels": full_from(2.9),
+    "knee at a level": full_from(4),
+    "knee in the last interval": full_from(6),
+    "knee beyond all levels": full_from(64),
+    "scalability law, contention .1": law_share(0.1, 0.001),
+    "scalability law, contention .02": law_share(0.02, 0.0001),
+    "scalability law, contention .3": law_share(0.3, 0),
+    "closed network, three centres": network_share((1, 0.6, 0.3), 10),
+    "closed network, no think time": network_share((1, 0.2), 0),
+    "retrograde": full_from(4),
+    "slightly retrograde": full_from(4),
+    "elasticity .02": full_from(2),
+    "elasticity .1": full_from(2),
+    "elasticity at the limit of flat": full_from(2),
+    "proportional": full_from(128),
+    "flat": full_from(1),
+}
+"""Utilization of the component that limits each of TRUTHS; above 1: full. A law without a component gets one that is
+full from 2 on while throughput still rises."""
+
+
+def busy_runs(
+    rng: np.random.Generator, share: Callable[[float], float], loads: tuple[float, ...], runs: int
+) -> dict[float, list[float]]:
+    """Utilizations by load, as monitors measure them: with a deviation of 0.5 %."""
+    return {
+        load: [min(1.0, float(min(1.0, share(load)) + rng.normal(0, 0.005))) for _ in range(runs)]
+        for load in loads
+    }
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One truth at the levels of one ladder."""

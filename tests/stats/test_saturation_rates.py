@@ -7,22 +7,28 @@ kinds of noise; the rates that it gave stand in docs/methods.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.stats.saturation_truths import (
+    BUSY,
     LADDERS,
     NOISES,
     TRUTHS,
     Experiment,
     Noise,
+    batches,
+    busy_runs,
+    full_from,
     is_undecided,
     resampled,
 )
 
+from plimsoll.analyse.bottleneck import full_loads
 from plimsoll.analyse.proportion import wilson
+from plimsoll.analyse.results_verdicts import SaturationReason
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 
 FALSE_AT_MOST = 0.05
@@ -35,6 +41,20 @@ RESIDUALS = Path(__file__).parent / "saturation_residuals.json"
 def judged(rng: np.random.Generator, of: Experiment, noise: Noise, sd: float, runs: int) -> Bracket:
     levels = of.with_noise(noise(rng, of, sd, runs))
     return saturation(levels, throughput_error([levels]))
+
+
+def judged_with_component(
+    rng: np.random.Generator,
+    of: Experiment,
+    share: Callable[[float], float],
+    noise: Noise,
+    sd: float,
+    runs: int,
+) -> Bracket:
+    """Judged with the utilization of the component that limits it, too."""
+    levels = of.with_noise(noise(rng, of, sd, runs))
+    full = full_loads(busy_runs(rng, share, of.loads, runs))
+    return saturation(levels, throughput_error([levels]), full=full)
 
 
 def false_ones(rng: np.random.Generator, of: Experiment, noise: Noise, times: int) -> list[bool]:
@@ -81,6 +101,51 @@ def test_false_statements_with_the_noise_of_real_runs(ladder: str) -> None:
         of = Experiment.of(truth, LADDERS[ladder])
         events = false_ones(rng, of, resampled(residuals), 10)
         assert lower_bound(events) <= FALSE_AT_MOST, f"{name}: {np.mean(events):.3f}"
+
+
+def _false_with_component(
+    rng: np.random.Generator, of: Experiment, share: Callable[[float], float], noise: Noise, times: int
+) -> list[bool]:
+    cases = [(sd, runs) for sd in DEVIATIONS for runs in (1, *REPETITIONS) for _ in range(times)]
+    found = [judged_with_component(rng, of, share, noise, sd, runs) for sd, runs in cases]
+    return [bool(of.falsehoods(each)) for each in found]
+
+
+@pytest.mark.parametrize("ladder", LADDERS)
+def test_false_statements_where_a_component_is_watched(ladder: str) -> None:
+    rng = np.random.default_rng(23)
+    for name, truth in TRUTHS.items():
+        of = Experiment.of(truth, LADDERS[ladder])
+        events = [
+            event
+            for noise in NOISES.values()
+            for event in _false_with_component(rng, of, BUSY[name], noise, 3)
+        ]
+        assert lower_bound(events) <= FALSE_AT_MOST, f"{name}: {np.mean(events):.3f}"
+
+
+def test_a_full_component_decides_where_runs_differ() -> None:
+    """Knee at 4 of 1 to 8, three runs with 10 % of noise: throughput alone leaves most undecided, the component few."""
+    rng = np.random.default_rng(24)
+    of, noise = Experiment.of(TRUTHS["knee at a level"], LADDERS["doubling"]), NOISES["constant"]
+    alone = [is_undecided(judged(rng, of, noise, 0.1, 3)) for _ in range(300)]
+    share = BUSY["knee at a level"]
+    both = [judged_with_component(rng, of, share, noise, 0.1, 3) for _ in range(300)]
+    assert np.mean(alone) > 0.4
+    assert np.mean([is_undecided(each) for each in both]) < 0.15
+    assert {each.upper for each in both if each.reason == SaturationReason.FULL} == {4.0}
+
+
+@pytest.mark.parametrize("elasticity", [0.15, 0.4])
+def test_a_full_service_that_works_in_batches(elasticity: float) -> None:
+    """The limit of the utilization law: throughput still rises. At .15 that is flat by definition; at .4 it is called
+    flat in at most one of five experiments at 10 % of noise, and in one of fifty at 5 %."""
+    rng = np.random.default_rng(25)
+    of, noise = Experiment.of(batches(elasticity), LADDERS["doubling"]), NOISES["constant"]
+    for sd, most in ((0.05, 0.02), (0.1, 0.2)):
+        found = [judged_with_component(rng, of, full_from(4), noise, sd, 3) for _ in range(500)]
+        false = [bool(of.falsehoods(each)) for each in found]
+        assert lower_bound(false) <= (FALSE_AT_MOST if elasticity < 0.2 else most), np.mean(false)
 
 
 @pytest.mark.parametrize("ladder", LADDERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,8 @@ from plimsoll.analyse.verdict_rules import RuleName, rule
 NOT_RESOLVED: Final = BottleneckVerdict.NOT_RESOLVED.value
 """Stands for the name of a component where none was found."""
 THRESHOLD = 0.9
+FULL = 0.97
+"""A component that is this busy completes at most 3 % more (utilization law)."""
 GENERATOR_FULL = 0.98
 """A load generator that never idles is the limit. One that idles a little waits for the target: in a closed load
 against a full target that takes hardly more time for a transaction, the generator is nearly full too."""
@@ -47,6 +49,16 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     if weighed:
         return _judge(_ranked(weighed), threshold)
     return _not_resolved(_reason(BottleneckReason.NOT_WATCHED))
+
+
+def full_loads(busy: Mapping[float, Sequence[float]]) -> set[float]:
+    """Loads at which a component is at least FULL in each run. `busy`: its utilization (0 to 1), one per run, by load.
+
+    Empty where it is nowhere less than THRESHOLD in each run: what polls is full at any load.
+    """
+    if not any(all(value < THRESHOLD for value in each) for each in busy.values()):
+        return set()
+    return {load for load, each in busy.items() if all(value >= FULL for value in each)}
 
 
 def _demand(testers: Utilization) -> float:

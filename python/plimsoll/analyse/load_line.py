@@ -9,13 +9,14 @@ from dataclasses import replace
 from plimsoll.analyse import capacity, verdict_rules
 from plimsoll.analyse.across import Design, Group, common_bottleneck, errors_and_ended, metric_intervals
 from plimsoll.analyse.blocks import within_blocks
+from plimsoll.analyse.bottleneck import NOT_RESOLVED, full_loads
 from plimsoll.analyse.metrics import canonical, is_capacity, metric_value
 from plimsoll.analyse.overload import is_overloaded
 from plimsoll.analyse.plateau import Highest, highest
 from plimsoll.analyse.ranking import Contender, ranking
-from plimsoll.analyse.results import Capacity, Ranking, Saturation
+from plimsoll.analyse.results import Capacity, Ranking, RunResult, Saturation
 from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.results_verdicts import CapacityKind
+from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason
 from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.verdict_rules import RuleName
@@ -40,7 +41,7 @@ def saturations(
         error = throughput_error(levels)
         by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
         for (rest, members), mine in zip(combinations.items(), levels, strict=True):
-            bracket = saturation(mine, error, _overloaded(members, design))
+            bracket = saturation(mine, error, _overloaded(members, design), _full(members, design))
             top = highest(mine, error, bracket)
             facts = [_level(g, design, by_group[id(g)], rules) for g in members if g.valid]
             out.append(
@@ -53,6 +54,20 @@ def _overloaded(members: Sequence[Group], design: Design) -> set[float]:
     """Loads at which the target was overloaded in most valid runs."""
     runs = {load: group.valid for group in members if (load := design.load(group.cell)) is not None}
     return {load for load, mine in runs.items() if is_overloaded(run.traffic.overload for run in mine)}
+
+
+def _full(members: Sequence[Group], design: Design) -> set[float]:
+    """Loads at which the component that is the bottleneck at the highest load is full."""
+    runs = {load: group.valid for group in members if (load := design.load(group.cell)) and group.valid}
+    component = common_bottleneck(runs[max(runs)]) if runs else NOT_RESOLVED
+    if component == NOT_RESOLVED:
+        return set()
+    return full_loads({load: [_utilization(run, component) for run in mine] for load, mine in runs.items()})
+
+
+def _utilization(run: RunResult, component: str) -> float:
+    """Mean of the component over the window; NaN, which is neither full nor idle, where it was not watched."""
+    return next((each.mean for each in run.utilization if each.component == component), math.nan)
 
 
 def _levels(
@@ -116,6 +131,7 @@ def _saturation(
 ) -> Saturation:
     blocks = {run.block for group in members for run in group.valid}
     saturated = bracket.upper is not None
+    by_component = bracket.reason == SaturationReason.FULL
     nominal = capacity.nominal(levels, top, saturated=saturated, blocks=len(blocks) > 1 or design.loop)
     found: list[Capacity] = [nominal]
     share = None
@@ -133,7 +149,7 @@ def _saturation(
         upper=bracket.upper,
         verdict=bracket.verdict,
         text="",
-        bottleneck=_gives_way(members, nominal.load, design),
+        bottleneck=_gives_way(members, bracket.upper if by_component else nominal.load, design),
         capacities=tuple(found),
         efficiency=share,
         levels=bracket.levels,
@@ -149,7 +165,7 @@ def _saturation(
 
 
 def _gives_way(members: Sequence[Group], load: float | None, design: Design) -> str:
-    """What most valid runs name where most is carried. Lower levels, even within the bracket, may not be full yet."""
+    """What most valid runs name at a load. Lower ones, even within the bracket, may not be full yet."""
     at = [group for group in members if load is not None and design.load(group.cell) == load]
     return common_bottleneck([run for group in at for run in group.valid])
 

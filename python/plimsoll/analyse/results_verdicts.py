@@ -321,6 +321,8 @@ class SaturationReason(StrEnum):
     RUNS_DIFFER = "runs differ"
     OVERLOADED = "overloaded"
     """The bracket lies between levels that the target is overloaded at and those that it is not."""
+    FULL = "full component"
+    """The throughputs do not decide; from the upper end of the bracket on, a component of the target is full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,12 @@ stays at that of one test, however many levels there are (closed testing). Rates
 
 Of an open load a single run shows whether the target completes it (`overload`): this decides before any comparison.
 
+Where comparisons do not decide, a component of the target that is full can (utilization law, X = U / D; Denning and
+Buzen, Computing Surveys 10 (1978) 225): a component with a utilization U completes at most 1 / U times as much, as long
+as a request needs as much of it. It decides only where it is full at two loads or more, is not full at a lower one (a
+service that polls is full at any load), no increase is shown beyond the first of these loads, and the mean throughputs
+there rise by less than FLAT. A service that needs less for a request the more it has to do (batches) may still rise.
+
 Rejected: "not saturated", as a knee just below the highest load cannot be told from none; gains without regard to the
 ratio of the loads; the absence of a proven rise as proof of saturation; a slope over all loads from U on, which
 averages a rise and a fall; a fitted curve (a model belongs to prediction, this is what was seen).
@@ -84,16 +90,21 @@ def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) ->
 
 
 def saturation(
-    levels: Mapping[float, Sequence[float]], error: Pooled | None, overloaded: Collection[float] = ()
+    levels: Mapping[float, Sequence[float]],
+    error: Pooled | None,
+    overloaded: Collection[float] = (),
+    full: Collection[float] = (),
 ) -> Bracket:
     """Bracket of one combination of the other factors.
 
     `levels`: throughputs (one per valid run) by level of the load; loads of 0 are left out. `error`: see
     `throughput_error`. `overloaded`: levels of an open load that the target cannot complete. Throughput is flat from
     the level on from which that is so at all of them, whatever comparisons say: it rises between a level that is
-    completed and one that is not.
+    completed and one that is not. `full`: levels at which one component of the target is full in each run.
     """
     found = _compared(levels, error)
+    if found.verdict == SaturationVerdict.CANNOT_SAY:
+        found = _with_full_component(found, levels, full)
     known = sorted(load for load in levels if load > 0 and len(levels[load]))
     rest = [load for load in known if load not in overloaded]
     above = [load for load in known if not rest or load > rest[-1]]
@@ -124,6 +135,24 @@ def _compared(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> 
     found = _decide(Ladder.of(alive, error)) if len(alive) > 1 else _undecided(None, 1)
     dead = next((load for load in known if load not in alive), None)
     return replace(found if dead is None else _ended(found, dead), levels=len(known))
+
+
+def _with_full_component(
+    found: Bracket, levels: Mapping[float, Sequence[float]], full: Collection[float]
+) -> Bracket:
+    """Flat from the lowest load on from which the component is full, where nothing that was measured contradicts it."""
+    known = sorted(load for load in levels if load > 0 and len(levels[load]))
+    rest = [load for load in known if load not in full]
+    above = [load for load in known if rest and load > rest[-1]]
+    if len(above) < 2 or (found.lower is not None and found.lower >= above[0]):
+        return found
+    if any(min(levels[load]) <= 0 for load in above):
+        return found
+    mean = {load: float(np.log(np.asarray(levels[load])).mean()) for load in above}
+    pairs = [(low, high) for low in above for high in above if low < high]
+    if any(mean[j] - mean[i] > FLAT * max(math.log(j / i), math.log(2)) for i, j in pairs):
+        return found
+    return replace(found, verdict=SaturationVerdict.BRACKETED, upper=above[0], reason=SaturationReason.FULL)
 
 
 def _undecided(reason: SaturationReason | None, levels: int) -> Bracket:

@@ -142,11 +142,13 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.SATURATION,
-        3,
+        4,
         "Throughput increases beyond a load, or falls from it on, where another load is shown to have more; it is flat "
         "from a load on if its elasticity with respect to the load is shown to be below 0.2 from there on; "
-        "of an open load it is flat from the load on from which most runs of each level are overloaded.",
-        rests_on=(RuleName.VALIDITY, RuleName.OVERLOAD),
+        "of an open load it is flat from the load on from which most runs of each level are overloaded; where neither "
+        "decides, it is flat from the load on from which the bottleneck is at least 97 % busy in each run, if it is "
+        "less than 90 % busy at a lower load and no increase is seen beyond.",
+        rests_on=(RuleName.VALIDITY, RuleName.OVERLOAD, RuleName.COMMON_BOTTLENECK),
     ),
     VerdictRule(
         RuleName.NOMINAL,

@@ -23,7 +23,8 @@ from plimsoll.analyse.fits import Wanted, fit_all
 from plimsoll.analyse.load_line import saturations
 from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_verdicts import CapacityKind
+from plimsoll.analyse.results_run import Utilization
+from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason
 from plimsoll.plan.model import CapacityRules, Threshold
 from plimsoll.plan.rules import parse_rule
 
@@ -157,6 +158,27 @@ def test_saturation_per_combination() -> None:
     assert kinds[CapacityKind.USABLE].load in (2.0, 4.0) and kinds[CapacityKind.USABLE].reached
     assert kinds[CapacityKind.ERROR_LIMITED].load == 4.0
     assert found[1].efficiency == pytest.approx(1, abs=0.05)
+
+
+def busy(of: RunResult, share: float) -> RunResult:
+    """The same run with the utilization of its gateway."""
+    seen = Utilization("gateway", "service", "cpu", share, low=None, high=None)
+    return dataclasses.replace(of, utilization=(seen,))
+
+
+@pytest.mark.parametrize(("repetitions", "noise"), [(1, 0.01), (3, 0.15)])
+def test_a_full_bottleneck_decides_where_runs_differ(repetitions: int, noise: float) -> None:
+    runs, histograms = experiment(repetitions, noise=noise)
+    share = {"1": 0.5, "2": 0.8, "4": 0.98, "8": 1.0}
+    watched = [busy(each, share[each.cell["testers"]]) for each in runs]
+    alone, *_ = saturations(grouped(runs, histograms, DESIGN), DESIGN, CapacityRules(), [])
+    found, *_ = saturations(grouped(watched, histograms, DESIGN), DESIGN, CapacityRules(), [])
+    assert (alone.verdict, alone.upper) == ("cannot be said", None)
+    assert (found.verdict, found.upper, found.reason) == ("bracketed", 4.0, SaturationReason.FULL)
+    assert "the bottleneck is full" in worded_saturation(found).text
+    polling = [busy(each, 1.0) for each in runs]
+    same, *_ = saturations(grouped(polling, histograms, DESIGN), DESIGN, CapacityRules(), [])
+    assert same.verdict == "cannot be said", "busy at any load: no evidence"
 
 
 def test_saturation_of_each_throughput_that_is_a_response() -> None:

@@ -280,6 +280,13 @@ def test_the_bracket_in_words() -> None:
         return worded_saturation(with_saturation(**changes).saturation[0]).text
 
     assert text() == "throughput flattens between 2 and 4 testers"
+    full = {"reason": SaturationReason.FULL, "more_runs": 3}
+    assert text(**full) == (
+        "throughput flattens between 2 and 4 testers, as from 4 testers on the bottleneck is full (throughput alone "
+        "would need about 3 more runs per load)"
+    )
+    single = text(**full | {"lower": None, "more_runs": None})
+    assert single == "throughput is flat from 4 testers on, where the bottleneck is full"
     retrograde = text(verdict="retrograde", falls_from=8.0)
     assert retrograde == "throughput flattens between 2 and 4 testers and falls from 8 testers on"
     none = {"verdict": "cannot be said", "lower": None, "upper": None}

@@ -125,6 +125,9 @@ def flattening(found: Saturation, label: Callable[[float], str]) -> str:
     if found.upper == found.falls_from:
         return f"throughput {falls if found.lower is None else f'increases beyond {at(found.lower)} and {falls}'}"
     tail = f" and {falls}" if falls else ""
+    if found.reason == SaturationReason.FULL:
+        basis = "where" if found.lower is None else f"as from {at(found.upper)} on"
+        tail = f", {basis} the bottleneck is full{_runs_needed(found)}"
     if found.lower is not None:
         bracket = between("between", label(found.lower), "and", label(found.upper), word)
         return f"throughput flattens {bracket}{tail}"
@@ -132,6 +135,13 @@ def flattening(found: Saturation, label: Callable[[float], str]) -> str:
     return (
         f"throughput is flat from {at(found.upper)}{', the lowest load tried,' if is_lowest else ''} on{tail}"
     )
+
+
+def _runs_needed(found: Saturation) -> str:
+    """Runs that would show by the throughputs what the bottleneck shows."""
+    if found.more_runs is None:
+        return ""
+    return f" (throughput alone would need about {plural(found.more_runs, 'more run')} per load)"
 
 
 def _increased(found: Saturation, at: Callable[[float], str]) -> str:

@@ -24,6 +24,7 @@ from plimsoll.analyse.results_verdicts import (
     CapacityKind,
     Finding,
     RankingVerdict,
+    SaturationReason,
     SaturationVerdict,
     Topic,
     Value,
@@ -155,7 +156,8 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
 
     where = f"at {at}" if not capacity.loads else _plateau([label(load) for load in capacity.loads], word)
     text = f"{head} highest throughput is {carried}, {where}. {capital(flattening(found, label))}."
-    return f"{text}{_limit(analysis, found, capacity.load, at)}{_bounded(analysis, found)}"
+    busy_at = found.upper if found.reason == SaturationReason.FULL else capacity.load
+    return f"{text}{_limit(analysis, found, busy_at, at)}{_bounded(analysis, found)}"
 
 
 def _plateau(labels: Sequence[str], word: str) -> str:
