@@ -7,7 +7,7 @@ from typing import Any, Final
 from hosts_parts import Watch, conditions, cpu_s, run, workplace
 
 from plimsoll.deploy.testbed import up
-from plimsoll.plan.testbed import parse_testbed
+from plimsoll.plan.hosts.testbed import parse_testbed
 
 HOSTS: Final = 20
 TESTERS_A_HOST: Final = 500

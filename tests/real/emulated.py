@@ -17,7 +17,7 @@ from unittest import mock
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import Testbed, up
-from plimsoll.plan.testbed import parse_testbed
+from plimsoll.plan.hosts.testbed import parse_testbed
 from tests.conftest import Lab, descendants_in, missing
 
 PATIENCE_S = 60.0

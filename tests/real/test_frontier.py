@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.plan.request_log import read_request_log
+from plimsoll.plan.queries.request_log import read_request_log
 from tests.conftest import Lab, missing
 from tests.real.test_services import needs, place, run, stored
 

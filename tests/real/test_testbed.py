@@ -28,7 +28,7 @@ from scipy.stats import binom
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import Testbed, down, up
 from plimsoll.errors import BadInput, ServiceError
-from plimsoll.plan.testbed import TestbedSpec, directions, document, parse_testbed
+from plimsoll.plan.hosts.testbed import TestbedSpec, directions, document, parse_testbed
 from tests.conftest import Done, Lab, missing
 
 SMALL = """

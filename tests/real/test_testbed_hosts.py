@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from plimsoll.deploy.testbed import down, standing, up
-from plimsoll.plan.testbed import load_testbed
+from plimsoll.plan.hosts.testbed import load_testbed
 from tests.conftest import Lab, descendants_in
 from tests.real import test_testbed
 from tests.real.dial_in import WORKLOAD, carried, events, experiment, finish, measuring, summary, until

@@ -18,7 +18,7 @@ from plimsoll.analyse.ramp import ramp
 from plimsoll.analyse.results_run import RampRule
 from plimsoll.analyse.results_verdicts import RampVerdict
 from plimsoll.analyse.transactions import Window
-from plimsoll.plan.rules import parse_rule
+from plimsoll.plan.metrics.rules import parse_rule
 
 Times = NDArray[np.float64]
 NS = 10**9

@@ -22,8 +22,8 @@ from plimsoll.analyse.results import CellResult, RunResult, Verdict
 from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.thresholds import Sample, judge, no_cell, not_yet
 from plimsoll.analyse.verdict_rules import RuleName
-from plimsoll.plan import metrics as table
-from plimsoll.plan.metric_table import Distribution, Named
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import Distribution, Named
 from plimsoll.plan.model import Threshold
 
 VARIANCES_DIFFER = 0.01
@@ -136,8 +136,8 @@ def errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
 
 def _responses(groups: Sequence[Group], wanted: Sequence[str]) -> list[dict[str, Interval]]:
     out: list[dict[str, Interval]] = [{} for _ in groups]
-    found = {named.name: named for named in table.METRICS.results}
-    asked = (named for text in wanted if (named := table.METRICS.find(text)) is not None)
+    found = {named.name: named for named in catalogue.METRICS.results}
+    asked = (named for text in wanted if (named := catalogue.METRICS.find(text)) is not None)
     found |= {named.name: named for named in asked if named.name not in found}
     for named in found.values():
         for place, interval in enumerate(_intervals(named, groups)):
@@ -154,7 +154,7 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
     The centre of a percentile is that of the merged histograms, never a mean of percentiles; its interval is the
     spread between the runs about it, or none where some run alone is too short for that percentile.
     """
-    named = table.METRICS.find(name)
+    named = catalogue.METRICS.find(name)
     if named is None:
         raise KeyError(name)
     return _intervals(named, groups)

@@ -24,7 +24,7 @@ from plimsoll.analyse.results import Capacity
 from plimsoll.analyse.results_run import Interval
 from plimsoll.analyse.results_verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
 from plimsoll.analyse.verdict_rules import RuleName
-from plimsoll.plan.rules import Rule
+from plimsoll.plan.metrics.rules import Rule
 
 _RULES: Final = {
     CapacityKind.NOMINAL: RuleName.NOMINAL,

@@ -11,7 +11,7 @@ from plimsoll.analyse.metrics import canonical, metric_value
 from plimsoll.analyse.passes import Loop, by_pass
 from plimsoll.analyse.results import Effect, Model, RunResult
 from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Reason, Value
-from plimsoll.plan import metrics
+from plimsoll.plan.metrics import catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def fit_all(
     for one in wanted:
         name = canonical(one.metric)
         if name is None:
-            known = tuple(each.name for each in metrics.METRICS.results)
+            known = tuple(each.name for each in catalogue.METRICS.results)
             told: dict[str, Value] = {"metric": one.metric, "known": known}
             left.append(LeftOut("", "", LeftOutReason.NO_METRIC, told))
             continue

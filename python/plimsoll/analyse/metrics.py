@@ -12,27 +12,27 @@ from functools import lru_cache
 from typing import Any, Final
 
 from plimsoll.analyse.results import RunResult
-from plimsoll.plan import metrics
-from plimsoll.plan.metric_table import Distribution, Named
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import Distribution, Named
 
 _STEP: Final = re.compile(r"(?P<name>\w+)(?:\[(?:(?P<key>\w+)=)?\{(?P<part>\w+)\}\])?(?:\.|\Z)")
 
 
 def canonical(name: str) -> str | None:
     """The name in results of a metric as people write it; None if there is no such response."""
-    found = metrics.METRICS.find(name)
+    found = catalogue.METRICS.find(name)
     return found.name if found is not None and found.metric.response else None
 
 
 def is_capacity(name: str | None) -> bool:
     """Whether a saturation and a capacity can be given of the metric of that name in results."""
-    return name in metrics.METRICS.capacities
+    return name in catalogue.METRICS.capacities
 
 
 def metric_value(run: RunResult, name: str) -> float | None:
     """The value of a response in a run: per second, ms, a fraction, a plain number. None: cannot be said, or no
     such metric."""
-    found = metrics.METRICS.find(name)
+    found = catalogue.METRICS.find(name)
     return value(run, found) if found is not None and found.metric.response else None
 
 

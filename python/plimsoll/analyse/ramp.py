@@ -28,9 +28,9 @@ from plimsoll.analyse.results_run import Ramp, RampBin, RampRule, Traffic
 from plimsoll.analyse.results_verdicts import BinOutcome, RampVerdict, ThresholdReason
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.verdict_rules import RuleName, rule
-from plimsoll.plan import metrics
-from plimsoll.plan.metric_table import TRAFFIC, Distribution, Part, Value
-from plimsoll.plan.rules import Rule
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.rules import Rule
+from plimsoll.plan.metrics.table import TRAFFIC, Distribution, Part, Value
 
 STREAK = 2
 """Bins in which a rule must fail, up to the highest load."""
@@ -72,7 +72,7 @@ def _ends(bin_: Piece, unit: LoadUnit) -> tuple[float, float]:
 
 def _of_traffic(asked: Rule) -> bool:
     """Whether a rule is on a figure that a part of a run has; counts depend on the length of the part."""
-    named = metrics.METRICS.find(asked.metric)
+    named = catalogue.METRICS.find(asked.metric)
     reader = named.metric.reader if named is not None else None
     known = isinstance(reader, Distribution | Part | Value) and reader.path.startswith(TRAFFIC)
     return known and asked.stat != "count"
@@ -114,7 +114,7 @@ def _outcome(asked: Rule, sample: Sample) -> tuple[BinOutcome, float | None]:
 def _of_few(asked: Rule, sample: Sample) -> BinOutcome:
     """A percentile with few values beyond it: judged only where the share of values beyond the limit is sure to be on
     one side of that of the percentile (95 %, exact; Clopper and Pearson 1934)."""
-    named = metrics.METRICS.find(asked.metric)
+    named = catalogue.METRICS.find(asked.metric)
     name = named.histogram if named is not None else None
     times = sample.histograms[0][name or ""]
     edges, _ = bucket_edges(np.array(times.bucket, dtype=np.int64))

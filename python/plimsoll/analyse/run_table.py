@@ -13,9 +13,9 @@ from typing import Any, Final
 from plimsoll.analyse.metrics import metric_value
 from plimsoll.analyse.results import RunResult
 from plimsoll.collect.run_table import RunColumn, Type
-from plimsoll.plan import metrics
-from plimsoll.plan.metric_table import KINDS
-from plimsoll.plan.units import level_unit
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import KINDS
+from plimsoll.plan.source.units import level_unit
 
 FIXED: Final = ("run", "order", "repetition", "block", "start", "status", "valid", "doubtful")
 SUFFIXES: Final = {"s": "_s", "B": "_bytes", "1/s": "_per_s"}
@@ -139,7 +139,7 @@ def _responses(found: Sequence[RunResult | None]) -> list[RunColumn]:
         )
         for name in ("started", "succeeded", "failed", "in_flight_at_end", "dropped", "missed")
     ]
-    for named in metrics.METRICS.results:
+    for named in catalogue.METRICS.results:
         values = [None if run is None else metric_value(run, named.name) for run in found]
         if any(value is not None for value in values):
             unit = KINDS[named.metric.kind].unit if named.metric.kind != "share" else ""

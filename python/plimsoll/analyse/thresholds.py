@@ -16,10 +16,11 @@ from plimsoll.analyse.results_verdicts import Reason, Severity, ThresholdReason,
 from plimsoll.analyse.results_verdicts import Value as Figure
 from plimsoll.analyse.verdict_rules import RuleName
 from plimsoll.analyse.wording import describe
-from plimsoll.plan import metrics, model
-from plimsoll.plan.metric_table import Distribution, Named, Part, Total, Value
+from plimsoll.plan import model
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.rules import Rule
+from plimsoll.plan.metrics.table import Distribution, Named, Part, Total, Value
 from plimsoll.plan.model import Threshold
-from plimsoll.plan.rules import Rule
 
 FEW = 10
 """Values beyond a percentile below which it is weak."""
@@ -79,7 +80,7 @@ def observe(rule: Rule, sample: Sample) -> Observed:
     anything that was measured."""
     if not sample.runs:
         return None, _reason(ThresholdReason.NO_VALID_RUN)
-    named = metrics.METRICS.find(rule.metric)
+    named = catalogue.METRICS.find(rule.metric)
     assert named is not None  # parse_rule refuses it
     match named.metric.reader:
         case Distribution() as reader:

@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 from plimsoll.analyse.results import Verdict
 from plimsoll.analyse.results_run import Interval, Latency
-from plimsoll.plan import metrics
-from plimsoll.plan.metric_table import BYTES, Named
-from plimsoll.plan.metric_table import Kind as RowKind
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import BYTES, Named
+from plimsoll.plan.metrics.table import Kind as RowKind
 
 UNKNOWN: Final = "–"
 SPACE: Final = "\u00a0"
@@ -58,7 +58,7 @@ _KINDS: Final[Mapping[RowKind, Kind]] = {
 def describe(name: str) -> Metric:
     """The metric behind a name as it is in results and experiment files, worded as its row says; one that the table
     does not know keeps its own name."""
-    found = metrics.METRICS.find(name)
+    found = catalogue.METRICS.find(name)
     if found is not None:
         return _of_row(found)
     if name.endswith("_ms"):

@@ -11,8 +11,8 @@ from plimsoll.analyse.fits import Wanted
 from plimsoll.analyse.quantiles import STANDARD
 from plimsoll.analyse.wording import listing
 from plimsoll.errors import DamagedResults
+from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.model import CapacityRules, Threshold, Validity
-from plimsoll.plan.rules import Rule, RuleError, parse_rule
 
 
 class Asked:

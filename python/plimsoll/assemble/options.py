@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.errors import BadInput
-from plimsoll.plan.units import parse_duration
+from plimsoll.plan.source.units import parse_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from plimsoll.deploy.hosts.check import FIGURES, Checked, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.errors import ExitCode
+from plimsoll.plan.hosts.spread import fewest
 from plimsoll.plan.load_hosts import load_all_hosts
 from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.spread import fewest
-from plimsoll.plan.units import about_size
+from plimsoll.plan.source.units import about_size
 from plimsoll.printable import printable
 
 FORMAT = "plimsoll.hosts/1"

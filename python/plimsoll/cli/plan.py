@@ -10,8 +10,8 @@ from pathlib import Path
 
 from plimsoll.errors import ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
-from plimsoll.plan.spread import Spread
-from plimsoll.plan.units import about_duration, about_size, show_duration
+from plimsoll.plan.hosts.spread import Spread
+from plimsoll.plan.source.units import about_duration, about_size, show_duration
 
 SHOWN = 200
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
-from plimsoll.plan import units
+from plimsoll.plan.source import units
 
 Value = TypeVar("Value")
 

@@ -24,8 +24,8 @@ from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.probe import IN_URL_MODE, probe
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import make_plan, parse_experiment
-from plimsoll.plan.expand import expand
-from plimsoll.plan.secret import HIDDEN, SHORTEST, carries_credentials
+from plimsoll.plan.source.expand import expand
+from plimsoll.plan.source.secret import HIDDEN, SHORTEST, carries_credentials
 
 _SCHEME: Final = re.compile(r"(Basic|Bearer|Digest|DPoP|Negotiate|OAuth|Token) +(?=\S)", re.IGNORECASE)
 """Kinds of credential that a header names before the credential itself; they are no part of the secret."""

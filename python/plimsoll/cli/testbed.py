@@ -14,8 +14,7 @@ from plimsoll.cli.quantity import quantity
 from plimsoll.deploy import testbed as testbeds
 from plimsoll.deploy.testbed import Testbed, places
 from plimsoll.errors import BadInput, ExitCode
-from plimsoll.plan import units
-from plimsoll.plan.testbed import (
+from plimsoll.plan.hosts.testbed import (
     Directed,
     directions,
     load_testbed,
@@ -23,6 +22,7 @@ from plimsoll.plan.testbed import (
     parse_signed_duration,
     show_bit_rate,
 )
+from plimsoll.plan.source import units
 
 EXAMPLES = """examples:
   plimsoll testbed up examples/testbeds/wan.yaml

@@ -12,7 +12,7 @@ from pathlib import Path
 from plimsoll.cli.quantity import quantity
 from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.errors import BadInput, ExitCode
-from plimsoll.plan import units
+from plimsoll.plan.source import units
 from plimsoll.trace import engine, words
 from plimsoll.trace.engine import Made, Wanted
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from plimsoll.deploy.ports import LOOPBACK, free_port, netloc
 from plimsoll.deploy.process import Guarded, wait_until
 from plimsoll.deploy.running import RunningService
-from plimsoll.plan.secret import hidden, revealed
+from plimsoll.plan.source.secret import hidden, revealed
 
 PROBE_TIMEOUT_S = 2.0
 

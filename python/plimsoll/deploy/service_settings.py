@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Service
-from plimsoll.plan.secret import HIDDEN, Secret, revealed
+from plimsoll.plan.source.secret import HIDDEN, Secret, revealed
 
 NS_PER_S = 1e9
 NS_PER_MS = 1e6

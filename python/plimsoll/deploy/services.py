@@ -30,7 +30,7 @@ from plimsoll.deploy.service_settings import engine_settings, shown_settings
 from plimsoll.deploy.sql_data import load_sql
 from plimsoll.deploy.workplace import Workplace
 from plimsoll.errors import ServiceError
-from plimsoll.plan.changes import changes
+from plimsoll.plan.design.changes import changes
 from plimsoll.plan.model import Config, Data, Service
 
 SERVERS: Final[Mapping[str, Callable[[RunningService, Site], None]]] = {

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Data
-from plimsoll.plan.sql_text import Dialect, SqlTextError, Statement, statements
+from plimsoll.plan.queries.sql_text import Dialect, SqlTextError, Statement, statements
 
 CONNECT_S: Final = 10
 QUOTED: Final = 1000

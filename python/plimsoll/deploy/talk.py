@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 from plimsoll.deploy.binary import require_same_version
 from plimsoll.errors import EngineError
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 FORMAT: Final = "plimsoll.engine/1"
 HELLO_S: Final = 10.0

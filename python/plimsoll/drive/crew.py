@@ -22,9 +22,9 @@ from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
 from plimsoll.errors import AgentsLost, EngineError
+from plimsoll.plan.hosts.spread import Place, chosen, fewest
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.spread import Place, chosen, fewest
 
 TOKEN_DIGITS: Final = 12
 MOST_REASONS: Final = 20

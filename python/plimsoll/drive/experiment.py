@@ -59,10 +59,10 @@ from plimsoll.errors import (
     ServiceError,
 )
 from plimsoll.plan import Pinning, Plan, PlannedRun, engine_document, pinning
-from plimsoll.plan.files import files_of
-from plimsoll.plan.filling import warm_caches
+from plimsoll.plan.design.filling import warm_caches
+from plimsoll.plan.hosts.files import files_of
 from plimsoll.plan.model import Config, Watched
-from plimsoll.plan.secret import shown_words
+from plimsoll.plan.source.secret import shown_words
 
 WORK = ".work"
 """Working directories of services, inside the results while they run: databases may need the room that is there."""

@@ -11,7 +11,7 @@ from plimsoll.drive.engine import EngineSession, Second
 from plimsoll.drive.run import Watchman, carry_out
 from plimsoll.errors import EngineError, ServiceError
 from plimsoll.plan import PlannedRun, engine_document
-from plimsoll.plan.filling import fillings
+from plimsoll.plan.design.filling import fillings
 
 LOST = ("agent-lost", "engine-lost")
 

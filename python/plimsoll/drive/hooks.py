@@ -11,7 +11,7 @@ from plimsoll.deploy.hosts import remote
 from plimsoll.deploy.hosts.calls import Done
 from plimsoll.errors import PlimsollError
 from plimsoll.plan.model import Hook
-from plimsoll.plan.secret import Redactor, hidden, revealed
+from plimsoll.plan.source.secret import Redactor, hidden, revealed
 
 QUOTED = 2000
 """Of what a command says so much is kept, its end."""

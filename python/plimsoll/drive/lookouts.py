@@ -14,7 +14,7 @@ from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready
 from plimsoll.deploy.hosts.check import Checked, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.errors import ServiceError
-from plimsoll.plan.lookouts import lookouts, required
+from plimsoll.plan.hosts.lookouts import lookouts, required
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import LOCAL, Hosts, WatchedHost
 

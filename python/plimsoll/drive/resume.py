@@ -12,7 +12,7 @@ from plimsoll.drive.registry import running
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.plan import FORMAT
-from plimsoll.plan.secret import HIDDEN
+from plimsoll.plan.source.secret import HIDDEN
 
 KEPT = ("done", "ceiling")
 """Ends after which a run is not repeated: it went as planned, or a rule of the experiment ended it."""

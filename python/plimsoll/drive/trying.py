@@ -15,8 +15,8 @@ from plimsoll.drive.probe.trial import Trial, failures, read, runs, trials
 from plimsoll.drive.probe.wanted import excuse_here
 from plimsoll.drive.run import Watchman, carry_out
 from plimsoll.plan import PlannedRun, engine_document
+from plimsoll.plan.hosts.spread import Place
 from plimsoll.plan.model import Config
-from plimsoll.plan.spread import Place
 
 HERE = Place("local", "", "")
 

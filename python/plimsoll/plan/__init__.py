@@ -1,16 +1,16 @@
 """From an experiment file to a validated model, a design, and a list of runs. Starts nothing, reaches for no
 network."""
 
-from plimsoll.plan.changes import Changes, Pinning, changes, pinning
+from plimsoll.plan.design.changes import Changes, Pinning, changes, pinning
+from plimsoll.plan.design.estimate import Estimate
+from plimsoll.plan.design.factors import Factor, Level
 from plimsoll.plan.engine import engine_document
-from plimsoll.plan.estimate import Estimate
 from plimsoll.plan.experiment import Design, Experiment, load_experiment, parse_experiment
-from plimsoll.plan.factors import Factor, Level
+from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.model import Cell, Config, Service, Threshold, Workload
 from plimsoll.plan.plan import FORMAT, Plan, PlannedRun, make_plan
-from plimsoll.plan.raw import json_schema
-from plimsoll.plan.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.secret import Redactor, Secret
+from plimsoll.plan.schema.experiment import json_schema
+from plimsoll.plan.source.secret import Redactor, Secret
 from plimsoll.plan.template import template
 
 __all__ = [

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from plimsoll.errors import AgentsLost, ServiceError
 from plimsoll.plan import model
+from plimsoll.plan.hosts.spread import Place, carriers, chosen, of_hosts, places
 from plimsoll.plan.plan import PlannedRun
-from plimsoll.plan.resolve import reading
-from plimsoll.plan.secret import Secret, hidden, revealed
-from plimsoll.plan.spread import Place, carriers, chosen, of_hosts, places
-from plimsoll.plan.units import NS
+from plimsoll.plan.resolve.cell import reading
+from plimsoll.plan.source.secret import Secret, hidden, revealed
+from plimsoll.plan.source.units import NS
 
 FORMAT: Final = "plimsoll.run/1"
 

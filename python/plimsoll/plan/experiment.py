@@ -17,20 +17,25 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from plimsoll.errors import MOST_PROBLEMS, BadInput, Problem
-from plimsoll.plan import design, hints, metrics, model
-from plimsoll.plan.cells import CellMaker, overlap
-from plimsoll.plan.factors import Factor, check_labels, parse_factors
-from plimsoll.plan.fields import shown
-from plimsoll.plan.hosts_file import included
-from plimsoll.plan.metric_table import Use
-from plimsoll.plan.paths import Origins, nearest
-from plimsoll.plan.problems import translate
-from plimsoll.plan.raw import DesignRaw, ExperimentRaw
-from plimsoll.plan.resolve import Failed, Resolved, Resolver
-from plimsoll.plan.secret import Redactor
+from plimsoll.plan import model
+from plimsoll.plan.design import combinations
+from plimsoll.plan.design.cells import CellMaker, overlap
+from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
+from plimsoll.plan.hosts.hosts_file import included
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.resolve.cell import Failed, Resolved
+from plimsoll.plan.resolve.context import ResolveContext
+from plimsoll.plan.resolve.warnings import unused_targets
+from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw
+from plimsoll.plan.schema.paths import Origins
+from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.sets import with_sets
-from plimsoll.plan.source import LARGEST_TEXT, KeyPath, dotted, parse_document
-from plimsoll.plan.warnings import unused_targets
+from plimsoll.plan.source import hints
+from plimsoll.plan.source.document import LARGEST_TEXT, KeyPath, dotted, parse_document
+from plimsoll.plan.source.fields import shown
+from plimsoll.plan.source.near import nearest
+from plimsoll.plan.source.secret import Redactor
 
 DEFAULT_RESPONSE: Final = "throughput"
 _CELLS_LOOKED_AT: Final = 200
@@ -139,18 +144,18 @@ def parse_experiment(
             [Problem(f"expected a mapping of sections, got {shown(document.data)}", file=name, line=1)]
         )
     tree, origins, instead = with_sets(document, sets, directory)
-    report = Resolver(origins, {}, directory)
+    report = ResolveContext(origins, {}, directory)
     factors = parse_factors(tree, report)
     raw_design = _design(tree, report)
     table = None
-    if raw_design is not None and design.kind_of(raw_design) == "table":
+    if raw_design is not None and combinations.kind_of(raw_design) == "table":
         factors, table = _table(str(raw_design.table), tree, factors, report)
     _not_set_twice(tree, factors, origins, report)
     cells = None
     if raw_design is not None and not report.problems:
         rows = None if table is None else len(table)
-        if design.check_design(factors, raw_design, rows, report):
-            cells = design.enumerate_cells(factors, raw_design, table, report)
+        if combinations.check_design(factors, raw_design, rows, report):
+            cells = combinations.enumerate_cells(factors, raw_design, table, report)
     if cells is None or report.problems or raw_design is None:
         _gather_form(CellMaker(tree, factors, origins, directory, environ), report)
         raise BadInput(report.problems)
@@ -162,7 +167,7 @@ def parse_experiment(
     return replace(found, sets=kept, instead=instead, warnings=unused_targets(tree, found.cells))
 
 
-def _design(tree: Mapping[str, Any], report: Resolver) -> DesignRaw | None:
+def _design(tree: Mapping[str, Any], report: ResolveContext) -> DesignRaw | None:
     written = tree.get("design")
     try:
         return DesignRaw.model_validate({} if written is None else written)
@@ -172,8 +177,8 @@ def _design(tree: Mapping[str, Any], report: Resolver) -> DesignRaw | None:
 
 
 def _table(
-    name: str, tree: Mapping[str, Any], factors: tuple[Factor, ...], report: Resolver
-) -> tuple[tuple[Factor, ...], tuple[design.Labels, ...]]:
+    name: str, tree: Mapping[str, Any], factors: tuple[Factor, ...], report: ResolveContext
+) -> tuple[tuple[Factor, ...], tuple[combinations.Labels, ...]]:
     at: KeyPath = ("design", "table")
     if name == "None":
         report.wrong(at, "required key missing: a CSV file whose first line names factors")
@@ -181,11 +186,11 @@ def _table(
     lines = report.lines(name, at)
     if not lines:
         return factors, ()
-    return design.read_table("\n".join(lines), factors, tree, report)
+    return combinations.read_table("\n".join(lines), factors, tree, report)
 
 
 def _not_set_twice(
-    tree: Mapping[str, Any], factors: Sequence[Factor], origins: Origins, report: Resolver
+    tree: Mapping[str, Any], factors: Sequence[Factor], origins: Origins, report: ResolveContext
 ) -> None:
     """A path that --set and a factor both set would silently be the factor's."""
     for path, given in origins.said.items():
@@ -196,7 +201,7 @@ def _not_set_twice(
                 report.problems.append(Problem(message, file=f"--set {given}"))
 
 
-def _gather_form(maker: CellMaker, report: Resolver) -> None:
+def _gather_form(maker: CellMaker, report: ResolveContext) -> None:
     """Adds the problems of the other sections to those of factors and design, so that a user sees them in one
     go."""
     labels: dict[str, str] = {}
@@ -224,7 +229,7 @@ class _AllCells:
         self.cells.append(model.Cell(labels, values, resolved.config, resolved.stored, resolved.secrets))
 
 
-def _resolve_all(maker: CellMaker, cells: Sequence[Mapping[str, str]], report: Resolver) -> _AllCells:
+def _resolve_all(maker: CellMaker, cells: Sequence[Mapping[str, str]], report: ResolveContext) -> _AllCells:
     """Every cell resolved; their problems go to `report`, together with those of what judges the runs."""
     found = _AllCells()
     numbers = {factor.name: _numbers(factor) for factor in maker.factors}
@@ -259,7 +264,7 @@ def _numbers(factor: Factor) -> dict[str, float | None]:
 
 
 def _judged_by(
-    raw: ExperimentRaw, factors: Sequence[Factor], report: Resolver
+    raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.CapacityRules, tuple[model.Threshold, ...], tuple[model.Response, ...]]:
     return _capacity(raw, report), _thresholds(raw, factors, report), _responses(raw, report)
 
@@ -270,9 +275,9 @@ def _built(
     directory: Path,
     factors: tuple[Factor, ...],
     raw_design: DesignRaw,
-    cells: design.Cells,
+    cells: combinations.Cells,
     resolved: _AllCells,
-    report: Resolver,
+    report: ResolveContext,
 ) -> Experiment:
     first = resolved.raw
     assert first is not None  # without problems every cell has its form
@@ -290,7 +295,7 @@ def _built(
         success=first.validity.success,
         trend=first.validity.trend,
     )
-    rows = sum(cells.times) if design.kind_of(raw_design) == "table" else None
+    rows = sum(cells.times) if combinations.kind_of(raw_design) == "table" else None
     return Experiment(
         name=first.name or _name_from(name),
         question=first.question,
@@ -301,7 +306,7 @@ def _built(
         factors=factors,
         load_factor=_load_factor(factors, first),
         design=Design(
-            kind=design.kind_of(raw_design),
+            kind=combinations.kind_of(raw_design),
             repetitions=raw_design.repetitions,
             order=raw_design.order,
             seed=raw_design.seed,
@@ -321,8 +326,10 @@ def _built(
     )
 
 
-def _counted(factors: Sequence[Factor], raw_design: DesignRaw, cells: design.Cells, rows: int | None) -> str:
-    text = design.count(factors, raw_design, rows).text
+def _counted(
+    factors: Sequence[Factor], raw_design: DesignRaw, cells: combinations.Cells, rows: int | None
+) -> str:
+    text = combinations.count(factors, raw_design, rows).text
     if not cells.excluded:
         return text
     left = sum(cells.times) * raw_design.repetitions
@@ -350,7 +357,7 @@ def _name_from(file: str) -> str:
     return stem.lstrip("._-")[:64] or "experiment"
 
 
-def _responses(raw: ExperimentRaw, report: Resolver) -> tuple[model.Response, ...]:
+def _responses(raw: ExperimentRaw, report: ResolveContext) -> tuple[model.Response, ...]:
     found = []
     for index, response in enumerate(raw.responses):
         _known_metric(response.metric, ("responses", index, "metric"), Use.RESPONSE, report)
@@ -358,10 +365,10 @@ def _responses(raw: ExperimentRaw, report: Resolver) -> tuple[model.Response, ..
     return tuple(found) or (model.Response(DEFAULT_RESPONSE, "linear"),)
 
 
-def _known_metric(metric: str, at: KeyPath, use: Use, report: Resolver) -> bool:
-    if metrics.METRICS.named(metric, use) is not None:
+def _known_metric(metric: str, at: KeyPath, use: Use, report: ResolveContext) -> bool:
+    if catalogue.METRICS.named(metric, use) is not None:
         return True
-    known = metrics.METRICS.names(use)
+    known = catalogue.METRICS.names(use)
     near = meant if (meant := hints.OF_METRICS.get(metric)) in known else nearest(metric, known)
     report.wrong(
         at, f"there is no metric {metric}" + ("" if near else f"; there are {', '.join(known)}"), near
@@ -369,7 +376,7 @@ def _known_metric(metric: str, at: KeyPath, use: Use, report: Resolver) -> bool:
     return False
 
 
-def _capacity(raw: ExperimentRaw, report: Resolver) -> model.CapacityRules:
+def _capacity(raw: ExperimentRaw, report: ResolveContext) -> model.CapacityRules:
     response = errors = None
     if raw.capacity.response is not None:
         response = report.rule(raw.capacity.response, "response", ("capacity", "response"))
@@ -382,7 +389,7 @@ def _capacity(raw: ExperimentRaw, report: Resolver) -> model.CapacityRules:
 
 
 def _thresholds(
-    raw: ExperimentRaw, factors: Sequence[Factor], report: Resolver
+    raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.Threshold, ...]:
     by_name = {factor.name: factor for factor in factors}
     found = []
@@ -396,7 +403,7 @@ def _thresholds(
         check_labels(asked, by_name, (*at, "where"), report, also=model.PARTS)
         if not _known_metric(threshold.metric, (*at, "metric"), Use.RULE, report):
             continue
-        if parts and not metrics.METRICS.of_transactions(threshold.metric):
+        if parts and not catalogue.METRICS.of_transactions(threshold.metric):
             report.wrong(
                 (*at, "where"), f"{threshold.metric} is no metric of single operations or workloads", None
             )
@@ -410,7 +417,7 @@ def _check_parts(
     capacity: model.CapacityRules,
     thresholds: Sequence[model.Threshold],
     cells: Sequence[model.Cell],
-    report: Resolver,
+    report: ResolveContext,
 ) -> None:
     """Whether some cell has the workloads and operations that rules name, with figures of their own."""
     loads = [work for cell in cells for work in cell.config.workloads]

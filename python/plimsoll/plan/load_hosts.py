@@ -10,19 +10,19 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.expand import expand
 from plimsoll.plan.experiment import load_experiment
-from plimsoll.plan.hosts_file import SECTION, hosts_document
-from plimsoll.plan.lookouts import lookouts, required
+from plimsoll.plan.hosts.hosts_file import SECTION, hosts_document
+from plimsoll.plan.hosts.lookouts import lookouts, required
+from plimsoll.plan.hosts.resolve import resolve_hosts
+from plimsoll.plan.hosts.spread import fewest
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.paths import Origins
-from plimsoll.plan.problems import translate
-from plimsoll.plan.raw_hosts import HostsRaw
-from plimsoll.plan.resolve import Resolver
-from plimsoll.plan.resolve_hosts import resolve_hosts
-from plimsoll.plan.source import LARGEST_TEXT, Document, parse_document
-from plimsoll.plan.spread import fewest
+from plimsoll.plan.resolve.context import ResolveContext
+from plimsoll.plan.schema.hosts import HostsRaw
+from plimsoll.plan.schema.paths import Origins
+from plimsoll.plan.schema.problems import translate
+from plimsoll.plan.source.document import LARGEST_TEXT, Document, parse_document
+from plimsoll.plan.source.expand import expand
 
 
 def load_hosts(
@@ -78,16 +78,16 @@ def _each(configs: Sequence[Config]) -> tuple[Hosts, ...]:
 def _resolved(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:
     whole = Document({"hosts": part.data}, part.name, part.text, {}, {SECTION: part})
     expanded = expand(whole.data, environ)
-    resolver = Resolver(Origins(whole), expanded.written, directory)
+    context = ResolveContext(Origins(whole), expanded.written, directory)
     for path, message in expanded.wrong:
-        resolver.wrong(path, message)
+        context.wrong(path, message)
     hosts = None
     try:
-        hosts = resolve_hosts(HostsRaw.model_validate(expanded.tree["hosts"]), resolver)
+        hosts = resolve_hosts(HostsRaw.model_validate(expanded.tree["hosts"]), context)
     except ValidationError as error:
-        resolver.problems += translate(
-            error, expanded.tree["hosts"], resolver.origins, expanded.written, HostsRaw, SECTION
+        context.problems += translate(
+            error, expanded.tree["hosts"], context.origins, expanded.written, HostsRaw, SECTION
         )
-    if hosts is None or resolver.problems:
-        raise BadInput(resolver.problems)
+    if hosts is None or context.problems:
+        raise BadInput(context.problems)
     return hosts

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.model_hosts import Hosts, WatchedHost
-from plimsoll.plan.rules import Rule
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 Json = Any
 """Plain data: mappings with text keys, lists, scalars; a leaf may be a Secret."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from plimsoll.plan.rules import Operator
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.metrics.rules import Operator
+from plimsoll.plan.source.secret import Secret
 
 HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
 LOCAL = "local"

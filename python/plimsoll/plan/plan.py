@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from plimsoll.errors import BadInput
-from plimsoll.plan import design
-from plimsoll.plan.changes import Changes, changes
-from plimsoll.plan.estimate import Estimate, estimate, run_times_ns
+from plimsoll.plan.design import combinations
+from plimsoll.plan.design.changes import Changes, changes
+from plimsoll.plan.design.estimate import Estimate, estimate, run_times_ns
+from plimsoll.plan.design.factors import Factor
 from plimsoll.plan.experiment import Experiment
-from plimsoll.plan.factors import Factor
+from plimsoll.plan.hosts.spread import Spread, spread
 from plimsoll.plan.model import Cell, Config
-from plimsoll.plan.secret import Redactor
-from plimsoll.plan.spread import Spread, spread
-from plimsoll.plan.units import NS
-from plimsoll.plan.warnings import many_ports
+from plimsoll.plan.resolve.warnings import many_ports
+from plimsoll.plan.source.secret import Redactor
+from plimsoll.plan.source.units import NS
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
@@ -185,8 +185,8 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
     used = experiment.design.seed if experiment.design.seed is not None else seed
     if used is None or not 0 <= used < 2**63:
         raise BadInput("the order of the runs needs a seed: give design.seed, from 0 to 2^63 - 1")
-    cells = design.Cells(tuple(cell.labels for cell in experiment.cells), experiment.times, ())
-    slots = design.arrange(cells, experiment.factors, experiment.design.written, used)
+    cells = combinations.Cells(tuple(cell.labels for cell in experiment.cells), experiment.times, ())
+    slots = combinations.arrange(cells, experiment.factors, experiment.design.written, used)
     width = max(4, len(str(len(slots))))
     runs = tuple(_run(number, slot, experiment, used, width) for number, slot in enumerate(slots, 1))
     between = _between(runs)
@@ -209,7 +209,7 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
     )
 
 
-def _run(number: int, slot: design.Slot, experiment: Experiment, seed: int, width: int) -> PlannedRun:
+def _run(number: int, slot: combinations.Slot, experiment: Experiment, seed: int, width: int) -> PlannedRun:
     cell = experiment.cells[slot.cell]
     return PlannedRun(
         id=f"{number:0{width}d}",
@@ -218,7 +218,7 @@ def _run(number: int, slot: design.Slot, experiment: Experiment, seed: int, widt
         values=cell.values,
         repetition=slot.repetition,
         block=slot.block,
-        seed=design.run_seed(seed, cell.labels, slot.repetition),
+        seed=combinations.run_seed(seed, cell.labels, slot.repetition),
         cell_index=slot.cell,
         config=cell.config,
     )
@@ -273,7 +273,7 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
         said.append("two levels of each factor: a curvature between them cannot be seen")
     labels = [cell.labels for cell in experiment.cells]
     by_name = {factor.name: factor for factor in experiment.factors}
-    for first, second, gap in design.missing_combinations(labels, varied):
+    for first, second, gap in combinations.missing_combinations(labels, varied):
         nested = first in by_name[second].when or second in by_name[first].when
         why = "nested" if nested else gap
         said.append(f"the interaction of {first} and {second} ({why})")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.fields import text_of
-from plimsoll.plan.hosts_file import SECTION, read_hosts_file
-from plimsoll.plan.paths import Origins, PathError, check_path, child, with_value
-from plimsoll.plan.secret import HIDDEN, carries_credentials
-from plimsoll.plan.source import Document, KeyPath, parse_value
+from plimsoll.plan.hosts.hosts_file import SECTION, read_hosts_file
+from plimsoll.plan.schema.paths import Origins, PathError, check_path, child, with_value
+from plimsoll.plan.source.document import Document, KeyPath, parse_value
+from plimsoll.plan.source.fields import text_of
+from plimsoll.plan.source.secret import HIDDEN, carries_credentials
 
 
 def with_sets(

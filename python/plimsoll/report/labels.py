@@ -11,7 +11,7 @@ from plimsoll.analyse.metrics import canonical
 from plimsoll.analyse.results import Analysis, CellResult, RunResult
 from plimsoll.analyse.results_run import TesterResult
 from plimsoll.analyse.wording import Metric, describe, factor_word
-from plimsoll.plan.units import quantity
+from plimsoll.plan.source.units import quantity
 
 ONLY = "all runs"
 """Label of the one combination of an experiment whose only factor is the load, or that has none."""

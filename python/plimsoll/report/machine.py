@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from plimsoll.analyse.wording import count, quantity
 from plimsoll.deploy.hosts.check import FIGURES
-from plimsoll.plan.units import about_size
+from plimsoll.plan.source.units import about_size
 from plimsoll.report.table import Column, Table
 
 HOSTS: Final = "hosts"

@@ -28,7 +28,7 @@ from plimsoll.analyse.wording import (
     quantity,
     with_unit,
 )
-from plimsoll.plan.units import about_size
+from plimsoll.plan.source.units import about_size
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.table import Column, Table, table_of
 

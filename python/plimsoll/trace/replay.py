@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.analyse.wording import count, plural
 from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import EngineError
-from plimsoll.plan import units
+from plimsoll.plan.source import units
 
 FORMAT = "plimsoll.replay/1"
 MOST_OF_THE_RUN = 0.5

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from plimsoll.analyse.wording import SPACE, UNKNOWN, count, percent, plural, quantity
-from plimsoll.plan.units import about_size
+from plimsoll.plan.source.units import about_size
 from plimsoll.trace.profile import Profile, RunTime, Source, Times, Unparsed
 
 LIMIT_NOT_UNDERSTOOD = 0.01

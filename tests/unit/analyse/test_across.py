@@ -25,8 +25,8 @@ from plimsoll.analyse.quantiles import Histogram
 from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.results_run import Utilization
 from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason
+from plimsoll.plan.metrics.rules import parse_rule
 from plimsoll.plan.model import CapacityRules, Threshold
-from plimsoll.plan.rules import parse_rule
 
 LEVELS = {"zip": ["0", "5"], "testers": ["1", "2", "4", "8"]}
 DESIGN = Design(LEVELS, "testers", {"1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0})

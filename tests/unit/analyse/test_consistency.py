@@ -24,9 +24,9 @@ from plimsoll.analyse.results_verdicts import ThresholdReason
 from plimsoll.analyse.staleness import HISTOGRAM
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.wording import describe
-from plimsoll.plan.metric_table import Use
-from plimsoll.plan.metrics import METRICS
-from plimsoll.plan.rules import parse_rule
+from plimsoll.plan.metrics.catalogue import METRICS
+from plimsoll.plan.metrics.rules import parse_rule
+from plimsoll.plan.metrics.table import Use
 
 NO_AGES = Latency(0, None, None, None, None, None, None, None, None)
 

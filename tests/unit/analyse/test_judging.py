@@ -24,9 +24,9 @@ from plimsoll.analyse.transactions import Window
 from plimsoll.analyse.utilization import utilizations
 from plimsoll.analyse.validity import Judgement, Observed, is_lower_bound, judge_run
 from plimsoll.collect.samples import SampleSeries
-from plimsoll.plan.metrics import METRICS
+from plimsoll.plan.metrics.catalogue import METRICS
+from plimsoll.plan.metrics.rules import parse_rule
 from plimsoll.plan.model import Threshold, Validity
-from plimsoll.plan.rules import parse_rule
 
 
 def verdict(asked: Threshold, cell: dict[str, str], of: Sample, *, unfinished: bool = False) -> Verdict:

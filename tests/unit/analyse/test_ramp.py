@@ -9,7 +9,7 @@ from plimsoll.analyse.load_profile import Piece, Profile, load_bins, never_start
 from plimsoll.analyse.ramp import ramp, where_it_fails
 from plimsoll.analyse.results_verdicts import BinOutcome, RampVerdict
 from plimsoll.analyse.transactions import Window
-from plimsoll.plan.rules import parse_rule
+from plimsoll.plan.metrics.rules import parse_rule
 
 S = 10**9
 UP = Profile("rate", (Piece(0, 10 * S, 0.0, 100.0),))

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from plimsoll.cli.quick import Kept, add_arguments, document
 from plimsoll.errors import BadInput
 from plimsoll.plan import Experiment, engine_document, make_plan, parse_experiment
-from plimsoll.plan.secret import shown_words
+from plimsoll.plan.source.secret import shown_words
 
 
 def made(

@@ -17,7 +17,7 @@ from plimsoll.deploy.counters.exposition import Sample, samples
 from plimsoll.deploy.counters.prometheus import PrometheusReader
 from plimsoll.deploy.counters.tally import Tally
 from plimsoll.plan.model import Watched
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 
 def everything(page: str) -> list[Sample]:

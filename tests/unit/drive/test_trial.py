@@ -8,8 +8,8 @@ import pytest
 
 from plimsoll.drive.probe.trial import Tried, failures, runs, trials
 from plimsoll.plan import load_experiment, make_plan
+from plimsoll.plan.hosts.spread import Place
 from plimsoll.plan.model import Config
-from plimsoll.plan.spread import Place
 
 END = """
 load: {testers: 7}

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.plan.helpers import edited, load, problems
 
 from plimsoll.plan import Cell, Experiment
-from plimsoll.plan.memo import MISSING, Memo
-from plimsoll.plan.raw import ExperimentRaw
+from plimsoll.plan.schema.experiment import ExperimentRaw
+from plimsoll.plan.source.memo import MISSING, Memo
 
 FACTORS = """\
 factors:

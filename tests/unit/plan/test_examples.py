@@ -9,8 +9,8 @@ import pytest
 from tests.unit.plan.test_request_log import native
 
 from plimsoll.plan import load_experiment, make_plan, parse_experiment, template
-from plimsoll.plan.raw_hosts import KINDS
-from plimsoll.plan.source import parse_document
+from plimsoll.plan.schema.hosts import KINDS
+from plimsoll.plan.source.document import parse_document
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))

@@ -9,11 +9,11 @@ import pytest
 
 from plimsoll.errors import BadInput
 from plimsoll.plan import make_plan, parse_experiment
-from plimsoll.plan.hints import OF_KEYS, OF_METRICS, OF_SHAPES
-from plimsoll.plan.metric_table import Use
-from plimsoll.plan.metrics import METRICS
-from plimsoll.plan.raw import ExperimentRaw
-from plimsoll.plan.warnings import header_as_value
+from plimsoll.plan.metrics.catalogue import METRICS
+from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.resolve.warnings import header_as_value
+from plimsoll.plan.schema.experiment import ExperimentRaw
+from plimsoll.plan.source.hints import OF_KEYS, OF_METRICS, OF_SHAPES
 
 PARTS: Mapping[str, str] = {
     "services": "services: {web: {kind: echo}}\n",

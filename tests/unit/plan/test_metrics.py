@@ -20,9 +20,11 @@ from plimsoll.analyse.results import RunResult
 from plimsoll.analyse.results_run import CountedService, NamedMetric, Peak, Utilization, WorkloadResult
 from plimsoll.analyse.thresholds import Sample, observe
 from plimsoll.analyse.wording import describe
-from plimsoll.plan import json_schema, metrics, parse_rule
-from plimsoll.plan.metric_page import metrics_page
-from plimsoll.plan.metric_table import (
+from plimsoll.plan import json_schema, parse_rule
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.catalogue import METRICS
+from plimsoll.plan.metrics.page import metrics_page
+from plimsoll.plan.metrics.table import (
     KINDS,
     Distribution,
     Kind,
@@ -35,7 +37,6 @@ from plimsoll.plan.metric_table import (
     Use,
     Value,
 )
-from plimsoll.plan.metrics import METRICS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
@@ -45,7 +46,7 @@ def test_the_page_of_metrics_is_that_of_the_table() -> None:
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         PAGE.write_text(page, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page, (
-        "docs/metrics.md is not that of plan/metrics.py: renew it with PLIMSOLL_GOLDEN=write"
+        "docs/metrics.md is not that of plan/metrics/catalogue.py: renew it with PLIMSOLL_GOLDEN=write"
     )
 
 
@@ -120,7 +121,7 @@ TOY = Metric(
 @pytest.fixture
 def with_toy(monkeypatch: pytest.MonkeyPatch) -> MetricTable:
     table = METRICS.extended(TOY)
-    monkeypatch.setattr(metrics, "METRICS", table)
+    monkeypatch.setattr(catalogue, "METRICS", table)
     return table
 
 
@@ -228,7 +229,7 @@ NEXT = MetricTable(
 @pytest.fixture
 def with_next(monkeypatch: pytest.MonkeyPatch) -> RunResult:
     """A run that has all of them, under that table."""
-    monkeypatch.setattr(metrics, "METRICS", NEXT)
+    monkeypatch.setattr(catalogue, "METRICS", NEXT)
     one = peaked("1", 700.0)
     traffic = replace(one.traffic, throughput_per_s=40.0, response_ms=replace(latency([5.0]), p95=6.0))
     return replace(

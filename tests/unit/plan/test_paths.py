@@ -9,8 +9,8 @@ import pytest
 from tests.unit.plan.helpers import BASE, edited, load
 
 from plimsoll.plan import load_experiment
-from plimsoll.plan.paths import PathError, check_path, with_value
-from plimsoll.plan.source import parse_document
+from plimsoll.plan.schema.paths import PathError, check_path, with_value
+from plimsoll.plan.source.document import parse_document
 
 TEXT = edited(
     "target: web",

@@ -13,12 +13,12 @@ from tests.unit.plan.helpers import load, problems
 from tests.unit.plan.test_request_log import native, url, written
 
 from plimsoll.plan import engine_document, make_plan
-from plimsoll.plan.batches import apart
-from plimsoll.plan.cool import cool_queries
-from plimsoll.plan.filling import fillings
+from plimsoll.plan.design.filling import fillings
 from plimsoll.plan.model import Generator, Operation
-from plimsoll.plan.queries import Dialect, Made
-from plimsoll.plan.raw_queries import CoolWork
+from plimsoll.plan.queries.batches import apart
+from plimsoll.plan.queries.cool import cool_queries
+from plimsoll.plan.queries.query import Dialect, Made
+from plimsoll.plan.queries.sections import CoolWork
 
 FILE = """\
 plimsoll: 1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.plan import request_log
-from plimsoll.plan.request_log import read_request_log, time_of, unpacked
+from plimsoll.plan.queries import request_log
+from plimsoll.plan.queries.request_log import read_request_log, time_of, unpacked
 
 WORKED = (
     "eNoLdvVxdQ5R8PQPiw-29HN21QGxQv1CPH10AhwjffwdXRTcgvx9FdwMDAwM44GSwQrhHq5BrgrOHo5.fq4.8Z4utuYApg4TCg__"

@@ -11,9 +11,9 @@ from tests.unit.plan.helpers import BASE, edited, load, problems
 from plimsoll.analyse.metrics import canonical
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan import changes, engine_document, json_schema, make_plan, pinning
-from plimsoll.plan.files import files_of
-from plimsoll.plan.metric_table import Use
-from plimsoll.plan.metrics import METRICS
+from plimsoll.plan.hosts.files import files_of
+from plimsoll.plan.metrics.catalogue import METRICS
+from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.model import Config
 
 SECOND = 1_000_000_000

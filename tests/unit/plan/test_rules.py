@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from plimsoll.plan.metric_table import Use
-from plimsoll.plan.metrics import METRICS
-from plimsoll.plan.rules import Rule, RuleError, parse_rule
+from plimsoll.plan.metrics.catalogue import METRICS
+from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
+from plimsoll.plan.metrics.table import Use
 
 
 @pytest.mark.parametrize(

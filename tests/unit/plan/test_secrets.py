@@ -11,7 +11,7 @@ import pytest
 from tests.unit.plan.helpers import BASE, edited, load, problems
 
 from plimsoll.plan import Redactor, Secret, engine_document, make_plan
-from plimsoll.plan.secret import shown_words
+from plimsoll.plan.source.secret import shown_words
 
 PASSWORD = "hunter2-s3cr3t/+"
 WITH_SECRETS = (

@@ -11,7 +11,7 @@ from tests.unit.plan.helpers import load, problems
 from plimsoll.deploy.service_settings import engine_settings
 from plimsoll.errors import ServiceError
 from plimsoll.plan import changes, engine_document, make_plan
-from plimsoll.plan.filling import MOST_VALUES, fillings
+from plimsoll.plan.design.filling import MOST_VALUES, fillings
 from plimsoll.plan.model import Closed, Config
 
 FILE = """\

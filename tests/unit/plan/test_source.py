@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.errors import BadInput
-from plimsoll.plan.source import parse_document, parse_value
+from plimsoll.plan.source.document import parse_document, parse_value
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:

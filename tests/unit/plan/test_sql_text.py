@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from plimsoll.plan.sql_text import Dialect, SqlTextError, statements
+from plimsoll.plan.queries.sql_text import Dialect, SqlTextError, statements
 
 
 def cut(text: str, dialect: Dialect = "postgres") -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.errors import BadInput
-from plimsoll.plan.testbed import (
+from plimsoll.plan.hosts.testbed import (
     TestbedSpec,
     default_queue,
     document,
@@ -16,7 +16,7 @@ from plimsoll.plan.testbed import (
     parse_testbed,
     show_bit_rate,
 )
-from plimsoll.plan.units import UnitError
+from plimsoll.plan.source.units import UnitError
 
 ROOT = Path(__file__).parents[3]
 GOOD = """\

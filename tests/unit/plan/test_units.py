@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.plan import units
-from plimsoll.plan.units import UnitError
+from plimsoll.plan.source import units
+from plimsoll.plan.source.units import UnitError
 
 SECOND = 1_000_000_000
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.plan.helpers import edited, load, problems
 
 from plimsoll.plan import engine_document, make_plan
-from plimsoll.plan.filling import fillings
+from plimsoll.plan.design.filling import fillings
 
 FILE = """\
 plimsoll: 1

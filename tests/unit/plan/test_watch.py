@@ -9,7 +9,7 @@ from tests.unit.plan.helpers import edited, load, problems
 
 from plimsoll.plan import make_plan
 from plimsoll.plan.model import Watched
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 URL = "http://squid.example.org:9301/metrics"
 TARGET = edited("target: web", "target: site")

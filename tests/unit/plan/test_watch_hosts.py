@@ -9,9 +9,9 @@ from tests.unit.plan.helpers import load, problems
 from tests.unit.plan.test_watch import URL, file
 
 from plimsoll.plan import make_plan
-from plimsoll.plan.lookouts import lookouts, required
+from plimsoll.plan.hosts.lookouts import lookouts, required
 from plimsoll.plan.model_hosts import Host, Ssh, WatchedHost, WatchedProcess
-from plimsoll.plan.raw import json_schema
+from plimsoll.plan.schema.experiment import json_schema
 
 WHERE = "kind: ssh, hosts: [h1], controller: {address: 127.0.0.1}"
 ELSEWHERE = f"hosts: {{{WHERE}, directory: ~/p/x, ssh: {{options: [-4]}}}}\n"

@@ -22,7 +22,7 @@ from plimsoll.deploy.counters.exporters import (
 )
 from plimsoll.deploy.counters.exposition import Sample, samples
 from plimsoll.plan.model import Watched
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 TIMEOUT_S: Final = 2.0
 LARGEST: Final = 16 * 1024 * 1024

@@ -13,7 +13,7 @@ from plimsoll.deploy.counters.reading_thread import PATIENCE_S, ReadingThread
 from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
 from plimsoll.plan.model import Watched
-from plimsoll.plan.secret import Redactor
+from plimsoll.plan.source.secret import Redactor
 
 MOST_GAPS: Final = 100
 """So many are told of a run; an exporter that comes and goes more often is told of by the last of them."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol
 
+from plimsoll.plan.hosts.spread import Place, places
 from plimsoll.plan.model_hosts import Host
-from plimsoll.plan.spread import Place, places
 
 
 @dataclass(frozen=True, slots=True)

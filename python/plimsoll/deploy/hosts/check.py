@@ -14,7 +14,7 @@ from plimsoll.deploy.hosts.dial_in import DialIn, Door, Doorkeeper
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.plan.model_hosts import Host, Hosts, Requirement
-from plimsoll.plan.units import NS, about_duration, about_size
+from plimsoll.plan.source.units import NS, about_duration, about_size
 
 CHECK_S: Final = 60.0
 """For agents to be started and to answer, beside the base line."""

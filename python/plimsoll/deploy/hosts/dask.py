@@ -22,7 +22,7 @@ from plimsoll.deploy.hosts import Cleaned, dask_worker, remote
 from plimsoll.deploy.hosts.dial_in import POLL_S, Outlook, in_order, refused
 from plimsoll.errors import Interrupted
 from plimsoll.plan.model_hosts import Host, Hosts
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 KIND: Final = "dask"
 CONNECT_S: Final = 15.0

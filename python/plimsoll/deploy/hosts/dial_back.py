@@ -18,8 +18,8 @@ from plimsoll.deploy.hosts.calls import Done
 from plimsoll.deploy.hosts.dial_in import POLL_S, Door, Doorkeeper, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.secret import Secret
-from plimsoll.plan.units import about_duration
+from plimsoll.plan.source.secret import Secret
+from plimsoll.plan.source.units import about_duration
 
 DIAL_NS: Final = 25_000_000_000
 """For an agent that has its token to dial in. An agent says after 20 s why it cannot."""

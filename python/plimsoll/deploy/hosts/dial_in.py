@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 from plimsoll.deploy.hosts import Agent, Cleaned, Ready
 from plimsoll.errors import BadInput, EngineError, Problem
 from plimsoll.plan.model_hosts import Host, Hosts
-from plimsoll.plan.secret import Secret
-from plimsoll.plan.units import about_duration
+from plimsoll.plan.source.secret import Secret
+from plimsoll.plan.source.units import about_duration
 
 POLL_S: Final = 0.2
 LOOK_S: Final = 2.0

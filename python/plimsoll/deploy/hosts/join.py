@@ -18,7 +18,7 @@ from plimsoll.deploy.hosts.calls import Calls
 from plimsoll.deploy.hosts.dial_in import Lab, Outlook, refused
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.plan.model_hosts import Host, Hosts, Join
-from plimsoll.plan.secret import Secret
+from plimsoll.plan.source.secret import Secret
 
 SUBMIT_S: Final = 120.0
 """For the command that hands in."""

@@ -22,8 +22,8 @@ from plimsoll.deploy.talk import EngineTalk
 from plimsoll.deploy.testbed import Testbed
 from plimsoll.deploy.testbed.inside import here
 from plimsoll.errors import BadInput, Problem
+from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.testbed import load_testbed
 
 
 def hosts_of_kind(

@@ -25,8 +25,8 @@ from plimsoll.deploy.hosts.dial_in import Outlook, in_order, refused
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.errors import BadInput
 from plimsoll.plan.model_hosts import Host, Hosts, Slurm
-from plimsoll.plan.secret import Secret
-from plimsoll.plan.units import NS
+from plimsoll.plan.source.secret import Secret
+from plimsoll.plan.source.units import NS
 
 KIND: Final = "slurm"
 JOB: Final = "plimsoll-"

@@ -23,8 +23,8 @@ from typing import Final, Self
 from plimsoll.deploy.testbed import places
 from plimsoll.deploy.testbed.standing import HERE, Testbed, find, up
 from plimsoll.errors import BadInput, ExitCode, PlimsollError
+from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
 from plimsoll.plan.model_hosts import LOCAL, Hosts
-from plimsoll.plan.testbed import LAB, TestbedSpec, load_testbed
 
 _LEASH: Final = "PLIMSOLL_TESTBED_LEASH"
 """Environment of the inner process: the descriptor of a pipe that ends with the outer one."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from plimsoll.deploy import programs
 from plimsoll.errors import ServiceError
-from plimsoll.plan.testbed import TestbedSpec
+from plimsoll.plan.hosts.testbed import TestbedSpec
 
 PORT: Final = 22
 _PRIVILEGE_SEPARATION: Final = Path("/run/sshd")

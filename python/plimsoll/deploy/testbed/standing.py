@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import places, ssh
 from plimsoll.errors import BadInput, ServiceError
-from plimsoll.plan.paths import nearest
-from plimsoll.plan.testbed import LAB, Directed, HostSpec, TestbedSpec, document, engine_link
+from plimsoll.plan.hosts.testbed import LAB, Directed, HostSpec, TestbedSpec, document, engine_link
+from plimsoll.plan.source.near import nearest
 
 FORMAT: Final = "plimsoll.testbed/1"
 _UP_PATIENCE_S: Final = 120.0

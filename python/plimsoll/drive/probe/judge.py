@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from plimsoll.drive.probe.visit import Answer, Failure, Seen
 from plimsoll.drive.probe.wanted import ProgramVisit, Visit
-from plimsoll.plan.secret import HIDDEN, carries_credentials
+from plimsoll.plan.source.secret import HIDDEN, carries_credentials
 
 
 @dataclass(frozen=True, slots=True)

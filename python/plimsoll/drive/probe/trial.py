@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.drive.probe.wanted import SAFE_METHODS, Visit, visit_of, way_to
-from plimsoll.plan.filling import Proxies
+from plimsoll.plan.design.filling import Proxies
+from plimsoll.plan.hosts.spread import Place, carriers
 from plimsoll.plan.model import (
     Closed,
     Config,
@@ -25,7 +26,6 @@ from plimsoll.plan.model import (
     Via,
     Workload,
 )
-from plimsoll.plan.spread import Place, carriers
 
 LIMIT_NS: Final = 5_000_000_000
 """For everything of one connection."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from plimsoll.plan.filling import Proxies
+from plimsoll.plan.design.filling import Proxies
 from plimsoll.plan.model import Config, Endpoint, Generator, Via, Workload
-from plimsoll.plan.secret import Secret, revealed
+from plimsoll.plan.source.secret import Secret, revealed
 
 SAFE_METHODS: Final = ("GET", "HEAD")
 """Requests that change nothing at the target: only these are sent (RFC 9110, section 9.2.1)."""

@@ -1,0 +1,410 @@
+"""`factors:` as written, turned into factors with levels, each level a set of values by path.
+
+Forms::
+
+    load.testers: [1, 2, 4]                                        # short: the key is the path, and the name
+    testers: {path: load.testers, levels: [1, 2, 4]}               # with a name of its own
+    size:    {path: vars.rows, levels: {small: 10, large: 1000}}   # levels with names
+    method:                                                        # levels that set several paths
+      direct: {workload.driver: sql, workload.target: db}
+      cached: {workload.driver: frontier, workload.target: cache}
+    zip:     {path: workload.frontier.zip, levels: [0, 5], when: {method: cached}}   # nested
+    threads: {path: services.gateway.threads, low: 1, high: 8}     # two levels, for a 2^k design
+
+A mapping with `path` or `levels` (or `low` and `high`) is a long form; any other mapping is one of levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.schema.paths import RUN_SECTIONS, PathError, check_path
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import label_of, shown
+from plimsoll.plan.source.near import nearest
+from plimsoll.plan.source.units import quantity
+
+LONG_KEYS: Final = ("path", "levels", "when", "low", "high")
+MOST_LEVELS: Final = 10_000
+LOAD_ENDINGS: Final = (
+    ("load", "testers"),
+    ("load", "per_host"),
+    ("load", "rate"),
+    ("load", "ramp", "testers"),
+    ("load", "in_flight"),
+)
+"""What makes a factor the axis of the load, in this order."""
+
+
+class Report(Protocol):
+    """Takes problems by their path in the file."""
+
+    def wrong(self, path: KeyPath, message: str, near: str | None = None) -> None:
+        """Reports one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value that a level sets: where, what, and under which path of the file it was written."""
+
+    path: KeyPath
+    value: Any = field(repr=False)
+    written: KeyPath = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level: its label, what it sets, and the number behind it for an axis (None where it is none)."""
+
+    label: str
+    settings: tuple[Setting, ...]
+    number: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor. `when`: other factors and their labels with which alone it is varied; `low`, `high`: labels
+    for 2^k."""
+
+    name: str
+    levels: tuple[Level, ...]
+    when: Mapping[str, tuple[str, ...]]
+    low: str | None = None
+    high: str | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the levels in the order of the file."""
+        return tuple(level.label for level in self.levels)
+
+    def level(self, label: str) -> Level:
+        """The level of that label. Raises KeyError."""
+        for level in self.levels:
+            if level.label == label:
+                return level
+        raise KeyError(label)
+
+    def active(self, labels: Mapping[str, str]) -> bool:
+        """Whether it is varied in a cell with these labels of other factors."""
+        return all(labels.get(other) in wanted for other, wanted in self.when.items())
+
+    @property
+    def two(self) -> tuple[str, str] | None:
+        """The two levels of a 2^k design; None where they are not said."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        return (self.labels[0], self.labels[1]) if len(self.levels) == 2 else None
+
+    @property
+    def load_kind(self) -> int | None:
+        """Rank of the load that every level sets to a number (see LOAD_ENDINGS); None: not a factor of
+        load."""
+        for rank, ending in enumerate(LOAD_ENDINGS):
+            if all(_sets_load(level, ending) is not None for level in self.levels):
+                return rank
+        return None
+
+    def is_load_of(self, workloads: Collection[str]) -> bool:
+        """Whether all that it sets is the load of these workloads."""
+        paths = [setting.path for level in self.levels for setting in level.settings]
+        return all(
+            path[0] == "workloads" and path[1] in workloads and path[2:3] == ("load",) for path in paths
+        )
+
+    def load_value(self, label: str) -> float | None:
+        """The load that a level sets; None where this is no factor of load."""
+        kind = self.load_kind
+        return None if kind is None else _sets_load(self.level(label), LOAD_ENDINGS[kind])
+
+
+def _sets_load(level: Level, ending: tuple[str, ...]) -> float | None:
+    for setting in level.settings:
+        if setting.path[-len(ending) :] == ending and setting.path[0] in ("load", "workloads"):
+            return quantity(setting.value)
+    return None
+
+
+def parse_factors(tree: Mapping[str, Any], report: Report) -> tuple[Factor, ...]:
+    """All factors of a file; what is wrong goes to `report`, and the factor is left out."""
+    written = tree.get("factors") or {}
+    if not isinstance(written, Mapping):
+        report.wrong(("factors",), f"expected a mapping of factors, got {shown(written)}")
+        return ()
+    factors = [found for name, value in written.items() if (found := _factor(str(name), value, tree, report))]
+    _check_nesting(factors, report)
+    return tuple(factors)
+
+
+def _factor(name: str, value: Any, tree: Mapping[str, Any], report: Report) -> Factor | None:
+    at: KeyPath = ("factors", name)
+    if isinstance(value, list):
+        return _built(name, _one_path(name, value, at, tree, report), {}, None, None, at, report)
+    if not isinstance(value, Mapping) or not value:
+        report.wrong(at, f"expected a list of levels or a mapping, got {shown(value)}")
+        return None
+    if "path" in value or "levels" in value or {"low", "high"} <= set(value):
+        return _long(name, value, at, tree, report)
+    return _built(name, _named_levels(value, at, tree, report), {}, None, None, at, report)
+
+
+def _long(
+    name: str, value: Mapping[str, Any], at: KeyPath, tree: Mapping[str, Any], report: Report
+) -> Factor | None:
+    for key in value:
+        if key not in LONG_KEYS:
+            near = nearest(key, LONG_KEYS)
+            report.wrong(
+                (*at, key),
+                "unknown key" if near else f"unknown key; known here: {', '.join(LONG_KEYS)}",
+                near,
+            )
+    levels = value.get("levels")
+    here: KeyPath = (*at, "levels")
+    if levels is None and {"low", "high"} <= set(value):
+        levels = {"low": value["low"], "high": value["high"]}
+        here = at
+        found = _values(levels, value.get("path"), here, at, tree, report, own_labels=True)
+        low, high = (found[0].label, found[1].label) if len(found) == 2 else (None, None)
+        return _built(name, found, _when(value.get("when"), at, report), low, high, at, report)
+    if levels is None:
+        report.wrong(at, "levels are missing: give levels: [...], or low and high")
+        return None
+    if "path" in value:
+        found = _values(levels, value["path"], here, at, tree, report)
+    elif isinstance(levels, Mapping):
+        found = _named_levels(levels, here, tree, report)
+    else:
+        report.wrong(at, "path is missing: what do these levels set?")
+        return None
+    low, high = (_label(value.get(key), (*at, key), report) for key in ("low", "high"))
+    return _built(name, found, _when(value.get("when"), at, report), low, high, at, report)
+
+
+def _values(
+    levels: Any,
+    path: Any,
+    here: KeyPath,
+    at: KeyPath,
+    tree: Mapping[str, Any],
+    report: Report,
+    own_labels: bool = False,
+) -> list[Level]:
+    """Levels of one path: a list of values, or a mapping of names to values (`own_labels`: named by their
+    values)."""
+    if not isinstance(path, str):
+        report.wrong((*at, "path"), f"expected a path such as load.testers, got {shown(path)}")
+        return []
+    if isinstance(levels, list):
+        return _one_path(path, levels, here, tree, report, (*at, "path"))
+    if not isinstance(levels, Mapping):
+        report.wrong(here, f"expected a list of levels, got {shown(levels)}")
+        return []
+    steps = checked_path(path, tree, (*at, "path"), report)
+    if steps is None:
+        return []
+    if not levels:
+        report.wrong(here, "there are no levels: give at least one")
+    found = []
+    for name, value in levels.items():
+        label = _label(value, (*here, name), report) if own_labels else str(name)
+        if label is not None:
+            found.append(Level(label, (Setting(steps, value, (*here, name)),), _number(label, value)))
+    return found
+
+
+def _one_path(
+    path: str,
+    values: list[Any],
+    at: KeyPath,
+    tree: Mapping[str, Any],
+    report: Report,
+    path_at: KeyPath | None = None,
+) -> list[Level]:
+    steps = checked_path(path, tree, path_at or at, report)
+    if steps is None:
+        return []
+    if not values:
+        report.wrong(at, "the list is empty: give at least one level")
+    found = []
+    for index, value in enumerate(values[: MOST_LEVELS + 1]):
+        label = _label(value, (*at, index), report)
+        if label is not None:
+            found.append(Level(label, (Setting(steps, value, (*at, index)),), quantity(value)))
+    return found
+
+
+def _named_levels(
+    value: Mapping[str, Any], at: KeyPath, tree: Mapping[str, Any], report: Report
+) -> list[Level]:
+    """Levels that set several paths: label -> {path: value}."""
+    if not value:
+        report.wrong(at, "there are no levels: give at least one")
+    found = []
+    for label, sets in value.items():
+        here: KeyPath = (*at, label)
+        if not isinstance(sets, Mapping) or not sets:
+            hint = nearest(str(label), LONG_KEYS)
+            report.wrong(
+                here, f"expected what this level sets, such as {{load.testers: 4}}, got {shown(sets)}", hint
+            )
+            continue
+        settings = []
+        for path, wanted in sets.items():
+            steps = checked_path(str(path), tree, (*here, path), report)
+            if steps is not None:
+                settings.append(Setting(steps, wanted, (*here, path)))
+        found.append(
+            Level(
+                str(label),
+                tuple(settings),
+                _number(str(label), settings[0].value if len(settings) == 1 else None),
+            )
+        )
+    return found
+
+
+def _number(label: str, value: Any) -> float | None:
+    """What an axis shows of a level with a name: "10 kB" says more than the number of rows behind it."""
+    named = quantity(label)
+    return quantity(value) if named is None else named
+
+
+def checked_path(path: str, tree: Mapping[str, Any], at: KeyPath, report: Report) -> KeyPath | None:
+    """The parts of a path that a factor may set; None where it may not, which is reported."""
+    try:
+        steps = check_path(tree, path)
+    except PathError as error:
+        report.wrong(at, str(error))
+        return None
+    if steps[0] not in RUN_SECTIONS:
+        known = ", ".join(sorted(RUN_SECTIONS))
+        report.wrong(
+            at,
+            f"a factor cannot set {path}: it belongs to the experiment, not to a run (it can set {known})",
+        )
+        return None
+    return steps
+
+
+def _label(value: Any, at: KeyPath, report: Report) -> str | None:
+    if value is None and at[-1] in ("low", "high"):
+        return None
+    try:
+        return label_of(value)
+    except PydanticCustomError:
+        report.wrong(
+            at,
+            f"expected a text or a number, got {shown(value)}: give the level a name, levels: {{name: ...}}",
+        )
+        return None
+
+
+def _when(value: Any, at: KeyPath, report: Report) -> dict[str, tuple[str, ...]]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not value:
+        report.wrong(
+            (*at, "when"),
+            f"expected factors and their levels, such as {{method: [squid]}}, got {shown(value)}",
+        )
+        return {}
+    found = {}
+    for name, labels in value.items():
+        listed = labels if isinstance(labels, list) else [labels]
+        texts = [_label(label, (*at, "when", name), report) for label in listed]
+        found[str(name)] = tuple(text for text in texts if text is not None)
+    return found
+
+
+def _built(
+    name: str,
+    levels: list[Level],
+    when: Mapping[str, tuple[str, ...]],
+    low: str | None,
+    high: str | None,
+    at: KeyPath,
+    report: Report,
+) -> Factor | None:
+    if len(levels) > MOST_LEVELS:
+        report.wrong(at, f"more than {MOST_LEVELS:,} levels")
+        return None
+    labels = [level.label for level in levels]
+    twice = (
+        sorted({label for label in labels if labels.count(label) > 1})
+        if len(set(labels)) < len(labels)
+        else []
+    )
+    if twice:
+        report.wrong(at, f"the level {twice[0]} stands twice")
+        return None
+    if not levels:  # why has been said where they were read
+        return None
+    for key, label in (("low", low), ("high", high)):
+        if label is not None and label not in labels:
+            report.wrong(
+                (*at, key),
+                f"there is no level {label}; there are {', '.join(labels[:12])}",
+                nearest(label, labels),
+            )
+            return None
+    return Factor(name, tuple(levels), when, low, high)
+
+
+def _check_nesting(factors: list[Factor], report: Report) -> None:
+    by_name = {factor.name: factor for factor in factors}
+    for factor in factors:
+        for other, labels in factor.when.items():
+            check_labels({other: labels}, by_name, ("factors", factor.name, "when"), report)
+    order = in_order(factors)
+    if order is None:
+        report.wrong(("factors",), "the `when` of some factors lead in a circle")
+
+
+def check_labels(
+    wanted: Mapping[str, Iterable[str]],
+    factors: Mapping[str, Factor],
+    at: KeyPath,
+    report: Report,
+    *,
+    also: Sequence[str] = (),
+) -> bool:
+    """Whether factors and labels of an `exclude`, `when`, `where` or `base` exist; what does not is
+    reported. `also`: words that stand beside factors there."""
+    fine = True
+    for name, labels in wanted.items():
+        if name not in factors:
+            known = ", ".join(factors) or "there are none"
+            near = nearest(name, [*factors, *also])
+            report.wrong(
+                (*at, name), f"there is no factor {name}" + ("" if near else f" (factors: {known})"), near
+            )
+            fine = False
+            continue
+        for label in labels:
+            if label not in factors[name].labels:
+                near = nearest(label, factors[name].labels)
+                some = ", ".join(factors[name].labels[:12])
+                report.wrong((*at, name), f"the factor {name} has no level {label}; it has {some}", near)
+                fine = False
+    return fine
+
+
+def in_order(factors: Iterable[Factor]) -> list[Factor] | None:
+    """Factors so that each comes after those that its `when` names; otherwise as in the file. None: a
+    circle."""
+    waiting = list(factors)
+    names = {factor.name for factor in waiting}
+    done: list[Factor] = []
+    placed: set[str] = set()
+    while waiting:
+        ready = next((factor for factor in waiting if set(factor.when) & names <= placed), None)
+        if ready is None:
+            return None
+        waiting.remove(ready)
+        placed.add(ready.name)
+        done.append(ready)
+    return done

@@ -1,0 +1,105 @@
+"""Keys and checks that several drivers share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.model import Json
+from plimsoll.plan.queries.query import Query
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import PlainText, Raw
+from plimsoll.plan.source.secret import HIDDEN, Secret
+
+Queries = list[PlainText]
+Connection = Literal["kept", "per-request"]
+TLS_FILES: Final = ("ca_file", "cert", "key")
+
+
+class Tls(Raw):
+    """How the server is checked, and who we are."""
+
+    ca_file: PlainText | None = None
+    ca_dir: PlainText | None = None
+    cert: PlainText | None = None
+    key: PlainText | None = None
+    verify: bool = True
+
+    @model_validator(mode="after")
+    def _pair(self) -> Tls:
+        if self.cert is None and self.key is not None:
+            raise PydanticCustomError("tls", "a key needs its certificate: give cert as well")
+        return self
+
+
+def tls_settings(tls: Tls, at: KeyPath, context: Context) -> dict[str, Json]:
+    names = {
+        key: context.file(name, (*at, key)) if name is not None else None
+        for key, name in (
+            ("ca_file", tls.ca_file),
+            ("ca_dir", tls.ca_dir),
+            ("cert", tls.cert),
+            ("key", tls.key),
+        )
+    }
+    return {**names, "verify": tls.verify}
+
+
+def tls_files(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Files of the settings of TLS. A directory (`ca_dir`) is not among them: a host must have it."""
+    tls = settings.get("tls") or {}
+    yield from (tls[key] for key in TLS_FILES if isinstance(tls.get(key), str))
+
+
+def proxy(address: str | Secret, at: KeyPath, context: Context) -> str | Secret:
+    """A proxy's URL, which must not hold a password: no driver would use it, and where it is plain it is stored."""
+    text = address.reveal() if isinstance(address, Secret) else address
+    if text.startswith("https:"):
+        context.wrong(at, "a proxy is spoken to over http://: a URL of https: is not supported")
+    if "@" in text:
+        context.wrong(
+            at, "a proxy's URL holds a user or a password: give a Proxy-Authorization header with a secret"
+        )
+    return address
+
+
+def short_name(text: str | Secret, longest: int = 60) -> str:
+    if isinstance(text, Secret):
+        return HIDDEN
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def check_regex(pattern: str | None, path: KeyPath, context: Context, groups: bool = False) -> None:
+    """The engine's expressions are a part of these: what is no expression here is none there."""
+    if pattern is None:
+        return
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        context.wrong(path, f'"{short_name(pattern)}" is not a regular expression: {error}')
+        return
+    if groups and compiled.groups < 1:
+        context.wrong(path, 'the expression needs a group around the number, such as "([0-9]+) bytes"')
+
+
+def named_queries(queries: list[str], at: KeyPath, context: Context) -> list[tuple[str, str]]:
+    if not queries:
+        context.wrong((*at, "queries"), "there is none: give at least one query")
+    named = [
+        ("query" if len(queries) == 1 else f"query-{number}", query)
+        for number, query in enumerate(queries, 1)
+    ]
+    for index, query in enumerate(queries):
+        if not query.strip():
+            context.wrong((*at, "queries", index), "the query is empty")
+    return named
+
+
+def version_of(query: Query) -> Json:
+    return None if query.version is None else query.version.told()

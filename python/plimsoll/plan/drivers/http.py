@@ -1,0 +1,134 @@
+"""The driver `http`: HTTP/1.1, with or without TLS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.drivers.common import (
+    Connection,
+    Tls,
+    check_regex,
+    proxy,
+    short_name,
+    tls_files,
+    tls_settings,
+)
+from plimsoll.plan.drivers.driver import Context, Driver, Requests
+from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import PlainText, Raw, Short, Text, shown
+from plimsoll.plan.source.secret import HIDDEN, Secret
+
+Status = Annotated[int, Field(ge=100, le=599)]
+
+
+def _statuses(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+class Expect(Raw):
+    """What an answer must be like; one that is not counts as "wrong"."""
+
+    status: (
+        Annotated[
+            list[Status],
+            BeforeValidator(_statuses),
+            Short({"type": "integer", "minimum": 100, "maximum": 599, "examples": [200]}),
+        ]
+        | None
+    ) = None
+    body_contains: PlainText | None = None
+    body_regex: PlainText | None = None
+
+
+def _method(value: str) -> str:
+    if re.fullmatch(r"[A-Z][A-Z0-9_-]{0,31}", value):
+        return value
+    raise PydanticCustomError(
+        "method", "expected a method such as GET or POST, got {shown}", {"shown": shown(value)}
+    )
+
+
+class HttpSection(Raw):
+    """HTTP/1.1."""
+
+    method: Annotated[str, AfterValidator(_method)] = "GET"
+    path: Text = "/"
+    paths: list[Text] | None = Field(default=None, min_length=1)
+    headers: dict[str, Text] = Field(default_factory=dict)
+    body: Text | None = None
+    body_file: PlainText | None = None
+    expect: Expect = Field(default_factory=Expect)
+    resend_non_idempotent: bool = False
+    connection: Connection = "kept"
+    tls: Tls = Field(default_factory=Tls)
+    token_file: PlainText | None = None
+    proxy: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_body(self) -> HttpSection:
+        if self.body is not None and self.body_file is not None:
+            raise PydanticCustomError("body", "give body or body_file, not both")
+        return self
+
+
+def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[str, Json]:
+    token = None if section.token_file is None else context.file(section.token_file, (*at, "token_file"))
+    return {
+        "connection": section.connection,
+        "tls": tls_settings(section.tls, (*at, "tls"), context),
+        "token_file": token,
+        "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), context)],
+        "keep_body": False,  # the engine keeps it where an expectation looks into it
+    }
+
+
+def _http_requests(section: HttpSection, at: KeyPath, context: Context) -> Requests:
+    check_regex(section.expect.body_regex, (*at, "expect", "body_regex"), context)
+    common = {
+        "method": section.method,
+        "headers": [[name, value] for name, value in section.headers.items()],
+        "body": section.body,
+        "body_file": None
+        if section.body_file is None
+        else context.file(section.body_file, (*at, "body_file")),
+        "expect": {
+            "status": list(section.expect.status or []),
+            "contains": section.expect.body_contains,
+            "regex": section.expect.body_regex,
+        },
+        "resend_non_idempotent": section.resend_non_idempotent,
+    }
+    requests: Requests = []
+    listed = section.paths is not None
+    for index, path in enumerate(section.paths or [section.path]):
+        here: KeyPath = (*at, "paths", index) if listed else (*at, "path")
+        plain = HIDDEN if isinstance(path, Secret) else context.as_written(here, path).split("?", 1)[0]
+        if isinstance(path, str) and not path.startswith(("/", "{")):
+            context.wrong(
+                here, f'"{short_name(path)}" is not a path: it begins with /; the host belongs to target'
+            )
+        requests.append((f"{section.method} {short_name(plain)}", {**common, "path": path}))
+    return requests
+
+
+def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iterator[str]:
+    yield from tls_files(settings)
+    named = [settings.get("token_file"), *(operation.request.get("body_file") for operation in operations)]
+    yield from (name for name in named if isinstance(name, str))
+
+
+HTTP = Driver(
+    HttpSection,
+    frozenset({"connection", "tls", "token_file", "proxy"}),
+    ("http", "https"),
+    _http_settings,
+    _http_requests,
+    files=_files,
+    one_of=(("path", "paths"), ("body", "body_file")),
+)

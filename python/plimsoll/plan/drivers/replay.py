@@ -1,0 +1,151 @@
+"""The driver `replay`: a trace of file I/O, and the directories of its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from plimsoll.plan.drivers.driver import Context, Driver
+from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import Fraction, PlainText, Raw
+
+_BEGINS: Final = b"plimsoll.trace/"
+_LARGEST_RULES: Final = 10_000_000
+"""Bytes of a file of names."""
+
+
+class Copies(Raw):
+    """Which names of a trace all jobs have in common; what matches neither list is private, as is what matches both."""
+
+    private: list[PlainText] = Field(default_factory=list)
+    shared: list[PlainText] = Field(default_factory=list)
+    write_shared: bool = False
+
+
+class ReplaySection(Raw):
+    """A trace of file I/O, done to a directory: one job, the whole trace, is one transaction."""
+
+    trace: PlainText | None = None
+    root: PlainText | None = None
+    timing: Literal["diff", "exact", "afap"] = "diff"
+    scale: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
+    order: Literal["resource", "trace"] = "resource"
+    map: PlainText | None = None
+    ignore: PlainText | None = None
+    copies: Copies = Field(default_factory=Copies)
+    prepare: Literal["data", "sparse", "none"] = "data"
+    compressibility: Fraction = 0.0
+    clean: bool = True
+    read_maps: bool = False
+    allow_root: bool = False
+    per_call: bool = False
+
+
+def replay_settings(section: ReplaySection, at: KeyPath, context: Context) -> dict[str, Json]:
+    """What holds for all jobs."""
+    copies = section.copies
+    if copies.write_shared and not copies.shared:
+        context.wrong(
+            (*at, "copies", "write_shared"), "nothing is shared: name it in `shared`, or leave this out"
+        )
+    return {
+        "trace": _trace(section.trace, (*at, "trace"), context),
+        "root": _root(section.root, (*at, "root"), context),
+        "timing": section.timing,
+        "scale": section.scale,
+        "order": section.order,
+        "map": _rules(section.map, (*at, "map"), context),
+        "ignore": _rules(section.ignore, (*at, "ignore"), context),
+        "copies": {
+            "private": list(copies.private),
+            "shared": list(copies.shared),
+            "write_shared": copies.write_shared,
+        },
+        "prepare": section.prepare,
+        "compressibility": section.compressibility,
+        "clean": section.clean,
+        "read_maps": section.read_maps,
+        "allow_root": section.allow_root,
+        "per_call": section.per_call,
+    }
+
+
+def replay_requests(
+    section: ReplaySection, at: KeyPath, context: Context
+) -> list[tuple[str, dict[str, Json]]]:
+    """One job, named like its trace."""
+    name = "replay" if section.trace is None else context.as_written((*at, "trace"), section.trace)
+    return [(Path(name).stem[:60], {})]
+
+
+def _trace(name: str | None, at: KeyPath, context: Context) -> Json:
+    """The trace's file, absolute; it has to be one."""
+    if name is None:
+        context.wrong(
+            at, "required key missing: the trace to replay, made by `plimsoll trace record -o job.trace`"
+        )
+        return None
+    full = context.file(name, at)
+    try:
+        with Path(full).open("rb") as file:
+            begins = file.read(len(_BEGINS))
+    except FileNotFoundError:
+        return full  # which was told
+    except OSError as error:
+        context.wrong(at, f"{context.as_written(at, name)} cannot be read: {error.strerror}")
+        return full
+    if begins != _BEGINS:
+        context.wrong(
+            at,
+            f"{context.as_written(at, name)} is no trace: make one with `plimsoll trace record`, or, of a log of "
+            "strace, with `plimsoll trace import`",
+        )
+    return full
+
+
+def _root(name: str | None, at: KeyPath, context: Context) -> Json:
+    """The directory of each job, absolute."""
+    if name is None:
+        context.wrong(at, 'required key missing: the directory of each job, for example "/mnt/new/{tester}"')
+        return None
+    above, _, last = name.rstrip("/").rpartition("/")
+    if "{tester}" not in last or "{tester}" in above:
+        context.wrong(
+            at,
+            f"the last part of {context.as_written(at, name)}, and no other, has to hold {{tester}}: each job needs a "
+            "directory of its own",
+        )
+    return context.beside(name.rstrip("/"))
+
+
+def _rules(name: str | None, at: KeyPath, context: Context) -> Json:
+    """The text of a file for names, which the engine understands."""
+    if name is None:
+        return None
+    full = Path(context.file(name, at))
+    try:
+        if full.exists() and full.stat().st_size > _LARGEST_RULES:
+            context.wrong(at, f"{context.as_written(at, name)} is larger than {_LARGEST_RULES:,} bytes")
+            return None
+        return full.read_text(encoding="utf-8") if full.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        context.wrong(at, f"{context.as_written(at, name)} cannot be read: {error}")
+        return None
+
+
+def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iterator[str]:
+    yield settings["trace"]
+
+
+REPLAY = Driver(
+    ReplaySection,
+    frozenset(ReplaySection.model_fields),
+    (),
+    replay_settings,
+    replay_requests,
+    files=_files,
+)

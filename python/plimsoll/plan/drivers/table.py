@@ -1,0 +1,44 @@
+"""The drivers, each from its own file; the only list of them in the lab.
+
+`settings` hold for all requests of a workload, `request` for one operation. Both are JSON, with the keys of the
+experiment file; quantities are in bytes and nanoseconds, file names absolute. What the engine gets of each driver:
+
+null      settings: nothing. request: nothing.
+tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
+http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
+          request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
+          resend_non_idempotent.
+sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
+frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
+          connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
+          request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
+exec      settings: mode, env, cwd, files. request: command, stdin, bytes{kind: none | fixed | regex | json}.
+replay    settings: trace, root, timing, scale, order, map and ignore (the texts), copies{private, shared,
+          write_shared}, prepare, compressibility, clean, read_maps, allow_root, per_call. request: nothing.
+
+Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
+below 400.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plimsoll.plan.drivers.driver import Driver
+from plimsoll.plan.drivers.exec import EXEC
+from plimsoll.plan.drivers.frontier import FRONTIER
+from plimsoll.plan.drivers.http import HTTP
+from plimsoll.plan.drivers.null import NULL
+from plimsoll.plan.drivers.replay import REPLAY
+from plimsoll.plan.drivers.sql import SQL
+from plimsoll.plan.drivers.tcp import TCP
+
+DRIVERS: Final[dict[str, Driver]] = {
+    "exec": EXEC,
+    "frontier": FRONTIER,
+    "http": HTTP,
+    "null": NULL,
+    "replay": REPLAY,
+    "sql": SQL,
+    "tcp": TCP,
+}

@@ -1,0 +1,1 @@
+"""Hosts: their files, testbeds, and which of them carry which testers."""

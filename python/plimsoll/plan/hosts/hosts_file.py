@@ -1,0 +1,71 @@
+"""A file of hosts, which many experiments share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from plimsoll.errors import BadInput, Problem
+from plimsoll.plan.schema.hosts import FILE_VERSION
+from plimsoll.plan.source.document import LARGEST_TEXT, Document, KeyPath, parse_document
+from plimsoll.plan.source.fields import shown
+
+SECTION: Final[KeyPath] = ("hosts",)
+_FILES: Final[tuple[KeyPath, ...]] = (("ssh", "config"), ("join", "template"), ("testbed",))
+"""Keys that name files, which are looked up beside the file that they stand in."""
+
+
+def included(document: Document, directory: Path) -> Document:
+    """The experiment file with `hosts: FILE` replaced by what the file says; its lines are still told as its own.
+    Relative names are looked up in `directory`. Raises BadInput."""
+    tree = document.data
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("hosts"), str):
+        return document
+    part = read_hosts_file(tree["hosts"], directory, *document.place(SECTION))
+    return replace(document, data={**tree, "hosts": part.data}, parts={SECTION: part})
+
+
+def read_hosts_file(name: str, directory: Path, said_in: str, line: int | None) -> Document:
+    """The section that a file of hosts holds, without its version. `said_in`, `line`: where it is named. Raises
+    BadInput."""
+    path = directory / Path(name).expanduser()
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST_TEXT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadInput([Problem(f"{name} cannot be read: {why}", "hosts", said_in, line, name)]) from None
+    return hosts_document(text, name, path.parent, directory)
+
+
+def hosts_document(text: str, name: str, beside: Path, directory: Path) -> Document:
+    """The same from text. `beside`: the directory of the file; `directory`: in which the rest is looked up. Raises
+    BadInput."""
+    document = parse_document(text, name)
+    tree = document.data
+    version = tree.get("hosts") if isinstance(tree, Mapping) else None
+    if not isinstance(tree, Mapping) or isinstance(version, bool) or not isinstance(version, int):
+        got = "" if version is None else f", got {shown(version)}"
+        said = f"a file of hosts begins with `hosts: {FILE_VERSION}`{got}; hosts stand below `sites` in it"
+        raise BadInput([Problem(said, "hosts", name, document.line(SECTION))])
+    if version != FILE_VERSION:
+        said = f"this file is written for format {version}, this Plimsoll reads {FILE_VERSION}"
+        mend = ": install a newer Plimsoll" if version > FILE_VERSION else ""
+        raise BadInput([Problem(said + mend, "hosts", name, document.line(SECTION))])
+    found = {key: value for key, value in tree.items() if key != "hosts"}
+    if beside.absolute() != directory.absolute():
+        for at in _FILES:
+            found = _beside(found, at, beside)
+    return replace(document, data=found)
+
+
+def _beside(tree: dict[str, Any], at: KeyPath, beside: Path) -> dict[str, Any]:
+    key, rest = str(at[0]), at[1:]
+    value = tree.get(key)
+    if rest and isinstance(value, dict):
+        return {**tree, key: _beside(value, rest, beside)}
+    if rest or not isinstance(value, str) or value.startswith(("~", "$")):
+        return tree
+    return {**tree, key: str(beside.absolute() / value)}

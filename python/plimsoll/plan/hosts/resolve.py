@@ -1,0 +1,286 @@
+"""Resolves `hosts:`, and what workloads and loads want of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from plimsoll.plan import model
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.hosts.spread import carriers, chosen, come_themselves, of_hosts, places
+from plimsoll.plan.hosts.testbed import TestbedSpec
+from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, testbed_of
+from plimsoll.plan.model_hosts import (
+    LOCAL,
+    WATCHER,
+    Host,
+    HostClock,
+    Hosts,
+    Join,
+    Requirement,
+    Slurm,
+    Ssh,
+)
+from plimsoll.plan.schema.hosts import BOUNDS, HostRaw, HostsRaw, SshRaw, read_bound
+from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
+from plimsoll.plan.source.document import LARGEST_TEXT, KeyPath
+from plimsoll.plan.source.near import nearest
+
+AT: Final[KeyPath] = ("hosts",)
+ONE_SITE: Final = "site"
+"""Its name where a file lists hosts without saying where they are."""
+COME_THEMSELVES: Final = ("slurm", "dask", "join")
+"""Kinds whose hosts no file names."""
+SECTIONS: Final = ("slurm", "dask", "join", "testbed")
+"""Kinds that cannot do without the section of their name."""
+
+
+def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
+    """Where testers run, with its defaults."""
+    missing = raw.kind in SECTIONS and getattr(raw, raw.kind) is None
+    if missing:
+        context.wrong(AT, f"hosts of kind {raw.kind} need the key {raw.kind}: {_EXAMPLES[raw.kind]}")
+    if raw.hosts is not None and raw.sites is not None:
+        context.wrong((*AT, "hosts"), "give hosts (of one site) or sites, not both")
+    testbed = testbed_of(raw, context) if raw.kind == "testbed" else None
+    hosts = () if missing else _hosts(raw, testbed, context)
+    _no_name_twice(raw, hosts, context)
+    if raw.link == "ssh" and raw.kind in COME_THEMSELVES:
+        context.wrong((*AT, "link"), f"agents of kind {raw.kind} dial in: tcp or quic")
+    if raw.controller is None and raw.kind in COME_THEMSELVES and not missing:
+        message = f"agents of kind {raw.kind} dial in: say at which address of this host, "
+        context.wrong(AT, message + "controller: {address: ...}")
+    if raw.controller is None and raw.kind == "ssh" and raw.link in ("tcp", "quic"):
+        message = f"with link: {raw.link} agents dial this host: say at which of its addresses, "
+        context.wrong((*AT, "link"), message + "controller: {address: ...}, or leave link out")
+    found = Hosts(
+        kind=raw.kind,
+        hosts=hosts,
+        agents=raw.agents,
+        use=raw.use,
+        at_least=raw.at_least,
+        require=_requirements(raw),
+        architecture=raw.require.architecture if raw.require else None,
+        ssh=_ssh(raw.ssh or SshRaw(), context),
+        slurm=Slurm(raw.slurm.tasks, raw.slurm.partition, raw.slurm.time, tuple(raw.slurm.options))
+        if raw.slurm
+        else None,
+        dask=raw.dask.address if raw.dask else None,
+        join=_join(raw, context),
+        testbed=context.file(raw.testbed, (*AT, "testbed")) if testbed and raw.testbed else None,
+        directory=(raw.directory or "~/.cache/plimsoll").rstrip("/"),
+        keep=raw.keep or "engine",
+        link=raw.link or ("tcp" if raw.kind in COME_THEMSELVES else "ssh"),
+        controller=_controller(raw, testbed, context),
+        ports=raw.controller.ports if raw.controller else None,
+        wait_ns=raw.wait,
+        link_grace_ns=raw.link_grace,
+        on_agent_loss=raw.on_agent_loss,
+        clock=HostClock(raw.clock.physical_min_rtt, raw.clock.max_rate_error_ppm),
+    )
+    _enough(found, context)
+    return found
+
+
+_EXAMPLES: Final = {
+    "slurm": "{tasks: 4, partition: NAME, time: 30m}",
+    "dask": "{address: 'tcp://HOST:8786'}",
+    "join": "{agents: 10}, and submit and template where they are to be handed in",
+    "testbed": "the file of a testbed",
+}
+
+
+def _controller(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> str | None:
+    if testbed is not None:
+        return lab_address(testbed, raw, context)
+    return raw.controller.address if raw.controller else None
+
+
+def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tuple[Host, ...]:
+    if raw.kind == "testbed":
+        return () if testbed is None else hosts_of(testbed, raw, context)
+    sites: Mapping[str, Sequence[HostRaw]] = raw.sites or {}
+    at: KeyPath = (*AT, "sites")
+    if raw.hosts is not None:
+        sites, at = {ONE_SITE: raw.hosts}, AT
+    if raw.kind in COME_THEMSELVES:
+        if sites:
+            message = f"hosts of kind {raw.kind} are not named here: leave this out"
+            context.wrong(at if raw.sites else (*AT, "hosts"), message)
+        return ()
+    if not sites and raw.kind == LOCAL:
+        return (Host(LOCAL, "", LOCAL, raw.agents),)
+    if not sites:
+        example = "sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]"
+        context.wrong(AT, f"hosts of kind {raw.kind} are named: {example}")
+    found = []
+    for site, listed in sites.items():
+        for index, one in enumerate(listed):
+            place: KeyPath = (*at, "hosts", index) if raw.hosts is not None else (*at, site, index)
+            found.append(_host(one, site, raw.agents, place, context))
+    return tuple(found)
+
+
+def _host(raw: HostRaw, site: str, agents: int, at: KeyPath, context: Context) -> Host:
+    name = raw.name or raw.host
+    if set(name) & set(":%"):
+        context.wrong(at, f"{name} cannot stand in file names: give it a name, {{host: '{name}', name: ...}}")
+    return Host(name, raw.host, site, raw.agents or agents, raw.user, raw.port, raw.link)
+
+
+def _file(name: str | None, at: KeyPath, context: Context) -> str | None:
+    return None if name is None else context.file(name, at)
+
+
+def _no_name_twice(raw: HostsRaw, hosts: Sequence[Host], context: Context) -> None:
+    """Hosts by name, agents by name: both stand in the results."""
+    at: KeyPath = (*AT, "sites") if raw.sites is not None else (*AT, "hosts")
+    for name, times in Counter(host.name for host in hosts).items():
+        if times > 1:
+            context.wrong(at, f"the host {name} stands twice: `agents: 2` puts several agents on one")
+            return
+    for name, times in Counter(name for host in hosts for name in host.agent_names).items():
+        if times > 1:
+            context.wrong(at, f"two agents would be called {name}: give one of the hosts another name")
+
+
+def _requirements(raw: HostsRaw) -> tuple[Requirement, ...]:
+    texts = {what: getattr(raw.require, what) for what in BOUNDS} if raw.require else {}
+    return tuple(
+        Requirement(what, *read_bound(what, text), text) for what, text in texts.items() if text is not None
+    )
+
+
+def _ssh(raw: SshRaw, context: Context) -> Ssh:
+    config = _file(raw.config, (*AT, "ssh", "config"), context)
+    return Ssh(config, tuple(raw.options), raw.unknown_host_keys == "accept")
+
+
+def _join(raw: HostsRaw, context: Context) -> Join | None:
+    if raw.join is None:
+        return None
+    at: KeyPath = (*AT, "join")
+    if (raw.join.submit is None) != (raw.join.template is None):
+        context.wrong(at, "submit and template belong together: the command that hands in the filled file")
+    submit = tuple(raw.join.submit or ())
+    if submit and not any("{file}" in str(part) for part in submit):
+        context.wrong(
+            (*at, "submit"), 'one of its arguments must hold "{file}": the name of the filled template'
+        )
+    template = raw.join.template
+    if raw.kind == "join" and template is not None:
+        template = context.file(template, (*at, "template"))
+        _template(template, (*at, "template"), context)
+    return Join(raw.join.agents, submit, template)
+
+
+def _template(path: str, at: KeyPath, context: Context) -> None:
+    """It can be filled, and hands the token on."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(LARGEST_TEXT + 1)
+    except FileNotFoundError:
+        return  # told already
+    except (OSError, UnicodeDecodeError) as error:
+        context.wrong(at, f"it cannot be read: {getattr(error, 'strerror', None) or error}")
+        return
+    if len(text) > LARGEST_TEXT:
+        context.wrong(at, f"a template has at most {LARGEST_TEXT:,} signs")
+    elif "{token}" not in text:
+        context.wrong(at, 'it must hold "{token}", the name of the file without which no agent is let in')
+
+
+def _enough(hosts: Hosts, context: Context) -> None:
+    """`use` and `at_least` against what there can be."""
+    most = len(hosts.hosts) or hosts.expected
+    what = "hosts" if hosts.hosts else "agents"
+    if hosts.use is not None and most is not None and hosts.use > most:
+        context.wrong((*AT, "use"), f"{hosts.use} {what} are to be used, and there are {most}")
+    elif hosts.at_least is not None and most is not None and hosts.at_least > most:
+        context.wrong((*AT, "at_least"), f"at least {hosts.at_least} of {most} {what} cannot answer")
+
+
+def check_reach(
+    hosts: Hosts,
+    services: Mapping[str, model.Service],
+    workloads: Sequence[tuple[model.Workload, KeyPath]],
+    context: Context,
+) -> None:
+    """Services run here: testers that run elsewhere must be able to reach those that they use."""
+    if not hosts.elsewhere:
+        return
+    if any(service.starts_process for service in services.values()) and any(
+        WATCHER in host.agent_names for host in hosts.hosts
+    ):
+        context.wrong(
+            AT,
+            f"the agent that watches the services here is called {WATCHER}: give the host {WATCHER} another name",
+        )
+    for work, at in workloads:
+        asked = [one.service for one in work.target.endpoints]
+        used = [services[name] for name in asked if name is not None and name in services]
+        if any(not service.starts_process for service in used):
+            context.wrong((*at, "target"), "an SQLite file lies on this host, and testers run on others")
+        elif used and hosts.kind != "testbed" and not hosts.dials_in and hosts.controller is None:
+            context.wrong(
+                AT,
+                f"{used[0].name} runs on this host and is asked from others: say at which of its addresses, "
+                "controller: {address: ...}",
+            )
+
+
+def check_hooks(hosts: Hosts, on: Sequence[str], at: KeyPath, context: Context) -> None:
+    """Commands on hosts need a way there. `on`: of each hook."""
+    for index, what in enumerate(on):
+        if what != "controller" and hosts.dials_in:
+            context.wrong(
+                (*at, index, "on"),
+                f"nobody can start a command on hosts of kind {hosts.kind}, whose agents dial in: leave `on: {what}` "
+                "out, and have whatever starts the agents do it",
+            )
+
+
+def on_hosts(
+    work: model.Workload,
+    raw: WorkloadRaw,
+    load: LoadRaw,
+    at: KeyPath,
+    load_at: KeyPath,
+    hosts: Hosts,
+    context: Context,
+) -> model.Workload:
+    """The workload with its sites, and the testers that `per_host` makes."""
+    if raw.site is None and load.per_host is None:
+        return work
+    sites = tuple(raw.site or ())
+    for site in sites:
+        if hosts.sites and site not in hosts.sites:
+            near = nearest(site, hosts.sites)
+            context.wrong((*at, "site"), f"there is no site {site}; hosts has {', '.join(hosts.sites)}", near)
+            return work
+    if sites and not hosts.sites:
+        context.wrong((*at, "site"), f"nobody knows of what site hosts of kind {hosts.kind} will be")
+        return work
+    found = replace(work, sites=sites)
+    used = chosen(hosts)
+    agents = carriers(found, places(used) or come_themselves(hosts))
+    if used and not agents:
+        context.wrong(
+            (*at, "site"), f"of the {len(used)} hosts that are used none is of {' or '.join(sites)}"
+        )
+        return found
+    if load.per_host is None:
+        return found
+    if not hosts.hosts and hosts.expected is None:
+        context.wrong(
+            (*load_at, "per_host"), f"nobody knows how many hosts of kind {hosts.kind} there will be"
+        )
+    if len({host.agents for host in used if not sites or host.site in sites}) > 1:
+        context.wrong(
+            (*load_at, "per_host"),
+            "the hosts carry different numbers of agents, to which testers are dealt in turn: give them the same",
+        )
+    return replace(found, load=of_hosts(found.load, agents))

@@ -1,0 +1,1 @@
+"""The metrics: the table of all of them, its page, and rules over a metric."""

@@ -1,0 +1,187 @@
+"""What a client of a COOL conditions database asks: the dictionary, the attributes and the nodes when its session
+begins, then of its folders the tags and channels, then intervals of validity (IOVs), for as long as it runs.
+
+The queries are those that COOL's RelationalObjectTable makes (its COALESCE form), without Oracle's hints, with payload
+inline. They run on PostgreSQL, MariaDB, SQLite and Oracle. The tables are those of the data set `cool` (data/cool.rs of
+crate `services`): names in capitals, as MariaDB tells letters apart; folders /F0001, /F0002, ...; channels from 0; IOVs
+of 1000 units from 0 on, without a gap; payload columns P_1, P_2, ...
+
+Every moment is asked for by its own number, so that two requests hardly ever ask the same, as with real clients:
+`repeat` says how many do.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from plimsoll.plan.model import Generator
+from plimsoll.plan.queries.query import Dialect, Made, Query, dictionary, in_turn
+from plimsoll.plan.queries.sections import CoolWork
+
+REPEATED: Final = 20
+"""Queries from which those are drawn that repeat an earlier one."""
+SPAN: Final = 10
+"""Channels, or intervals, of a request `by-range`."""
+TAG: Final = 1
+"""The tag that all IOVs of a multi-version folder belong to."""
+INTERVAL: Final = 1000
+"""Length of an IOV."""
+_FULL_COLUMN: Final = 255
+_MOST_COLUMNS: Final = 16
+"""A payload stands in columns of so many bytes, in so many at most, where nothing else is said."""
+_COLUMNS: Final = (
+    *("OBJECT_ID", "CHANNEL_ID", "IOV_SINCE", "IOV_UNTIL", "USER_TAG_ID"),
+    *("SYS_INSTIME", "LASTMOD_DATE", "ORIGINAL_ID", "NEW_HEAD_ID"),
+)
+_NODE: Final = (
+    *("NODE_ID", "NODE_PARENTID", "NODE_NAME", "NODE_FULLPATH", "NODE_DESCRIPTION", "NODE_ISLEAF"),
+    *("NODE_SCHEMA_VERSION", "NODE_INSTIME", "LASTMOD_DATE", "FOLDER_PAYLOADSPEC", "FOLDER_PAYLOAD_INLINE"),
+    *("FOLDER_VERSIONING", "FOLDER_IOVTABLENAME", "FOLDER_TAGTABLENAME", "FOLDER_IOV2TAGTABLENAME"),
+    "FOLDER_CHANNELTABLENAME",
+)
+
+
+def cool_queries(raw: CoolWork, dialect: Dialect) -> Made:
+    """The queries of a workload, with their values."""
+    values: dict[str, Generator] = {}
+    fresh = _iov_query(raw, "{_folder}", "{_channel}", "{_time}")
+    if raw.mix == "many-folders":
+        values["_folder"] = _one_of(raw.folders)
+    else:
+        fresh = fresh.replace("{_folder}", _folder(1))
+    if raw.mix == "one-channel-many-iovs":
+        fresh = fresh.replace("{_channel}", "0")
+    else:
+        values["_channel"] = Generator("uniform", low=0, high=_channels(raw) - 1)
+    values["_time"] = Generator("uniform", low=0, high=_moments(raw) - 1)
+    queries = _opening(raw, dialect, values) if raw.session else []
+    if raw.repeat < 1:
+        queries.append(Query("iov", fresh, 1 - raw.repeat))
+    if raw.repeat > 0:
+        values["_again"] = Generator("list", items=_repeated(raw), order="random")
+        queries.append(Query("iov again", "{_again}", raw.repeat))
+    used = {
+        name: one for name, one in values.items() if any(f"{{{name}}}" in query.text for query in queries)
+    }
+    return Made(tuple(queries), used)
+
+
+def _folder(number: int) -> str:
+    return f"{number:04d}"
+
+
+def _one_of(folders: int) -> Generator:
+    return Generator("list", items=in_turn(folders, 4).items, order="random")
+
+
+def _table(raw: CoolWork, name: str, folder: str | None = None) -> str:
+    own = f"F{folder}_{name}" if folder is not None else name
+    return f"{raw.prefix}_{own}" if raw.prefix else own
+
+
+def _range(raw: CoolWork) -> tuple[int, int]:
+    """How many channels and how many intervals one request asks for."""
+    if raw.access != "by-range":
+        return 1, 1
+    if raw.mix == "one-channel-many-iovs":
+        return 1, min(SPAN, raw.iovs)
+    return min(SPAN, raw.channels), 1
+
+
+def _channels(raw: CoolWork) -> int:
+    """How many channels a request can begin at."""
+    return raw.channels - _range(raw)[0] + 1
+
+
+def _moments(raw: CoolWork) -> int:
+    """How many moments a request can begin at."""
+    return (raw.iovs - _range(raw)[1] + 1) * INTERVAL
+
+
+def _opening(raw: CoolWork, dialect: Dialect, values: dict[str, Generator]) -> list[Query]:
+    """What a session begins with, each query as often as there are folders to ask it of."""
+    many = raw.mix == "many-folders"
+    times, folder = (raw.folders, "{_each}") if many else (1, _folder(1))
+    if many:
+        values["_each"] = in_turn(raw.folders, 4)
+    found = [(f"dictionary-{number}", text, 1) for number, text in enumerate(_dictionary(raw, dialect), 1)]
+    attributes = f"SELECT DB_ATTRIBUTE_NAME, DB_ATTRIBUTE_VALUE FROM {_table(raw, 'DB_ATTRIBUTES')}"
+    found.append(("attributes", attributes, 1))
+    node = f"SELECT {', '.join(_NODE)} FROM {_table(raw, 'NODES')} WHERE NODE_FULLPATH='/F{folder}'"
+    found.append(("nodes", node, times))
+    if raw.versioning == "multi":
+        tags = "SELECT NODE_ID, TAG_ID, TAG_NAME, TAG_LOCK_STATUS, TAG_DESCRIPTION, SYS_INSTIME"
+        found.append(("global tags", f"{tags} FROM {_table(raw, 'TAGS')} ORDER BY NODE_ID, TAG_ID", 1))
+        pairs = "SELECT PARENT_NODEID, PARENT_TAGID, CHILD_NODEID, CHILD_TAGID, SYS_INSTIME"
+        found.append(("tag relations", f"{pairs} FROM {_table(raw, 'TAG2TAG')}", 1))
+        own = "SELECT TAG_ID, TAG_NAME, TAG_DESCRIPTION, SYS_INSTIME"
+        found.append(("tags", f"{own} FROM {_table(raw, 'TAGS', folder)} ORDER BY TAG_ID", times))
+    channels = "SELECT CHANNEL_ID, LAST_OBJECT_ID, HAS_NEW_DATA, CHANNEL_NAME, DESCRIPTION"
+    found.append(
+        ("channels", f"{channels} FROM {_table(raw, 'CHANNELS', folder)} ORDER BY CHANNEL_ID", times)
+    )
+    return [Query(name, text, 0.0, first) for name, text, first in found]
+
+
+def _dictionary(raw: CoolWork, dialect: Dialect) -> tuple[str, ...]:
+    return dictionary(dialect, f"{raw.prefix}_" if raw.prefix else "")
+
+
+def _payload(raw: CoolWork) -> list[str]:
+    """Columns of the payload: as many of 255 bytes as it takes, 16 at most, or as many as are given."""
+    count = raw.columns or min(-(-raw.payload // _FULL_COLUMN), _MOST_COLUMNS)
+    return [f"P_{number}" for number in range(1, count + 1)]
+
+
+def _iov_query(raw: CoolWork, folder: str, channel: str, time: str) -> str:
+    """IOVs of channels at a moment, or within a range of time."""
+    channels, intervals = _range(raw)
+    until = time if intervals == 1 else f"{time}+{(intervals - 1) * INTERVAL}"
+    tagged = raw.access == "by-tag"
+    iovs = _table(raw, "IOV2TAG" if tagged else "IOVS", folder)
+    shown = "COOL_I4" if tagged else "COOL_I3"
+    columns = [f"{shown}.{name}" for name in (*_COLUMNS, *_payload(raw))]
+    tables = [f"{_table(raw, 'CHANNELS', folder)} COOL_C2", f"{iovs} COOL_I3"]
+    last = f"SELECT MAX(COOL_I1.IOV_SINCE) FROM {iovs} COOL_I1 WHERE {_version(raw, 'COOL_I1')}"
+    last += f"COOL_I1.CHANNEL_ID=COOL_C2.CHANNEL_ID AND COOL_I1.IOV_SINCE<={time}"
+    where = [
+        _chosen(channel, channels),
+        f"{_version(raw, 'COOL_I3')}COOL_I3.CHANNEL_ID=COOL_C2.CHANNEL_ID",
+        f"COOL_I3.IOV_SINCE>=COALESCE(({last}),{time})",
+        f"COOL_I3.IOV_SINCE<={until}",
+        f"COOL_I3.IOV_UNTIL>{time}",
+    ]
+    if tagged:
+        tables.append(f"{_table(raw, 'IOVS', folder)} COOL_I4")
+        where.append("COOL_I4.OBJECT_ID=COOL_I3.OBJECT_ID")
+    return (
+        f"SELECT {', '.join(columns)} FROM {', '.join(tables)} WHERE {' AND '.join(where)} "
+        "ORDER BY COOL_I3.CHANNEL_ID, COOL_I3.IOV_SINCE"
+    )
+
+
+def _version(raw: CoolWork, table: str) -> str:
+    """Which versions are meant: of a tag, the newest, or the only ones."""
+    if raw.access == "by-tag":
+        return f"{table}.TAG_ID={TAG} AND "
+    if raw.versioning == "multi":
+        return f"{table}.USER_TAG_ID=0 AND {table}.NEW_HEAD_ID=0 AND "
+    return ""
+
+
+def _chosen(channel: str, count: int) -> str:
+    if count == 1:
+        return f"COOL_C2.CHANNEL_ID={channel}"
+    return f"COOL_C2.CHANNEL_ID>={channel} AND COOL_C2.CHANNEL_ID<={channel}+{count - 1}"
+
+
+def _repeated(raw: CoolWork) -> tuple[str, ...]:
+    """The queries that come again and again, always the same for the same workload."""
+    draw = random.Random(repr(raw))
+    found = []
+    for _ in range(REPEATED):
+        folder = draw.randint(1, raw.folders) if raw.mix == "many-folders" else 1
+        channel = 0 if raw.mix == "one-channel-many-iovs" else draw.randrange(_channels(raw))
+        found.append(_iov_query(raw, _folder(folder), str(channel), str(draw.randrange(_moments(raw)))))
+    return tuple(found)

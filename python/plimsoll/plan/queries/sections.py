@@ -1,0 +1,136 @@
+"""Raw model of what makes queries for the drivers `frontier` and `sql`: `table:` and `cool:` of a workload, `from_log:`
+of a section."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
+
+MOST_OBJECTS: Final = 100_000
+"""With versions so many ranges of a table at most: their numbers are written out, and stay exact as metrics."""
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
+
+
+def _identifier(value: str) -> str:
+    if _IDENTIFIER.fullmatch(value):
+        return value
+    raise PydanticCustomError(
+        "identifier",
+        "expected a name of SQL (letters, digits and _, with a schema: a.b), got {shown}",
+        {"shown": shown(value)},
+    )
+
+
+def _prefix(value: str) -> str:
+    return value if not value else _identifier(value)
+
+
+def _column(value: str) -> str:
+    return value if value == "*" else _identifier(value)
+
+
+Identifier = Annotated[PlainText, AfterValidator(_identifier)]
+
+
+class TableWork(Raw):
+    """`SELECT columns FROM table LIMIT rows`, of one table or of several, the same rows or different ones; with
+    versions, what writes or reads those of an object, a range of rows."""
+
+    table: Identifier
+    rows: Count = 1000
+    columns: list[Annotated[PlainText, AfterValidator(_column)]] = Field(
+        default_factory=lambda: ["string"], min_length=1
+    )
+    tables: Annotated[int, Field(ge=1, le=10_000)] = 1
+    distinct: Count = 1
+    versions: Annotated[Literal["none", "read", "write"], BeforeValidator(null_word)] = "none"
+    written: Count | None = None
+
+    @model_validator(mode="after")
+    def _versions(self) -> TableWork:
+        if self.versions != "none" and self.distinct > MOST_OBJECTS:
+            raise PydanticCustomError(
+                "distinct",
+                "with versions distinct must be at most {most}, got {distinct}",
+                {"most": MOST_OBJECTS, "distinct": self.distinct},
+            )
+        if self.written is not None and self.versions != "write":
+            raise PydanticCustomError(
+                "written", "written (rows changed at a time) belongs to `versions: write`"
+            )
+        if self.written is not None and self.written > self.rows:
+            raise PydanticCustomError("written", "written must be at most rows: an object has no more")
+        return self
+
+
+class CoolWork(Raw):
+    """What a client of a COOL conditions database asks in a session. The keys up to `versioning` are those of the data
+    set."""
+
+    prefix: Annotated[PlainText, AfterValidator(_prefix)] = ""
+    folders: Annotated[int, Field(ge=1, le=9999)]
+    channels: Count
+    iovs: Count
+    payload: Annotated[Size, Field(ge=1)]
+    columns: Annotated[int, Field(ge=1, le=1000)] | None = None
+    versioning: Literal["single", "multi"] = "single"
+    access: Literal["by-channel", "by-range", "by-tag", "head"] = "by-channel"
+    mix: Literal["one-folder-many-channels", "one-channel-many-iovs", "many-folders"] = (
+        "one-folder-many-channels"
+    )
+    repeat: Fraction = 0.0
+    session: bool = True
+
+    @model_validator(mode="after")
+    def _versions(self) -> CoolWork:
+        if self.access in ("by-tag", "head") and self.versioning == "single":
+            raise PydanticCustomError(
+                "access",
+                "access {access} is for `versioning: multi`: single-version folders have no tags and no head",
+                {"access": self.access},
+            )
+        return self
+
+
+class FromLog(Raw):
+    """Queries of a log: of a cache (native or combined format) or of a gateway, plain or gzip."""
+
+    file: PlainText
+    as_: Literal["set", "replay"] = Field(default="set", alias="as")
+    speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+
+    @model_validator(mode="after")
+    def _replayed(self) -> FromLog:
+        if self.as_ == "set" and self.speed != 1.0:
+            raise PydanticCustomError("speed", "speed belongs to `as: replay`: a set has no times")
+        return self
+
+
+def _version(value: object) -> object:
+    """`1.0` without quotes is a number of YAML."""
+    return str(value) if isinstance(value, float) else value
+
+
+HttpVersion = Annotated[
+    Literal["1.0", "1.1"], BeforeValidator(_version), WithJsonSchema({"enum": ["1.0", "1.1", 1.0, 1.1]})
+]
+
+
+def _refresh(value: object) -> object:
+    if value == "max-age":
+        return "max-age=0"
+    if isinstance(value, str) and re.fullmatch(r"none|no-cache|max-age=[0-9]{1,9}", value):
+        return value
+    raise PydanticCustomError(
+        "refresh",
+        "expected none, no-cache, max-age=0 or max-age=N (seconds), got {shown}",
+        {"shown": shown(value)},
+    )
+
+
+Refresh = Annotated[str, BeforeValidator(_refresh)]

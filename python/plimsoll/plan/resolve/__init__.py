@@ -1,0 +1,1 @@
+"""From one cell of the file as written to its resolved configuration."""

@@ -1,0 +1,416 @@
+"""Resolves workloads, their targets and loads, and the length of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from plimsoll.plan import model
+from plimsoll.plan.drivers.common import proxy
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.drivers.frontier import with_target
+from plimsoll.plan.drivers.section import read_section
+from plimsoll.plan.drivers.table import DRIVERS
+from plimsoll.plan.queries import database_url
+from plimsoll.plan.queries.batches import apart
+from plimsoll.plan.queries.query import dialect_of, dictionary
+from plimsoll.plan.resolve.queries import made_queries
+from plimsoll.plan.resolve.warnings import header_as_value
+from plimsoll.plan.resolve.watch import resolve_watch
+from plimsoll.plan.schema.experiment import RunRaw
+from plimsoll.plan.schema.load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRaw
+from plimsoll.plan.schema.services import TargetRaw
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import Dist
+from plimsoll.plan.source.near import nearest
+from plimsoll.plan.source.secret import Secret
+from plimsoll.plan.source.units import NS, show_duration
+
+IN_FLIGHT: Final = 100
+"""Slots of an open load where the file gives no `in_flight`."""
+_VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NAME_IN_TEXT: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
+MOST_UNKNOWN: Final = 5
+"""Names that `plan` warns of."""
+_GIVEN_NAMES: Final = ("tester", "n", "endpoint", "now_us")
+_SCHEMES: Final = {
+    "frontier": "http",
+    "mariadb": "mysql",
+    "nginx": "http",
+    "null": "tcp",
+    "postgres": "postgresql",
+    "sqlite": "sqlite",
+    "squid": "http",
+}
+"""Of the services that have always the same one."""
+_NO_TIME: Final = model.Fixed(0)
+
+
+class FileContext(Context, Protocol):
+    """A `Context` that can read lists of values."""
+
+    def lines(self, name: str, path: KeyPath, largest: int = ...) -> tuple[str, ...]:
+        """The lines of a text file."""
+
+
+def resolve_workload(
+    name: str,
+    raw: WorkloadRaw,
+    tree: Mapping[str, Any],
+    at: KeyPath,
+    services: Mapping[str, model.Service],
+    targets: Mapping[str, TargetRaw],
+    numbers: Mapping[str, str],
+    context: FileContext,
+) -> tuple[model.Workload, tuple[int, ...] | None]:
+    """One population, its load still to come, and the times of the log that it replays. `tree`: the whole file, filled
+    in; `at`: where the workload stands in it; `numbers`: of tables with versions."""
+    written = tree
+    for part in at:
+        written = written[str(part)]
+    section = written.get(raw.driver) or {}
+    target = _target(raw, section, at, services, targets, context)
+    made = made_queries(raw, section, target, tree, at, services, numbers, context)
+    asked = read_section(raw.driver, section, raw.mix, at, context, made)
+    settings, operations = asked.settings, asked.operations
+    if raw.driver == "sql":
+        database_url.check_settings(settings, target, services, (*at, "sql"), context)
+    values = {key: _values(key, value, (*at, "values", key), context) for key, value in raw.values.items()}
+    for key in set(values) & set(asked.values):
+        context.wrong((*at, "values", key), f"{key} is the name of a value that the queries made here need")
+    values |= asked.values
+    if raw.driver == "frontier" and settings:
+        settings = with_target(
+            settings, target.choose, target.order, dictionary(dialect_of(target, services))
+        )
+        operations, values = apart(operations, values)
+    known = {*_GIVEN_NAMES, *values}
+    found = model.Workload(
+        name=name,
+        driver=raw.driver,
+        target=target,
+        timeout_ns=raw.timeout,
+        on_error=_on_error(raw.on_error),
+        settings=settings,
+        operations=operations,
+        values=values,
+        load=model.Closed(1, _NO_TIME),
+        remarks=asked.remarks,
+        warnings=(
+            *(() if section.get("from_log") else _unknown_names(name, operations, known)),
+            *(
+                text
+                for key, value in raw.values.items()
+                if value.file is not None
+                for text in header_as_value(key, str(value.file), values[key].items)
+            ),
+        ),
+    )
+    return found, asked.at_ns
+
+
+def _unknown_names(
+    workload: str, operations: Sequence[model.Operation], known: Collection[str]
+) -> tuple[str, ...]:
+    """Names in braces that stand for nothing: a misspelt value is sent as it is written. Not of a log, whose requests
+    nobody wrote for us."""
+    found: dict[str, str] = {}
+    for operation in operations:
+        for name in _NAME_IN_TEXT.findall(" ".join(_texts(operation.request))):
+            if name not in known:
+                found.setdefault(name, operation.name)
+    said = []
+    for name, where in list(found.items())[:MOST_UNKNOWN]:
+        near = nearest(name, known)
+        hint = f"; did you mean {{{near}}}?" if near else f"; write {{{{{name}}}}} if that is meant"
+        said.append(f"{workload}, {where}: {{{name}}} names no value and is sent as it is{hint}")
+    return tuple(said)
+
+
+def _texts(request: model.Json) -> Iterator[str]:
+    match request:
+        case str():
+            yield request
+        case Mapping():
+            for value in request.values():
+                yield from _texts(value)
+        case list() | tuple():
+            for value in request:
+                yield from _texts(value)
+
+
+def _target(
+    raw: WorkloadRaw,
+    section: Mapping[str, Any],
+    at: KeyPath,
+    services: Mapping[str, model.Service],
+    targets: Mapping[str, TargetRaw],
+    context: FileContext,
+) -> model.Target:
+    schemes = DRIVERS[raw.driver].schemes
+    here = (*at, "target")
+    if raw.driver == "sql" and section.get("database") is not None:
+        if raw.target is not None:
+            context.wrong(here, "give target or sql.database, not both")
+        full = context.file(str(section["database"]), (*at, "sql", "database"))
+        return model.Target("database", (model.Endpoint("database", f"sqlite:{full}", None),))
+    if raw.target is None:
+        if not schemes:
+            return model.Target(raw.driver, (model.Endpoint(raw.driver, f"{raw.driver}:", None),))
+        context.wrong(
+            here, f"required key missing: the driver {raw.driver} needs a service, one of `targets`, or a URL"
+        )
+        return model.Target("", ())
+    if isinstance(raw.target, Secret) or ":" in raw.target:
+        endpoint = _endpoint(raw.target, None, here, schemes, services, context)
+        return model.Target(endpoint.name, (endpoint,))
+    if raw.target in services:
+        endpoint = _endpoint(raw.target, None, here, schemes, services, context)
+        return model.Target(raw.target, (endpoint,))
+    if raw.target in targets:
+        listed = targets[raw.target]
+        place: KeyPath = ("targets", raw.target, "endpoints")
+        endpoints = tuple(
+            _endpoint(item.at, item.name, (*place, index), schemes, services, context)
+            for index, item in enumerate(listed.endpoints)
+        )
+        if len({endpoint.name for endpoint in endpoints}) < len(endpoints):
+            context.wrong(place, "two endpoints have the same name: give each a name of its own")
+        return model.Target(
+            raw.target,
+            endpoints,
+            listed.choose,
+            listed.order,
+            _proxies(raw.target, listed, services, context),
+            *resolve_watch(raw.target, listed, context),
+        )
+    near = nearest(raw.target, [*services, *targets])
+    context.wrong(here, f'"{raw.target}" is no service and none of `targets`, and no URL', near)
+    return model.Target(raw.target, ())
+
+
+def _proxies(
+    name: str, listed: TargetRaw, services: Mapping[str, model.Service], context: FileContext
+) -> tuple[str | Secret | model.Via, ...]:
+    """Proxies by URL, and services of this file that are forward proxies."""
+    found: list[str | Secret | model.Via] = []
+    for index, one in enumerate(listed.proxies):
+        at: KeyPath = ("targets", name, "proxies", index)
+        if isinstance(one, Secret) or "://" in one:
+            found.append(proxy(one, at, context))
+        elif one not in services:
+            context.wrong(at, f'"{one}" is no service and no URL', nearest(one, services))
+        else:
+            kind = services[one].kind
+            if kind not in ("squid", "command"):
+                context.wrong(at, f"{one} is a service of kind {kind}: expected one of kind squid")
+            elif services[one].settings.get("origin") is not None:
+                context.wrong(at, f"{one} has an origin, so it is a reverse proxy: make it the endpoint")
+            found.append(model.Via(one))
+    return tuple(found)
+
+
+def scheme_of(service: model.Service) -> str:
+    """Scheme of the URL under which a service is reached: http, https, tcp, sqlite, postgresql or mysql."""
+    if service.kind == "command":
+        return str(service.settings["url"]).partition(":")[0]
+    if service.kind in ("echo", "delay"):
+        return "http" if service.settings["http"] else "tcp"
+    return _SCHEMES[service.kind]
+
+
+def _endpoint(
+    address: str | Secret,
+    name: str | None,
+    at: KeyPath,
+    schemes: Sequence[str],
+    services: Mapping[str, model.Service],
+    context: FileContext,
+) -> model.Endpoint:
+    """One address of a target: the name of a service, or a URL without a password in it."""
+    if isinstance(address, str) and address in services:
+        scheme = scheme_of(services[address])
+        if schemes and scheme not in schemes:
+            kind = services[address].kind
+            context.wrong(
+                at,
+                f"{address} is a service of kind {kind}, which speaks {scheme}; "
+                f"the driver needs {' or '.join(schemes)}",
+            )
+        if services[address].kind == "squid" and services[address].settings["origin"] is None:
+            context.wrong(
+                at,
+                f"{address} is a forward proxy: give it an origin, or name it in `proxies` of one of `targets`",
+            )
+        return model.Endpoint(name or address, None, address)
+    if database_url.is_database(address):
+        return database_url.endpoint(address, name, at, schemes, context)
+    if isinstance(address, Secret):
+        context.wrong(at, "a secret can only be the URL of a database: give a header with a secret")
+        return model.Endpoint(name or "", "", None)
+    try:
+        url = urlsplit(address)
+        port = url.port
+        inside = "@" in url.netloc
+    except ValueError as error:
+        inside = "@" in address  # http://me:pass/word@host/: the error would tell a part of the password
+        if not inside:
+            context.wrong(at, f'"{address}" is not a URL: {error}')
+            return model.Endpoint(name or "", address, None)
+        context.wrong(
+            at, "a URL must not hold a user or a password: it is stored; give a header with a secret"
+        )
+        return model.Endpoint(name or "", "", None)
+    if inside:
+        context.wrong(
+            at, "a URL must not hold a user or a password: it is stored; give a header with a secret"
+        )
+        return model.Endpoint(name or "", "", None)
+    known = list(schemes) or ["http", "https", "tcp", "sqlite", *database_url.SCHEMES, "exec"]
+    if url.scheme not in known:
+        context.wrong(
+            at,
+            f'"{address}" is no service, and no URL of {" or ".join(f"{one}:" for one in known)}',
+        )
+    elif url.scheme != "sqlite" and not url.hostname and schemes:
+        context.wrong(at, f'"{address}" names no host')
+    elif url.scheme == "tcp" and port is None:
+        context.wrong(at, f'"{address}" names no port')
+    written = address
+    if url.scheme == "sqlite" and not url.netloc:
+        address = f"sqlite:{context.file(url.path, at)}"
+    if name is None and context.as_written(at, written) != written:
+        name = context.as_written(at, written)
+    return model.Endpoint(name or url.netloc.rpartition("@")[2] or url.path or address, address, None)
+
+
+def _on_error(raw: OnErrorRaw) -> model.OnError:
+    if raw.backoff is not None:
+        return model.OnError(
+            "backoff",
+            first_ns=raw.backoff.first,
+            max_ns=max(raw.backoff.max, raw.backoff.first),
+            when=raw.backoff.when,
+        )
+    if raw.stop_tester is not None:
+        return model.OnError("stop-tester", after=raw.stop_tester.after)
+    return model.OnError()
+
+
+def _values(name: str, raw: ValuesRaw, at: KeyPath, context: FileContext) -> model.Generator:
+    if not _VALUE_NAME.match(name) or name in _GIVEN_NAMES:
+        context.wrong(
+            at, f'"{name}" cannot name a value: letters, digits and _, and none of {", ".join(_GIVEN_NAMES)}'
+        )
+    if raw.uniform is not None:
+        return model.Generator("uniform", low=raw.uniform.low, high=raw.uniform.high)
+    if raw.zipf is not None:
+        return model.Generator("zipf", n=raw.zipf.n, s=float(raw.zipf.s))
+    items = tuple(raw.list_) if raw.list_ is not None else context.lines(str(raw.file), (*at, "file"))
+    return model.Generator("list", items=items, order="random" if raw.order == "random" else "round-robin")
+
+
+def distribution(raw: Dist | None) -> model.Distribution:
+    """A duration that may be drawn; None is no time at all."""
+    if raw is None:
+        return _NO_TIME
+    if raw.exponential is not None:
+        return model.Exponential(raw.exponential)
+    if raw.uniform is not None:
+        return model.Uniform(min(raw.uniform.low, raw.uniform.high), max(raw.uniform.low, raw.uniform.high))
+    return model.Fixed(raw.fixed or 0)
+
+
+def resolve_load(
+    raw: LoadRaw, at: KeyPath, context: Context, recorded_ns: tuple[int, ...] | None = None
+) -> model.Load:
+    """When requests start, with its defaults. `recorded_ns`: times of the log that the workload replays."""
+    think = distribution(raw.think)
+    arrivals, slots, full = raw.arrivals or "poisson", raw.in_flight or IN_FLIGHT, raw.when_full or "wait"
+    if raw.replay is not None:
+        if not recorded_ns:
+            context.wrong(
+                (*at, "replay"),
+                "there are no times to replay: the driver's section needs `from_log: {file: ..., as: replay}`, "
+                "of a log that says when each request began",
+            )
+        return model.Recorded(recorded_ns or (0,), slots, full)
+    if raw.rate is not None:
+        return model.Open(raw.rate, arrivals, slots, full)
+    if raw.ramp is not None:
+        return model.Ramp(raw.ramp.testers, raw.ramp.every, raw.ramp.life, think)
+    if raw.stages is not None:
+        stages = tuple(
+            model.Stage(stage.name or f"stage-{number}", stage.for_, stage.testers, stage.rate)
+            for number, stage in enumerate(raw.stages, 1)
+        )
+        if len({stage.name for stage in stages}) < len(stages):
+            context.wrong((*at, "stages"), "two stages have the same name")
+        return model.Staged(stages, think, arrivals, slots, full)
+    testers = raw.testers or raw.per_host or 1  # of several hosts `resolve_hosts` makes more
+    if raw.every is not None:
+        return model.Every(testers, raw.every, raw.late or "skip", raw.per_host)
+    return model.Closed(testers, think, raw.per_host)
+
+
+def own_length_ns(load: model.Load) -> int | None:
+    """How long a load lasts by itself: stages, and a ramp whose testers leave; None: as long as the run."""
+    if isinstance(load, model.Staged):
+        return sum(stage.for_ns for stage in load.stages)
+    if isinstance(load, model.Recorded):
+        return load.at_ns[-1] + NS["ms"]  # so that the last one is still started
+    if isinstance(load, model.Ramp) and load.life_ns is not None:
+        return (load.testers - 1) * load.every_ns + load.life_ns
+    return None
+
+
+def resolve_run(
+    raw: RunRaw, loads: Sequence[tuple[model.Load, KeyPath]], context: Context
+) -> model.RunSettings:
+    """Length and end of a run, from `run:` and from loads that last for a time of their own."""
+    at: KeyPath = ("run",)
+    staged = [path for load, path in loads if isinstance(load, model.Staged)]
+    end = None if raw.duration is None else raw.warmup + raw.duration
+    if raw.duration is not None and staged:
+        context.wrong(
+            (*at, "duration"),
+            "the stages say how long the run is: leave this key out; warmup cuts their beginning",
+        )
+    if raw.duration == 0:
+        context.wrong((*at, "duration"), "nothing is measured in 0s")
+    own = [length for load, _ in loads if (length := own_length_ns(load)) is not None]
+    if end is None and own and (raw.until is None or staged):
+        end = max(own)
+        if raw.warmup >= end:
+            context.wrong((*at, "warmup"), f"the warm-up takes the whole run of {show_duration(end)}")
+    if end is None and raw.until is None:
+        context.wrong(at, "nothing ends the run: give duration (for example 30s) or until")
+    if (
+        raw.until is not None
+        and raw.until.each_tester is not None
+        and _some_open([load for load, _ in loads])
+    ):
+        context.wrong(
+            (*at, "until", "each_tester"),
+            "an open load has no testers to count for: use transactions or duration",
+        )
+    return model.RunSettings(
+        warmup_ns=raw.warmup,
+        end_ns=end,
+        each_tester=raw.until.each_tester if raw.until else None,
+        transactions=raw.until.transactions if raw.until else None,
+        drain_ns=raw.drain,
+        pause_ns=raw.pause,
+        keep=raw.keep,
+        spin_ns=raw.spin,
+    )
+
+
+def _some_open(loads: Sequence[model.Load]) -> bool:
+    return any(
+        isinstance(load, (model.Open, model.Recorded))
+        or (isinstance(load, model.Staged) and any(stage.rate is not None for stage in load.stages))
+        for load in loads
+    )

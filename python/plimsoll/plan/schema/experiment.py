@@ -1,0 +1,259 @@
+"""The experiment file as written: one pydantic model, which also gives the JSON Schema for editors.
+
+It checks form only: keys, types, units, what excludes what within one section. What refers to something else
+(a target that is no service, a factor in `exclude`) is checked by `resolve` and `design`, which turn it into
+the resolved model of `model.py`. Nothing here is ever changed after it was parsed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.schema.hosts import HostsRaw
+from plimsoll.plan.schema.load import LoadRaw, PopulationRaw, WorkloadRaw
+from plimsoll.plan.schema.services import AnyService, DataRaw, TargetRaw
+from plimsoll.plan.source.fields import (
+    Cores,
+    Count,
+    Duration,
+    Fraction,
+    Label,
+    Labels,
+    MetricName,
+    Name,
+    PlainText,
+    Raw,
+    Seed,
+    Short,
+    Text,
+    format_version,
+    shown,
+)
+from plimsoll.plan.source.units import NS
+
+FORMAT_VERSION = 1
+
+
+class CpusRaw(Raw):
+    """Which cores testers and services are bound to."""
+
+    mode: Literal["auto", "none", "set"] = "set"
+    testers: Cores = Field(default_factory=list)
+    services: dict[str, Cores] = Field(default_factory=dict)
+
+
+def _cpus(value: object) -> object:
+    if value in ("auto", "none"):
+        return {"mode": value}
+    if isinstance(value, dict):
+        return value
+    raise PydanticCustomError(
+        "cpus",
+        "expected auto, none or a mapping with testers and services, got {shown}",
+        {"shown": shown(value)},
+    )
+
+
+def _show_cpus(value: Any) -> Any:
+    return value.mode if value.mode != "set" else {"testers": value.testers, "services": value.services}
+
+
+Cpus = Annotated[
+    CpusRaw, BeforeValidator(_cpus), PlainSerializer(_show_cpus), Short({"enum": ["auto", "none"]})
+]
+
+
+class Until(Raw):
+    """Ends a run by counts instead of by time; what comes first ends it."""
+
+    each_tester: Count | None = None
+    transactions: Count | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Until:
+        if self.each_tester is None and self.transactions is None:
+            raise PydanticCustomError("until", "give each_tester or transactions")
+        return self
+
+
+class RunRaw(Raw):
+    """How long a run is, and what stays of it."""
+
+    warmup: Duration = 0
+    duration: Duration | None = None
+    until: Until | None = None
+    drain: Duration = 10 * NS["s"]
+    pause: Duration = 0
+    keep: Literal["all", "summaries"] = "all"
+    spin: Annotated[Duration, Field(le=NS["s"])] = 0
+
+
+class ResponseRaw(Raw):
+    """A response on which effects are computed."""
+
+    metric: Annotated[PlainText, MetricName(Use.RESPONSE)]
+    scale: Literal["linear", "log"] = "linear"
+
+
+class CapacityRaw(Raw):
+    """What usable and error-limited capacity mean here: rules on the response time and on the errors."""
+
+    response: PlainText | None = None
+    errors: PlainText | None = None
+    where: dict[Literal["operation", "workload"], PlainText] = Field(default_factory=dict)
+
+
+class ThresholdRaw(Raw):
+    """A rule that makes the exit code 99 where it does not hold, judged for each cell."""
+
+    metric: Annotated[PlainText, MetricName(Use.RULE)]
+    test: PlainText
+    where: dict[str, Labels] = Field(default_factory=dict)
+
+
+class CeilingRaw(Raw):
+    """A rule that stops a run once it has held for so long."""
+
+    metric: Annotated[PlainText, MetricName(Use.CEILING)]
+    test: PlainText
+    for_: Annotated[Duration, Field(ge=NS["s"])] = Field(default=10 * NS["s"], alias="for")
+
+
+class ValidityRaw(Raw):
+    """When a run says nothing about the target, because the generator was the limit."""
+
+    tester_cpu: Fraction = 0.98
+    started: Fraction = 0.99
+    lateness_share: Fraction = 0.1
+    lateness_floor: Duration = NS["ms"]
+    gaps: Fraction = 0.01
+    steal: Fraction = 0.05
+    success: bool = True
+    trend: bool = True
+
+
+def _command(value: object) -> object:
+    return ["/bin/sh", "-c", value] if isinstance(value, str) else value
+
+
+class HookRaw(Raw):
+    """A command before or after a run: a list of arguments, or a text for the shell."""
+
+    run: Annotated[
+        list[Text],
+        BeforeValidator(_command),
+        Field(min_length=1),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ]
+    on: Literal["controller", "hosts", "all"] = "controller"
+    needs: Literal["root"] | None = None
+    timeout: Duration = 60 * NS["s"]
+
+
+class DesignRaw(Raw):
+    """Which combinations of levels are run, how often, in which order."""
+
+    kind: Literal["full-factorial", "one-at-a-time", "2^k", "table"] | None = None
+    table: PlainText | None = None
+    repetitions: Annotated[int, Field(ge=1, le=100_000)] = 1
+    order: Literal["random", "listed"] = "random"
+    seed: Seed | None = None
+    base: dict[str, Label] = Field(default_factory=dict)
+    exclude: list[dict[str, Labels]] = Field(default_factory=list)
+    block: Labels = Field(default_factory=list)
+    loop: Labels = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DesignRaw:
+        if (self.kind == "table") != (self.table is not None) and self.kind is not None:
+            raise PydanticCustomError("design", "`kind: table` and `table: FILE.csv` belong together")
+        if self.base and self.kind != "one-at-a-time":
+            raise PydanticCustomError("design", "base belongs to `kind: one-at-a-time`")
+        return self
+
+
+LOAD_MISSING: Final = (
+    "required key missing: load states when requests start, for example `load: {testers: 4}`"
+)
+
+
+class ExperimentRaw(Raw):
+    """A whole experiment file."""
+
+    plimsoll: Annotated[int, format_version(FORMAT_VERSION), WithJsonSchema({"const": FORMAT_VERSION})]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
+    question: PlainText = ""
+    vars: dict[Name, Any] = Field(default_factory=dict)
+    services: dict[Name, AnyService] = Field(default_factory=dict)
+    data: dict[Name, DataRaw] = Field(default_factory=dict)
+    targets: dict[Name, TargetRaw] = Field(default_factory=dict)
+    workload: WorkloadRaw | None = None
+    workloads: dict[Name, PopulationRaw] | None = None
+    load: LoadRaw | None = None
+    factors: dict[str, Any] = Field(default_factory=dict)
+    design: DesignRaw = Field(default_factory=DesignRaw)
+    run: RunRaw
+    cpus: Cpus | None = None
+    responses: list[ResponseRaw] = Field(default_factory=list)
+    capacity: CapacityRaw = Field(default_factory=CapacityRaw)
+    thresholds: list[ThresholdRaw] = Field(default_factory=list)
+    ceiling: list[CeilingRaw] = Field(default_factory=list)
+    validity: ValidityRaw = Field(default_factory=ValidityRaw)
+    before_run: list[HookRaw] = Field(default_factory=list)
+    after_run: list[HookRaw] = Field(default_factory=list)
+    hosts: Annotated[HostsRaw, Short({"type": "string", "examples": ["hosts.yaml"]})] = Field(
+        default_factory=HostsRaw
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ExperimentRaw:
+        return self.belonging()
+
+    def belonging(self) -> ExperimentRaw:
+        """The file itself. Raises PydanticCustomError where sections that are right by themselves do not belong
+        together."""
+        if (self.workload is None) == (self.workloads is None):
+            raise PydanticCustomError(
+                "workload", "give workload (one population) or workloads (several), one of the two"
+            )
+        if self.workload is not None and self.load is None:
+            raise PydanticCustomError("load", LOAD_MISSING)
+        if self.workloads is not None and self.load is not None:
+            raise PydanticCustomError(
+                "load", "load belongs to workload; each of workloads has a load of its own"
+            )
+        if self.workloads is not None and not self.workloads:
+            raise PydanticCustomError("workload", "workloads is empty: give at least one population")
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of an experiment file, for editors: `plimsoll schema`."""
+    schema = ExperimentRaw.model_json_schema(by_alias=True, mode="validation")
+    _drop_numbers_as_defaults(schema)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Plimsoll experiment file",
+        **{key: value for key, value in schema.items() if key != "title"},
+    }
+
+
+def _drop_numbers_as_defaults(node: Any) -> None:
+    """A default of 60000000000 beside a text such as "60s" would mislead; the reference of the file has them
+    all."""
+    if isinstance(node, dict):
+        default = node.get("default")
+        if "default" in node and (node.get("type") == "string" or "anyOf" in node or "$ref" in node):
+            if not isinstance(default, str):
+                del node["default"]
+        elif isinstance(default, (list, dict)):
+            del node["default"]
+        for value in node.values():
+            _drop_numbers_as_defaults(value)
+    elif isinstance(node, list):
+        for value in node:
+            _drop_numbers_as_defaults(value)

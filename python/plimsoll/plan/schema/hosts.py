@@ -1,0 +1,255 @@
+"""Raw model of `hosts:`, in an experiment file or in a file of its own: checked for form only.
+
+As with drivers, the sections of kinds that are not chosen may stand there, so that one file can be run on several kinds
+of hosts. What does not belong together is said by `resolve_hosts`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.metrics.rules import Operator
+from plimsoll.plan.source import units
+from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, Short, Text, shown
+from plimsoll.plan.source.units import NS
+
+FILE_VERSION: Final = 1
+"""Of a file of hosts."""
+KINDS: Final = ("local", "ssh", "slurm", "dask", "join", "testbed")
+_BOUND: Final = re.compile(r"\s*(<=|>=|<|>)\s*(\S.*?)\s*\Z")
+_PORTS: Final = re.compile(r"\s*([0-9]{1,5})\s*\.\.\s*([0-9]{1,5})\s*\Z")
+_BITS: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(bit|kbit|Mbit|Gbit|Tbit)/s\s*\Z")
+_BITS_SCALE: Final = {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12}
+
+
+def _text(pattern: str, like: str) -> Any:
+    """A text of this form; `like` says which."""
+
+    def check(value: object) -> str:
+        if isinstance(value, str) and re.fullmatch(pattern, value):
+            return value
+        raise PydanticCustomError(
+            "form", "expected {like}, got {shown}", {"like": like, "shown": shown(value)}
+        )
+
+    return (PlainValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"}))
+
+
+HostName = Annotated[
+    str, *_text("[A-Za-z0-9_][A-Za-z0-9._:%-]{0,252}", "a host: its name, its address, or what ssh calls it")
+]
+"""What ssh is given. It cannot begin with a dash: ssh would take it for an option."""
+AgentName = Annotated[
+    str, *_text("[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", "a name of letters, digits, '.', '_' and '-'")
+]
+"""It becomes part of file names."""
+UserName = Annotated[str, *_text("[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}", "an account")]
+Directory = Annotated[
+    str,
+    *_text(
+        "(~|(/[A-Za-z0-9._+@%=,-]+))(/[A-Za-z0-9._+@%=,-]+)+/?",
+        "a directory of the hosts such as ~/.cache/plimsoll, without blanks and signs that shells take for their own",
+    ),
+]
+"""Absolute and two levels deep at least, or below the home of whoever logs in: what is ours there is removed."""
+
+
+def number_of(value: object) -> float:
+    """A count in a bound: "2"."""
+    text = str(value)
+    if not re.fullmatch(r"[0-9]+", text):
+        raise units.UnitError(f"{shown(text)} is not a whole number")
+    return float(text)
+
+
+BOUNDS: Final[dict[str, tuple[Callable[[object], float], str]]] = {
+    "cores": (number_of, ">=2"),
+    "memory": (units.parse_size, ">=4GB"),
+    "rtt": (units.parse_duration, "<5ms"),
+    "clock_bound": (units.parse_duration, "<1ms"),
+}
+"""What can be required of a host by a bound: how its quantity is read (counts, bytes, nanoseconds), and an example."""
+
+
+def read_bound(what: str, text: str) -> tuple[Operator, float]:
+    """The two parts of a bound such as ">=4GB". Raises UnitError."""
+    parse, example = BOUNDS[what]
+    found = _BOUND.match(text)
+    if found is None:
+        raise units.UnitError(f'expected a bound such as "{example}", got {shown(text)}')
+    operator: Operator = "<"
+    match found[1]:
+        case "<=" | ">=" | ">" as other:
+            operator = other
+    return operator, float(parse(found[2]))
+
+
+def _bound(what: str) -> Any:
+    def check(value: object) -> str:
+        read_bound(what, value if isinstance(value, str) else shown(value))
+        return str(value)
+
+    schema = {"type": "string", "pattern": r"^\s*(<=|>=|<|>)", "examples": [BOUNDS[what][1]]}
+    return (PlainValidator(check), WithJsonSchema(schema))
+
+
+class RequireRaw(Raw):
+    """What a host must have to be taken."""
+
+    cores: Annotated[str, *_bound("cores")] | None = None
+    memory: Annotated[str, *_bound("memory")] | None = None
+    rtt: Annotated[str, *_bound("rtt")] | None = None
+    clock_bound: Annotated[str, *_bound("clock_bound")] | None = None
+    architecture: PlainText | None = None
+
+
+def _ports(value: object) -> tuple[int, int]:
+    found = _PORTS.match(value) if isinstance(value, str) else None
+    low, high = (int(found[1]), int(found[2])) if found else (value, value)
+    if not isinstance(low, int) or not isinstance(high, int) or isinstance(value, bool):
+        raise PydanticCustomError(
+            "ports", "expected ports such as 4000..4100, got {shown}", {"shown": shown(value)}
+        )
+    if not 1 <= low <= high <= 65535:
+        raise PydanticCustomError(
+            "ports", "expected ports from 1 to 65535, the lower first, got {shown}", {"shown": shown(value)}
+        )
+    return low, high
+
+
+Ports = Annotated[
+    tuple[int, int],
+    PlainValidator(_ports),
+    PlainSerializer(lambda v: f"{v[0]}..{v[1]}", return_type=str),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": r"^\s*[0-9]+\s*\.\.\s*[0-9]+\s*$"}, {"type": "integer"}]}
+    ),
+]
+"""A port, or the first and the last of some."""
+
+
+def _capacity(value: object) -> float:
+    found = _BITS.match(value) if isinstance(value, str) else None
+    if found is None or float(found[1]) == 0:
+        raise PydanticCustomError(
+            "capacity",
+            "expected the capacity of a link such as 10Gbit/s, got {shown}",
+            {"shown": shown(value)},
+        )
+    return float(found[1]) * _BITS_SCALE[found[2]] / 8
+
+
+Capacity = Annotated[
+    float,
+    PlainValidator(_capacity),
+    PlainSerializer(lambda v: f"{v * 8 / 1e6:g}Mbit/s", return_type=str),
+    WithJsonSchema(
+        {"type": "string", "pattern": _BITS.pattern.replace(r"\Z", "$"), "examples": ["10Gbit/s"]}
+    ),
+]
+"""Of a link, bytes a second."""
+
+
+class HostRaw(Raw):
+    """One host. `host`: what ssh is given; `name`: in the results, where that cannot stand in file names; `link`: what
+    its network can carry, where that is known better than it can be measured."""
+
+    host: HostName
+    name: AgentName | None = None
+    agents: Count | None = None
+    user: UserName | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    link: Capacity | None = None
+
+
+def _host(value: object) -> object:
+    return {"host": value} if isinstance(value, str) else value
+
+
+def _show_host(value: HostRaw) -> object:
+    found = value.model_dump(exclude_none=True)
+    return found["host"] if len(found) == 1 else found
+
+
+AnyHost = Annotated[HostRaw, BeforeValidator(_host), PlainSerializer(_show_host), Short({"type": "string"})]
+"""A host, or its name alone."""
+SomeHosts = Annotated[list[AnyHost], Field(min_length=1, max_length=100_000)]
+
+
+class SshRaw(Raw):
+    """How ssh is called. `options` stand before ours, so that they have their way."""
+
+    config: PlainText | None = None
+    options: list[PlainText] = Field(default_factory=list)
+    unknown_host_keys: Literal["refuse", "accept"] = "refuse"
+
+
+Agents = Annotated[int, Field(ge=1, le=65_535)]
+"""The engine numbers the agents of a run with 16 bits."""
+
+
+class SlurmRaw(Raw):
+    """An array job. `options`: further ones of sbatch."""
+
+    partition: PlainText | None = None
+    time: Duration | None = None
+    options: list[PlainText] = Field(default_factory=list)
+    tasks: Agents
+
+
+class DaskRaw(Raw):
+    """The scheduler of a cluster that runs."""
+
+    address: PlainText
+
+
+class JoinRaw(Raw):
+    """Agents of any batch system. `submit`: the command that hands in the filled `template`, `{file}` in it."""
+
+    submit: Annotated[list[Text], Field(min_length=1)] | None = None
+    template: PlainText | None = None
+    agents: Agents
+
+
+class ControllerRaw(Raw):
+    """Where agents and testers reach this host, and which ports may be listened on."""
+
+    address: HostName
+    ports: Ports | None = None
+
+
+class HostClockRaw(Raw):
+    """What is assumed of clocks and paths."""
+
+    physical_min_rtt: Duration = 0
+    max_rate_error_ppm: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] = 500.0
+
+
+class HostsRaw(Raw):
+    """Where testers run."""
+
+    kind: Literal["local", "ssh", "slurm", "dask", "join", "testbed"] = "local"
+    sites: dict[Name, SomeHosts] | None = None
+    hosts: SomeHosts | None = None
+    agents: Annotated[int, Field(ge=1, le=1000)] = 1
+    use: Count | None = None
+    at_least: Count | None = None
+    require: RequireRaw | None = None
+    ssh: SshRaw | None = None
+    slurm: SlurmRaw | None = None
+    dask: DaskRaw | None = None
+    join: JoinRaw | None = None
+    testbed: PlainText | None = None
+    directory: Directory | None = None
+    keep: Literal["engine", "nothing"] | None = None
+    link: Literal["ssh", "tcp", "quic"] | None = None
+    controller: ControllerRaw | None = None
+    wait: Duration = 600 * NS["s"]
+    link_grace: Duration = 60 * NS["s"]
+    on_agent_loss: Literal["continue", "abort"] = "continue"
+    clock: HostClockRaw = Field(default_factory=HostClockRaw)

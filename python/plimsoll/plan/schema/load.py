@@ -1,0 +1,273 @@
+"""Raw model of `workload:`, `workloads:` and `load:`: the file as written, checked for form only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.drivers.exec import ExecSection
+from plimsoll.plan.drivers.frontier import FrontierSection
+from plimsoll.plan.drivers.http import HttpSection
+from plimsoll.plan.drivers.null import NullSection
+from plimsoll.plan.drivers.replay import ReplaySection
+from plimsoll.plan.drivers.section import MixEntry
+from plimsoll.plan.drivers.sql import SqlSection
+from plimsoll.plan.drivers.tcp import TcpSection
+from plimsoll.plan.queries.sections import CoolWork, TableWork
+from plimsoll.plan.source.fields import (
+    Count,
+    Dist,
+    Drawn,
+    Duration,
+    Labels,
+    PlainText,
+    Rate,
+    RateRange,
+    Raw,
+    Short,
+    Testers,
+    Text,
+    null_word,
+    shown,
+)
+from plimsoll.plan.source.units import NS
+
+
+class Ramp(Raw):
+    """Testers that join one after the other."""
+
+    testers: Testers
+    every: Duration
+    life: Duration | None = None
+
+
+class Stage(Raw):
+    """One part of a staged load."""
+
+    for_: Duration = Field(alias="for")
+    testers: Testers | None = None
+    rate: RateRange | None = None
+    name: PlainText | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Stage:
+        if (self.testers is None) == (self.rate is None):
+            raise PydanticCustomError("stage", "a stage has either testers or a rate")
+        if self.for_ == 0:
+            raise PydanticCustomError("stage", "a stage needs some time: `for` must be longer than 0s")
+        return self
+
+
+class LoadRaw(Raw):
+    """When requests start."""
+
+    testers: Testers | None = None
+    per_host: Testers | None = None
+    think: Drawn | None = None
+    every: Duration | None = None
+    late: Literal["skip", "catch-up"] | None = None
+    rate: Rate | None = None
+    arrivals: Literal["poisson", "even"] | None = None
+    in_flight: Testers | None = None
+    when_full: Literal["wait", "drop"] | None = None
+    ramp: Ramp | None = None
+    stages: list[Stage] | None = Field(default=None, min_length=1)
+    replay: Literal["log"] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> LoadRaw:
+        leads = [
+            key
+            for key in ("testers", "per_host", "rate", "ramp", "stages", "replay")
+            if getattr(self, key) is not None
+        ]
+        if len(leads) != 1:
+            got = f"got {' and '.join(leads)}" if leads else "got none of them"
+            raise PydanticCustomError(
+                "load",
+                "give one of testers or per_host (with think or every), rate, ramp, stages, replay; {got}",
+                {"got": got},
+            )
+        self._misplaced(leads[0])
+        if self.every == 0 or (self.ramp and self.ramp.every == 0 and self.ramp.testers > 1):
+            raise PydanticCustomError("load", "`every` must be longer than 0s")
+        return self
+
+    def _misplaced(self, lead: str) -> None:
+        """Keys that mean nothing in this kind of load are refused: a reader would believe that they did
+        something."""
+        open_keys = {"arrivals", "in_flight", "when_full"}
+        closed = {"every", "late"} if self.every is not None else {"think"}
+        allowed = {
+            "testers": closed,
+            "per_host": closed,
+            "rate": open_keys,
+            "ramp": {"think"},
+            "stages": self._stage_keys(open_keys),
+            "replay": open_keys - {"arrivals"},
+        }[lead]
+        given = {key for key in ("think", "every", "late", *open_keys) if getattr(self, key) is not None}
+        wrong = sorted(given - allowed)
+        if wrong:
+            slotted = self.every is not None and lead in ("testers", "per_host")
+            kind = f"{lead} with `every`" if slotted else lead
+            known = f"it can have {', '.join(sorted(allowed))}" if allowed else "it has no further keys"
+            raise PydanticCustomError(
+                "load",
+                "{wrong} means nothing in a load of {kind}: {known}",
+                {"wrong": " and ".join(wrong), "kind": kind, "known": known},
+            )
+
+    def _stage_keys(self, open_keys: set[str]) -> set[str]:
+        stages = self.stages or []
+        closed = {"think"} if any(stage.testers is not None for stage in stages) else set()
+        return closed | (open_keys if any(stage.rate is not None for stage in stages) else set())
+
+
+class Pair(Raw):
+    """Not written as such: `[from, to]`."""
+
+    low: Annotated[int, Field(ge=-(2**62), le=2**62)]
+    high: Annotated[int, Field(ge=-(2**62), le=2**62)]
+
+
+def _pair(value: object) -> object:
+    if isinstance(value, list) and len(value) == 2:
+        return {"low": value[0], "high": value[1]}
+    raise PydanticCustomError(
+        "pair", "expected two whole numbers [from, to], got {shown}", {"shown": shown(value)}
+    )
+
+
+class Zipf(Raw):
+    """Ranks 1 to n, the chance of rank k is proportional to k to the power -s."""
+
+    n: Count
+    s: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1.0
+
+
+class ValuesRaw(Raw):
+    """Where the values of a `{name}` come from: exactly one of uniform, zipf, list, file."""
+
+    uniform: Annotated[
+        Pair | None,
+        BeforeValidator(_pair),
+        PlainSerializer(lambda v: None if v is None else [v.low, v.high]),
+        WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "integer"}}),
+    ] = None
+    zipf: Zipf | None = None
+    list_: list[PlainText] | None = Field(default=None, alias="list", min_length=1)
+    file: PlainText | None = None
+    order: Literal["sequential", "random"] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> ValuesRaw:
+        if sum(value is not None for value in (self.uniform, self.zipf, self.list_, self.file)) != 1:
+            raise PydanticCustomError("values", "give exactly one of uniform, zipf, list, file")
+        if self.order is not None and self.list_ is None and self.file is None:
+            raise PydanticCustomError("values", "order belongs to list and file")
+        if self.uniform is not None and self.uniform.low > self.uniform.high:
+            raise PydanticCustomError("values", "the first number of uniform must not be above the second")
+        return self
+
+
+class Backoff(Raw):
+    """Waits `first` after a failure, twice as long after each further one in a row, at most `max`. `when`: after any
+    failure, or where there was no connection."""
+
+    first: Duration = 100 * NS["ms"]
+    max: Duration = 10 * NS["s"]
+    when: Literal["failed", "refused"] = "failed"
+
+
+class StopTester(Raw):
+    """Takes a tester out after so many failures in a row."""
+
+    after: Count = 5
+
+
+class OnErrorRaw(Raw):
+    """What a tester does after a failure; neither key: it goes on."""
+
+    backoff: Backoff | None = None
+    stop_tester: StopTester | None = Field(default=None, alias="stop-tester")
+
+    @model_validator(mode="after")
+    def _one(self) -> OnErrorRaw:
+        if self.backoff is not None and self.stop_tester is not None:
+            raise PydanticCustomError("on_error", "give one of continue, backoff, stop-tester")
+        return self
+
+
+def usual_on_error() -> OnErrorRaw:
+    """What holds where the file says nothing: against a dead port a tester that goes on at once measures how fast it is
+    refused, and keeps the host from bringing the service back."""
+    return OnErrorRaw.model_validate({"backoff": {"first": "100ms", "max": "1s", "when": "refused"}})
+
+
+def _on_error(value: object) -> object:
+    if value == "continue":
+        return {}
+    if value in ("backoff", "stop-tester"):
+        return {value: {}}
+    if isinstance(value, dict) and value:
+        return value
+    raise PydanticCustomError(
+        "on_error", "expected continue, backoff or stop-tester, got {shown}", {"shown": shown(value)}
+    )
+
+
+def _show_on_error(value: Any) -> Any:
+    dumped = value.model_dump(by_alias=True, exclude_none=True)
+    return dumped or "continue"
+
+
+OnError = Annotated[
+    OnErrorRaw,
+    BeforeValidator(_on_error),
+    PlainSerializer(_show_on_error),
+    Short({"enum": ["continue", "backoff", "stop-tester"]}),
+]
+
+
+class WorkloadRaw(Raw):
+    """What is asked, and of whom. The sections of drivers that are not chosen may stand there: levels can
+    choose them."""
+
+    driver: Annotated[
+        Literal["exec", "frontier", "http", "null", "replay", "sql", "tcp"], BeforeValidator(null_word)
+    ]
+    target: Text | None = None
+    site: Labels | None = None
+    timeout: Duration = 60 * NS["s"]
+    on_error: OnError = Field(default_factory=usual_on_error)
+    values: dict[str, ValuesRaw] = Field(default_factory=dict)
+    mix: list[MixEntry] | None = Field(default=None, min_length=1)
+    table: TableWork | None = None
+    cool: CoolWork | None = None
+    exec: ExecSection | None = None
+    frontier: FrontierSection | None = None
+    http: HttpSection | None = None
+    null: NullSection | None = None
+    replay: ReplaySection | None = None
+    sql: SqlSection | None = None
+    tcp: TcpSection | None = None
+
+    @model_validator(mode="after")
+    def _some_time(self) -> WorkloadRaw:
+        if self.timeout == 0:
+            raise PydanticCustomError(
+                "timeout", "a transaction needs some time: timeout must be longer than 0s"
+            )
+        return self
+
+
+class PopulationRaw(WorkloadRaw):
+    """One of several populations: a workload with its own load."""
+
+    load: LoadRaw
+
+
+__all__ = ["Dist", "LoadRaw", "MixEntry", "PopulationRaw", "WorkloadRaw"]

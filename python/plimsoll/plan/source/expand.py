@@ -1,0 +1,226 @@
+"""`${vars.NAME}`, `${env:NAME}` and `{secret: ...}`: what is resolved when a plan is made.
+
+`{name}` is left alone: it is filled in for each request, by the engine. `$${` stands for `${`.
+
+A value of the environment is used, never stored: `written` remembers by path the text of the file, which
+takes its place in everything that is kept. A `{secret: "..."}` becomes a `Secret`, and a text that holds one
+becomes one too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+from urllib.parse import unquote
+
+from plimsoll.plan.source.document import KeyPath, plain_scalar
+from plimsoll.plan.source.memo import Memo
+from plimsoll.plan.source.near import nearest
+from plimsoll.plan.source.secret import SHORTEST, Secret, carries_credentials
+
+_PLACE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SOUNDS_SECRET: Final = re.compile(
+    r"PASS|SECRET|TOKEN|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH", re.IGNORECASE
+)
+"""Such a variable is redacted from logs even where the file forgot to say that it is a secret."""
+_LOGIN: Final = re.compile(r"[a-z]+://[^/@:\s]*:([^/@\s]*)@")
+"""Of a URL: its password is the group."""
+_DEEPEST: Final = 20
+LARGEST_TEXT: Final = 1_000_000
+UNTOUCHED: Final = frozenset({"factors", "design", "plimsoll", "name"})
+"""Sections without `${...}`: levels are set into the other sections first, and expanded there."""
+
+
+@dataclass(slots=True)
+class Expanded:
+    """A tree with everything filled in.
+
+    `written`: path -> text in the file, for values that came from the environment; `secrets`: what must be
+    redacted;
+    `wrong`: path and message of what could not be filled in.
+    """
+
+    tree: dict[str, Any]
+    written: dict[KeyPath, str] = field(default_factory=dict)
+    secrets: set[str] = field(default_factory=set)
+    wrong: list[tuple[KeyPath, str]] = field(default_factory=list)
+
+
+class _Unknown(Exception):
+    """Something to fill in is not there."""
+
+
+def expand(tree: Mapping[str, Any], environ: Mapping[str, str], memo: Memo | None = None) -> Expanded:
+    """Fills in everything but the sections in UNTOUCHED. Problems are gathered, not raised.
+
+    A section in which there is nothing to fill in stays the same object; `memo` must have seen no other `environ`.
+    """
+    memo = memo or Memo()
+    done = Expanded({})
+    for key, value in tree.items():
+        if key in UNTOUCHED:
+            done.tree[key] = value
+            continue
+        section = memo.get(key, (value, tree.get("vars")), partial(_section, tree, key, environ))
+        done.tree[key] = section.tree[key]
+        done.written |= section.written
+        done.secrets |= section.secrets
+        done.wrong += section.wrong
+    return done
+
+
+def _section(tree: Mapping[str, Any], key: str, environ: Mapping[str, str]) -> Expanded:
+    worker = _Expander(tree, environ)
+    value = worker.value(tree[key], (key,), 0)
+    touched = worker.done.written or worker.done.secrets or worker.done.wrong or value != tree[key]
+    worker.done.tree[key] = value if touched else tree[key]
+    return worker.done
+
+
+class _Expander:
+    def __init__(self, tree: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        found = tree.get("vars")
+        self.vars: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        self.environ = environ
+        self.done = Expanded({})
+        self.used_environment = False
+
+    def value(self, value: Any, path: KeyPath, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._leaf(value, path)
+        if isinstance(value, Mapping):
+            if set(value) == {"secret"}:
+                return self._secret(value["secret"], path)
+            return {key: self.value(item, (*path, key), depth + 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item, (*path, index), depth + 1) for index, item in enumerate(value)]
+        return value
+
+    def _leaf(self, text: str, path: KeyPath) -> Any:
+        if "${" not in text:
+            return text
+        self.used_environment = False
+        try:
+            value = self._fill(text, ())
+        except _Unknown as error:
+            self.done.wrong.append((path, str(error)))
+            return text
+        if self.used_environment and not isinstance(value, Secret):
+            self.done.written[path] = text
+            self.done.secrets.update(_passwords(value, path))
+        return value
+
+    def _secret(self, text: Any, path: KeyPath) -> Any:
+        if not isinstance(text, str):
+            self.done.wrong.append((path, 'a secret is written {secret: "${env:NAME}"}'))
+            return ""
+        try:
+            value = self._fill(text, (), whole_text=True)
+        except _Unknown as error:
+            self.done.wrong.append((path, str(error)))
+            return ""
+        return self._hide(value.reveal() if isinstance(value, Secret) else str(value), text, path)
+
+    def _hide(self, value: str, text: str, path: KeyPath) -> Any:
+        if len(value) < SHORTEST:
+            self.done.wrong.append(
+                (path, f"the secret has fewer than {SHORTEST} characters: it could not be kept out of logs")
+            )
+            return ""
+        self.done.secrets.add(value)
+        # The parts that came from outside are hidden by themselves too: a log may show the token without
+        # "Bearer ". A variable of the file may be anything, so its name must say what it is.
+        parts = (self._part(match[1] or "") for match in _PLACE.finditer(text))
+        self.done.secrets.update(part for part in parts if len(part) >= SHORTEST)
+        return Secret(value)
+
+    def _part(self, place: str) -> str:
+        """What of a secret must be hidden by itself: "" where the place is no reason to."""
+        if place.startswith("env:"):
+            return self.environ.get(place[4:], "")
+        value = self.vars.get(place.removeprefix("vars."))
+        return str(value) if isinstance(value, (str, int)) and carries_credentials(place) else ""
+
+    def _fill(self, text: str, within: tuple[str, ...], whole_text: bool = False) -> Any:
+        """The text with its places filled in. A single place keeps the type of what it stands for."""
+        whole = _PLACE.fullmatch(text)
+        if whole is not None and whole[1] is not None:
+            value = self._place(whole[1], within)
+            return str(value) if whole_text and not isinstance(value, Secret) else value
+        parts: list[str] = []
+        hide = False
+        at = 0
+        for match in _PLACE.finditer(text):
+            parts.append(text[at : match.start()])
+            at = match.end()
+            if match[1] is None:
+                parts.append("${")
+                continue
+            value = self._place(match[1], within)
+            if isinstance(value, (dict, list)) or value is None:
+                raise _Unknown(f"${{{match[1]}}} is not a text or a number, so it cannot stand inside a text")
+            hide = hide or isinstance(value, Secret)
+            parts.append(value.reveal() if isinstance(value, Secret) else _as_text(value))
+        joined = "".join((*parts, text[at:]))
+        if len(joined) > LARGEST_TEXT:
+            raise _Unknown(f"this grows beyond {LARGEST_TEXT:,} characters")
+        if hide:
+            self.done.secrets.add(joined)
+            return Secret(joined)
+        return joined
+
+    def _place(self, what: str, within: tuple[str, ...]) -> Any:
+        if what.startswith("env:"):
+            return self._environment(what[4:])
+        if not what.startswith("vars."):
+            known = nearest(what, [f"vars.{name}" for name in self.vars])
+            hint = f'; did you mean "${{{known}}}"?' if known else ": known are ${vars.NAME} and ${env:NAME}"
+            raise _Unknown(f"${{{what}}} is not understood{hint}")
+        name = what[5:]
+        if name not in self.vars:
+            near = nearest(name, self.vars)
+            hint = f'; did you mean "${{vars.{near}}}"?' if near else ": it is not among `vars`"
+            raise _Unknown(f"${{vars.{name}}} is not there{hint}")
+        if name in within or len(within) > _DEEPEST:
+            raise _Unknown(f"${{vars.{name}}} leads back to itself: {' -> '.join((*within, name))}")
+        return self._variable(self.vars[name], (*within, name))
+
+    def _variable(self, value: Any, within: tuple[str, ...]) -> Any:
+        if isinstance(value, str):
+            return self._fill(value, within)
+        if isinstance(value, Mapping):
+            if set(value) == {"secret"}:
+                return self._secret(value["secret"], ("vars", within[-1]))
+            return {key: self._variable(item, within) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._variable(item, within) for item in value]
+        return value
+
+    def _environment(self, name: str) -> Any:
+        if not _ENV_NAME.match(name):
+            raise _Unknown(f'"{name}" cannot be the name of an environment variable')
+        text = self.environ.get(name)
+        if text is None:
+            raise _Unknown(f"the environment variable {name} is not set: export {name}=...")
+        self.used_environment = True
+        if _SOUNDS_SECRET.search(name) and len(text) >= SHORTEST:
+            self.done.secrets.add(text)
+        # A number is taken as one where writing it gives the same text: "0123" stays a text.
+        value = plain_scalar(text)
+        return value if isinstance(value, (bool, int)) and _as_text(value) == text else text
+
+
+def _passwords(value: Any, path: KeyPath) -> set[str]:
+    """What lets somebody in by a text that came from the environment: a password, or that of a URL, also decoded."""
+    found = {str(value)} if path[-1:] == ("password",) else set()
+    if isinstance(value, str) and (login := _LOGIN.match(value)) is not None:
+        found |= {login[1], unquote(login[1])}
+    return {one for one in found if len(one) >= SHORTEST}
+
+
+def _as_text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

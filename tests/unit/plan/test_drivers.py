@@ -1,0 +1,27 @@
+"""What every driver of the table has to have, whatever it does."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from plimsoll.plan.drivers.table import DRIVERS
+from plimsoll.plan.schema.load import WorkloadRaw
+from plimsoll.plan.schema.paths import unwrapped
+
+
+def test_a_workload_has_a_name_and_a_section_for_each_driver() -> None:
+    fields = WorkloadRaw.model_fields
+    assert set(get_args(fields["driver"].annotation)) == set(DRIVERS)
+    assert {name: unwrapped(fields[name].annotation) for name in DRIVERS} == {
+        name: [driver.section] for name, driver in DRIVERS.items()
+    }
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_shared_keys_and_alternatives_are_keys_of_the_section(name: str) -> None:
+    driver = DRIVERS[name]
+    keys = {info.alias or key for key, info in driver.section.model_fields.items()}
+    assert driver.shared_keys <= keys
+    assert {key for pair in driver.one_of for key in pair} <= keys - driver.shared_keys
