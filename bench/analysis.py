@@ -16,8 +16,8 @@ import time
 
 import numpy as np
 
-from plimsoll.analyse.summary import Accumulator, Layout
-from plimsoll.analyse.transactions import Transactions, Window
+from plimsoll.analyse.run.summary import Accumulator, Layout
+from plimsoll.analyse.window.transactions import Transactions, Window
 
 CHUNK = 1 << 20
 LENGTH = 600_000_000_000

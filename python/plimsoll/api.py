@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.document import as_document
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
 from plimsoll.assemble.run_table import columns_of, write_runs

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from tests.unit.hosts_made import Made, make
 
 from plimsoll.analyse.answer.compose import with_answer
-from plimsoll.analyse.ranking import Contender, ranking
-from plimsoll.analyse.results import (
+from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.results.analysis import (
     Analysis,
     Capacity,
     CellResult,
@@ -25,11 +25,10 @@ from plimsoll.analyse.results import (
     Saturation,
     Verdict,
 )
-from plimsoll.analyse.results_run import (
+from plimsoll.analyse.results.run import (
     Counts,
     Ecdf,
     ErrorCount,
-    Interval,
     Latency,
     Peak,
     Series,
@@ -37,7 +36,8 @@ from plimsoll.analyse.results_run import (
     Traffic,
     Utilization,
 )
-from plimsoll.analyse.results_verdicts import (
+from plimsoll.analyse.results.verdict_rules import RuleName, rule
+from plimsoll.analyse.results.verdicts import (
     CapacityKind,
     LeftOut,
     ResourceKind,
@@ -45,7 +45,7 @@ from plimsoll.analyse.results_verdicts import (
     SaturationVerdict,
     TermPart,
 )
-from plimsoll.analyse.verdict_rules import RuleName, rule
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.api import analysis
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 

@@ -22,7 +22,7 @@ import pytest
 from tests.golden.fixture import designed, empty, set_up, single, wan
 
 from plimsoll import __version__
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.report.html import render
 from plimsoll.report.page_data import frames
 from plimsoll.report.template import PACKAGE

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from scipy.stats import t as student
 
-from plimsoll.analyse.queueing import mmc
 from plimsoll.deploy.binary import find_engine
 from tests.conftest import Lab
+from tests.stats.queueing import mmc
 
 LENIENT = "validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}"
 """The machine of the tests may be busy with something else."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_run import NamedMetric
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.run import NamedMetric
 from plimsoll.report.html import render
 from tests.conftest import missing
 from tests.golden.fixture import designed, empty, set_up, single

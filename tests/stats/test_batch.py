@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.stats import within_run
 
-from plimsoll.analyse.batch import BatchMean, batch_mean, ratio_mean
-from plimsoll.analyse.proportion import wilson
+from plimsoll.analyse.stats.batch import BatchMean, batch_mean, ratio_mean
+from plimsoll.analyse.stats.proportion import wilson
 
 
 def autoregressive(rng: np.random.Generator, n: int, phi: float) -> NDArray[np.float64]:

@@ -11,8 +11,8 @@ import pytest
 from tests.stats.test_overload import queue
 from tests.unit.analyse.made import run
 
-from plimsoll.analyse.across import Design, grouped, metric_intervals
-from plimsoll.analyse.proportion import clopper_pearson
+from plimsoll.analyse.design.across import Design, grouped, metric_intervals
+from plimsoll.analyse.stats.proportion import clopper_pearson
 
 LOADS = (0.2, 0.5, 0.8)
 DESIGNS = 500

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.stats.test_summary import CODES, MEASURED, S, layout, made, nearest_rank, rows_of
 
-from plimsoll.analyse.quantiles import merged
-from plimsoll.analyse.results_run import Traffic
-from plimsoll.analyse.summary import Accumulator, RunSummary
-from plimsoll.analyse.transactions import OUTCOMES, Transactions, Window
-from plimsoll.analyse.wording import SPACE, percentile, quantity
+from plimsoll.analyse.results.run import Traffic
+from plimsoll.analyse.results.wording import SPACE, percentile, quantity
+from plimsoll.analyse.run.summary import Accumulator, RunSummary
+from plimsoll.analyse.stats.quantiles import merged
+from plimsoll.analyse.window.transactions import OUTCOMES, Transactions, Window
 
 OPEN = frozenset({"readers", "writers"})
 NOT_STARTED = ((S, 7), (4 * S, 11), (11 * S, 30))

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import stats
 
-from plimsoll.analyse.distributions import beta_quantile, f_tail, normal_quantile, t_quantile, t_tail
+from plimsoll.analyse.stats.distributions import beta_quantile, f_tail, normal_quantile, t_quantile, t_tail
 
 DEGREES = (1, 2, 3, 7.5, 30, 1e4)
 

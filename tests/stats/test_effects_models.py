@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plimsoll.analyse.effects import UnsuitableData, factorial
-from plimsoll.analyse.results_verdicts import ModelReason
+from plimsoll.analyse.effects.effects import UnsuitableData, factorial
+from plimsoll.analyse.results.verdicts import ModelReason
 
 A = ["a1", "a2", "a3"]
 B = ["b1", "b2", "b3", "b4"]

@@ -7,8 +7,8 @@ import math
 import pytest
 from tests.stats.reference import table
 
-from plimsoll.analyse.effects import Factorial, factorial
-from plimsoll.analyse.results_verdicts import ModelReason
+from plimsoll.analyse.effects.effects import Factorial, factorial
+from plimsoll.analyse.results.verdicts import ModelReason
 
 
 def coefficients(fit: Factorial) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.analyse.fairness import fairness, jain_index
+from plimsoll.analyse.stats.fairness import fairness, jain_index
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (1, 10), (3, 10), (10, 10)])

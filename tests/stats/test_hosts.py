@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from tests.unit.hosts_made import MS, Made, Row, S, make, rows_of
 
-from plimsoll.analyse import placed
-from plimsoll.analyse.coverage import coverage, mean_coverage
-from plimsoll.analyse.fairness import jain_index
-from plimsoll.analyse.placed import ResponseTimes
-from plimsoll.analyse.quantiles import bucket_of
-from plimsoll.analyse.quantum import FINEST, coarse_enough, parts_of
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.hosts.coverage import coverage, mean_coverage
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.run import placed
+from plimsoll.analyse.run.placed import ResponseTimes
+from plimsoll.analyse.stats.fairness import jain_index
+from plimsoll.analyse.stats.quantiles import bucket_of
+from plimsoll.analyse.window.quantum import FINEST, coarse_enough, parts_of
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import Options, analysis
 from plimsoll.collect.hosts import Agent, AgentClock, Crew
 

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from plimsoll.analyse.answer.explained import model_reason
-from plimsoll.analyse.blocks import error_with_blocks
-from plimsoll.analyse.diagnostics import diagnose, equal_variances_p
-from plimsoll.analyse.means import POOLED, SEPARATE, SINGLE, cell_intervals, mean_interval, pooled_error
-from plimsoll.analyse.proportion import wilson
-from plimsoll.analyse.results_verdicts import ModelReason
+from plimsoll.analyse.effects.diagnostics import diagnose, equal_variances_p
+from plimsoll.analyse.results.verdicts import ModelReason
+from plimsoll.analyse.stats.blocks import error_with_blocks
+from plimsoll.analyse.stats.means import POOLED, SEPARATE, SINGLE, cell_intervals, mean_interval, pooled_error
+from plimsoll.analyse.stats.proportion import wilson
 
 
 def test_t_interval() -> None:

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from plimsoll.analyse.effects import factorial
-from plimsoll.analyse.multiplicity import holm
-from plimsoll.analyse.proportion import wilson
+from plimsoll.analyse.effects.effects import factorial
+from plimsoll.analyse.stats.multiplicity import holm
+from plimsoll.analyse.stats.proportion import wilson
 
 
 def test_adjusted_as_published() -> None:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from tests.stats.saturation_truths import LONG, NOISES, TRUTHS, Experiment, knee
 
-from plimsoll.analyse import capacity
-from plimsoll.analyse.means import cell_intervals
-from plimsoll.analyse.plateau import highest
-from plimsoll.analyse.proportion import wilson
-from plimsoll.analyse.ranking import Contender, ranking
-from plimsoll.analyse.results import Capacity
-from plimsoll.analyse.results_verdicts import CapacityReason, RankingVerdict
-from plimsoll.analyse.saturation import saturation, throughput_error
+from plimsoll.analyse.design import capacity
+from plimsoll.analyse.design.plateau import highest
+from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.design.saturation import saturation, throughput_error
+from plimsoll.analyse.results.analysis import Capacity
+from plimsoll.analyse.results.verdicts import CapacityReason, RankingVerdict
+from plimsoll.analyse.stats.means import cell_intervals
+from plimsoll.analyse.stats.proportion import wilson
 
 Levels = Mapping[float, Sequence[float]]
 CURVED = [
@@ -36,7 +36,7 @@ def nominal(levels: Levels) -> Capacity:
 
 
 def nominal_of_all(combinations: Sequence[Levels]) -> list[Capacity]:
-    """As `plimsoll.analyse.load_line` does, without blocks."""
+    """As `plimsoll.analyse.design.load_line` does, without blocks."""
     error = throughput_error(combinations)
     every = [values for levels in combinations for values in levels.values()]
     intervals = iter(cell_intervals(every, log=True))

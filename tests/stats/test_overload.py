@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plimsoll.analyse.overload import overload
-from plimsoll.analyse.proportion import clopper_pearson
-from plimsoll.analyse.results_verdicts import OverloadVerdict
-from plimsoll.analyse.traffic import BINS
+from plimsoll.analyse.results.verdicts import OverloadVerdict
+from plimsoll.analyse.run.overload import overload
+from plimsoll.analyse.run.traffic import BINS
+from plimsoll.analyse.stats.proportion import clopper_pearson
 
 Times = NDArray[np.float64]
 RUNS = 300

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plimsoll.analyse.effects import Factorial
-from plimsoll.analyse.fits import fit_table
-from plimsoll.analyse.passes import Loop
-from plimsoll.analyse.proportion import clopper_pearson, wilson
-from plimsoll.analyse.results_verdicts import ModelReason
+from plimsoll.analyse.effects.effects import Factorial
+from plimsoll.analyse.effects.fits import fit_table
+from plimsoll.analyse.effects.passes import Loop
+from plimsoll.analyse.results.verdicts import ModelReason
+from plimsoll.analyse.stats.proportion import clopper_pearson, wilson
 
 SIZES, TESTERS = ("small", "large"), ("1", "2", "4", "8")
 LEVELS = {"size": SIZES, "testers": TESTERS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plimsoll.analyse.proportion import clopper_pearson, error_rate, wilson
+from plimsoll.analyse.stats.proportion import clopper_pearson, error_rate, wilson
 
 
 @pytest.mark.parametrize(

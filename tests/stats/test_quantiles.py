@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from plimsoll.analyse.quantiles import (
+from plimsoll.analyse.stats.quantiles import (
     Buckets,
     Exact,
     Histogram,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 
 import pytest
+from tests.stats.queueing import erlang_c, md1_response, mm1, mmc
 from tests.stats.reference import DATA
-
-from plimsoll.analyse.queueing import erlang_c, md1_response, mm1, mmc
 
 
 def test_erlang_c_table() -> None:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from tests.unit.analyse.made import histogram, latency, run
 
-from plimsoll.analyse.load_profile import Piece, Profile, load_bins
-from plimsoll.analyse.proportion import clopper_pearson
-from plimsoll.analyse.ramp import ramp
-from plimsoll.analyse.results_run import RampRule
-from plimsoll.analyse.results_verdicts import RampVerdict
-from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.design.ramp import ramp
+from plimsoll.analyse.results.run import RampRule
+from plimsoll.analyse.results.verdicts import RampVerdict
+from plimsoll.analyse.stats.proportion import clopper_pearson
+from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.plan.metrics.rules import parse_rule
 
 Times = NDArray[np.float64]

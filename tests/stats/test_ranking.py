@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from plimsoll.analyse.blocks import Adjusted, within_blocks
-from plimsoll.analyse.proportion import clopper_pearson
-from plimsoll.analyse.ranking import Contender, ranking
-from plimsoll.analyse.results_verdicts import RankingVerdict
+from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.results.verdicts import RankingVerdict
+from plimsoll.analyse.stats.blocks import Adjusted, within_blocks
+from plimsoll.analyse.stats.proportion import clopper_pearson
 
 EXPERIMENTS = 1500
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.analyse.results_verdicts import SaturationReason, SaturationVerdict
-from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
+from plimsoll.analyse.design.saturation import Bracket, saturation, throughput_error
+from plimsoll.analyse.results.verdicts import SaturationReason, SaturationVerdict
 
 BRACKETED, INCREASED = SaturationVerdict.BRACKETED, SaturationVerdict.INCREASED
 AT_LOWEST, RETROGRADE = SaturationVerdict.AT_LOWEST, SaturationVerdict.RETROGRADE

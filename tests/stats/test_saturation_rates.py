@@ -26,10 +26,10 @@ from tests.stats.saturation_truths import (
     resampled,
 )
 
-from plimsoll.analyse.bottleneck import full_loads
-from plimsoll.analyse.proportion import wilson
-from plimsoll.analyse.results_verdicts import SaturationReason
-from plimsoll.analyse.saturation import Bracket, saturation, throughput_error
+from plimsoll.analyse.components.bottleneck import full_loads
+from plimsoll.analyse.design.saturation import Bracket, saturation, throughput_error
+from plimsoll.analyse.results.verdicts import SaturationReason
+from plimsoll.analyse.stats.proportion import wilson
 
 FALSE_AT_MOST = 0.05
 UNDECIDED_AT_MOST = 0.20

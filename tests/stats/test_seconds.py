@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.stats.test_summary import LENGTH, MEASURED, STAGES, S, made, summed
 
-from plimsoll.analyse.seconds import summarise_seconds
-from plimsoll.analyse.summary import RunSummary
-from plimsoll.analyse.transactions import Transactions, Window
+from plimsoll.analyse.run.seconds import summarise_seconds
+from plimsoll.analyse.run.summary import RunSummary
+from plimsoll.analyse.window.transactions import Transactions, Window
 from plimsoll.collect.live import Second
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.stats import within_run
 
-from plimsoll.analyse.proportion import wilson
-from plimsoll.analyse.steady import PeakWindow, mser5, peak_window, trend
+from plimsoll.analyse.stats.proportion import wilson
+from plimsoll.analyse.stats.steady import PeakWindow, mser5, peak_window, trend
 
 FALSE_AT_MOST = 0.05
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from plimsoll.analyse.parts import PartKey
-from plimsoll.analyse.summary import Accumulator, Layout, RunSummary
-from plimsoll.analyse.transactions import Stage, Transactions, Window
+from plimsoll.analyse.run.parts import PartKey
+from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary
+from plimsoll.analyse.window.transactions import Stage, Transactions, Window
 
 S = 1_000_000_000
 CODES = ("", "500", "reset")

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.api import analysis
 
 OLD = Path(__file__).resolve().parents[1] / "data" / "results-v1"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.analyse.across import cell_results, grouped, verdicts
 from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.answer.superseded import earlier_note
@@ -16,15 +15,16 @@ from plimsoll.analyse.answer.worded import (
     worded_superseded,
     worded_verdict,
 )
-from plimsoll.analyse.consistency import consistency
-from plimsoll.analyse.fits import fit_all
-from plimsoll.analyse.load_line import rankings, saturations
-from plimsoll.analyse.parts import OfParts
-from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.results import Analysis, ExperimentInfo, RunResult
-from plimsoll.analyse.results_verdicts import LeftOut
-from plimsoll.analyse.superseded import NotComparable, with_superseded
-from plimsoll.analyse.verdict_rules import RULES
+from plimsoll.analyse.design.across import cell_results, grouped, verdicts
+from plimsoll.analyse.design.consistency import consistency
+from plimsoll.analyse.design.load_line import rankings, saturations
+from plimsoll.analyse.effects.fits import fit_all
+from plimsoll.analyse.results.analysis import Analysis, ExperimentInfo, RunResult
+from plimsoll.analyse.results.superseded import NotComparable, with_superseded
+from plimsoll.analyse.results.verdict_rules import RULES
+from plimsoll.analyse.results.verdicts import LeftOut
+from plimsoll.analyse.run.parts import OfParts
+from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.assemble.asked import Asked
 from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.assemble.left_out import left_out_of, not_there, nothing_of, within_warmup

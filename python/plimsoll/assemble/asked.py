@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from plimsoll.analyse.across import Design
-from plimsoll.analyse.fits import Wanted
-from plimsoll.analyse.quantiles import STANDARD
-from plimsoll.analyse.wording import listing
+from plimsoll.analyse.design.across import Design
+from plimsoll.analyse.effects.fits import Wanted
+from plimsoll.analyse.results.wording import listing
+from plimsoll.analyse.stats.quantiles import STANDARD
 from plimsoll.errors import DamagedResults
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.model import CapacityRules, Threshold, Validity

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plimsoll.analyse.connections import HISTOGRAMS
-from plimsoll.analyse.counted import counted_services
-from plimsoll.analyse.named import named_metrics
-from plimsoll.analyse.results import OpenLoad
-from plimsoll.analyse.results_run import Counts
-from plimsoll.analyse.runs import RunFacts
-from plimsoll.analyse.transactions import Window
-from plimsoll.analyse.utilization_hosts import HostsUsed
-from plimsoll.analyse.watched import host_notes, watch_notes, watched_utilizations
+from plimsoll.analyse.components.counted import counted_services
+from plimsoll.analyse.components.utilization_hosts import HostsUsed
+from plimsoll.analyse.components.watched import host_notes, watch_notes, watched_utilizations
+from plimsoll.analyse.results.analysis import OpenLoad
+from plimsoll.analyse.results.run import Counts
+from plimsoll.analyse.run.connections import HISTOGRAMS
+from plimsoll.analyse.run.named import named_metrics
+from plimsoll.analyse.run.runs import RunFacts
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import (
     TCP_RETRANSMITS,
     TCP_RTT,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
 from plimsoll.collect.results import Results, RunFiles
 
 

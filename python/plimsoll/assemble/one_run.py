@@ -9,26 +9,26 @@ from typing import Any
 from plimsoll.analyse.answer.worded import (
     worded_run,
 )
-from plimsoll.analyse.caches import cache_times
-from plimsoll.analyse.clocks import about_time, greatest_bound
-from plimsoll.analyse.connections import HISTOGRAMS, connections
-from plimsoll.analyse.connections import Found as OpenedConnections
-from plimsoll.analyse.coverage import loss
-from plimsoll.analyse.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
-from plimsoll.analyse.load_profile import Piece, Profile, load_bins
-from plimsoll.analyse.own_delays import own_delays
-from plimsoll.analyse.parts import OfParts
-from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.ramp import ramp
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import CacheTimes, NameLookup
-from plimsoll.analyse.runs import RunFacts, run_result
-from plimsoll.analyse.seconds import REMARK, summarise_seconds
-from plimsoll.analyse.staleness import HISTOGRAM, Found, remark, staleness
-from plimsoll.analyse.summary import Accumulator, Layout, RunSummary, of_changing_load
-from plimsoll.analyse.transactions import Stage, Window
-from plimsoll.analyse.utilization import monitor_cpu, utilizations
-from plimsoll.analyse.utilization_hosts import HostsUsed, greatest, of_hosts
+from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
+from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest, of_hosts
+from plimsoll.analyse.design.caches import cache_times
+from plimsoll.analyse.design.ramp import ramp
+from plimsoll.analyse.hosts.clocks import about_time, greatest_bound
+from plimsoll.analyse.hosts.coverage import loss
+from plimsoll.analyse.hosts.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import CacheTimes, NameLookup
+from plimsoll.analyse.run.connections import HISTOGRAMS, connections
+from plimsoll.analyse.run.connections import Found as OpenedConnections
+from plimsoll.analyse.run.own_delays import own_delays
+from plimsoll.analyse.run.parts import OfParts
+from plimsoll.analyse.run.runs import RunFacts, run_result
+from plimsoll.analyse.run.seconds import REMARK, summarise_seconds
+from plimsoll.analyse.run.staleness import HISTOGRAM, Found, remark, staleness
+from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary, of_changing_load
+from plimsoll.analyse.stats.quantiles import Histogram
+from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
+from plimsoll.analyse.window.transactions import Stage, Window
 from plimsoll.assemble.asked import Asked
 from plimsoll.assemble.facts import adds_up, cores_of, facts_of, open_workloads, together
 from plimsoll.assemble.options import Options

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.run_table import run_columns
+from plimsoll.analyse.design.run_table import run_columns
+from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.collect.results import Results
 from plimsoll.collect.run_table import RunColumn, write_run_table

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from plimsoll.analyse.answer.explained import model_reason
 from plimsoll.analyse.answer.worded import worded_model
-from plimsoll.analyse.document import finite
-from plimsoll.analyse.effects import Factorial
-from plimsoll.analyse.fits import effects_of, fit_table, model_of
-from plimsoll.analyse.wording import ends, number, p_value, percent
+from plimsoll.analyse.effects.effects import Factorial
+from plimsoll.analyse.effects.fits import effects_of, fit_table, model_of
+from plimsoll.analyse.results.document import finite
+from plimsoll.analyse.results.wording import ends, number, p_value, percent
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files

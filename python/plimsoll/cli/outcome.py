@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.document import as_document
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.run_table import write_runs
 from plimsoll.assemble.set_up import setup_of

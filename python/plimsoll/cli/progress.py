@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from plimsoll.analyse.wording import SPACE, quantity
+from plimsoll.analyse.results.wording import SPACE, quantity
 from plimsoll.drive.engine import Second
 from plimsoll.printable import printable, printable_lines
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plimsoll.analyse.caches import HIT, MISS, miss_ratios, of
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.wording import UNKNOWN, number, percent
+from plimsoll.analyse.design.caches import HIT, MISS, miss_ratios, of
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.wording import UNKNOWN, number, percent
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import cell_heads, cell_words, milliseconds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plimsoll.analyse.results import Capacity, Saturation
-from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason, SaturationVerdict
-from plimsoll.analyse.wording import UNKNOWN, describe, number, plus_minus
+from plimsoll.analyse.results.analysis import Capacity, Saturation
+from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason, SaturationVerdict
+from plimsoll.analyse.results.wording import UNKNOWN, describe, number, plus_minus
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Table, table_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from plimsoll.analyse.results import CellResult, Consistency
-from plimsoll.analyse.results_run import Interval, Readers
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.results.analysis import CellResult, Consistency
+from plimsoll.analyse.results.run import Readers
+from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,
     factor_word,
@@ -14,6 +14,7 @@ from plimsoll.analyse.wording import (
     percent_range,
     plus_minus,
 )
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import cell_heads, cell_words, milliseconds

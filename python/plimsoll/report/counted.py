@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import CountedService
-from plimsoll.analyse.wording import count, number, percent
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import CountedService
+from plimsoll.analyse.results.wording import count, number, percent
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import milliseconds

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, get_args
 import altair as alt
 import vl_convert
 
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.wording import THOUSANDS
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.wording import THOUSANDS
 from plimsoll.errors import BadInput
 from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
 from plimsoll.report.charts.series import chart as series_chart

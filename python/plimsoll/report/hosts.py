@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.answer.hosts import fairness_words, leading_run
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult, PlaceResult
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.hosts import AgentClockResult, HostsResult, PlaceResult
+from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,
     fixed,
@@ -22,6 +21,7 @@ from plimsoll.analyse.wording import (
     quantity,
     with_unit,
 )
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.collect.hosts import TESTERS
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table

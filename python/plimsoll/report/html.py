@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from plimsoll import __version__
 from plimsoll.analyse.answer.compose import shown_answer, so_far
-from plimsoll.analyse.results import Analysis, Verdict
-from plimsoll.analyse.wording import count, describe, number, percent, plural
+from plimsoll.analyse.results.analysis import Analysis, Verdict
+from plimsoll.analyse.results.wording import count, describe, number, percent, plural
 from plimsoll.plan.source.units import about_size
 from plimsoll.report import caches, consistency, counted, hosts, machine, run_tables, tables
 from plimsoll.report.capacities import capacities

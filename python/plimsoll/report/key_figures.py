@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.answer.words import loads
-from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import CellResult, RunResult, Saturation
-from plimsoll.analyse.results_run import Latency
-from plimsoll.analyse.results_verdicts import CapacityKind
-from plimsoll.analyse.validity import is_lower_bound
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.results.analysis import CellResult, RunResult, Saturation
+from plimsoll.analyse.results.run import Latency
+from plimsoll.analyse.results.verdicts import CapacityKind
+from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,
     describe,
@@ -21,6 +20,7 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
+from plimsoll.analyse.run.validity import is_lower_bound
 from plimsoll.report import tables
 from plimsoll.report.capacities import capacity as capacity_of
 from plimsoll.report.labels import ONLY, Labels

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from plimsoll.analyse.metrics import canonical
-from plimsoll.analyse.results import Analysis, CellResult, RunResult
-from plimsoll.analyse.results_run import TesterResult
-from plimsoll.analyse.wording import Metric, describe, factor_word
+from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
+from plimsoll.analyse.results.metrics import canonical
+from plimsoll.analyse.results.run import TesterResult
+from plimsoll.analyse.results.wording import Metric, describe, factor_word
 from plimsoll.plan.source.units import quantity
 
 ONLY = "all runs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.analyse.wording import count, quantity
+from plimsoll.analyse.results.wording import count, quantity
 from plimsoll.deploy.hosts.check import FIGURES
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.table import Column, Table

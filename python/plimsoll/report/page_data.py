@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.wording import count, number, percent, percentile, plural, quantity
+from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
 from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows, time_scale
 from plimsoll.report.charts.testers import TESTERS, tester_rows

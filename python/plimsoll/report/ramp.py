@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from plimsoll.analyse.answer.ramp import NOTE, load_words
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Ramp, RampBin, RampRule
-from plimsoll.analyse.results_verdicts import BinOutcome
-from plimsoll.analyse.wording import UNKNOWN, describe, number, percent, percentile, quantity
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import Ramp, RampBin, RampRule
+from plimsoll.analyse.results.verdicts import BinOutcome
+from plimsoll.analyse.results.wording import UNKNOWN, describe, number, percent, percentile, quantity
 from plimsoll.report.table import Column, Table
 
 PERCENTILES: Final = ("p50", "p95", "p99")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.wording import count, listing, number, percent, quantity
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.wording import count, listing, number, percent, quantity
 from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.report import counted
 from plimsoll.report.table import Table, table_of

@@ -7,10 +7,10 @@ import re
 from typing import Final
 
 from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
-from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import CellResult, Effect, Model, RunResult, Verdict
-from plimsoll.analyse.results_run import Cohort, ErrorCount, Latency, OperationResult
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.results.analysis import CellResult, Effect, Model, RunResult, Verdict
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.analyse.results.run import Cohort, ErrorCount, Latency, OperationResult
+from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,
     degrees,

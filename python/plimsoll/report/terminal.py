@@ -13,12 +13,11 @@ from typing import Final
 
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.answer.ramp import load_words
-from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_run import Ecdf, Traffic
-from plimsoll.analyse.results_verdicts import Topic
-from plimsoll.analyse.utilization_hosts import TESTERS_HOST
-from plimsoll.analyse.validity import is_lower_bound
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.components.utilization_hosts import TESTERS_HOST
+from plimsoll.analyse.results.analysis import Analysis, RunResult
+from plimsoll.analyse.results.run import Ecdf, Traffic
+from plimsoll.analyse.results.verdicts import Topic
+from plimsoll.analyse.results.wording import (
     SPACE,
     UNKNOWN,
     count,
@@ -30,6 +29,7 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
+from plimsoll.analyse.run.validity import is_lower_bound
 from plimsoll.printable import printable
 from plimsoll.report import consistency, hosts, ramp
 from plimsoll.report.labels import Labels, has_shares, users

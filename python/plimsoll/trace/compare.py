@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from plimsoll.analyse.wording import UNKNOWN, count, quantity
+from plimsoll.analyse.results.wording import UNKNOWN, count, quantity
 from plimsoll.report.table import Table
 from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace.profile import FileProfile, Profile, Times

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import altair as alt
 
-from plimsoll.analyse.wording import count
+from plimsoll.analyse.results.wording import count
 from plimsoll.report.charts.theme import Chart, Rows, finish, of
 from plimsoll.report.figures import write_chart
 from plimsoll.trace import engine

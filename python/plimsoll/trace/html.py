@@ -13,7 +13,7 @@ from typing import Final
 from markupsafe import Markup
 
 from plimsoll import __version__
-from plimsoll.analyse.wording import count, plural
+from plimsoll.analyse.results.wording import count, plural
 from plimsoll.report import template
 from plimsoll.report.page_data import for_script
 from plimsoll.trace import engine, tables, words

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plimsoll.analyse.wording import count, plural
+from plimsoll.analyse.results.wording import count, plural
 from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import EngineError
 from plimsoll.plan.source import units

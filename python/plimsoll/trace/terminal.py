@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.wording import count, listing, plural
+from plimsoll.analyse.results.wording import count, listing, plural
 from plimsoll.report.table import Table
 from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace import tables, words

@@ -9,7 +9,7 @@ import shlex
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
-from plimsoll.analyse.wording import SPACE, UNKNOWN, count, percent, plural, quantity
+from plimsoll.analyse.results.wording import SPACE, UNKNOWN, count, percent, plural, quantity
 from plimsoll.plan.source.units import about_size
 from plimsoll.trace.profile import Profile, RunTime, Source, Times, Unparsed
 

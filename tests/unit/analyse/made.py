@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from plimsoll.analyse.quantiles import Buckets, Histogram
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Counts, Latency, Traffic
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import Counts, Latency, Traffic
+from plimsoll.analyse.stats.quantiles import Buckets, Histogram
 
 
 def latency(values_ms: Sequence[float]) -> Latency:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.across import (
+from plimsoll.analyse.answer.left_out import worded_left_out
+from plimsoll.analyse.answer.worded import worded_model, worded_saturation, worded_verdict
+from plimsoll.analyse.design.across import (
     Design,
     Group,
     cell_results,
@@ -17,14 +19,12 @@ from plimsoll.analyse.across import (
     grouped,
     verdicts,
 )
-from plimsoll.analyse.answer.left_out import worded_left_out
-from plimsoll.analyse.answer.worded import worded_model, worded_saturation, worded_verdict
-from plimsoll.analyse.fits import Wanted, fit_all
-from plimsoll.analyse.load_line import saturations
-from plimsoll.analyse.quantiles import Histogram
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Utilization
-from plimsoll.analyse.results_verdicts import CapacityKind, SaturationReason
+from plimsoll.analyse.design.load_line import saturations
+from plimsoll.analyse.effects.fits import Wanted, fit_all
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason
+from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.plan.metrics.rules import parse_rule
 from plimsoll.plan.model import CapacityRules, Threshold
 

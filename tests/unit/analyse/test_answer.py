@@ -16,11 +16,11 @@ from tests.unit.analyse import made
 from plimsoll.analyse.answer.compose import sentences, with_answer
 from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.answer.words import between, loads
-from plimsoll.analyse.effects import Scale
-from plimsoll.analyse.fits import Wanted, fit_all
-from plimsoll.analyse.results import Analysis, Capacity, RunResult, Saturation
-from plimsoll.analyse.results_run import Interval, StageResult
-from plimsoll.analyse.results_verdicts import (
+from plimsoll.analyse.effects.effects import Scale
+from plimsoll.analyse.effects.fits import Wanted, fit_all
+from plimsoll.analyse.results.analysis import Analysis, Capacity, RunResult, Saturation
+from plimsoll.analyse.results.run import StageResult
+from plimsoll.analyse.results.verdicts import (
     CapacityKind,
     Gain,
     Reason,
@@ -31,6 +31,7 @@ from plimsoll.analyse.results_verdicts import (
     TermPart,
     Value,
 )
+from plimsoll.analyse.stats.interval import Interval
 
 
 def said(analysis: Analysis) -> str:

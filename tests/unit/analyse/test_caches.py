@@ -15,9 +15,9 @@ from tests.unit.analyse.made import latency, run
 from tests.unit.versioned import OLD, Row, make_results
 
 from plimsoll.analyse.answer.compose import sentences
-from plimsoll.analyse.caches import cache_times, miss_ratios
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import CacheTimes
+from plimsoll.analyse.design.caches import cache_times, miss_ratios
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import CacheTimes
 from plimsoll.api import analysis
 from plimsoll.collect.caches import read_caches
 from plimsoll.errors import DamagedResults

@@ -13,10 +13,10 @@ from tests.golden.fixture import single
 from tests.unit.analyse.made import run
 from tests.unit.versioned import Row, S, make_results
 
-from plimsoll.analyse.connections import CONNECT, HANDSHAKE, connections
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results_run import NameLookup
+from plimsoll.analyse.results.document import as_document
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.analyse.results.run import NameLookup
+from plimsoll.analyse.run.connections import CONNECT, HANDSHAKE, connections
 from plimsoll.api import analysis
 from plimsoll.report.terminal import summary_lines
 

@@ -11,19 +11,26 @@ import pytest
 from scipy import stats
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.across import Design, grouped
 from plimsoll.analyse.answer.consistency import of_consistency
-from plimsoll.analyse.cheapest import cheapest
-from plimsoll.analyse.consistency import NONE_STALE, OF_CELLS, consistency
-from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.proportion import wilson
-from plimsoll.analyse.quantiles import Buckets, Histogram
-from plimsoll.analyse.results import Analysis, Consistency, ConsistencyResult, ExperimentInfo, RunResult
-from plimsoll.analyse.results_run import Interval, Latency, Readers, Staleness, Utilization
-from plimsoll.analyse.results_verdicts import ThresholdReason
-from plimsoll.analyse.staleness import HISTOGRAM
-from plimsoll.analyse.thresholds import Sample, observe
-from plimsoll.analyse.wording import describe
+from plimsoll.analyse.design.across import Design, grouped
+from plimsoll.analyse.design.cheapest import cheapest
+from plimsoll.analyse.design.consistency import NONE_STALE, OF_CELLS, consistency
+from plimsoll.analyse.design.thresholds import Sample, observe
+from plimsoll.analyse.results.analysis import (
+    Analysis,
+    Consistency,
+    ConsistencyResult,
+    ExperimentInfo,
+    RunResult,
+)
+from plimsoll.analyse.results.run import Latency, Readers, Staleness, Utilization
+from plimsoll.analyse.results.verdicts import ThresholdReason
+from plimsoll.analyse.results.wording import describe
+from plimsoll.analyse.run.staleness import HISTOGRAM
+from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.proportion import wilson
+from plimsoll.analyse.stats.quantiles import Buckets, Histogram
 from plimsoll.plan.metrics.catalogue import METRICS
 from plimsoll.plan.metrics.rules import parse_rule
 from plimsoll.plan.metrics.table import Use

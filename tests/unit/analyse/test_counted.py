@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.golden.fixture import set_up, single
 
-from plimsoll.analyse.counted import counted_services, derived
-from plimsoll.analyse.document import as_document
+from plimsoll.analyse.components.counted import counted_services, derived
+from plimsoll.analyse.results.document import as_document
 from plimsoll.report import counted
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels

@@ -11,13 +11,13 @@ import pytest
 from tests.unit.hosts_made import MS, Made, S, Site, make
 
 from plimsoll.analyse.answer.hosts import fairness_words
-from plimsoll.analyse.clocks import events, greatest_bound, start_spread, unknown_clocks
-from plimsoll.analyse.coverage import loss
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_hosts import HostsResult
-from plimsoll.analyse.staleness import staleness
-from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.hosts.clocks import events, greatest_bound, start_spread, unknown_clocks
+from plimsoll.analyse.hosts.coverage import loss
+from plimsoll.analyse.results.analysis import Analysis, RunResult
+from plimsoll.analyse.results.document import as_document
+from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.run.staleness import staleness
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
 from plimsoll.collect.hosts import Agent, AgentClock, ClockPiece, Crew
 from plimsoll.collect.versions import Versioned

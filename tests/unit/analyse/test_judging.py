@@ -10,19 +10,28 @@ from tests.unit.analyse.made import histogram, run
 
 from plimsoll.analyse.answer.reasons import bottleneck_reason
 from plimsoll.analyse.answer.worded import worded_capacity, worded_reasons, worded_verdict
-from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
-from plimsoll.analyse.capacity import Level, efficiency, error_limited, nominal, scaling, stretch, usable
-from plimsoll.analyse.metrics import canonical, metric_value
-from plimsoll.analyse.own_delays import OwnDelay, OwnDelays
-from plimsoll.analyse.plateau import Highest
-from plimsoll.analyse.results import Verdict
-from plimsoll.analyse.results_run import Interval, Utilization
-from plimsoll.analyse.results_verdicts import RunReason, RunVerdict, Severity
-from plimsoll.analyse.steady import Trend, TrendVerdict
-from plimsoll.analyse.thresholds import Sample, judge, observe
-from plimsoll.analyse.transactions import Window
-from plimsoll.analyse.utilization import utilizations
-from plimsoll.analyse.validity import Judgement, Observed, is_lower_bound, judge_run
+from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
+from plimsoll.analyse.components.utilization import utilizations
+from plimsoll.analyse.design.capacity import (
+    Level,
+    efficiency,
+    error_limited,
+    nominal,
+    scaling,
+    stretch,
+    usable,
+)
+from plimsoll.analyse.design.plateau import Highest
+from plimsoll.analyse.design.thresholds import Sample, judge, observe
+from plimsoll.analyse.results.analysis import Verdict
+from plimsoll.analyse.results.metrics import canonical, metric_value
+from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.results.verdicts import RunReason, RunVerdict, Severity
+from plimsoll.analyse.run.own_delays import OwnDelay, OwnDelays
+from plimsoll.analyse.run.validity import Judgement, Observed, is_lower_bound, judge_run
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.steady import Trend, TrendVerdict
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.samples import SampleSeries
 from plimsoll.plan.metrics.catalogue import METRICS
 from plimsoll.plan.metrics.rules import parse_rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.analyse.answer.left_out import worded_left_out
-from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
+from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
 
 CELL = {"sort": "sort by key", "x": "a; b"}
 RUN: dict[str, Value] = {"run": "0001", "status": "failed", "reason": "no space", "warmup_s": 2.5, "count": 3}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plimsoll.analyse.named import named_metrics
+from plimsoll.analyse.run.named import named_metrics
 
 
 def test_moments_and_only_the_percentiles_that_the_sample_carries() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.load_profile import Piece, Profile, load_bins, never_started, rising
-from plimsoll.analyse.ramp import ramp, where_it_fails
-from plimsoll.analyse.results_verdicts import BinOutcome, RampVerdict
-from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.design.ramp import ramp, where_it_fails
+from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict
+from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins, never_started, rising
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.plan.metrics.rules import parse_rule
 
 S = 10**9

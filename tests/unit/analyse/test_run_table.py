@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.analyse.made import run
 
-from plimsoll.analyse.run_table import run_columns
+from plimsoll.analyse.design.run_table import run_columns
 from plimsoll.collect.run_table import as_table
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.unit.versioned import Row, make_results
 
-from plimsoll.analyse.proportion import wilson
-from plimsoll.analyse.quantiles import carries, rank
-from plimsoll.analyse.results_run import Readers
-from plimsoll.analyse.staleness import ALIKE, NEVER, Found, remark, staleness, superseded
-from plimsoll.analyse.transactions import Window
+from plimsoll.analyse.results.run import Readers
+from plimsoll.analyse.run.staleness import ALIKE, NEVER, Found, remark, staleness, superseded
+from plimsoll.analyse.stats.proportion import wilson
+from plimsoll.analyse.stats.quantiles import carries, rank
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
 from plimsoll.collect.versions import CACHES, UNKNOWN, Versioned
 

@@ -10,10 +10,10 @@ import pytest
 from tests.golden.fixture import designed, set_up
 
 from plimsoll.analyse.answer.worded import worded_superseded
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.superseded import NotComparable, with_superseded
-from plimsoll.analyse.verdict_rules import RULES, RuleName, rule
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.document import as_document
+from plimsoll.analyse.results.superseded import NotComparable, with_superseded
+from plimsoll.analyse.results.verdict_rules import RULES, RuleName, rule
 from plimsoll.report.html import render
 from plimsoll.report.terminal import summary_lines
 

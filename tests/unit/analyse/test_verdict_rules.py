@@ -11,10 +11,10 @@ from tests.conftest import ROOT
 from tests.golden.fixture import designed, wan
 
 from plimsoll.analyse.answer.compose import findings
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_verdicts import RunReason, Topic
-from plimsoll.analyse.verdict_rules import RULES, RuleName, newest, rule, rule_of
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.document import as_document
+from plimsoll.analyse.results.verdict_rules import RULES, RuleName, newest, rule, rule_of
+from plimsoll.analyse.results.verdicts import RunReason, Topic
 from plimsoll.api import analysis
 
 DATA = Path(__file__).resolve().parents[2] / "data"

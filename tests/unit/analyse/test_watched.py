@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plimsoll.analyse.bottleneck import NOT_RESOLVED, bottleneck
-from plimsoll.analyse.results_run import Utilization
-from plimsoll.analyse.transactions import Window
-from plimsoll.analyse.watched import watch_notes, watched_utilizations
+from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
+from plimsoll.analyse.components.watched import watch_notes, watched_utilizations
+from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
 
 S = 1_000_000_000

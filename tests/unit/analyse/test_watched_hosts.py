@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from plimsoll.analyse.bottleneck import bottleneck
-from plimsoll.analyse.clocks import greatest_bound, start_spread, unknown_clocks
-from plimsoll.analyse.coverage import carriers, loss, lost_agents
-from plimsoll.analyse.results_run import Utilization
-from plimsoll.analyse.transactions import Window
-from plimsoll.analyse.utilization_hosts import HostsUsed, of_hosts
-from plimsoll.analyse.watched import host_notes
+from plimsoll.analyse.components.bottleneck import bottleneck
+from plimsoll.analyse.components.utilization_hosts import HostsUsed, of_hosts
+from plimsoll.analyse.components.watched import host_notes
+from plimsoll.analyse.hosts.clocks import greatest_bound, start_spread, unknown_clocks
+from plimsoll.analyse.hosts.coverage import carriers, loss, lost_agents
+from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import SAME, Agent, AgentClock, Crew, links_of_hosts
 from plimsoll.collect.samples import SampleSeries
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.analyse.results import Verdict
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.results.analysis import Verdict
+from plimsoll.analyse.results.wording import (
     count,
     degrees,
     describe,
@@ -23,6 +22,7 @@ from plimsoll.analyse.wording import (
     quantity,
     signed,
 )
+from plimsoll.analyse.stats.interval import Interval
 
 
 def plain(text: str) -> str:

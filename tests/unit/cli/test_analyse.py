@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.analyse.verdict_rules import RuleName, rule
+from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.cli.main import main
 
 DATA = Path(__file__).resolve().parents[2] / "data"

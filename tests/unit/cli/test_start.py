@@ -10,6 +10,6 @@ def test_showing_a_trace_does_not_wait_for_what_runs_experiments() -> None:
     script = (
         "import sys; import plimsoll.cli.trace; print([each for each in sys.modules if each in sys.argv[1:]])"
     )
-    heavy = ("plimsoll.api", "plimsoll.drive.experiment", "plimsoll.analyse.across")
+    heavy = ("plimsoll.api", "plimsoll.drive.experiment", "plimsoll.analyse.design.across")
     done = subprocess.run([sys.executable, "-c", script, *heavy], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"

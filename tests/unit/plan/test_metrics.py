@@ -12,14 +12,14 @@ import pytest
 from tests.unit.analyse.made import histogram, latency, run
 from tests.unit.plan.helpers import BASE, load, problems
 
-from plimsoll.analyse.across import Design, cell_results, grouped
 from plimsoll.analyse.answer.left_out import worded_left_out
-from plimsoll.analyse.fits import Wanted, fit_all
-from plimsoll.analyse.metrics import canonical, metric_value
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import CountedService, NamedMetric, Peak, Utilization, WorkloadResult
-from plimsoll.analyse.thresholds import Sample, observe
-from plimsoll.analyse.wording import describe
+from plimsoll.analyse.design.across import Design, cell_results, grouped
+from plimsoll.analyse.design.thresholds import Sample, observe
+from plimsoll.analyse.effects.fits import Wanted, fit_all
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.metrics import canonical, metric_value
+from plimsoll.analyse.results.run import CountedService, NamedMetric, Peak, Utilization, WorkloadResult
+from plimsoll.analyse.results.wording import describe
 from plimsoll.plan import json_schema, parse_rule
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.catalogue import METRICS

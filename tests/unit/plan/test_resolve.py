@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.plan.helpers import BASE, edited, load, problems
 
-from plimsoll.analyse.metrics import canonical
+from plimsoll.analyse.results.metrics import canonical
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan import changes, engine_document, json_schema, make_plan, pinning
 from plimsoll.plan.hosts.files import files_of

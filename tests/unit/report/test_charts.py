@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.golden.fixture import HOSTILE, designed, empty, make_run, single
 
-from plimsoll.analyse.results import Analysis, OpenLoad
-from plimsoll.analyse.results_run import Ecdf, Interval, Series
+from plimsoll.analyse.results.analysis import Analysis, OpenLoad
+from plimsoll.analyse.results.run import Ecdf, Series
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.errors import BadInput
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, spec
 from plimsoll.report.charts import series as series_chart

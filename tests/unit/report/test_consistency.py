@@ -12,8 +12,8 @@ from tests.golden.fixture import HOSTILE, set_up, single
 from tests.golden.fixture import designed as without_versions
 from tests.unit.versioned import analysed
 
-from plimsoll.analyse.document import as_document
-from plimsoll.analyse.results import Analysis
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.document import as_document
 from plimsoll.report import consistency
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.figures import write_figures

@@ -11,8 +11,8 @@ from tests.golden.fixture import HOSTILE, designed, set_up, single, wan
 from tests.unit.hosts_made import Made, Site, make
 
 from plimsoll.analyse.answer.compose import sentences
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_hosts import AgentClockResult, HostsResult
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.hosts import AgentClockResult, HostsResult
 from plimsoll.api import analysis
 from plimsoll.report import hosts
 from plimsoll.report.charts import load_figures, spec

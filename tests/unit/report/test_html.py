@@ -15,8 +15,8 @@ import pytest
 from tests.golden.fixture import HOSTILE, designed, empty, make_run, set_up, single
 
 from plimsoll.analyse.answer.compose import sentences
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_run import Interval
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.html import render
 from plimsoll.report.machine import flat, hosts
 from plimsoll.report.page_data import MOST_RUNS, for_script, packed

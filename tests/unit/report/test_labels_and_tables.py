@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from tests.golden.fixture import designed, single
 
-from plimsoll.analyse.connections import connections
-from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import Analysis, Capacity
-from plimsoll.analyse.results_run import Interval, NameLookup, StageResult
-from plimsoll.analyse.results_verdicts import CapacityKind, SaturationVerdict
+from plimsoll.analyse.results.analysis import Analysis, Capacity
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.analyse.results.run import NameLookup, StageResult
+from plimsoll.analyse.results.verdicts import CapacityKind, SaturationVerdict
+from plimsoll.analyse.run.connections import connections
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report import capacities, run_tables, tables
 from plimsoll.report.labels import ONLY, Labels
 from plimsoll.report.table import Table

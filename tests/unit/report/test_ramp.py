@@ -11,9 +11,9 @@ from tests.golden.fixture import single
 
 from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.answer.ramp import load_words
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_run import Ramp, RampBin, RampRule
-from plimsoll.analyse.results_verdicts import BinOutcome, RampVerdict
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.run import Ramp, RampBin, RampRule
+from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict
 from plimsoll.report import ramp as tables
 from plimsoll.report.charts import load_figures
 from plimsoll.report.labels import Labels

@@ -10,9 +10,9 @@ from tests.golden.fixture import designed, empty, single
 
 from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.answer.reasons import bottleneck_reason
-from plimsoll.analyse.bottleneck import bottleneck
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_run import CodeCount, ErrorCount, Utilization
+from plimsoll.analyse.components.bottleneck import bottleneck
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.run import CodeCount, ErrorCount, Utilization
 from plimsoll.report.terminal import summary_lines
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plimsoll.analyse.caches import miss_ratios
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.wording import level_words, number
+from plimsoll.analyse.design.caches import miss_ratios
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.wording import level_words, number
+from plimsoll.analyse.stats.interval import Interval
 
 _WHAT = "What a cache had to fetch took"
 

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from plimsoll.analyse.answer.components import component_words, evidence
 from plimsoll.analyse.answer.words import MOST_SENTENCES, payload
-from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.metrics import canonical
-from plimsoll.analyse.overload import is_overloaded
-from plimsoll.analyse.results import Analysis, CellResult, RunResult
-from plimsoll.analyse.results_run import Overload
-from plimsoll.analyse.validity import is_lower_bound
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
+from plimsoll.analyse.results.metrics import canonical
+from plimsoll.analyse.results.run import Overload
+from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,
     describe,
@@ -25,6 +23,8 @@ from plimsoll.analyse.wording import (
     plus_minus,
     quantity,
 )
+from plimsoll.analyse.run.overload import is_overloaded
+from plimsoll.analyse.run.validity import is_lower_bound
 
 
 def leading_response(analysis: Analysis) -> str:

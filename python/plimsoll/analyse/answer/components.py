@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.results_run import Utilization
-from plimsoll.analyse.results_verdicts import ResourceKind
-from plimsoll.analyse.wording import at_percent_range, percent_range
+from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.results.verdicts import ResourceKind
+from plimsoll.analyse.results.wording import at_percent_range, percent_range
 
 _OF_CPU: Final = {
     ResourceKind.CPU: "CPU",

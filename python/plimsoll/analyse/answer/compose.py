@@ -17,10 +17,10 @@ from plimsoll.analyse.answer.hosts import of_hosts
 from plimsoll.analyse.answer.ramp import of_ramps
 from plimsoll.analyse.answer.runs import about_the_runs, nothing_valid
 from plimsoll.analyse.answer.saturation import of_saturation
-from plimsoll.analyse.metrics import canonical
-from plimsoll.analyse.results import Analysis
-from plimsoll.analyse.results_verdicts import Finding, Topic
-from plimsoll.analyse.wording import count, plural, tied
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.metrics import canonical
+from plimsoll.analyse.results.verdicts import Finding, Topic
+from plimsoll.analyse.results.wording import count, plural, tied
 
 
 def with_answer(analysis: Analysis) -> Analysis:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.analyse.answer.words import MOST_SENTENCES, capital
-from plimsoll.analyse.cheapest import Cheapest, judge_cheapest
-from plimsoll.analyse.results import Analysis, Consistency
-from plimsoll.analyse.results_verdicts import CheapestVerdict, Finding, Topic, Value
-from plimsoll.analyse.verdict_rules import RuleName, rule
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.design.cheapest import Cheapest, judge_cheapest
+from plimsoll.analyse.results.analysis import Analysis, Consistency
+from plimsoll.analyse.results.verdict_rules import RuleName, rule
+from plimsoll.analyse.results.verdicts import CheapestVerdict, Finding, Topic, Value
+from plimsoll.analyse.results.wording import (
     count,
     factor_word,
     level_words,

@@ -8,11 +8,11 @@ from typing import Final
 
 from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import capital
-from plimsoll.analyse.distributions import t_quantile
-from plimsoll.analyse.results import Analysis, Effect, Model
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.results_verdicts import ModelReason, Reason
-from plimsoll.analyse.wording import describe, factor_word, listing, number, p_words, percent, signed
+from plimsoll.analyse.results.analysis import Analysis, Effect, Model
+from plimsoll.analyse.results.verdicts import ModelReason, Reason
+from plimsoll.analyse.results.wording import describe, factor_word, listing, number, p_words, percent, signed
+from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.interval import Interval
 
 WORTH_SAYING: Final = 5.0
 """Terms below this share of the variation, in percent, are summed up as the rest."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
-from plimsoll.analyse.results_verdicts import Finding, SitesVerdict, Topic, Value
-from plimsoll.analyse.sites import SitesFairness, away_ms, sites_by_distance, sites_fairness
-from plimsoll.analyse.verdict_rules import RuleName, rule
-from plimsoll.analyse.wording import UNKNOWN, listing, number, percent, quantity
+from plimsoll.analyse.hosts.sites import SitesFairness, away_ms, sites_by_distance, sites_fairness
+from plimsoll.analyse.results.analysis import Analysis, RunResult
+from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
+from plimsoll.analyse.results.verdict_rules import RuleName, rule
+from plimsoll.analyse.results.verdicts import Finding, SitesVerdict, Topic, Value
+from plimsoll.analyse.results.wording import UNKNOWN, listing, number, percent, quantity
 
 MOST_NAMED: Final = 4
 """Sites that are named each; of more, the nearest and the farthest."""

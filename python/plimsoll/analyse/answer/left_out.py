@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from plimsoll.analyse.answer.reasons import figure
-from plimsoll.analyse.results_verdicts import LeftOut, LeftOutReason, Value
+from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
 
 MOST_CELLS = 10
 """Cells that are named."""

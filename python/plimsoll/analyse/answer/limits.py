@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import between, loads
-from plimsoll.analyse.results import Capacity, Saturation
-from plimsoll.analyse.results_verdicts import (
+from plimsoll.analyse.results.analysis import Capacity, Saturation
+from plimsoll.analyse.results.verdicts import (
     CapacityKind,
     CapacityReason,
     Reason,
@@ -15,7 +15,7 @@ from plimsoll.analyse.results_verdicts import (
     SaturationVerdict,
     ThresholdReason,
 )
-from plimsoll.analyse.wording import count, factor_word, number, percent, plural, quantity
+from plimsoll.analyse.results.wording import count, factor_word, number, percent, plural, quantity
 
 
 def capacity_definition(found: Capacity) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_run import Ramp, RampRule
-from plimsoll.analyse.results_verdicts import Finding, RampVerdict, Topic
-from plimsoll.analyse.wording import count, describe, number, with_unit
+from plimsoll.analyse.results.analysis import Analysis, RunResult
+from plimsoll.analyse.results.run import Ramp, RampRule
+from plimsoll.analyse.results.verdicts import Finding, RampVerdict, Topic
+from plimsoll.analyse.results.wording import count, describe, number, with_unit
 
 MOST_SENTENCES = 6
 NOTE = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.analyse.results_hosts import LostAgent
-from plimsoll.analyse.results_verdicts import BottleneckReason, Reason, RunReason, Severity, Value
-from plimsoll.analyse.wording import count, listing, number, p_words, percent, plural, quantity
+from plimsoll.analyse.results.hosts import LostAgent
+from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, RunReason, Severity, Value
+from plimsoll.analyse.results.wording import count, listing, number, p_words, percent, plural, quantity
 
 MOST_AGENTS = 5
 """Agents that a reason names."""

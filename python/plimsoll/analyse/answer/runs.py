@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from plimsoll.analyse.answer.reasons import figure, run_reason
-from plimsoll.analyse.results import Analysis, RunResult
-from plimsoll.analyse.results_verdicts import Finding, RunReason, Severity, Topic
-from plimsoll.analyse.validity import is_lower_bound
-from plimsoll.analyse.wording import count, describe, listing, plural, quantity
+from plimsoll.analyse.results.analysis import Analysis, RunResult
+from plimsoll.analyse.results.verdicts import Finding, RunReason, Severity, Topic
+from plimsoll.analyse.results.wording import count, describe, listing, plural, quantity
+from plimsoll.analyse.run.validity import is_lower_bound
 
 
 def about_the_runs(analysis: Analysis) -> list[Finding]:

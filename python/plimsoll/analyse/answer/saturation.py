@@ -17,10 +17,9 @@ from plimsoll.analyse.answer.words import (
     loads_of,
     payload,
 )
-from plimsoll.analyse.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results import Analysis, Capacity, CellResult, Ranking, RunResult, Saturation
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.results_verdicts import (
+from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
+from plimsoll.analyse.results.analysis import Analysis, Capacity, CellResult, Ranking, RunResult, Saturation
+from plimsoll.analyse.results.verdicts import (
     CapacityKind,
     Finding,
     RankingVerdict,
@@ -29,7 +28,7 @@ from plimsoll.analyse.results_verdicts import (
     Topic,
     Value,
 )
-from plimsoll.analyse.wording import (
+from plimsoll.analyse.results.wording import (
     UNKNOWN,
     describe,
     factor_word,
@@ -39,6 +38,7 @@ from plimsoll.analyse.wording import (
     plural,
     plus_minus,
 )
+from plimsoll.analyse.stats.interval import Interval
 
 
 def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[Finding]:

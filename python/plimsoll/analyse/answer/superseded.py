@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from plimsoll.analyse.answer.words import capital
-from plimsoll.analyse.results_verdicts import Stated, Superseded, Value
-from plimsoll.analyse.verdict_rules import RuleName
-from plimsoll.analyse.wording import describe, level_words, listing, number
+from plimsoll.analyse.results.verdict_rules import RuleName
+from plimsoll.analyse.results.verdicts import Stated, Superseded, Value
+from plimsoll.analyse.results.wording import describe, level_words, listing, number
 
 _NAMES: Final[Mapping[str, str]] = {
     RuleName.VALIDITY: "validity",

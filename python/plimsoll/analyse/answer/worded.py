@@ -13,9 +13,9 @@ from plimsoll.analyse.answer.limits import (
 )
 from plimsoll.analyse.answer.reasons import bottleneck_reason, lost_words, run_reason
 from plimsoll.analyse.answer.superseded import superseded_text
-from plimsoll.analyse.results import Analysis, Capacity, Model, RunResult, Saturation, Verdict
-from plimsoll.analyse.results_hosts import HostsResult
-from plimsoll.analyse.results_verdicts import Reason, Severity
+from plimsoll.analyse.results.analysis import Analysis, Capacity, Model, RunResult, Saturation, Verdict
+from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.verdicts import Reason, Severity
 
 
 def worded_run(run: RunResult) -> RunResult:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plimsoll.analyse.results import Analysis, CellResult, Saturation
-from plimsoll.analyse.wording import listing, quantity
+from plimsoll.analyse.results.analysis import Analysis, CellResult, Saturation
+from plimsoll.analyse.results.wording import listing, quantity
 
 MOST_SENTENCES: Final = 8
 """Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.analyse.results import RunResult
+from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.report.charts import (
     consistency,
     distribution,

@@ -6,8 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from plimsoll.analyse.results import CellResult, Consistency
-from plimsoll.analyse.wording import describe, factor_word, percent, plus_minus
+from plimsoll.analyse.results.analysis import CellResult, Consistency
+from plimsoll.analyse.results.wording import describe, factor_word, percent, plus_minus
 from plimsoll.report import consistency
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, of

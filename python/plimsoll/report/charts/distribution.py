@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Ecdf
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import Ecdf
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (

@@ -8,9 +8,9 @@ from typing import Final
 import altair as alt
 
 from plimsoll.analyse.answer.explained import term_words
-from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import Model
-from plimsoll.analyse.wording import describe, number, quantity
+from plimsoll.analyse.results.analysis import Model
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.analyse.results.wording import describe, number, quantity
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_hosts import HostsResult, PlaceResult
-from plimsoll.analyse.sites import away_ms
-from plimsoll.analyse.wording import count, number, percent, plural, quantity
+from plimsoll.analyse.hosts.sites import away_ms
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
+from plimsoll.analyse.results.wording import count, number, percent, plural, quantity
 from plimsoll.report import hosts
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, log_axis, of

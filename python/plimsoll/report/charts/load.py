@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.results import CellResult
-from plimsoll.analyse.results_run import Interval
-from plimsoll.analyse.wording import Metric, describe, number, percent, plus_minus, scale
+from plimsoll.analyse.results.analysis import CellResult
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.analyse.results.wording import Metric, describe, number, percent, plus_minus, scale
+from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (

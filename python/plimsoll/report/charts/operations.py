@@ -6,7 +6,7 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.wording import describe, percentile
+from plimsoll.analyse.results.wording import describe, percentile
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale

@@ -7,9 +7,9 @@ from typing import Any, Final
 import altair as alt
 
 from plimsoll.analyse.answer.ramp import load_words
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Ramp
-from plimsoll.analyse.wording import percent, quantity, scale
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import Ramp
+from plimsoll.analyse.results.wording import percent, quantity, scale
 from plimsoll.report import ramp as tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, of

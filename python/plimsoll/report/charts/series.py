@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 import altair as alt
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import Series
-from plimsoll.analyse.wording import scale
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import Series
+from plimsoll.analyse.results.wording import scale
 from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, finish, of
 
 SERIES: Final = "series"

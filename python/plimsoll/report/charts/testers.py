@@ -6,8 +6,8 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.results import RunResult
-from plimsoll.analyse.results_run import TesterResult
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.run import TesterResult
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (

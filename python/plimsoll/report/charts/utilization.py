@@ -6,8 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from plimsoll.analyse.metrics import metric_value
-from plimsoll.analyse.wording import percent, quantity
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.analyse.results.wording import percent, quantity
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale

@@ -1,0 +1,1 @@
+"""Over the runs of a design: cells, thresholds, saturation, capacities, rankings, consistency."""

@@ -1,0 +1,207 @@
+"""Capacities of one combination of the other factors (Jain 3.3), by the rules of `capacity:`.
+
+nominal: the mean throughput of the plateau, else the highest mean of any level. usable: the highest at a level where
+the response rule is held. error-limited: throughput at the highest load whose error rate's upper bound is under the
+rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import Final
+
+import numpy as np
+
+from plimsoll.analyse.design.plateau import Highest
+from plimsoll.analyse.results import verdict_rules
+from plimsoll.analyse.results.analysis import Capacity
+from plimsoll.analyse.results.verdict_rules import RuleName
+from plimsoll.analyse.results.verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
+from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.means import cell_intervals
+from plimsoll.analyse.stats.proportion import Rate, error_rate
+from plimsoll.plan.metrics.rules import Rule
+
+_RULES: Final = {
+    CapacityKind.NOMINAL: RuleName.NOMINAL,
+    CapacityKind.USABLE: RuleName.USABLE,
+    CapacityKind.ERROR_LIMITED: RuleName.ERROR_LIMITED,
+}
+
+_CHOSEN: Final = "lower end corrected for the choice of the highest level"
+_PLATEAU: Final = "upper end: the highest of the levels"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One load level over its valid runs. `observed`: what the response rule is about, from the merged histograms;
+    `observed_runs`: the same per run, in the unit of the rule. `errors` and `ended`: per run."""
+
+    load: float
+    throughput: Interval | None
+    observed: float | None
+    observed_runs: Sequence[float]
+    errors: Sequence[int]
+    ended: Sequence[int]
+
+
+def nominal(levels: Sequence[Level], top: Highest, *, saturated: bool, blocks: bool = False) -> Capacity:
+    """Mean throughput of the plateau, else that of the highest level. `blocks`: the runs are in several ones, whose
+    effects the levels share."""
+    best = _best(levels)
+    if best is None:
+        return _capacity(CapacityKind.NOMINAL, None, None, False, [_note(CapacityReason.NO_THROUGHPUT)])
+    notes = [] if saturated else [_note(CapacityReason.NOT_FLAT)]
+    known = {level.load: level.throughput for level in levels if level.throughput is not None}
+    flat = [known[load] for load in top.flat if load in known]
+    if len(flat) > 1:
+        found = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+        return replace(found, value=_of_plateau(flat, blocks), loads=top.flat)
+    rivals = top.rivals or len(known)
+    if rivals > 1:
+        notes.append(_note(CapacityReason.HIGHEST, of=rivals))
+    found = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+    return replace(found, value=_of_highest(known[best.load], rivals), rivals=rivals)
+
+
+def _of_highest(best: Interval, rivals: int) -> Interval:
+    """The highest mean. Its interval holds the highest of the true means: the lower end is Bonferroni's over the levels
+    that may have been taken for the highest by chance; the upper end needs no correction."""
+    if best.low is None or best.df is None or best.mean <= 0 or best.low <= 0 or rivals < 2:
+        return best
+    tail = (1 - best.level) / 2
+    wider = t_quantile(1 - tail / rivals, best.df) / t_quantile(1 - tail, best.df)
+    return replace(best, low=best.mean * (best.low / best.mean) ** wider, method=f"{best.method}; {_CHOSEN}")
+
+
+def _of_plateau(flat: Sequence[Interval], blocks: bool) -> Interval:
+    """The mean of the levels. The lower end is that of this mean, the upper one the highest of the levels' own: the
+    plateau may slope a little, and the capacity is the highest mean throughput. Relative errors of the levels are
+    independent, and equal within blocks, whose effects they share."""
+    mean = sum(each.mean for each in flat) / len(flat)
+    first = flat[0]
+    bounds = [(each.low, each.high) for each in flat]
+    lows = [math.log(each.mean / low) for each, (low, _) in zip(flat, bounds, strict=True) if low]
+    highs = [high for _, high in bounds if high is not None]
+    if len(lows) < len(flat) or len(highs) < len(flat) or min(low or 0.0 for low, _ in bounds) <= 0:
+        return Interval(mean, None, None, first.level, None, first.method)
+    half = sum(lows) / len(flat) if blocks else math.hypot(*lows) / len(flat)
+    low = mean * math.exp(-half)
+    return Interval(mean, low, max(highs), first.level, first.df, f"{first.method}; {_PLATEAU}")
+
+
+def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
+    """Highest mean throughput at a level that holds the response rule; a reason tells whether the upper end of the
+    interval over the runs holds it too."""
+    known = [level for level in levels if level.observed is not None]
+    held = [level for level in known if level.observed is not None and rule.holds(level.observed)]
+    best = _best(held)
+    if best is None:
+        notes = [_note(CapacityReason.HELD_NOWHERE)]
+        return _capacity(CapacityKind.USABLE, None, rule, bool(known), notes)
+    reached = len(held) < len(known)
+    notes = [_edge(rule, _bounds(known)[known.index(best)])]
+    if not reached:
+        notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
+    return _capacity(CapacityKind.USABLE, best, rule, reached, notes)
+
+
+def _edge(rule: Rule, edge: Interval | None) -> Reason:
+    if edge is None or edge.low is None or edge.high is None:
+        return _note(CapacityReason.NO_BOUND)
+    bound = edge.high if rule.upper else edge.low
+    code = CapacityReason.HELD_AT_BOUND if rule.holds(bound) else CapacityReason.HELD_AT_ESTIMATE
+    return _note(code, side="upper" if rule.upper else "lower", bound=bound)
+
+
+def _note(code: CapacityReason, **values: Value) -> Reason:
+    return Reason(code, Severity.NOTE, values)
+
+
+def _capacity(
+    kind: CapacityKind, level: Level | None, asked: Rule | None, reached: bool, reasons: Sequence[Reason]
+) -> Capacity:
+    """Without texts. `asked`: the rule of `capacity:`."""
+    made_by = verdict_rules.rule(_RULES[kind])
+    return Capacity(
+        kind=kind,
+        value=None if level is None else level.throughput,
+        load=None if level is None else level.load,
+        definition="",
+        reached=reached,
+        asked_metric="" if asked is None else asked.metric,
+        asked="" if asked is None else asked.text,
+        reasons=tuple(replace(each, rule=made_by) for each in reasons),
+        rule=made_by,
+    )
+
+
+def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
+    """Interval of what the rule is about between runs, by the variance of each level, on logarithms (skewed times)."""
+    values = [np.asarray(level.observed_runs, dtype=np.float64) for level in levels]
+    return cell_intervals(values, separate=True, log=True)
+
+
+def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
+    """Highest load at which the one-sided upper 95 % bound of the error rate is under the rule, below the lowest load
+    that is shown to break it (by the other bound). A load with too few requests to show either decides nothing."""
+    rates = [(level, _error_rate(level)) for level in sorted(levels, key=lambda x: x.load)]
+    known = [(level, rate) for level, rate in rates if rate is not None]
+    holds = [rule.holds(rate.high if rule.upper else rate.low) for _, rate in known]
+    breaks = [not rule.holds(rate.low if rule.upper else rate.high) for _, rate in known]
+    below = breaks.index(True) if any(breaks) else len(known)
+    held = list(compress(known[:below], holds))
+    passed_over = any(holds[below:])
+    if not held:
+        note = _note(CapacityReason.NOTHING_ENDED)
+        if passed_over:
+            note = _note(CapacityReason.LOWER_LOAD, load=known[below][0].load)
+        elif known:
+            note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least(known))
+        return _capacity(CapacityKind.ERROR_LIMITED, None, rule, bool(known), [note])
+    level, rate = held[-1]
+    above = [other for other, _ in known if other.load > level.load]
+    notes = [_note(CapacityReason.ERROR_RATE, rate=rate.rate, upper=rate.high)]
+    if passed_over:
+        notes.append(_note(CapacityReason.LOWER_LOAD, load=known[below][0].load))
+    if not above:
+        notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
+    return _capacity(CapacityKind.ERROR_LIMITED, level, rule, bool(above), notes)
+
+
+def _error_rate(level: Level) -> Rate | None:
+    """With one-sided 95 % bounds."""
+    return error_rate(level.errors, level.ended, confidence=0.90)
+
+
+def _least(known: Sequence[tuple[Level, object]]) -> float:
+    rates = [_error_rate(level) for level, _ in known]
+    return min(rate.high for rate in rates if rate is not None)
+
+
+def efficiency(usable_capacity: Capacity, nominal_capacity: Capacity) -> float | None:
+    """Usable over nominal capacity."""
+    if usable_capacity.value is None or nominal_capacity.value is None or nominal_capacity.value.mean <= 0:
+        return None
+    return usable_capacity.value.mean / nominal_capacity.value.mean
+
+
+def _best(levels: Sequence[Level]) -> Level | None:
+    some = [level for level in levels if level.throughput is not None]
+    return max(some, key=lambda level: level.throughput.mean if level.throughput else 0.0, default=None)
+
+
+def stretch(response: float | None, lowest: float | None) -> float | None:
+    """R(load) / R(lowest load) (Jain 3.3)."""
+    return response / lowest if response is not None and lowest else None
+
+
+def scaling(throughput: float, load: float, lowest_throughput: float, lowest_load: float) -> float | None:
+    """Throughput per unit of load relative to that at the lowest load: 1 is ideal."""
+    if load <= 0 or lowest_load <= 0 or lowest_throughput <= 0:
+        return None
+    return (throughput / load) / (lowest_throughput / lowest_load)

@@ -1,0 +1,216 @@
+"""What how much consistency costs: readers' answers over the runs of a cell, and of a level of the first factor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plimsoll.analyse.design.across import Design, Group
+from plimsoll.analyse.results.analysis import Consistency, ConsistencyResult, RunResult
+from plimsoll.analyse.results.run import Staleness
+from plimsoll.analyse.run.staleness import HISTOGRAM
+from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.means import POOLED, SINGLE, Pooled, mean_interval, pooled_error
+from plimsoll.analyse.stats.proportion import error_rate
+from plimsoll.analyse.stats.quantiles import carries, merged
+
+OF_CELLS = "from the intervals of its cells, weighed by their answers"
+NONE_STALE = "where none was stale, Wilson over the answers of all runs, as if they were independent"
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Valid runs that share some levels, with what their readers got, and the ages of the stale answers of all."""
+
+    cell: dict[str, str]
+    runs: Sequence[RunResult]
+    groups: Sequence[Group]
+
+    @property
+    def got(self) -> list[Staleness]:
+        return [run.staleness for run in self.runs if run.staleness is not None]
+
+
+def consistency(groups: Sequence[Group], design: Design) -> ConsistencyResult | None:
+    """Over the cells, and over the levels of the first factor that is no load; None where no run has readers."""
+    groups = [group for group in groups if any(run.staleness is not None for run in group.valid)]
+    if not groups:
+        return None
+    # Cells without a stale answer have no spread: pooled with the others they would narrow these.
+    some = [group for group in groups if any(one.readers.stale for one in _of(group).got)]
+    shares = dict(zip(map(id, some), _angular(some), strict=True))
+    cells = [_summed(_of(group), shares.get(id(group))) for group in groups]
+    factor = next((name for name in design.levels if name != design.load_factor), None)
+    return ConsistencyResult(tuple(cells), factor, _levels(groups, cells, factor) if factor else ())
+
+
+def _angular(groups: Sequence[Group]) -> list[Interval | None]:
+    """The share stale of each cell over its runs. The spread of a share goes with its size; that of the arcsine of its
+    root does not (Anscombe, Biometrika 35 (1948) 246), so that cells of 10 % and of 0.01 % can have one error."""
+    shares = [
+        [one.readers.stale / one.readers.answers for one in _of(group).got if one.readers.answers]
+        for group in groups
+    ]
+    angles = [[math.asin(math.sqrt(share)) for share in each] for each in shares]
+    pooled = pooled_error([each for each in angles if each])
+    found = (mean_interval(each, pooled) for each in angles)
+    return [
+        _from_angle(each, float(np.mean(share))) if each is not None else None
+        for each, share in zip(found, shares, strict=True)
+    ]
+
+
+def _from_angle(found: Interval, mean: float) -> Interval:
+    """With the plain mean of the shares, which lies a little above that of their angles."""
+    if found.low is None or found.high is None:
+        return Interval(mean, None, None, found.level, found.df, found.method)
+    low, high = (math.sin(min(max(end, 0.0), math.pi / 2)) ** 2 for end in (found.low, found.high))
+    return Interval(mean, min(low, mean), max(high, mean), found.level, found.df, found.method)
+
+
+def _of(group: Group) -> _Runs:
+    return _Runs(group.cell, group.valid, [group])
+
+
+def _summed(told: _Runs, share: Interval | None) -> Consistency:
+    got = told.got
+    answers = sum(one.readers.answers for one in got)
+    fetches = sum(one.readers.fetches for one in got)
+    ages = merged(
+        histograms[HISTOGRAM]
+        for group in told.groups
+        for histograms in group.sample.histograms
+        if HISTOGRAM in histograms
+    )
+
+    def at(q: float) -> float | None:
+        value = ages.quantile(q) if carries(q, ages.total) else None
+        return None if value is None else value / 1e6
+
+    return Consistency(
+        cell=told.cell,
+        runs=len(got),
+        answers=answers,
+        stale=sum(one.readers.stale for one in got),
+        stale_share=_share(got, share),
+        stale_age_ms_p50=at(0.5),
+        stale_age_ms_p95=at(0.95),
+        stale_age_ms_max=None if ages.largest is None else ages.largest / 1e6,
+        fetches_per_answer=fetches / answers if answers else None,
+        needless_share=sum(one.readers.needless for one in got) / fetches if fetches else None,
+        busy=_busy(told.runs),
+    )
+
+
+def _share(got: Sequence[Staleness], over_runs: Interval | None) -> Interval | None:
+    """Of one run, what batch means within it say; of several, `over_runs`, or the count where nothing was stale."""
+    if len(got) == 1:
+        return got[0].readers.stale_share
+    answers = [one.readers.answers for one in got]
+    if sum(answers) and not any(one.readers.stale for one in got):
+        rate = error_rate([0] * len(got), answers)
+        return None if rate is None else Interval(0.0, 0.0, rate.high, method=NONE_STALE)
+    if over_runs is None or over_runs.low is None or over_runs.high is None:
+        return over_runs
+    low, high = max(0.0, over_runs.low), min(1.0, over_runs.high)  # no share is beyond these
+    return Interval(over_runs.mean, low, high, over_runs.level, over_runs.df, over_runs.method)
+
+
+def _busy(runs: Iterable[RunResult]) -> dict[str, float]:
+    seen: dict[str, list[float]] = {}
+    for run in runs:
+        for one in run.utilization:
+            if one.role == "service":
+                seen.setdefault(one.component, []).append(one.mean)
+    return {name: float(np.mean(values)) for name, values in seen.items()}
+
+
+# -- over the levels of a factor
+
+
+def _levels(groups: Sequence[Group], cells: Sequence[Consistency], factor: str) -> tuple[Consistency, ...]:
+    of: dict[str, list[Group]] = {}
+    shares: dict[str, list[Consistency]] = {}
+    for group, cell in zip(groups, cells, strict=True):
+        if factor in group.cell:
+            of.setdefault(group.cell[factor], []).append(group)
+            shares.setdefault(group.cell[factor], []).append(cell)
+    reads = _reads_relative(of, factor)
+    found = []
+    for level, members in of.items():
+        runs = _Runs({factor: level}, [run for group in members for run in group.valid], members)
+        summed = _summed(runs, _weighed(shares[level]))
+        found.append(replace(summed, relative_reads=reads.get(level)))
+    return tuple(found)
+
+
+def _weighed(cells: Sequence[Consistency]) -> Interval | None:
+    """The share over several cells. Cells differ by plan, so what lies between them is no error: the limits come from
+    those of the cells, the squares of their distances added up (MOVER; Zou and Donner, Statistics in Medicine 27 (2008)
+    1693)."""
+    known = [(each.answers, each.stale_share) for each in cells if each.stale_share is not None]
+    total = sum(answers for answers, _ in known)
+    if not total:
+        return None
+    if len(known) == 1:
+        return known[0][1]
+    mean = sum(answers * share.mean for answers, share in known) / total
+    below = above = 0.0
+    for answers, share in known:
+        if share.low is None or share.high is None:
+            return Interval(mean, None, None, method="a cell has no interval")
+        below += (answers / total * (share.mean - share.low)) ** 2
+        above += (answers / total * (share.high - share.mean)) ** 2
+    return Interval(mean, mean - math.sqrt(below), mean + math.sqrt(above), method=OF_CELLS)
+
+
+def _reads_relative(of: dict[str, list[Group]], factor: str) -> dict[str, Interval]:
+    """Reads per second of each level over those of the level that has most.
+
+    On logarithms, where a constant relative error is constant: the mean difference between the cells of the two levels
+    that have the same levels of all other factors; its error is that of runs about their cells, pooled over the design.
+    """
+    logs = {
+        level: {_rest(group, factor): values for group in members if (values := _logs(group))}
+        for level, members in of.items()
+    }
+    known = {level: cells for level, cells in logs.items() if cells}
+    if not known:
+        return {}
+    pooled = pooled_error([values for cells in known.values() for values in cells.values()])
+    best = max(known, key=lambda level: np.mean([np.mean(values) for values in known[level].values()]))
+    itself = Interval(1.0, 1.0, 1.0, method="what the others are compared with")
+    found = {level: _ratio(cells, known[best], pooled) for level, cells in known.items()}
+    return {level: ratio for level, ratio in (found | {best: itself}).items() if ratio is not None}
+
+
+Rest = tuple[tuple[str, str], ...]
+
+
+def _rest(group: Group, factor: str) -> Rest:
+    return tuple(sorted((name, level) for name, level in group.cell.items() if name != factor))
+
+
+def _logs(group: Group) -> list[float]:
+    values = [run.staleness.readers.reads_per_s for run in group.valid if run.staleness is not None]
+    return [math.log(value) for value in values if value > 0]
+
+
+def _ratio(
+    cells: dict[Rest, list[float]], best: dict[Rest, list[float]], pooled: Pooled | None
+) -> Interval | None:
+    shared = [rest for rest in cells if rest in best]
+    if not shared:
+        return None
+    mean = float(np.mean([np.mean(cells[rest]) - np.mean(best[rest]) for rest in shared]))
+    if pooled is None:
+        return Interval(math.exp(mean), None, None, method=SINGLE)
+    per_run = sum(1 / len(cells[rest]) + 1 / len(best[rest]) for rest in shared) / len(shared) ** 2
+    half = t_quantile(0.975, pooled.df) * pooled.sd * math.sqrt(per_run)
+    return Interval(
+        math.exp(mean), math.exp(mean - half), math.exp(mean + half), df=float(pooled.df), method=POOLED
+    )

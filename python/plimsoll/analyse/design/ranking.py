@@ -1,0 +1,131 @@
+"""Which combination of the factors has the highest nominal capacity, by ratios with intervals of their own.
+
+Each combination stands with its runs at the loads of its nominal capacity, averaged over these loads. The best is
+compared with each other one by the difference of the mean logarithms within blocks; the error is pooled over the
+highest level of each, and the intervals are Bonferroni's over all comparisons with the best (Jain 20.5; D. Montgomery,
+section 3.5). Whether the intervals of two means overlap says less: what a block does to both stands in each.
+
+An interval holds the ratio of the highest true means, however the levels were chosen: one that was taken as the highest
+counts at its end towards the other combination with Bonferroni's correction over its rivals; a plateau, which may slope
+a little, counts with its mean at one end of the interval and with its highest level at the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plimsoll.analyse.results.analysis import Ranking
+from plimsoll.analyse.results.verdicts import RankingVerdict
+from plimsoll.analyse.stats.blocks import Adjusted, Array, within_blocks
+from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.means import Pooled
+
+METHOD = "within blocks, Bonferroni over the comparisons with the highest"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A combination with its runs at each load of its nominal capacity: block and throughput (above zero) of each."""
+
+    combination: Mapping[str, str]
+    levels: tuple[tuple[tuple[str | None, float], ...], ...]
+    rivals: int = 1
+    """Number of loads from which a single level was taken as the highest one."""
+
+    @property
+    def mean(self) -> float:
+        """Mean of the arithmetic means of the levels."""
+        return float(np.mean([np.mean([value for _, value in runs]) for runs in self.levels]))
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether each run has a throughput."""
+        return bool(self.levels) and all(value > 0 for runs in self.levels for _, value in runs)
+
+
+def ranking(contenders: Sequence[Contender], *, shared: bool = False, level: float = 0.95) -> Ranking | None:
+    """`shared`: runs at several levels have something in common (a pass), and their mean is no better than one of them.
+    None where fewer than two combinations have a throughput, or nothing but the load was varied."""
+    known = [each for each in contenders if each.is_positive]
+    known.sort(key=lambda each: -each.mean)
+    if len(known) < 2 or not known[0].combination:
+        return None
+    cells = [[(block, math.log(value)) for block, value in runs] for each in known for runs in each.levels]
+    adjusted = within_blocks(cells)
+    ratios = _ratios(adjusted, known, level, shared)
+    second = min(range(1, len(known)), key=lambda at: ratios[at - 1].low or 0.0)
+    lowest = ratios[second - 1].low
+    verdict = RankingVerdict.HIGHEST
+    if lowest is None:
+        verdict, second = RankingVerdict.ONE_OBSERVATION, 1
+    elif lowest <= 1:
+        verdict = RankingVerdict.NOT_TOLD_APART
+    return Ranking(
+        verdict,
+        dict(known[0].combination),
+        dict(known[second].combination),
+        dict(known[-1].combination),
+        ratios[second - 1],
+        ratios[-1],
+    )
+
+
+def _ratios(
+    adjusted: Adjusted | None, known: Sequence[Contender], level: float, shared: bool
+) -> list[Interval]:
+    """The best over each other one."""
+    error = _error(known, adjusted)
+    if adjusted is None or error is None:
+        return [Interval(known[0].mean / each.mean, None, None, method=METHOD) for each in known[1:]]
+    tail = (1 - level) / 2 / (len(known) - 1)
+    cells = iter(adjusted.cells)
+    first, *others = [
+        _Known([np.asarray(next(cells)) for _ in each.levels], each.rivals, shared) for each in known
+    ]
+    out = []
+    for other in others:
+        ratio = math.exp(first.mean - other.mean)
+        low, high = _surplus(first, other, tail, error), -_surplus(other, first, tail, error)
+        out.append(Interval(ratio, math.exp(low), math.exp(high), level, float(error.df), METHOD))
+    return out
+
+
+def _error(known: Sequence[Contender], adjusted: Adjusted | None) -> Pooled | None:
+    """Of one run, from the highest level of each combination: else one with a long plateau would weigh more than one
+    whose runs differ more."""
+    if all(len(each.levels) == 1 for each in known):
+        return None if adjusted is None else adjusted.error()
+    tops = [max(each.levels, key=lambda runs: float(np.mean([value for _, value in runs]))) for each in known]
+    of_tops = within_blocks([[(block, math.log(value)) for block, value in runs] for runs in tops])
+    return None if of_tops is None else of_tops.error()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Mean log throughputs of the levels of a contender, from the runs without the effects of the blocks."""
+
+    levels: Sequence[Array]
+    rivals: int
+    shared: bool
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean([each.mean() for each in self.levels]))
+
+    @property
+    def variance(self) -> float:
+        """Of `mean`, over that of one run."""
+        mean = sum(1 / each.size for each in self.levels) / len(self.levels)
+        return mean if self.shared else mean / len(self.levels)
+
+
+def _surplus(one: _Known, other: _Known, tail: float, error: Pooled) -> float:
+    """Lower bound of the difference of the log capacities, with probability `tail` below it."""
+    highest = max(other.levels, key=lambda each: float(each.mean()))
+    sd = error.sd * math.sqrt(one.variance + 1 / highest.size)
+    return one.mean - float(highest.mean()) - t_quantile(1 - tail / one.rivals, error.df) * sd

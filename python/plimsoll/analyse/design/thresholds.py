@@ -1,0 +1,243 @@
+"""Judging rules on cells: from merged histograms and counts, never from averaged percentiles. No sample fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.analyse.results import verdict_rules
+from plimsoll.analyse.results.analysis import RunResult, Verdict
+from plimsoll.analyse.results.metrics import at, mean_and_weight, value
+from plimsoll.analyse.results.run import Traffic
+from plimsoll.analyse.results.verdict_rules import RuleName
+from plimsoll.analyse.results.verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
+from plimsoll.analyse.results.verdicts import Value as Figure
+from plimsoll.analyse.results.wording import describe
+from plimsoll.analyse.run.parts import OfParts, PartKey
+from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Histogram, merged, rank
+from plimsoll.plan import model
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.rules import Rule
+from plimsoll.plan.metrics.table import Distribution, Named, Part, Total, Value
+from plimsoll.plan.model import Threshold
+
+FEW = 10
+"""Values beyond a percentile below which it is weak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The valid runs of one cell, or one run of it, with their histograms (`RunSummary.histograms`, same order) and
+    those of their workloads and operations."""
+
+    runs: Sequence[RunResult]
+    histograms: Sequence[Mapping[str, Histogram]]
+    parts: Sequence[OfParts] = ()
+
+    def of_parts(self, asked: Mapping[str, tuple[str, ...]]) -> list[tuple[dict[str, str], Sample]]:
+        """What is judged apart, with its labels: all transactions where no part is asked for."""
+        if not asked:
+            return [({}, self)]
+        wanted = asked.get(model.WORKLOAD)
+        if (operations := asked.get(model.OPERATION)) is None:
+            return [({model.WORKLOAD: name}, self._of(name, None)) for name in wanted or ()]
+        out: list[tuple[dict[str, str], Sample]] = []
+        for operation in operations:
+            keys = dict.fromkeys(key for part in self.parts for key in part if key.operation == operation)
+            at = [key.workload for key in keys if wanted is None or key.workload in wanted]
+            for name in at:
+                labels = {model.WORKLOAD: name} if len(at) > 1 or wanted is not None else {}
+                out.append(({**labels, model.OPERATION: operation}, self._of(name, operation)))
+            if not at:
+                out.append(({model.OPERATION: operation}, Sample([], [])))
+        return out
+
+    def _of(self, workload: str, operation: str | None) -> Sample:
+        if operation is None and not any(run.workloads for run in self.runs):
+            return self  # the only workload
+        key = PartKey(workload, operation)
+        found = [
+            (replace(run, traffic=traffic), part[key])
+            for run, part in zip(self.runs, self.parts, strict=True)
+            if key in part and (traffic := _traffic(run, key)) is not None
+        ]
+        return Sample([run for run, _ in found], [histograms for _, histograms in found])
+
+
+def _traffic(run: RunResult, key: PartKey) -> Traffic | None:
+    if key.operation is None:
+        return next((each.traffic for each in run.workloads if each.workload == key.workload), None)
+    mine = (each for each in run.operations if PartKey(each.workload, each.operation) == key)
+    return next((each.traffic for each in mine), None)
+
+
+Observed = tuple[float | None, Reason | None]
+
+
+def observe(rule: Rule, sample: Sample) -> Observed:
+    """The value that a rule is about, in SI units, and what is weak about it. None: no sample; infinite: longer than
+    anything that was measured."""
+    if not sample.runs:
+        return None, _reason(ThresholdReason.NO_VALID_RUN)
+    named = catalogue.METRICS.find(rule.metric)
+    assert named is not None  # parse_rule refuses it
+    match named.metric.reader:
+        case Distribution() as reader:
+            return _time(rule, named, reader, sample)
+        case Part() as reader:
+            return _fraction(rule, named, reader, sample)
+        case Total():
+            return sum(value(run, named) or 0.0 for run in sample.runs), None
+        case Value():
+            known = [found for run in sample.runs if (found := value(run, named)) is not None]
+            return (sum(known) / len(known), None) if known else (None, _no_sample())
+
+
+def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Observed:
+    name = named.histogram or ""
+    whole = merged(h[name] for h in sample.histograms if name in h)
+    total = whole.total
+    if reader.absent and (rule.stat == "avg" or total == 0):
+        found = _mean(named, sample)
+        some = any(at(run, named.scoped(reader.some), named.parts) for run in sample.runs)
+        if found is None:
+            return None, _no_sample()
+        return found, None if some else _reason(ThresholdReason.ABSENT, absent=reader.absent)
+    if total == 0 and whole.missing + whole.failed > 0:
+        return math.inf, _reason(ThresholdReason.NOT_COMPLETED, completed=0, of=whole.missing + whole.failed)
+    if total == 0 or whole.smallest is None or whole.largest is None:
+        return None, _no_sample()
+    if rule.stat == "min":
+        return whole.smallest / 1e9, None
+    return _upper(rule, named, whole, sample)
+
+
+def _upper(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed:
+    """Of what failed or did not complete in an open load it is only known that it took longer than any limit."""
+    total, more = whole.total, whole.missing + whole.failed
+    q = 0.5 if rule.arg is None else rule.arg / 100.0
+    if rule.stat == "max":
+        known = more == 0
+    elif rule.stat == "avg":
+        known = whole.missing <= MISSING_OF_MEAN * (total + whole.missing)
+    else:
+        known = whole.place(q, failed=True) is not None
+    if not known:
+        return math.inf, _reason(ThresholdReason.NOT_COMPLETED, completed=total, of=total + more)
+    if rule.stat == "max":
+        return (whole.largest or 0) / 1e9, None
+    if rule.stat == "avg":
+        return _mean(named, sample), None
+    quantile = whole.quantile(q, failed=True)
+    total += more
+    beyond = total - rank(q, total) - 1
+    weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < FEW else None
+    return (None if quantile is None else quantile / 1e9), weak
+
+
+def _mean(named: Named, sample: Sample) -> float | None:
+    total, count = 0.0, 0.0
+    for run in sample.runs:
+        mean, weight = mean_and_weight(run, named)
+        if mean is not None:
+            total += mean * weight
+            count += weight
+    return total / count / 1e3 if count else None
+
+
+def _fraction(rule: Rule, named: Named, reader: Part, sample: Sample) -> Observed:
+    part = _sum(sample, named, [reader.part])
+    if rule.stat == "count":
+        return part, None
+    whole = _sum(sample, named, reader.whole)
+    return (part / whole, None) if whole else (None, _no_sample())
+
+
+def _sum(sample: Sample, named: Named, paths: Sequence[str]) -> float:
+    return sum(at(run, named.scoped(path), named.parts) or 0.0 for run in sample.runs for path in paths)
+
+
+def judge(
+    threshold: Threshold, cell: Mapping[str, str], sample: Sample, *, unfinished: bool = False
+) -> Verdict:
+    """One threshold on one cell. `unfinished`: runs of the cell are still to come, which may bring a sample."""
+    asked = threshold.rule
+    observed, remark = observe(asked, sample)
+    if observed is None and unfinished:
+        return not_yet(threshold, cell)
+    reasons = [] if remark is None else [remark]
+    if observed is None:
+        reasons = [replace(each, severity=Severity.FAILED) for each in reasons]
+        return _verdict(threshold, cell, ThresholdVerdict.FAILED, None, reasons)
+    if math.isinf(observed):
+        held = asked.holds(observed)
+        severity = Severity.NOTE if held else Severity.FAILED
+        verdict = ThresholdVerdict.PASSED if held else ThresholdVerdict.FAILED
+        return _verdict(
+            threshold, cell, verdict, None, [replace(each, severity=severity) for each in reasons]
+        )
+    if asked.holds(observed):
+        return _verdict(threshold, cell, ThresholdVerdict.PASSED, observed, reasons)
+    figures: dict[str, Figure] = {"observed": observed, "limit": asked.value, "kind": _kind(asked)}
+    broken = _reason(ThresholdReason.BROKEN, Severity.FAILED, **figures)
+    return _verdict(threshold, cell, ThresholdVerdict.FAILED, observed, [broken, *reasons])
+
+
+def not_yet(threshold: Threshold, cell: Mapping[str, str]) -> Verdict:
+    """The verdict on a cell of which nothing was measured so far."""
+    return _verdict(threshold, cell, ThresholdVerdict.NOT_JUDGED, None, [_reason(ThresholdReason.NOT_YET)])
+
+
+def no_cell(threshold: Threshold) -> Verdict:
+    """The verdict on a threshold that is for no cell of the experiment."""
+    reason = _reason(ThresholdReason.NO_CELL, Severity.FAILED)
+    return _verdict(threshold, {}, ThresholdVerdict.FAILED, None, [reason])
+
+
+def _verdict(
+    threshold: Threshold,
+    cell: Mapping[str, str],
+    verdict: ThresholdVerdict,
+    observed: float | None,
+    reasons: Sequence[Reason],
+) -> Verdict:
+    """Without texts."""
+    return Verdict(
+        metric=threshold.rule.metric,
+        test=threshold.text,
+        cell=dict(cell),
+        observed=observed,
+        passed=verdict == ThresholdVerdict.PASSED,
+        reason="",
+        judged=verdict != ThresholdVerdict.NOT_JUDGED,
+        verdict=verdict,
+        reasons=tuple(reasons),
+        rule=verdict_rules.rule(RuleName.THRESHOLD),
+        unit=_unit(threshold.rule),
+    )
+
+
+def _unit(rule: Rule) -> str:
+    metric = describe(rule.metric)
+    if _kind(rule) == "time":
+        return "s"
+    if metric.kind == "bytes_rate":
+        return "B/s"
+    return "" if _kind(rule) == "fraction" or rule.stat == "count" else metric.unit
+
+
+def _reason(code: ThresholdReason, severity: Severity = Severity.NOTE, **values: Figure) -> Reason:
+    return Reason(code, severity, values, verdict_rules.rule(RuleName.THRESHOLD))
+
+
+def _no_sample() -> Reason:
+    return _reason(ThresholdReason.NO_SAMPLE)
+
+
+def _kind(rule: Rule) -> str:
+    """Of what is observed: a time in seconds, a share of 1, or a plain number."""
+    kind = describe(rule.metric).kind
+    if kind == "ms":
+        return "time"
+    return "fraction" if kind == "fraction" and rule.stat != "count" else "number"

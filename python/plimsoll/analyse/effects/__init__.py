@@ -1,0 +1,1 @@
+"""Effects of the factors: terms, estimates, diagnostics, comparisons by passes."""

@@ -1,0 +1,177 @@
+"""Effects of the factors on each response, as results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.analyse.effects.diagnostics import diagnose
+from plimsoll.analyse.effects.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
+from plimsoll.analyse.effects.passes import Loop, by_pass
+from plimsoll.analyse.results.analysis import Effect, Model, RunResult
+from plimsoll.analyse.results.metrics import canonical, metric_value
+from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Reason, Value
+from plimsoll.plan.metrics import catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A response on which effects are computed."""
+
+    metric: str
+    scale: Scale = "linear"
+
+
+def fit_all(
+    runs: Sequence[RunResult],
+    levels: Mapping[str, Sequence[str]],
+    wanted: Sequence[Wanted],
+    looped: Collection[str] = (),
+) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOut, ...]]:
+    """Fits every wanted response over the valid runs. What cannot be fitted is said, not raised.
+
+    `levels`: labels of every factor in the order of the file. `looped`: those of `design.loop`.
+    """
+    effects: list[Effect] = []
+    models: list[Model] = []
+    left: list[LeftOut] = []
+    if not levels:
+        return (), (), ()
+    for one in wanted:
+        name = canonical(one.metric)
+        if name is None:
+            known = tuple(each.name for each in catalogue.METRICS.results)
+            told: dict[str, Value] = {"metric": one.metric, "known": known}
+            left.append(LeftOut("", "", LeftOutReason.NO_METRIC, told))
+            continue
+        used = [(run, value) for run in runs if run.valid and (value := metric_value(run, name)) is not None]
+        try:
+            fit = fit_table(
+                [value for _, value in used],
+                labels := {factor: [run.cell.get(factor) for run, _ in used] for factor in levels},
+                levels=levels,
+                block=_blocks([run for run, _ in used]),
+                scale=one.scale,
+                loop=_loop([run for run, _ in used], looped),
+            )
+        except UnsuitableData as error:
+            left.append(LeftOut("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
+            continue
+        effects += effects_of(fit, name)
+        ids = tuple(run.id for run, _ in used)
+        order = tuple(run.order for run, _ in used)
+        values = [value for _, value in used]
+        checks = diagnose(values, fit.residuals, fit.cells, factors=labels, order=order, scale=one.scale)
+        models.append(model_of(fit, name, ids, order, checks.reasons))
+    return tuple(effects), tuple(models), tuple(left)
+
+
+def fit_table(
+    responses: Sequence[float],
+    factors: Mapping[str, Sequence[str | None]],
+    *,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    block: Sequence[str] | None = None,
+    scale: Scale = "linear",
+    loop: Loop | None = None,
+) -> Factorial:
+    """The model of one response. Factors that have one level among the runs are left out of it (nothing varies)."""
+    varying = {
+        name: labels
+        for name, labels in factors.items()
+        if len({one for one in labels if one is not None}) > 1
+    }
+    known = None if levels is None else {name: levels[name] for name in varying}
+    fit = factorial(responses, varying, block=block, scale=scale, levels=known)
+    if loop is None or not set(varying) & set(loop.looped):
+        return fit
+    loop = replace(loop, looped=set(varying) & set(loop.looped))
+    return by_pass(fit, responses, varying, loop, levels=known or {}, block=block, scale=scale)
+
+
+def _loop(runs: Sequence[RunResult], looped: Collection[str]) -> Loop | None:
+    """A pass: runs of one repetition and block that differ in the looped factors only."""
+    if not looped:
+        return None
+    passes = [
+        repr((run.block, run.repetition, sorted(item for item in run.cell.items() if item[0] not in looped)))
+        for run in runs
+    ]
+    return Loop(looped, passes)
+
+
+def _blocks(runs: Sequence[RunResult]) -> list[str] | None:
+    blocks = [run.block for run in runs]
+    if len(set(blocks)) < 2 or any(one is None for one in blocks):
+        return None
+    return [str(one) for one in blocks]
+
+
+def effects_of(fit: Factorial, response: str) -> list[Effect]:
+    """A row per level of each term, then block and residual."""
+    rows = [row for term in fit.terms for row in _term(fit, term, response)]
+    if fit.block_percent is not None:
+        rows.append(Effect(response, fit.scale, "block", "", None, None, fit.block_percent))
+    rows.append(
+        Effect(response, fit.scale, "residual", "", None, None, fit.residual_percent, df=float(fit.error_df))
+    )
+    return rows
+
+
+def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
+    if not term.levels:  # it can be estimated in part only: its share of the variation, but no effects
+        return [
+            Effect(
+                response=response,
+                scale=fit.scale,
+                term=term.name,
+                level="",
+                effect=None,
+                interval=None,
+                variation_percent=term.percent,
+                p_value=term.p_value,
+                adjusted_p_value=term.adjusted_p,
+                df=float(term.df),
+                parts=term.parts,
+            )
+        ]
+    rows = []
+    for position, level in enumerate(term.levels):
+        first = position == 0
+        rows.append(
+            Effect(
+                response=response,
+                scale=fit.scale,
+                term=term.name,
+                level=level.label,
+                effect=level.effect,
+                interval=level.interval,
+                variation_percent=term.percent if first else None,
+                p_value=term.p_value if first else None,
+                adjusted_p_value=term.adjusted_p if first else None,
+                df=float(term.df) if first else None,
+                parts=term.parts,
+            )
+        )
+    return rows
+
+
+def model_of(
+    fit: Factorial, response: str, ids: tuple[str, ...], order: tuple[int, ...], checks: Sequence[Reason] = ()
+) -> Model:
+    """What was fitted, and its residuals, without texts. `checks`: what the residuals say against the model."""
+    return Model(
+        response=response,
+        scale=fit.scale,
+        sum_of_squares=fit.sum_of_squares,
+        r_squared=fit.r_squared,
+        error_df=float(fit.error_df),
+        not_estimable=fit.not_estimable,
+        remarks=(),
+        reasons=(*fit.reasons, *checks),
+        run_ids=ids,
+        fitted=fit.fitted,
+        residuals=fit.residuals,
+        order=order,
+        family=sum(term.p_value is not None for term in fit.terms),
+    )

@@ -1,0 +1,1 @@
+"""The hosts and sites of a run of several agents: clocks, coverage, fairness."""

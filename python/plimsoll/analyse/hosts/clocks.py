@@ -1,0 +1,126 @@
+"""The clocks of a run's agents: by how much they can be wrong together, when each began, and what happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plimsoll.analyse.hosts.coverage import carriers
+from plimsoll.analyse.results.hosts import AgentClockResult, HostEvent, HostsResult
+from plimsoll.analyse.results.wording import number, quantity
+from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.hosts import Agent, AgentClock, Crew
+
+_MS = 1e6
+_BEGINS = {
+    "route_change": ("route-change", "the way between it and the controller took another time from here on"),
+    "jump": ("clock-jump", "its clock jumped (a machine that was suspended or moved)"),
+    "shift": ("clock-shift", "its clock jumped, or its probes were held up in one direction"),
+}
+"""Kinds of pieces that are worth telling. A knot is none: the rate of no clock is the same for all time."""
+
+
+def greatest_bound(crew: Crew) -> int:
+    """The greatest error, ns, of any time of any agent with testers, as far as they are known; 0 of one clock. Hosts
+    that are only watched add to no series of the testers: their clocks stand with them."""
+    return max((agent.clock.bound_ns or 0 for agent in carriers(crew)), default=0)
+
+
+def unknown_clocks(crew: Crew) -> tuple[str, ...]:
+    """Agents of whose clock nothing is known, but for those without a transaction."""
+    return tuple(
+        agent.name
+        for agent in carriers(crew)
+        if agent.clock.bound_ns is None and (agent.rows or not agent.lost)
+    )
+
+
+def start_spread(crew: Crew) -> tuple[float | None, float | None]:
+    """Time (ms) between the first agent to begin and the last, and by how much that can be wrong: each of the two ends
+    may be off by the bound of its agent."""
+    known = [agent.clock for agent in carriers(crew) if agent.clock.started_ns is not None]
+    started = [clock.started_ns for clock in known if clock.started_ns is not None]
+    if len(started) < 2:
+        return None, None
+    bounds = [clock.bound_ns for clock in known]
+    spread = (max(started) - min(started)) / _MS
+    if None in bounds:
+        return spread, None
+    return spread, sum(sorted(bound or 0 for bound in bounds)[-2:]) / _MS
+
+
+def clock_results(crew: Crew) -> tuple[AgentClockResult, ...]:
+    """One entry per agent, in the order of the books."""
+    return tuple(_clock(agent) for agent in crew.agents)
+
+
+def _clock(agent: Agent) -> AgentClockResult:
+    clock = agent.clock
+    longest = max(clock.pieces, key=lambda piece: piece.to_ns - piece.from_ns, default=None)
+    median = float(np.median(agent.trips)) if agent.trips.size else clock.rtt_median_ns
+    return AgentClockResult(
+        agent=agent.name,
+        host=agent.host,
+        site=agent.site,
+        same=clock.same,
+        bound_ms=_ms(clock.bound_ns),
+        offset_ms=_ms(clock.pieces[0].offset_ns) if clock.pieces else None,
+        drift_ppm=longest.drift_ppm if longest else None,
+        drift_low_ppm=longest.drift_low_ppm if longest else None,
+        drift_high_ppm=longest.drift_high_ppm if longest else None,
+        started_ms=_ms(clock.started_ns),
+        probes=clock.probes,
+        rejected=clock.rejected,
+        via=dict(agent.via),
+        rtt_min_ms=_ms(clock.rtt_min_ns),
+        rtt_median_ms=_ms(median),
+        remark=clock.remark,
+        role=agent.role,
+    )
+
+
+def events(crew: Crew) -> tuple[HostEvent, ...]:
+    """Steps of wall clocks, changes of route and jumps, by time. They are told and change no number: stamps are of a
+    clock that nobody sets, and the map has taken the other two into account."""
+    found = [event for agent in crew.agents for event in _events(agent.name, agent.clock, crew.t0_ns)]
+    return tuple(sorted(found, key=lambda event: (event.t_s, event.agent)))
+
+
+def _events(name: str, clock: AgentClock, t0_ns: int) -> Iterator[HostEvent]:
+    for t_ns, by_ns in clock.steps:
+        by = quantity(abs(by_ns) / _MS, "ms")
+        way = "forward" if by_ns >= 0 else "back"
+        yield HostEvent(t_ns / 1e9, name, "clock-step", by_ns / _MS, f"its wall clock was set {way} by {by}")
+    for before, piece in zip(clock.pieces, clock.pieces[1:], strict=False):
+        if piece.begins not in _BEGINS:
+            continue
+        kind, text = _BEGINS[piece.begins]
+        at_s = (piece.from_ns + piece.offset_ns - t0_ns) / 1e9
+        by_ms = None
+        if piece.begins != "route_change":
+            drifted = before.offset_ns + before.drift_ppm * 1e-6 * (piece.from_ns - before.from_ns)
+            by_ms = (drifted - piece.offset_ns) / _MS
+            text += f", by {number(by_ms)} ms"
+        yield HostEvent(at_s, name, kind, by_ms, text)
+
+
+def about_time(hosts: HostsResult, widened_s: float | None, measured: Window) -> list[str]:
+    """What the clocks do to the figures, in words. `widened_s`: the quantum of the series, where it was widened."""
+    if not hosts.bound_ms:
+        return []
+    bound = f"the clocks of the hosts agree within {quantity(hosts.bound_ms, 'ms')}"
+    notes = []
+    if widened_s is not None:
+        notes.append(
+            f"{bound}, and no time series over them is finer than ten times that: its quantum is {widened_s:g} s"
+        )
+    if measured.seconds < hosts.least_quantum_s:
+        notes.append(
+            f"{bound}, and the measured window is shorter than ten times that: its ends are not sharp"
+        )
+    return notes
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else ns / _MS

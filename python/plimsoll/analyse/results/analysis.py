@@ -1,0 +1,359 @@
+"""What an analysis says: the machine-readable result, `analysis.json` and `--json` alike.
+
+One tree of frozen dataclasses, filled by the other modules of this room and read by `report` and `cli`; nothing in
+it is computed twice. Field names are the keys of the JSON. Units stand in the names (`_ms`, `_per_s`); a field
+without unit is a count or a fraction of 1. `None` always means "cannot be said from this sample", never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.run import (
+    CacheTimes,
+    Connections,
+    CountedService,
+    Counts,
+    Ecdf,
+    NamedMetric,
+    OperationResult,
+    Peak,
+    Ramp,
+    Series,
+    StageResult,
+    Staleness,
+    TesterResult,
+    Traffic,
+    Utilization,
+    WorkloadResult,
+)
+from plimsoll.analyse.results.verdicts import (
+    BottleneckVerdict,
+    CapacityKind,
+    Finding,
+    Gain,
+    LeftOut,
+    RankingVerdict,
+    Reason,
+    RuleId,
+    RunVerdict,
+    SaturationReason,
+    SaturationVerdict,
+    Superseded,
+    TermPart,
+    ThresholdVerdict,
+    VerdictRule,
+)
+from plimsoll.analyse.stats.interval import Interval
+
+OpenLoad = Literal["none", "some", "all"]
+FORMAT = "plimsoll.analysis/1"
+"""Name and major version of the JSON form. A reader refuses a greater major version."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Everything said about one run."""
+
+    id: str
+    cell: dict[str, str]
+    repetition: int
+    order: int
+    block: str | None
+    status: str
+    """finished, interrupted, failed (service died, agent lost, ...)"""
+    valid: bool
+    invalid_reasons: tuple[str, ...]
+    doubtful_reasons: tuple[str, ...]
+    evidence: dict[str, float | None]
+    """The numbers behind the verdicts, by the keys of `validity:`."""
+    counts: Counts
+    traffic: Traffic
+    jain_index: float | None
+    share_cv: float | None
+    utilization: tuple[Utilization, ...]
+    bottleneck: str
+    """Name of a component, or "not resolved"."""
+    bottleneck_reason: str
+    peak: Peak | None
+    stages: tuple[StageResult, ...]
+    workloads: tuple[WorkloadResult, ...]
+    """Where there are several."""
+    testers: tuple[TesterResult, ...]
+    series: Series | None
+    ecdf: Ecdf | None
+    warmup_s: float
+    monitor_cpu: float | None
+    """Share of one core that the monitor itself used."""
+    operations: tuple[OperationResult, ...] = ()
+    """Where a workload has several."""
+    notes: tuple[str, ...] = ()
+    metrics: tuple[NamedMetric, ...] = ()
+    open_load: OpenLoad = "none"
+    """Which of its workloads are open. The testers of an open load are slots that take the next arrival, no users:
+    where all are, `jain_index`, `share_cv` and the shares say nothing about fairness; where some are, those of the open
+    ones are left out of them."""
+    services: tuple[CountedService, ...] = ()
+    staleness: Staleness | None = None
+    """Where operations read versions."""
+    caches: tuple[CacheTimes, ...] = ()
+    """Where a cache on the way said anything."""
+    connections: Connections | None = None
+    """Where the driver connects, and every transaction was kept."""
+    hosts: HostsResult | None = None
+    """Where there are several agents."""
+    without_lost: Traffic | None = None
+    """The figures of the window without the transactions of lost agents, where any was lost."""
+    verdict: RunVerdict = RunVerdict.VALID
+    reasons: tuple[Reason, ...] = ()
+    """Those of `invalid_reasons` and `doubtful_reasons`, as codes and figures."""
+    validity_rule: RuleId | None = None
+    bottleneck_verdict: BottleneckVerdict = BottleneckVerdict.NOT_RESOLVED
+    bottleneck_why: Reason | None = None
+    """`bottleneck_reason` as a code with the utilizations that were weighed."""
+    bottleneck_rule: RuleId | None = None
+    ramp: Ramp | None = None
+    """Where the load of its only workload changes by plan, and single transactions were kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """One cell of the design over its valid repetitions. Responses by the name of the metric."""
+
+    cell: dict[str, str]
+    load: float | None
+    """Numeric value of the load factor, where there is one."""
+    repetitions: int
+    valid: int
+    responses: dict[str, Interval]
+    error_rate: float | None
+    error_rate_upper: float | None
+    """Upper 95 % bound (Wilson) of the error rate over all valid repetitions."""
+    stretch: float | None
+    scaling: float | None
+    bottleneck: str
+    bottleneck_rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A capacity with its definition. `load` is the level at which it was reached."""
+
+    kind: CapacityKind
+    value: Interval | None
+    load: float | None
+    definition: str
+    reached: bool
+    remark: str = ""
+    asked_metric: str = ""
+    asked: str = ""
+    """The rule of `capacity:` behind it, as written, and its metric; empty: the nominal one."""
+    reasons: tuple[Reason, ...] = ()
+    """`remark` as codes and figures."""
+    rule: RuleId | None = None
+    loads: tuple[float, ...] = ()
+    """The loads of the plateau whose mean `value` is; empty: it is that of `load` alone."""
+    rivals: int = 1
+    """Of a nominal capacity that is no plateau's: number of loads that are not shown to have less throughput than
+    `load`, itself included. From 2 on `value` is likely too high; its interval allows for the choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """Where one combination of the other factors saturates."""
+
+    combination: dict[str, str]
+    metric: str
+    load_factor: str
+    lower: float | None
+    upper: float | None
+    verdict: SaturationVerdict
+    text: str
+    bottleneck: str
+    capacities: tuple[Capacity, ...]
+    efficiency: float | None
+    levels: int = 0
+    """Levels of the load that have a valid run."""
+    reason: SaturationReason | None = None
+    """Why nothing can be said, or what the bracket rests on."""
+    falls_from: float | None = None
+    """The load from which throughput surely falls again."""
+    doubt: Gain | None = None
+    """The gain that is not decided."""
+    has_error: bool = True
+    """False: no level has two valid runs."""
+    rule: RuleId | None = None
+    bottleneck_rule: RuleId | None = None
+    gains: tuple[Gain, ...] = ()
+    """From each level to the next."""
+    more_runs: int | None = None
+    """So many more valid runs per level would probably decide. None: decided, not known, or more than 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The combination of the highest nominal capacity, against the one that comes closest (`second`) and the lowest.
+    `over_second`, `over_worst`: ratios of the capacities, with intervals of their own."""
+
+    verdict: RankingVerdict
+    best: dict[str, str]
+    second: dict[str, str]
+    worst: dict[str, str]
+    over_second: Interval
+    over_worst: Interval
+    metric: str = ""
+    rule: RuleId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One level of one term of the fitted model on one response."""
+
+    response: str
+    scale: str
+    term: str
+    """"A", "A:B", "residual" or "block" """
+    level: str
+    effect: float | None
+    """linear: added to the mean; log: factor by which the mean is multiplied"""
+    interval: Interval | None
+    variation_percent: float | None
+    """Share of the term in the total variation (on the first level's row of a term; None on the others)."""
+    p_value: float | None = None
+    df: float | None = None
+    parts: tuple[TermPart, ...] = ()
+    """What `term` is made of: its factors, then those of each alias; empty: "residual" and "block"."""
+    adjusted_p_value: float | None = None
+    """`p_value` adjusted for all terms of the model (Holm). `interval` is individual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The fit behind the effects of one response: what was fitted, what could not be, and its residuals."""
+
+    response: str
+    scale: str
+    sum_of_squares: str
+    """orthogonal, type II, type III"""
+    r_squared: float | None
+    error_df: float
+    not_estimable: tuple[str, ...]
+    remarks: tuple[str, ...]
+    run_ids: tuple[str, ...]
+    fitted: tuple[float, ...]
+    residuals: tuple[float, ...]
+    order: tuple[int, ...]
+    reasons: tuple[Reason, ...] = ()
+    """`remarks` as codes and figures."""
+    family: int = 0
+    """Number of terms that were tested, for which the p-values are adjusted."""
+    intervals: str = "individual"
+    """Each interval of an effect holds it in 95 %; all of them together hold in less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One threshold judged on one cell."""
+
+    metric: str
+    test: str
+    cell: dict[str, str]
+    observed: float | None
+    passed: bool
+    reason: str
+    judged: bool = True
+    """False while runs of the cell are to come and none is valid yet; `passed` is false then too."""
+    verdict: ThresholdVerdict | None = None
+    reasons: tuple[Reason, ...] = ()
+    """`reason` as codes and figures."""
+    rule: RuleId | None = None
+    unit: str = ""
+    """Of `observed`: `s` for times, whose other fields are in ms; empty for shares of 1 and counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """What readers got, and at what cost, over the valid runs of a cell, or of all cells with one level of a factor."""
+
+    cell: dict[str, str]
+    """The levels that these runs share."""
+    runs: int
+    answers: int
+    stale: int
+    stale_share: Interval | None
+    """Of a cell: as its other responses; of one run: within it; of a level: over its cells, weighed by their answers.
+    Where nothing was stale: the upper bound that so many answers give."""
+    stale_age_ms_p50: float | None
+    stale_age_ms_p95: float | None
+    stale_age_ms_max: float | None
+    """Ages of the stale answers of all runs together."""
+    fetches_per_answer: float | None
+    needless_share: float | None
+    busy: dict[str, float]
+    """Mean utilization of each service, over the runs."""
+    relative_reads: Interval | None = None
+    """Of a level: its reads per second relative to the level that has most, cells with the same levels of all other
+    factors compared with each other (geometric mean)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistencyResult:
+    """Readers' answers over the runs: by cell, and by level of `factor`, the first that is no load."""
+
+    cells: tuple[Consistency, ...]
+    factor: str | None
+    levels: tuple[Consistency, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentInfo:
+    """What the analysis needs to know of the experiment, copied so that the JSON stands alone."""
+
+    name: str
+    question: str
+    directory: str
+    seed: int | None
+    factors: dict[str, list[str]]
+    load_factor: str | None
+    design: str
+    repetitions: int
+    planned_runs: int
+    finished_runs: int
+    complete: bool
+    responses: tuple[str, ...]
+    started: str
+    """UTC, ISO 8601"""
+    shared_services: tuple[str, ...] = ()
+    """Services whose one instance all runs shared: intervals hold for this instance."""
+    looped: tuple[str, ...] = ()
+    """Factors of `design.loop`: their levels were run in one order, pass by pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The root. `answer` is the answer to the experiment's question in sentences a person would say."""
+
+    experiment: ExperimentInfo
+    answer: tuple[str, ...]
+    runs: tuple[RunResult, ...]
+    cells: tuple[CellResult, ...]
+    saturation: tuple[Saturation, ...]
+    effects: tuple[Effect, ...]
+    models: tuple[Model, ...]
+    verdicts: tuple[Verdict, ...]
+    left_out: tuple[LeftOut, ...]
+    rankings: tuple[Ranking, ...] = ()
+    """For each metric with a saturation, where combinations can be compared."""
+    consistency: ConsistencyResult | None = None
+    """Where operations read versions."""
+    findings: tuple[Finding, ...] = ()
+    """The sentences of `answer`, each with the verdict and the rule behind it."""
+    rules: tuple[VerdictRule, ...] = ()
+    """The rules that made the verdicts."""
+    superseded: tuple[Superseded, ...] = ()
+    """Verdicts of earlier analyses of these measurements that newer rules state otherwise."""
+    notes: tuple[str, ...] = ()
+    """What must be known about this analysis itself."""
+    format: str = FORMAT

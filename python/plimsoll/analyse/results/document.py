@@ -1,0 +1,62 @@
+"""The JSON form of an analysis: `analysis.json` and `--json`.
+
+The tree of `results`, with three changes that make it easier to read by machine: the figures of a window stand directly
+in the run, stage or workload they belong to, utilization is a mapping by component, and what only a run of several
+agents has is left out of all others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from plimsoll.analyse.results.analysis import Analysis
+
+
+def as_document(analysis: Analysis) -> dict[str, Any]:
+    """Plain data for JSON, `format` first; a number that is not finite is None."""
+    tree = finite(asdict(analysis))
+    return {"format": tree.pop("format"), **tree, "runs": [_run(run) for run in tree["runs"]]}
+
+
+def _run(run: dict[str, Any]) -> dict[str, Any]:
+    flat = _flat(_alone(run) if run["hosts"] is None else run)
+    for rare in ("without_lost", "connections"):
+        if flat.get(rare) is None:
+            flat.pop(rare, None)
+    flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
+    flat["stages"] = [_flat(stage) for stage in flat["stages"]]
+    if flat["ramp"] is not None:
+        flat["ramp"]["bins"] = [_flat(each) for each in flat["ramp"]["bins"]]
+    flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
+    flat["operations"] = [_flat(operation) for operation in flat["operations"]]
+    return flat
+
+
+_PLACED = ("name", "response_ms_p50", "response_ms_p95", "rtt_ms", "response_less_rtt_ms")
+
+
+def _alone(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of one agent: nothing of several hosts."""
+    testers = [{key: one[key] for key in one if key not in _PLACED} for one in run["testers"]]
+    return {key: value for key, value in run.items() if key != "hosts"} | {"testers": testers}
+
+
+def _flat(holder: dict[str, Any]) -> dict[str, Any]:
+    """The holder with the figures of its window in the place of `traffic`."""
+    out: dict[str, Any] = {}
+    for key, value in holder.items():
+        out.update(value if key == "traffic" else {key: value})
+    return out
+
+
+def finite(value: Any) -> Any:
+    """A copy of plain data without NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,277 @@
+"""The rules that make verdicts: each with a name, a version and its statement. docs/methods.md has the reasons.
+
+A change of a rule that can change a verdict raises its version. analysis.json keeps name and version with each verdict,
+so that a later analysis shows what a newer rule says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from plimsoll.analyse.results.verdicts import ModelReason, RuleId, RunReason, VerdictRule
+
+
+class RuleName(StrEnum):
+    """Names of the rules, as they stand in analysis.json."""
+
+    FINISHED = "validity.finished"
+    SUCCESS = "validity.success"
+    TESTER_CPU = "validity.tester_cpu"
+    STARTED = "validity.started"
+    LATENESS = "validity.lateness"
+    RECORD = "validity.record"
+    LOST_RECORDS = "validity.lost_records"
+    GAPS = "validity.gaps"
+    TREND = "validity.trend"
+    STEAL = "validity.steal"
+    LOST_AGENTS = "validity.lost_agents"
+    CLOCKS = "validity.clocks"
+    VALIDITY = "validity"
+    BOTTLENECK = "bottleneck"
+    COMMON_BOTTLENECK = "bottleneck.common"
+    OVERLOAD = "overload"
+    SATURATION = "saturation"
+    NOMINAL = "capacity.nominal"
+    USABLE = "capacity.usable"
+    ERROR_LIMITED = "capacity.error-limited"
+    RANKING = "capacity.ranking"
+    THRESHOLD = "threshold"
+    RAMP = "ramp"
+    CHEAPEST = "consistency.cheapest"
+    SITES = "fairness.sites"
+    VARIANCES = "model.variances"
+    DRIFT = "model.drift"
+    SCALE = "model.scale"
+    OUTLIERS = "model.outliers"
+
+
+def newest(checks: Iterable[VerdictRule]) -> int:
+    """The version of a rule that is made of others: it rises with each of them."""
+    return 1 + sum(check.version - 1 for check in checks)
+
+
+_CHECKS: Final = (
+    VerdictRule(
+        RuleName.FINISHED,
+        2,
+        "A run that did not finish as planned is invalid; the only run of an experiment that was interrupted is "
+        "doubtful.",
+    ),
+    VerdictRule(
+        RuleName.SUCCESS,
+        2,
+        "A run in whose window no transaction ended, with success or as an error, is invalid.",
+    ),
+    VerdictRule(
+        RuleName.TESTER_CPU,
+        2,
+        "A run in which a thread of an agent used, or waited for, more of a core than `tester_cpu` is invalid, and "
+        "doubtful above 90 %.",
+    ),
+    VerdictRule(
+        RuleName.STARTED,
+        2,
+        "A run that started a smaller part of its planned transactions than `started` is invalid if an agent was lost, "
+        "or `tester_cpu`, `lateness` or `gaps` shows that the load generator was slow.",
+    ),
+    VerdictRule(
+        RuleName.LATENESS,
+        2,
+        "A run is invalid if at a reported percentile, up to p99, the load generator's own lateness is above "
+        "`lateness_share` of the response time and above `lateness_floor`; it is doubtful if so above p99.",
+    ),
+    VerdictRule(
+        RuleName.GAPS,
+        1,
+        "A run is invalid if a thread of the load generator stood still for more of the window than `gaps`, and "
+        "doubtful if for no more than 50 ms.",
+    ),
+    VerdictRule(
+        RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its books do not balance."
+    ),
+    VerdictRule(
+        RuleName.LOST_RECORDS,
+        2,
+        "A run that lost agents is invalid if a smaller part than `started` of the transactions that are known to have "
+        "been started is on record, or of the planned time of all testers in the window is known.",
+    ),
+    VerdictRule(
+        RuleName.TREND,
+        2,
+        "A run is doubtful if its throughput, or else its response time, changes by at least 5 % of its mean over the "
+        "window, with p < 0.001.",
+    ),
+    VerdictRule(
+        RuleName.STEAL,
+        1,
+        "A run is doubtful if the hypervisor gave more of the processor time to others than `steal`.",
+    ),
+    VerdictRule(RuleName.LOST_AGENTS, 1, "A run that went on without an agent that was lost is doubtful."),
+    VerdictRule(RuleName.CLOCKS, 1, "A run with an agent of whose clock nothing is known is doubtful."),
+)
+
+RULES: Final = (
+    *_CHECKS,
+    VerdictRule(
+        RuleName.VALIDITY,
+        newest(_CHECKS),
+        "A run is invalid if one of the rules `validity.*` says so, else doubtful if one says so, else valid.",
+        rests_on=tuple(check.name for check in _CHECKS),
+    ),
+    VerdictRule(
+        RuleName.BOTTLENECK,
+        2,
+        "The bottleneck of a run is the load generator if that was at 98 % or above, else the component of highest "
+        "utilization if that is at 90 % or above and its interval lies above that of the second.",
+    ),
+    VerdictRule(
+        RuleName.COMMON_BOTTLENECK,
+        1,
+        "The bottleneck of a cell is that of more than half of its valid runs; that of a combination, of the runs "
+        "where its throughput is highest.",
+        rests_on=(RuleName.BOTTLENECK, RuleName.VALIDITY),
+    ),
+    VerdictRule(
+        RuleName.OVERLOAD,
+        1,
+        "The target is overloaded by an open load if completions in the second half of the window, failed ones "
+        "included, are below planned starts by more than 1 % and by more than the 95 % interval of the difference.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.SATURATION,
+        4,
+        "Throughput increases beyond a load, or falls from it on, where another load is shown to have more; it is flat "
+        "from a load on if its elasticity with respect to the load is shown to be below 0.2 from there on; "
+        "of an open load it is flat from the load on from which most runs of each level are overloaded; where neither "
+        "decides, it is flat from the load on from which the bottleneck is at least 97 % busy in each run, if it is "
+        "less than 90 % busy at a lower load and no increase is seen beyond.",
+        rests_on=(RuleName.VALIDITY, RuleName.OVERLOAD, RuleName.COMMON_BOTTLENECK),
+    ),
+    VerdictRule(
+        RuleName.NOMINAL,
+        2,
+        "The nominal capacity is the mean throughput of the load levels that are not shown to have less than the "
+        "highest one, if it is shown to be flat there and the highest one to have less than 5 % over this mean; else "
+        "the highest mean throughput of all load levels.",
+        rests_on=(RuleName.SATURATION,),
+    ),
+    VerdictRule(
+        RuleName.USABLE,
+        1,
+        "The usable capacity is the highest mean throughput at a load where the rule on the response time holds.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.ERROR_LIMITED,
+        2,
+        "The error-limited capacity is the throughput at the highest load at which the one-sided upper 95 % bound of "
+        "the error rate holds the rule on errors, below the lowest load at which the lower bound breaks it.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.RANKING,
+        3,
+        "A combination has the highest capacity if the intervals of the ratios of its nominal capacity to all others, "
+        "within blocks and with Bonferroni's correction, lie above 1.",
+        rests_on=(RuleName.NOMINAL,),
+    ),
+    VerdictRule(
+        RuleName.THRESHOLD,
+        1,
+        "A threshold passes on a cell if its test holds for the value over all valid runs; no sample fails.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.RAMP,
+        1,
+        "Under a rising load, a rule fails from a bin on if it fails in that bin and in all later ones that can be "
+        "judged, at least two in all.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.CHEAPEST,
+        1,
+        "Of the levels without stale answers (else of those with the lowest share) the cheapest has the most reads, "
+        "and of several whose intervals reach these the fewest fetches per answer.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.SITES,
+        1,
+        "A service treats its nearest and farthest site alike if their median response times less one round trip "
+        "differ by at most a tenth of the shorter one, or of the difference of the round trips.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.VARIANCES,
+        1,
+        "The variances of the cells differ if Levene's test of the residuals has p < 0.01.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.DRIFT,
+        1,
+        "Responses drift with run order if the slope of the residuals in run order has p < 0.01.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.SCALE,
+        1,
+        "A logarithmic scale is advised for a linear model if the greatest response is over 10 times the smallest.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.OUTLIERS,
+        1,
+        "A run lies far from its cell if its residual is over 3.5 robust standard deviations.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+)
+"""Every rule once."""
+
+CHECKS_OF_MODELS: Final = {
+    ModelReason.VARIANCES_DIFFER: RuleName.VARIANCES,
+    ModelReason.DRIFT: RuleName.DRIFT,
+    ModelReason.LOG_SCALE: RuleName.SCALE,
+    ModelReason.OUTLIERS: RuleName.OUTLIERS,
+}
+"""Rules on the residuals of a model, by what they find."""
+
+_BY_NAME: Final = {each.name: each for each in RULES}
+_IDS: Final = {each.name: RuleId(each.name, each.version) for each in RULES}
+_OF_REASONS: Final = {
+    RunReason.NOT_FINISHED: RuleName.FINISHED,
+    RunReason.NOTHING_ENDED: RuleName.SUCCESS,
+    RunReason.TESTER_CPU: RuleName.TESTER_CPU,
+    RunReason.STARTED: RuleName.STARTED,
+    RunReason.LATENESS: RuleName.LATENESS,
+    RunReason.GAPS: RuleName.GAPS,
+    RunReason.DAMAGED: RuleName.RECORD,
+    RunReason.LOST_RECORDS: RuleName.LOST_RECORDS,
+    RunReason.UNKNOWN_LOAD: RuleName.LOST_RECORDS,
+    RunReason.TREND: RuleName.TREND,
+    RunReason.STEAL: RuleName.STEAL,
+    RunReason.LOST_AGENTS: RuleName.LOST_AGENTS,
+    RunReason.UNKNOWN_CLOCKS: RuleName.CLOCKS,
+}
+
+
+def rule(name: RuleName) -> RuleId:
+    """Name and version of a rule, to be kept with its verdicts."""
+    return _IDS[name]
+
+
+def basis(name: RuleName) -> tuple[RuleName, ...]:
+    """All rules that a rule rests on, directly or not, without itself."""
+    found: dict[RuleName, None] = {}
+    for each in _BY_NAME[name].rests_on:
+        found |= dict.fromkeys((RuleName(each), *basis(RuleName(each))))
+    return tuple(found)
+
+
+def rule_of(reason: RunReason) -> RuleId:
+    """The rule behind a reason against a run."""
+    return _IDS[_OF_REASONS[reason]]

@@ -1,0 +1,1 @@
+"""One run: from its transactions, counters and samples to its result."""

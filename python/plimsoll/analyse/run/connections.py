@@ -1,0 +1,49 @@
+"""New connections of testers: how many, and how long TCP and TLS took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll.analyse.results.run import Connections, NameLookup
+from plimsoll.analyse.run.traffic import Durations
+from plimsoll.analyse.stats.quantiles import Histogram
+
+CONNECT: Final = "tcp_connect_s"
+HANDSHAKE: Final = "tls_handshake_s"
+HISTOGRAMS: Final = {CONNECT: "connect", HANDSHAKE: "tls_handshake"}
+"""Names of the histograms beside those of the summary, by the metric of the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The figures of a run, and its histograms for figures over several runs."""
+
+    connections: Connections
+    histograms: Mapping[str, Histogram]
+
+
+def connections(
+    seconds: Mapping[str, NDArray[np.float64]], lookups: tuple[NameLookup, ...] = ()
+) -> Found | None:
+    """`seconds`: the values of CONNECT and HANDSHAKE over the whole run, one for each connection. None where no
+    connection was opened."""
+    if CONNECT not in seconds:
+        return None
+    times = {name: _durations(seconds.get(name, np.empty(0))) for name in HISTOGRAMS}
+    opened = int(seconds[CONNECT].size)
+    return Found(
+        Connections(opened, times[CONNECT].latency(), times[HANDSHAKE].latency(), lookups),
+        {HISTOGRAMS[name]: Histogram.of(each.buckets) for name, each in times.items() if each.moments.count},
+    )
+
+
+def _durations(seconds: NDArray[np.float64]) -> Durations:
+    ns = np.rint(seconds * 1e9).astype(np.int64)
+    durations = Durations(exact=True)
+    durations.add(ns, ns.astype(np.float64))
+    return durations

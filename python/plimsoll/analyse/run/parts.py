@@ -1,0 +1,77 @@
+"""Sums of one window apart: by workload, by operation of a mix. Only blocks with several parts are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll.analyse.run.traffic import Block, WindowSum
+from plimsoll.analyse.stats.quantiles import Histogram
+from plimsoll.analyse.window.transactions import Int, Transactions
+
+OPERATIONS = 1 << 16
+"""More than the names that a run can have."""
+
+Numbers = NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class PartKey:
+    """A workload, or one operation of it (None: all)."""
+
+    workload: str
+    operation: str | None = None
+
+
+OfParts = Mapping[PartKey, Mapping[str, Histogram]]
+"""The histograms of the parts of a run, by metric."""
+
+
+class Parts:
+    """`number`: of each row, its part. `make`: the sum of a part that was not met before, by its number."""
+
+    def __init__(self, number: Callable[[Transactions], Numbers], make: Callable[[int], WindowSum]) -> None:
+        self._number, self._make = number, make
+        self._sums: dict[int, WindowSum] = {}
+
+    def add(self, block: Block, until: Int | None) -> None:
+        """Takes a block; `until` as for `Block.of`."""
+        numbers = self._number(block.rows)
+        parts = np.unique(numbers).tolist()
+        for part in parts:
+            if part not in self._sums:
+                self._sums[part] = self._make(part)
+            mine = block if len(parts) == 1 else Block.of(block.rows.take(numbers == part), until)
+            self._sums[part].add(mine)
+
+    def get(self, part: int) -> WindowSum | None:
+        """The sum of a part that was met."""
+        return self._sums.get(part)
+
+    def __iter__(self) -> Iterator[tuple[int, WindowSum]]:
+        return iter(sorted(self._sums.items()))
+
+
+def by_workload(rows: Transactions) -> Numbers:
+    """The number of the workload of each row."""
+    return rows.workload
+
+
+def by_operation(rows: Transactions) -> Numbers:
+    """Workload and operation of each row in one number: names of operations are those of a workload."""
+    operation = np.zeros(len(rows), dtype=np.int64) if rows.operation is None else rows.operation
+    found: Numbers = rows.workload.astype(np.int64) * OPERATIONS + operation
+    return found
+
+
+def histograms(total: WindowSum) -> dict[str, Histogram]:
+    """Of a window, by metric: to be merged over the runs of a cell."""
+    total.close()
+    return {
+        "response": Histogram.of(total.response.buckets),
+        "request": Histogram.of(total.request.buckets),
+        "lateness": Histogram.of(total.lateness.buckets),
+    }

@@ -1,0 +1,160 @@
+"""One run: from what its transactions, its books and its monitors say to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll.analyse.components.bottleneck import bottleneck
+from plimsoll.analyse.results.analysis import OpenLoad, RunResult
+from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.run import (
+    CacheTimes,
+    Connections,
+    CountedService,
+    Counts,
+    NamedMetric,
+    Staleness,
+    Utilization,
+)
+from plimsoll.analyse.results.verdict_rules import RuleName, rule
+from plimsoll.analyse.results.verdicts import Reason, RunReason, RunVerdict, Severity
+from plimsoll.analyse.run.own_delays import NOT_RECORDED, OwnDelays
+from plimsoll.analyse.run.summary import RunSummary, without_overload
+from plimsoll.analyse.run.validity import Loss, Observed, against, judge_run, verdict_of
+from plimsoll.plan.model import Validity
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run beside its transactions.
+
+    `planned` and `started`: starts that the arrival law asked for, and that were made, without those dropped or skipped
+    on request (None: a closed load plans none). `busiest_thread`, `thread_demand`: of the agents, 0..1, spinning not
+    counted (None: not watched).
+    """
+
+    id: str
+    cell: Mapping[str, str]
+    repetition: int
+    order: int
+    block: str | None
+    status: str
+    warmup_s: float
+    counts: Counts
+    utilization: Sequence[Utilization] = ()
+    planned: float | None = None
+    started: float | None = None
+    busiest_thread: float | None = None
+    thread_demand: float | None = None
+    own: OwnDelays = NOT_RECORDED
+    monitor_cpu: float | None = None
+    notes: Sequence[str] = ()
+    metrics: tuple[NamedMetric, ...] = ()
+    open_load: OpenLoad = "none"
+    services: tuple[CountedService, ...] = ()
+    staleness: Staleness | None = None
+    caches: tuple[CacheTimes, ...] = ()
+    connections: Connections | None = None
+    steal: float | None = None
+    """Greatest of the hosts of the testers, where there are several."""
+    hosts: HostsResult | None = None
+    loss: Loss | None = None
+    is_only: bool = False
+    """Whether the experiment has no other run."""
+
+
+def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
+    """Judges the run and puts its result together, without texts."""
+    verdict = judge_run(_observed(facts, summary), limits)
+    reasons = (*_unfinished(facts), *verdict.reasons)
+    if verdict_of(reasons) == RunVerdict.INVALID:
+        summary = without_overload(summary)
+    narrow = bottleneck(facts.utilization)
+    return RunResult(
+        id=facts.id,
+        cell=dict(facts.cell),
+        repetition=facts.repetition,
+        order=facts.order,
+        block=facts.block,
+        status=facts.status,
+        valid=verdict_of(reasons) != RunVerdict.INVALID,
+        invalid_reasons=(),
+        doubtful_reasons=(),
+        evidence=verdict.evidence,
+        counts=facts.counts,
+        traffic=summary.traffic,
+        jain_index=summary.fairness.jain,
+        share_cv=summary.fairness.cv,
+        utilization=tuple(facts.utilization),
+        bottleneck=narrow.component,
+        bottleneck_reason="",
+        peak=summary.peak,
+        stages=summary.stages,
+        workloads=summary.workloads,
+        operations=summary.operations,
+        testers=summary.testers,
+        series=summary.series,
+        ecdf=summary.ecdf,
+        warmup_s=facts.warmup_s,
+        monitor_cpu=facts.monitor_cpu,
+        notes=(*facts.notes, *_advice(facts, summary)),
+        metrics=facts.metrics,
+        open_load=facts.open_load,
+        services=facts.services,
+        staleness=facts.staleness,
+        caches=facts.caches,
+        connections=facts.connections,
+        hosts=facts.hosts,
+        without_lost=summary.without_lost,
+        verdict=verdict_of(reasons),
+        reasons=reasons,
+        validity_rule=rule(RuleName.VALIDITY),
+        bottleneck_verdict=narrow.verdict,
+        bottleneck_why=narrow.reason,
+        bottleneck_rule=rule(RuleName.BOTTLENECK),
+    )
+
+
+def _unfinished(facts: RunFacts) -> tuple[Reason, ...]:
+    """An interrupted run is repeated by `--resume`, and as one of several it would be compared with whole ones. Whoever
+    stops the only run wants its figures until then."""
+    if facts.status == "finished":
+        return ()
+    is_partial = facts.status == "interrupted" and facts.is_only
+    severity = Severity.DOUBTFUL if is_partial else Severity.INVALID
+    return (against(RunReason.NOT_FINISHED, severity, status=facts.status),)
+
+
+def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
+    return Observed(
+        succeeded=summary.traffic.transactions,
+        failed=summary.traffic.errors,
+        busiest_thread=facts.busiest_thread,
+        planned=facts.planned,
+        started=facts.started,
+        thread_demand=facts.thread_demand,
+        own=facts.own,
+        trend=summary.trend,
+        balanced=facts.counts.balanced,
+        lost_records=facts.counts.lost_records,
+        steal=facts.steal
+        if facts.hosts
+        else next(
+            (one.detail.get("cpu.steal") for one in facts.utilization if one.component == "host"), None
+        ),
+        unknown_clocks=facts.hosts.bound_unknown if facts.hosts else (),
+        loss=facts.loss,
+    )
+
+
+def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:
+    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run and is
+    supported."""
+    cut = summary.warmup_advice.cut_s
+    length = facts.warmup_s + summary.traffic.window_s
+    if cut is None or not summary.warmup_advice.supported or cut <= facts.warmup_s + 0.1 * length:
+        return ()
+    return (
+        f"the throughput looks {summary.warmup_advice.remark} (MSER-5); the warm-up was {facts.warmup_s:g} s",
+    )

@@ -1,0 +1,1 @@
+"""Statistics: arrays in, numbers and intervals out. Knows no runs."""

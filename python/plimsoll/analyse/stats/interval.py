@@ -1,0 +1,22 @@
+"""A mean with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A two-sided confidence interval around a mean.
+
+    `low` and `high` are None where no interval can be given (a single repetition); `df` are its degrees of freedom,
+    `method` says in a few words where its error term comes from ("pooled over the design", "separate variances",
+    "batch means within the run").
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    level: float = 0.95
+    df: float | None = None
+    method: str = ""

@@ -1,0 +1,1 @@
+"""The time windows in which transactions are summed."""
