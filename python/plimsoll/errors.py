@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 """So many problems of one file are shown; the rest is counted."""
 
 
@@ -78,8 +78,8 @@ class BadInput(PlimsollError):
         super().__init__(self._text())
 
     def _text(self) -> str:
-        lines = [str(problem) for problem in self.problems[:MOST_PROBLEMS]]
-        more = len(self.problems) - MOST_PROBLEMS
+        lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
+        more = len(self.problems) - MAX_PROBLEMS
         if more > 0:
             lines.append(f"and {more} more")
         return "\n".join(lines)

@@ -20,7 +20,7 @@ from plimsoll.deploy.testbed import Testbed, up
 from plimsoll.plan.hosts.testbed import parse_testbed
 from tests.conftest import Lab, descendants_in, missing
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 VALIDITY = "{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}"
 """How busy this machine is, and what is left of a run after a fault, makes none invalid."""
 
@@ -44,7 +44,7 @@ class Emulated:
     def run_on(self, host: str, *words: str | Path) -> str:
         """The output of a command on a host."""
         argv = [*self.bed.enter_argv(host), *map(str, words)]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
 
     def serve(self, host: str, kind: str = "echo") -> Server:
         """One of our services on a host, outside of any experiment."""
@@ -160,7 +160,7 @@ def _network(bed: Testbed, host: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def wait_for(what: str, found: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
+def wait_for(what: str, found: Callable[[], Any], patience_s: float = TIMEOUT_S) -> Any:
     """What comes in the end, or a failure that says what did not."""
     since = time.monotonic()
     while not (value := found()):

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import Lab, descendants_in
 from tests.real.sshd import Sshd, running_sshd
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ hosts: {json.dumps(told)}
 def wait_for(found: Callable[[], Any]) -> Any:
     since = time.monotonic()
     while not (value := found()):
-        assert time.monotonic() - since < PATIENCE_S, "it does not come"
+        assert time.monotonic() - since < TIMEOUT_S, "it does not come"
         time.sleep(0.05)
     return value
 
@@ -126,7 +126,7 @@ def test_a_killed_agent_is_an_event_and_collect_brings_in_what_it_had(sshd: Sshd
     process = lab.start("run", experiment(sshd, lab.directory, 6), "--quiet")
     results = has_load(lab.directory)
     os.kill(agent_of(sshd, "h2"), signal.SIGKILL)
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=TIMEOUT_S * 2)
     # 97 where so much of the record is still with the agent that the run says nothing: it outranks 98.
     assert process.returncode in (97, 98), err
     before = summary_of(results)
@@ -157,7 +157,7 @@ def test_a_killed_lab_leaves_nothing_and_loses_nothing(sshd: Sshd, lab: Lab) -> 
     process = lab.start("run", experiment(sshd, lab.directory, 60), "--quiet")
     results = has_load(lab.directory)
     process.kill()
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=TIMEOUT_S)
     wait_for(lambda: (results / "runs/0001/summary.json").exists() and not agents_left(sshd))
     summary = summary_of(results)
     assert (summary["status"], summary["balanced"]) == ("stopped", True), summary["damage"]
@@ -172,7 +172,7 @@ def test_a_killed_engine_stops_the_testers_and_resume_brings_in_what_they_had(ss
         pid for pid in children if b"control" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     ]
     os.kill(int(engine), signal.SIGKILL)
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=TIMEOUT_S * 2)
     assert process.returncode != 0, err
     wait_for(lambda: not agents_left(sshd))
     done = lab.run("run", "--resume", results, "--quiet")
@@ -204,7 +204,7 @@ def test_an_agent_writes_over_no_file_but_its_own(sshd: Sshd, lab: Lab, name: st
     process = lab.start("run", experiment(sshd, lab.directory, 4), "--quiet")
     results = has_load(lab.directory)
     os.kill(agent_of(sshd, "h1"), signal.SIGKILL)
-    process.communicate(timeout=PATIENCE_S * 2)
+    process.communicate(timeout=TIMEOUT_S * 2)
     (segment,) = sshd.home.rglob("h1-000.arrow")
     (segment.parent / name).write_bytes(b"forged")
     before = started_by(summary_of(results), "h2")

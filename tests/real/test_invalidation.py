@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.services import Fleet
+from plimsoll.deploy.services import RunningServices
 from plimsoll.plan.model import Config
 from tests.real.test_services import needs, place  # noqa: F401 - the fixture
 from tests.unit.plan.helpers import load
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """So long anything may take on a busy machine; in practice it is some milliseconds."""
 FILE = """\
 plimsoll: 1
@@ -43,7 +43,7 @@ class Site:
 
     def __init__(self, directory: Path, kind: str, told: str = "on: change", more: str = "") -> None:
         self.config: Config = load(FILE.format(kind=kind, told=told, more=more)).cells[0].config
-        self.fleet = Fleet(find_engine(), directory, lambda: None)
+        self.fleet = RunningServices(find_engine(), directory, lambda: None)
         self.fleet.ensure(self.config, {}, same_cell=False)
 
     def url(self, name: str) -> str:
@@ -98,7 +98,7 @@ class Site:
 
 
 def until(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"waited too long for: {what}"
         time.sleep(0.02)

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.services import Fleet
+from plimsoll.deploy.services import RunningServices
 from tests.real.guarded_databases import free_port
 from tests.real.test_invalidation import until
 from tests.real.test_services import needs, place  # noqa: F401 - the fixture
@@ -40,7 +40,7 @@ class Site:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.fleet = Fleet(find_engine(), directory, lambda: None)
+        self.fleet = RunningServices(find_engine(), directory, lambda: None)
         self.fleet.ensure(load(FILE).cells[0].config, {}, same_cell=False)
         self.port = free_port()
         self.gateway: subprocess.Popen[str] | None = None

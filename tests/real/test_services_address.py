@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.services import Fleet
+from plimsoll.deploy.services import RunningServices
 from plimsoll.errors import BadInput, ServiceError
 from tests.conftest import missing
 from tests.unit.plan.helpers import BASE, load
@@ -56,9 +56,9 @@ def own_address() -> str:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, str]]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServices, str]]:
     address = own_address()
-    fleet = Fleet(find_engine(), tmp_path_factory.mktemp("site") / "work", lambda: None, address)
+    fleet = RunningServices(find_engine(), tmp_path_factory.mktemp("site") / "work", lambda: None, address)
     try:
         fleet.ensure(load(FILE).cells[0].config, {}, same_cell=False)
         yield fleet, address
@@ -66,7 +66,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, str
         fleet.stop()
 
 
-def test_every_service_is_at_the_address_and_not_on_loopback(fleet: tuple[Fleet, str]) -> None:
+def test_every_service_is_at_the_address_and_not_on_loopback(fleet: tuple[RunningServices, str]) -> None:
     services, address = fleet
     found = services.addresses()
     assert set(found) == {"pg", "maria", "gate", "upper", "lower", "front", "web", "own"}
@@ -79,7 +79,7 @@ def test_every_service_is_at_the_address_and_not_on_loopback(fleet: tuple[Fleet,
 
 
 @pytest.mark.parametrize("name", ["gate", "upper", "front", "web", "own"])
-def test_those_that_speak_http_answer(fleet: tuple[Fleet, str], name: str) -> None:
+def test_those_that_speak_http_answer(fleet: tuple[RunningServices, str], name: str) -> None:
     with closing(
         http.client.HTTPConnection(urlsplit(fleet[0].addresses()[name][0]).netloc, timeout=10)
     ) as connection:
@@ -87,14 +87,16 @@ def test_those_that_speak_http_answer(fleet: tuple[Fleet, str], name: str) -> No
         assert connection.getresponse().status < 500
 
 
-def test_a_forward_proxy_passes_on(fleet: tuple[Fleet, str]) -> None:
+def test_a_forward_proxy_passes_on(fleet: tuple[RunningServices, str]) -> None:
     found = fleet[0].addresses()
     with closing(http.client.HTTPConnection(urlsplit(found["lower"][0]).netloc, timeout=10)) as connection:
         connection.request("GET", f"{found['upper'][0]}/")
         assert connection.getresponse().status < 500
 
 
-def test_databases_let_the_account_of_the_experiment_in_and_nobody_else(fleet: tuple[Fleet, str]) -> None:
+def test_databases_let_the_account_of_the_experiment_in_and_nobody_else(
+    fleet: tuple[RunningServices, str],
+) -> None:
     found = fleet[0].addresses()
     with psycopg.connect(found["pg"][0], connect_timeout=5) as connection:
         row = connection.execute("SELECT count(*) FROM one").fetchone()
@@ -114,7 +116,7 @@ def test_databases_let_the_account_of_the_experiment_in_and_nobody_else(fleet: t
         pymysql.connect(host=host, port=port, user="root", connect_timeout=5)
 
 
-def test_their_counters_are_read(fleet: tuple[Fleet, str]) -> None:
+def test_their_counters_are_read(fleet: tuple[RunningServices, str]) -> None:
     read = set()
     for service in fleet[0].running:
         if service.counters is not None:
@@ -128,11 +130,11 @@ def test_their_counters_are_read(fleet: tuple[Fleet, str]) -> None:
 
 def test_an_address_that_is_not_of_this_host(tmp_path: Path) -> None:
     config = load(BASE).cells[0].config
-    fleet = Fleet(find_engine(), tmp_path / "work", lambda: None, "198.51.100.1")
+    fleet = RunningServices(find_engine(), tmp_path / "work", lambda: None, "198.51.100.1")
     try:
         with pytest.raises(ServiceError, match=r"198\.51\.100\.1"):
             fleet.ensure(config, {}, same_cell=False)
     finally:
         fleet.stop()
     with pytest.raises(BadInput, match=r"nowhere\.invalid cannot be looked up"):
-        Fleet(find_engine(), tmp_path / "work", lambda: None, "nowhere.invalid")
+        RunningServices(find_engine(), tmp_path / "work", lambda: None, "nowhere.invalid")

@@ -19,12 +19,12 @@ workload: {driver: http, target: web, http: {path: /}}
 load: {testers: 2, think: 20ms}
 run: {duration: 100s}
 """
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def has_load(directory: Path) -> Path:
     """Waits until the first run reports seconds; gives the results directory."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         for path in directory.glob("results/*Z/runs/0001/live.jsonl"):
             if path.read_text(encoding="utf-8").count("\n") > 1:
@@ -38,7 +38,7 @@ def test_a_signal_ends_a_run_like_ctrl_c(lab: Lab, number: signal.Signals) -> No
     process = lab.start("run", lab.file(LONG))
     results = has_load(lab.directory)
     process.send_signal(number)
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, err
     assert json.loads((results / "runs/0001/run.json").read_text())["status"] == "stopped"
     assert (results / "report.html").exists()

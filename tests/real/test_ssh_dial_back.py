@@ -16,7 +16,7 @@ from tests.conftest import Lab, descendants_in
 from tests.real.dial_in import Start, no_secret_stays, starting
 from tests.real.sshd import Sshd, running_sshd
 from tests.real.test_hosts_faults import (
-    PATIENCE_S,
+    TIMEOUT_S,
     agent_of,
     agents_left,
     experiment,
@@ -69,7 +69,7 @@ def test_runs_are_shared_without_a_connection_of_ssh(sshd: Sshd, lab: Lab, start
     agents = [one for one in words if " agent --join - --name " in one]
     assert len(agents) == 3 and not any(one.startswith("ssh ") for one in words), words
     assert not any(b"time_key" in one.encode() for one in words)
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=TIMEOUT_S * 2)
     assert process.returncode == 0, err
     for run in ("0001", "0002"):
         summary = json.loads((results / f"runs/{run}/summary.json").read_text())
@@ -90,7 +90,7 @@ def test_the_end_of_sshd_in_mid_run_costs_nothing(sshd: Sshd, lab: Lab, start: S
         wait_for(lambda: (results / "runs/0001/run.json").exists())
     finally:
         os.kill(sshd.pid, signal.SIGCONT)
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=TIMEOUT_S * 2)
     assert process.returncode == 0, err
     summary = summary_of(results)
     assert summary["balanced"] and not [one for one in summary["agents"] if one["lost"]]
@@ -107,7 +107,7 @@ def test_an_agent_that_is_killed_is_lost_and_the_next_run_has_it_again(
     process = start(path)
     results = has_load(lab.directory)
     os.kill(agent_of(sshd, "h2"), signal.SIGKILL)
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=TIMEOUT_S * 2)
     # 97 where so much of the record is still with the agent that the run says nothing: it outranks 98.
     assert process.returncode in (97, 98), err
     first, second = summary_of(results), json.loads((results / "runs/0002/summary.json").read_text())
@@ -133,7 +133,7 @@ def test_a_killed_engine_is_replaced_and_agents_dial_the_new_one(sshd: Sshd, lab
         pid for pid in children if b"control" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     ]
     os.kill(int(engine), signal.SIGKILL)
-    _, err = process.communicate(timeout=PATIENCE_S * 2)
+    _, err = process.communicate(timeout=TIMEOUT_S * 2)
     assert "run 0001: engine-lost" in err, err
     second = json.loads((results / "runs/0002/summary.json").read_text())
     assert second["status"] == "done" and second["balanced"]
@@ -147,7 +147,7 @@ def test_a_killed_lab_leaves_nothing(sshd: Sshd, lab: Lab, start: Start) -> None
     process = start(experiment(sshd, lab.directory, 60, link="quic"))
     results = has_load(lab.directory)
     process.kill()
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=TIMEOUT_S)
     wait_for(lambda: (results / "runs/0001/summary.json").exists() and not agents_left(sshd))
     assert summary_of(results)["balanced"]
     wait_for(lambda: not [path for path in spools(sshd) if any(one.is_file() for one in path.rglob("*"))])
@@ -160,7 +160,7 @@ def test_an_interrupt_while_agents_are_awaited_leaves_nothing(sshd: Sshd, lab: L
     agent_of(sshd, "h2")
     since = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130 and time.monotonic() - since < 20, err
     nothing_left(sshd, lab)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.deploy.binary import elf_facts, find_engine
-from plimsoll.deploy.hosts import HostKind, Ready
+from plimsoll.deploy.hosts import HostBackend, Ready
 from plimsoll.deploy.hosts import ssh as ssh_hosts
 from plimsoll.deploy.hosts.check import Checked, check
 from plimsoll.deploy.hosts.ssh import SshHosts
@@ -302,7 +302,9 @@ def test_what_was_measured_is_kept_until_it_is_discarded(sshd: Sshd) -> None:
 
 def test_a_host_that_cannot_be_looked_at_is_not_proven_clean(sshd: Sshd) -> None:
     hosts = hosts_of(sshd, "h1")
-    kind: HostKind = kind_of(Hosts(kind="ssh", hosts=(Host("h1", "127.0.0.1", "s", port=1),), ssh=hosts.ssh))
+    kind: HostBackend = kind_of(
+        Hosts(kind="ssh", hosts=(Host("h1", "127.0.0.1", "s", port=1),), ssh=hosts.ssh)
+    )
     [cleaned] = kind.clean()
     assert not cleaned.proven and cleaned.reason.startswith("it cannot be reached")
 

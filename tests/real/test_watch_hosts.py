@@ -20,7 +20,7 @@ from tests.conftest import Lab
 from tests.real.sshd import Sshd, running_sshd
 from tests.real.test_hosts_faults import agent_of, agents_left, has_load, spools, wait_for
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_watcher_that_is_killed_is_an_event_and_costs_the_run_nothing(lab: Lab
     process = lab.start("run", experiment(lab, sshd, 6, {"host": "db1"}), "--json")
     has_load(lab.directory)
     os.kill(agent_of(sshd, "db1"), signal.SIGKILL)
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     (run,) = json.loads(out)["runs"]
     assert run["status"] == "finished" and run["valid"] and run["counts"]["balanced"], run["notes"]
@@ -166,7 +166,7 @@ def test_a_process_that_comes_late_and_is_restarted_is_told(lab: Lab, sshd: Sshd
         time.sleep(1.5)
         burner.end()
         wait_for(partial(told, "watch-lost", times + 1))
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     (run,) = json.loads(out)["runs"]
     assert run["status"] == "finished" and f"{burner.name} on db1" in run["utilization"]

@@ -65,7 +65,7 @@ def test_ratio_covers_the_mean_response_time_of_a_queue() -> None:
     assert hits >= 88
 
 
-LEAST_COVERAGE = 0.93
+MIN_COVERAGE = 0.93
 FLAGGED_AT_MOST = 0.10
 NEEDED = 30.0
 """With so many independent samples the flag is to be rare."""
@@ -85,7 +85,7 @@ def check(found: Iterable[BatchMean | None], truth: float, independent: float) -
     print(
         f"{covered / (trials - flagged):.3f} covered, {flagged / trials:.3f} flagged, {independent:.1f} independent"
     )
-    assert wilson(covered, trials - flagged, confidence=0.90)[1] >= LEAST_COVERAGE
+    assert wilson(covered, trials - flagged, confidence=0.90)[1] >= MIN_COVERAGE
     assert independent < NEEDED or wilson(flagged, trials, confidence=0.90)[0] <= FLAGGED_AT_MOST
 
 

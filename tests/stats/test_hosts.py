@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.quantiles import bucket_of
 from plimsoll.analyse.window.quantum import FINEST, coarse_enough, parts_of
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import Options, analysis
-from plimsoll.collect.hosts import Agent, AgentClock, Crew
+from plimsoll.collect.hosts import Agent, AgentClock, RunAgents
 
 LOST = Made(seconds=12, testers=2, warmup_s=1.0, lost={"f3": 5.0, "m1": 7.5})
 
@@ -139,7 +139,7 @@ def test_coverage_against_the_clock_on_the_wall() -> None:
         )
         for at, (since, until) in enumerate(spans)
     )
-    crew = Crew(agents, 0, None, 0)
+    crew = RunAgents(agents, 0, None, 0)
     steps = coverage(crew, {agent.name: 3 for agent in agents}, {})
     moments = [step.t_s for step in steps]
     seen = []
@@ -169,7 +169,7 @@ def test_quantiles_of_groups_against_a_sort() -> None:
 
 def test_memory_for_quantiles_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """More pairs of tester and bucket than may be: neighbouring buckets are put together, and quantiles say so."""
-    monkeypatch.setattr(placed, "MOST_MET", 2000)
+    monkeypatch.setattr(placed, "MAX_VISITED", 2000)
     noise = np.random.default_rng(4)
     times = placed._Times()
     values, testers = [], []

@@ -15,7 +15,7 @@ from plimsoll.analyse.stats.proportion import clopper_pearson
 
 Times = NDArray[np.float64]
 RUNS = 300
-MOST_FALSE = 0.05
+MAX_FALSE = 0.05
 
 
 def queue(arrivals: Times, service: Times) -> Times:
@@ -87,7 +87,7 @@ def test_a_target_that_keeps_up_is_rarely_called_overloaded(
     target: Target, rate: float, rho: float, seconds: float, warmup: float
 ) -> None:
     false = said(target, rate, rho, seconds, warmup).count(OverloadVerdict.OVERLOADED)
-    assert clopper_pearson(false, RUNS)[0] <= MOST_FALSE, f"{false} of {RUNS}"
+    assert clopper_pearson(false, RUNS)[0] <= MAX_FALSE, f"{false} of {RUNS}"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_overload_is_found(rate: float, over: float, seconds: float, least: f
 
 def test_to_keep_up_is_only_stated_where_it_is_shown() -> None:
     wrong = said(mm1, 500, 1.1, 60).count(OverloadVerdict.KEPT_UP)
-    assert clopper_pearson(wrong, RUNS)[0] <= MOST_FALSE, f"{wrong} of {RUNS}"
+    assert clopper_pearson(wrong, RUNS)[0] <= MAX_FALSE, f"{wrong} of {RUNS}"
     assert said(mm1, 2000, 0.5, 60).count(OverloadVerdict.KEPT_UP) > 0.8 * RUNS
 
 

@@ -22,7 +22,7 @@ from plimsoll.plan.metrics.rules import parse_rule
 
 Times = NDArray[np.float64]
 NS = 10**9
-MOST_FALSE = 0.05
+MAX_FALSE = 0.05
 
 
 def arrivals(rng: np.random.Generator, low: float, high: float, seconds: float) -> Times:
@@ -104,7 +104,7 @@ def test_the_load_at_which_a_rule_fails_is_an_upper_bound(
             assert rule.load_high is not None
             found += 1
             false += rule.load_high < limit * capacity * (1 - 1e-9)
-    assert clopper_pearson(false, times)[0] <= MOST_FALSE, f"{false} of {times}"
+    assert clopper_pearson(false, times)[0] <= MAX_FALSE, f"{false} of {times}"
     if high >= 1.5:
         assert found >= 0.9 * times
 

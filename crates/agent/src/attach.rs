@@ -25,7 +25,7 @@ const LOG: &str = "agent.log";
 /// Holds the address from which the last connection came that attached.
 const FROM: &str = "from";
 /// How long an agent may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes carried at once.
 const CARRY: usize = 64 * 1024;
 
@@ -43,7 +43,7 @@ pub enum AttachError {
         error: io::Error,
     },
     /// The agent was started and does not listen.
-    #[error("the agent did not begin to listen within {} s{}", PATIENCE.as_secs(), .0)]
+    #[error("the agent did not begin to listen within {} s{}", TIMEOUT.as_secs(), .0)]
     Mute(String),
     /// Another agent has this directory.
     #[error("another agent has this directory")]
@@ -114,7 +114,7 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
     }
     let mut child = command.spawn().map_err(wrong("starting", program))?;
     let since = Instant::now();
-    while since.elapsed() < PATIENCE {
+    while since.elapsed() < TIMEOUT {
         if let Ok(stream) = UnixStream::connect(SOCKET) {
             return Ok(stream);
         }

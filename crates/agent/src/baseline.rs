@@ -15,7 +15,7 @@ use plimsoll_link::{Baseline, Line, Measure, ToController};
 /// Bytes written or sent at once.
 const BLOCK: usize = 1024 * 1024;
 /// Most bytes that the measurement of the disk leaves there for a moment.
-const MOST_DISK: u64 = 512 * 1024 * 1024;
+const MAX_DISK: u64 = 512 * 1024 * 1024;
 /// How long a sink may take to be reached.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -68,7 +68,7 @@ fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
         .collect();
     let mut file = File::create(name)?;
     let (since, mut written) = (Instant::now(), 0_u64);
-    while since.elapsed() < span && written < MOST_DISK {
+    while since.elapsed() < span && written < MAX_DISK {
         file.write_all(&block)?;
         written += BLOCK as u64;
     }

@@ -21,7 +21,7 @@ const REFUSED: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What the agent's main thread hears.
-pub(crate) enum Told {
+pub(crate) enum AgentInput {
     /// A word of the controller.
     Said(ToAgent),
     /// There was no link for longer than the grace, or there will be none any more.
@@ -37,12 +37,12 @@ pub(crate) struct Comms {
     pub(crate) version: String,
     /// How long it goes on without a link, ns.
     pub(crate) grace_ns: Arc<AtomicU64>,
-    pub(crate) told: Sender<Told>,
+    pub(crate) told: Sender<AgentInput>,
     pub(crate) probing: Arc<Probing>,
 }
 
 impl Comms {
-    /// Starts the thread. It ends when the line is closed, or says [`Told::Gone`] as its last word.
+    /// Starts the thread. It ends when the line is closed, or says [`AgentInput::Gone`] as its last word.
     ///
     /// # Errors
     /// No thread or runtime is to be had.
@@ -57,7 +57,7 @@ impl Comms {
                     Err(error) => LinkError::Io(error),
                 }
             });
-            let _ = self.told.send(Told::Gone(why));
+            let _ = self.told.send(AgentInput::Gone(why));
         })?;
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Hear for Ear<'_> {
                 let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
                 self.comms
                     .told
-                    .send(Told::Said(said))
+                    .send(AgentInput::Said(said))
                     .map_err(|_| LinkError::Closed)
             }
             Heard::Answered(stamps) => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use plimsoll_link::codec::PIECE;
 use plimsoll_link::message::is_name;
-use plimsoll_link::{FileFound, Line, RunKey, ToController};
+use plimsoll_link::{FileInfo, Line, RunKey, ToController};
 
 /// The directory, `DIR/runs/EXPERIMENT/RUN/FILE`.
 #[derive(Debug, Clone)]
@@ -45,9 +45,9 @@ impl Files {
     }
 
     /// What is there of a run, by name. Nothing is no error.
-    pub(crate) fn list(&self, run: &RunKey) -> Vec<FileFound> {
+    pub(crate) fn list(&self, run: &RunKey) -> Vec<FileInfo> {
         let entries = self.path(run).and_then(fs::read_dir);
-        let mut found: Vec<FileFound> = entries
+        let mut found: Vec<FileInfo> = entries
             .into_iter()
             .flatten()
             .flatten()
@@ -58,7 +58,7 @@ impl Files {
                     .ok()
                     .filter(|name| is_name(name))?;
                 let bytes = entry.metadata().ok().filter(fs::Metadata::is_file)?.len();
-                Some(FileFound { name, bytes })
+                Some(FileInfo { name, bytes })
             })
             .collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -141,7 +141,7 @@ mod tests {
         fs::create_dir(room.join("directory")).unwrap();
         assert_eq!(
             files.list(&run),
-            [FileFound {
+            [FileInfo {
                 name: "a.arrow".into(),
                 bytes: content.len() as u64
             }]

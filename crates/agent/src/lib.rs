@@ -27,7 +27,7 @@ use plimsoll_link::message::HAND_OVER;
 use plimsoll_link::{Greeting, Line, LinkError, Prepare, Spool, ToAgent, ToController};
 
 use crate::affinity::Affinity;
-use crate::comms::{Comms, GRACE, Told};
+use crate::comms::{AgentInput, Comms, GRACE};
 use crate::files::Files;
 use crate::probing::Probing;
 use crate::run::Run;
@@ -55,7 +55,7 @@ pub enum AgentError {
 
 /// How an agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct AgentExit {
     /// Segments that nobody has collected are on its disk.
     pub kept: bool,
 }
@@ -72,7 +72,7 @@ pub fn run_agent(
     name: Option<String>,
     version: &str,
     ended: Receiver<i32>,
-) -> Result<Ended, AgentError> {
+) -> Result<AgentExit, AgentError> {
     let (told, telling) = mpsc::channel();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let line = Line::new(clock.clone());
@@ -105,7 +105,7 @@ pub fn run_agent(
     let outcome = agent.serve(&telling);
     agent.leave(&outcome);
     let kept = agent.files.is_some_and(|files| !files.is_empty());
-    outcome.map(|()| Ended { kept })
+    outcome.map(|()| AgentExit { kept })
 }
 
 struct Agent {
@@ -121,20 +121,22 @@ struct Agent {
 }
 
 impl Agent {
-    fn serve(&mut self, telling: &Receiver<Told>) -> Result<(), AgentError> {
+    fn serve(&mut self, telling: &Receiver<AgentInput>) -> Result<(), AgentError> {
         loop {
             let told = match self.leaving {
                 None => telling.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(until) => telling.recv_timeout(until.saturating_duration_since(Instant::now())),
             };
             match told {
-                Ok(Told::Said(ToAgent::Quit) | Told::Gone(LinkError::Closed)) | Err(_) => return Ok(()),
-                Ok(Told::Said(message)) => self.obey(message),
-                Ok(Told::Signal(number)) if self.leaving.is_none() && self.has_to_hand_over() => {
+                Ok(AgentInput::Said(ToAgent::Quit) | AgentInput::Gone(LinkError::Closed)) | Err(_) => {
+                    return Ok(());
+                }
+                Ok(AgentInput::Said(message)) => self.obey(message),
+                Ok(AgentInput::Signal(number)) if self.leaving.is_none() && self.has_to_hand_over() => {
                     self.take_leave(number);
                 }
-                Ok(Told::Signal(_)) => return Ok(()),
-                Ok(Told::Gone(error)) => return Err(error.into()),
+                Ok(AgentInput::Signal(_)) => return Ok(()),
+                Ok(AgentInput::Gone(error)) => return Err(error.into()),
             }
         }
     }
@@ -248,14 +250,14 @@ impl Agent {
 }
 
 /// Passes on the wish to end, and ends the process if that does not lead to it.
-fn watch_signals(ended: Receiver<i32>, told: Sender<Told>) -> std::io::Result<()> {
+fn watch_signals(ended: Receiver<i32>, told: Sender<AgentInput>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let Ok(first) = ended.recv() else { return };
-            let _ = told.send(Told::Signal(first));
+            let _ = told.send(AgentInput::Signal(first));
             if let Ok(second) = ended.recv_timeout(HAND_OVER + SPARE + LAST_WORDS * 2) {
-                let _ = told.send(Told::Signal(second));
+                let _ = told.send(AgentInput::Signal(second));
                 std::thread::sleep(LAST_WORDS * 3);
             }
             end_children();

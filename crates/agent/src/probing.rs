@@ -18,7 +18,7 @@ use crate::stamped::{GRAIN_NS, StampedSocket};
 use crate::udp_probe::{UdpProbes, Ways};
 
 /// How long the last burst of a run waits for its answers.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// How often threads that wait look whether they are still needed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -243,8 +243,8 @@ impl Probing {
             self.begin_burst(state);
             state = self.state();
             let since = Instant::now();
-            while (state.rtts.len() as u64) < enough && since.elapsed() < PATIENCE && state.rows.is_some() {
-                let left = PATIENCE.saturating_sub(since.elapsed());
+            while (state.rtts.len() as u64) < enough && since.elapsed() < TIMEOUT && state.rows.is_some() {
+                let left = TIMEOUT.saturating_sub(since.elapsed());
                 state = self
                     .changed
                     .wait_timeout(state, left)

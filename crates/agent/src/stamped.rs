@@ -34,7 +34,7 @@ pub const GRAIN_NS: i64 = 2_000;
 /// Attempts to read the clocks without being interrupted.
 const LOOKS: usize = 3;
 /// A datagram that seems to have waited longer was stamped by another clock than we think.
-const LONGEST_NS: i64 = 1_000_000_000;
+const MAX_NS: i64 = 1_000_000_000;
 
 /// A UDP socket on every address of this host, IPv6 and IPv4.
 pub struct StampedSocket {
@@ -228,7 +228,7 @@ impl Look {
 /// When a datagram came that the kernel has stamped with `stamp` (wall clock), ns of the raw clock.
 fn came_ns(stamp: i64, former: &Look, now: &Look) -> Option<i64> {
     let waited = now.realtime.checked_sub(stamp)?;
-    if !(0..=LONGEST_NS).contains(&waited) || now.is_stepped(former) {
+    if !(0..=MAX_NS).contains(&waited) || now.is_stepped(former) {
         return None;
     }
     Some(now.after - (waited - waited / 8))

@@ -92,7 +92,7 @@ impl Trust {
 
 /// A question without an answer so far.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct PendingProbe {
     sequence: u32,
     /// T1.
     sent: i64,
@@ -108,7 +108,7 @@ pub(crate) struct UdpProbes {
     /// Where the service may be; the one that answered last is alone asked while it does.
     places: Vec<SocketAddr>,
     found: Option<SocketAddr>,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingProbe>,
     sequence: u32,
     trust: Trust,
 }
@@ -174,7 +174,7 @@ impl UdpProbes {
         if self.asked.len() == ASKED {
             self.asked.pop_front();
         }
-        self.asked.push_back(Asked {
+        self.asked.push_back(PendingProbe {
             sequence: request.sequence,
             sent: request.sent,
             whom,
@@ -185,7 +185,7 @@ impl UdpProbes {
     /// once.
     pub(crate) fn take(&mut self, datagram: &[u8], received: i64) -> Option<Probe> {
         let answer = Answer::decode(datagram, &self.key)?;
-        let waits = |asked: &Asked| (asked.sequence, asked.sent) == (answer.sequence, answer.sent);
+        let waits = |asked: &PendingProbe| (asked.sequence, asked.sent) == (answer.sequence, answer.sent);
         let at = self.asked.iter().position(waits)?;
         if answer.agent != self.service.agent {
             return None;

@@ -17,19 +17,19 @@ use crate::estimate::Begin;
 use crate::probe::{Origin, Point, Sample, Via, median};
 use crate::regress::weighted;
 
-/// Probes that are compared, before and after; fewer than `LEAST` on a side decide nothing.
+/// Probes that are compared, before and after; fewer than `MIN_SAMPLES` on a side decide nothing.
 pub(crate) const BEFORE: usize = 12;
 pub(crate) const AFTER: usize = 8;
-const LEAST: usize = 3;
+const MIN_SAMPLES: usize = 3;
 /// Smallest step of the middle that is looked at, ns: what the scheduling of two busy hosts moves it by.
-const LEAST_JUMP_NS: f64 = 20_000.0;
+const MIN_JUMP_NS: f64 = 20_000.0;
 /// Smallest step of the delay that is looked at, ns.
-const LEAST_DETOUR_NS: f64 = 50_000.0;
+const MIN_DETOUR_NS: f64 = 50_000.0;
 /// Noise below this is none, ns: the grain of stamps and of what stands between a stamp and the wire.
-const LEAST_NOISE_NS: f64 = 1_000.0;
+const MIN_NOISE_NS: f64 = 1_000.0;
 /// No probe is further from the line than half its excess, so that with one change Σ w r² is below the number of probes, but
 /// for what the line itself is off.
-const MOST_MISFIT: f64 = 4.0;
+const MAX_MISFIT: f64 = 4.0;
 /// One over the variance of a rate that nothing is known of (100 ppm, what quartz is sold for), in (ns/s)^-2.
 pub(crate) const RATE_PRIOR: f64 = 1e-10;
 
@@ -132,7 +132,7 @@ pub(crate) fn shift(before: &[Look], after: &[Look]) -> Option<Shift> {
 
 /// None if there are too few.
 fn compare(before: &[Look], after: &[Look]) -> Option<Shift> {
-    if before.len() < LEAST || after.len() < LEAST {
+    if before.len() < MIN_SAMPLES || after.len() < MIN_SAMPLES {
         return None;
     }
     let least = [before, after].map(least_witnessed);
@@ -163,8 +163,8 @@ fn compare(before: &[Look], after: &[Look]) -> Option<Shift> {
     let jump_from = (6.0 * (fit.variance[2] * misfit.max(1.0)).sqrt())
         .max(2.0 * noise)
         .max(0.05 * short);
-    let detour_from = (6.0 * noise).max(0.2 * short).max(LEAST_DETOUR_NS);
-    let strength = (step / jump_from.max(LEAST_JUMP_NS)).max(detour / detour_from);
+    let detour_from = (6.0 * noise).max(0.2 * short).max(MIN_DETOUR_NS);
+    let strength = (step / jump_from.max(MIN_JUMP_NS)).max(detour / detour_from);
     let begin = if detour <= 0.5 * step + noise {
         Begin::Jump
     } else {
@@ -177,7 +177,7 @@ fn compare(before: &[Look], after: &[Look]) -> Option<Shift> {
         zero,
         least,
         noise,
-        alone: misfit < MOST_MISFIT,
+        alone: misfit < MAX_MISFIT,
     })
 }
 
@@ -187,7 +187,7 @@ fn least_witnessed(side: &[Look]) -> f64 {
     let mut delays: Vec<f64> = side.iter().map(|one| one.delay).collect();
     delays.sort_by(f64::total_cmp);
     let usual = delays[delays.len() / 2] - delays[1];
-    let lone = delays[1] - delays[0] > (6.0 * usual).max(LEAST_DETOUR_NS);
+    let lone = delays[1] - delays[0] > (6.0 * usual).max(MIN_DETOUR_NS);
     delays[usize::from(lone)]
 }
 
@@ -199,7 +199,7 @@ impl Shift {
             Begin::RouteChange => (self.least[1] - self.least[0]).abs(),
             _ => self.line[2].abs(),
         };
-        let near = (0.25 * change).min(2.0 * self.noise + LEAST_NOISE_NS);
+        let near = (0.25 * change).min(2.0 * self.noise + MIN_NOISE_NS);
         let center = self.line[0] + self.line[1] * one.time_s(self.zero) + self.line[2] * side as f64;
         (one.middle - center).abs() < near && 0.5 * (one.delay - self.least[side]).abs() < near
     }
@@ -250,8 +250,8 @@ fn first_shift(looks: &[Look]) -> Option<(Begin, usize, usize)> {
         let window = (k.saturating_sub(BEFORE), (k + AFTER).min(looks.len()));
         shift(&looks[window.0..k], &looks[k..window.1]).map(|shift| (shift, window))
     };
-    let end = looks.len().saturating_sub(LEAST);
-    let first = (LEAST..=end).find(|k| at(*k).is_some())?;
+    let end = looks.len().saturating_sub(MIN_SAMPLES);
+    let first = (MIN_SAMPLES..=end).find(|k| at(*k).is_some())?;
     // It is strongest where it happened.
     let near = (first..=(first + AFTER).min(end)).map_while(at);
     let (shift, window) = near.max_by(|a, b| a.0.strength.total_cmp(&b.0.strength))?;

@@ -20,9 +20,9 @@ use crate::map::{ClockMap, Knot, Stretch};
 use crate::probe::{Assumptions, Origin, Point, Probe, Sample};
 use crate::section::{Constraints, Section, divide, level};
 
-/// The map keeps one bound, the greatest, for every so many ns, and never more than `MOST_STRETCHES` of them.
+/// The map keeps one bound, the greatest, for every so many ns, and never more than `MAX_STRETCHES` of them.
 const STRETCH: f64 = 10e9;
-const MOST_STRETCHES: f64 = 20_000.0;
+const MAX_STRETCHES: f64 = 20_000.0;
 
 /// Why a piece begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +176,7 @@ impl Drawn {
     /// Where each stretch begins and the greatest error in it, in order.
     fn bounds(&self, sections: &[Section]) -> Vec<(f64, f64)> {
         let span = sections[sections.len() - 1].to - sections[0].from;
-        let length = STRETCH.max((span / MOST_STRETCHES).ceil());
+        let length = STRETCH.max((span / MAX_STRETCHES).ceil());
         let mut bounds = Vec::new();
         for (k, section) in sections.iter().enumerate() {
             let knots = &self.0.knots[self.0.knots.partition_point(|knot| knot.t < section.from)..];

@@ -8,13 +8,13 @@ use crate::hull::{Hulls, Strip};
 use crate::probe::Point;
 
 /// Longest piece, ns.
-const LONGEST: f64 = 1200e9;
+const MAX_PIECE_NS: f64 = 1200e9;
 /// Shortest piece that is cut from another for its bend, ns.
-const SHORTEST: f64 = 60e9;
+const MIN_PIECE_NS: f64 = 60e9;
 /// Fewest constraints of a piece on each side.
-const LEAST: usize = 16;
+const MIN_CONSTRAINTS: usize = 16;
 /// Bends below this are not looked at, ns.
-const LEAST_BEND: f64 = 1_000.0;
+const MIN_BEND: f64 = 1_000.0;
 /// What a rate is expected to be off without evidence: what quartz is sold for.
 const QUARTZ: f64 = 1e-4;
 
@@ -64,7 +64,7 @@ impl<'a> Sides<'a> {
     }
 
     fn enough(self) -> bool {
-        self.upper.len().min(self.lower.len()) >= LEAST
+        self.upper.len().min(self.lower.len()) >= MIN_CONSTRAINTS
     }
 }
 
@@ -159,8 +159,8 @@ fn halve(sides: Sides, whole: Line, terms: &Terms, lines: &mut Vec<Line>) {
         .iter()
         .map(|two| two.map_or(f64::NEG_INFINITY, |two| least(&two)));
     let bend = least(&halves).max(finer.fold(f64::INFINITY, f64::min)) - whole.strip.width();
-    let split = whole.to - whole.from >= 2.0 * SHORTEST && bend > (0.25 * terms.noise).max(LEAST_BEND);
-    if split || whole.to - whole.from > LONGEST {
+    let split = whole.to - whole.from >= 2.0 * MIN_PIECE_NS && bend > (0.25 * terms.noise).max(MIN_BEND);
+    if split || whole.to - whole.from > MAX_PIECE_NS {
         for (sides, line) in halves {
             halve(sides, line, terms, lines);
         }

@@ -26,14 +26,14 @@ pub struct Step {
 }
 
 /// Below this nothing is called a step, ns.
-pub const LEAST_STEP_NS: u64 = 1_000_000;
+pub const MIN_STEP_NS: u64 = 1_000_000;
 
 /// The steps in readings in order of time. A reader that is interrupted between two clocks sees a difference that is gone
 /// with the next reading, so a step is one that two readings in a row agree on; steps next to the first or the last reading
 /// need a witness that is not there, and are not told.
 pub fn steps(readings: &[Reading]) -> Vec<Step> {
     let gap = |one: &Reading| one.realtime_ns.saturating_sub(one.monotonic_ns);
-    let agree = |a: i64, b: i64| a.abs_diff(b) < LEAST_STEP_NS;
+    let agree = |a: i64, b: i64| a.abs_diff(b) < MIN_STEP_NS;
     let mut steps = Vec::new();
     let mut level: Option<i64> = None;
     for pair in readings.windows(2) {

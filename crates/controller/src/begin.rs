@@ -19,7 +19,7 @@ const LEAD_NS: i64 = 20_000_000;
 const LEAD_TRIPS: i64 = 5;
 
 /// A run that may go: every agent but those that come late is prepared.
-pub(crate) struct Begun {
+pub(crate) struct PreparedRun {
     pub(crate) spec: RunSpec,
     pub(crate) start: Start,
     /// In the order of their indices.
@@ -36,7 +36,7 @@ pub(crate) fn begin(
     segments: &Path,
     mut crew: Vec<AgentSpec>,
     rules: AgentRules,
-) -> Result<Begun, String> {
+) -> Result<PreparedRun, String> {
     let missing = greet(session, &crew)?;
     require(&crew, &missing, rules.at_least)?;
     let watches = |name: &&String| {
@@ -119,7 +119,7 @@ pub(crate) fn begin(
         }
         return Err(error.to_string());
     }
-    Ok(Begun {
+    Ok(PreparedRun {
         spec,
         start,
         crew,

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::session::Input;
 
 /// A known agent must say its name within so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often strangers are told of.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -108,7 +108,7 @@ async fn watch(mut listener: Listener, inbox: Sender<Input>) {
             link = listener.accept() => {
                 let inbox = inbox.clone();
                 tokio::spawn(async move {
-                    if let Ok(Some(arrival)) = timeout(PATIENCE, greeted(link)).await {
+                    if let Ok(Some(arrival)) = timeout(TIMEOUT, greeted(link)).await {
                         let _ = inbox.send(Input::Arrived(Box::new(arrival)));
                     }
                 });

@@ -11,7 +11,7 @@ use crate::session::Input;
 /// Events that may wait for the lab to read them.
 const EVENTS: usize = 4096;
 /// How long an important event waits for the lab before the lab counts as gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Events on their way to the lab, written by a thread of their own: a lab that does not read must not stop a run.
 pub(crate) struct Events {
@@ -55,7 +55,7 @@ impl Events {
                 Err(TrySendError::Full(line)) => line,
                 Err(TrySendError::Disconnected(_)) => break,
             };
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > TIMEOUT {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -68,7 +68,7 @@ impl Events {
         self.queue = None;
         let since = Instant::now();
         if let Some(thread) = self.thread.take() {
-            while !thread.is_finished() && since.elapsed() < PATIENCE {
+            while !thread.is_finished() && since.elapsed() < TIMEOUT {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
@@ -107,7 +107,7 @@ mod tests {
         };
         let since = Instant::now();
         (0..EVENTS * 2).for_each(|_| events.tell(&second));
-        assert!(since.elapsed() < PATIENCE);
+        assert!(since.elapsed() < TIMEOUT);
         drop(free);
         assert!(matches!(inbox.recv(), Ok(Input::LabGone)));
         events.finish();

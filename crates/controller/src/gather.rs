@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use plimsoll_link::{FileFound, RunKey, ToAgent, ToController};
+use plimsoll_link::{FileInfo, RunKey, ToAgent, ToController};
 use plimsoll_model::{AgentSpec, Command, Event};
 
 use crate::assemble::{busy, greet};
@@ -15,7 +15,7 @@ use crate::peer::FromAgent;
 use crate::session::{Input, Session};
 
 /// When no byte has come for so long, beyond the grace of a link, the rest is left where it is.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The run in `directory` (`RESULTS/runs/0001`), as agents know it.
 pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
@@ -30,7 +30,7 @@ pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
 /// What is still to come from one agent.
 struct Coming {
     /// None until it has said what there is.
-    left: Option<Vec<FileFound>>,
+    left: Option<Vec<FileInfo>>,
     ticket: Option<u32>,
     name: String,
     /// Bytes of the file that were here when it was last looked at.
@@ -231,7 +231,7 @@ impl Gathering {
             if seen > coming.seen {
                 (coming.seen, coming.since) = (seen, Instant::now());
             }
-            if coming.since.elapsed() > PATIENCE {
+            if coming.since.elapsed() > TIMEOUT {
                 silent.push(name.clone());
             }
         }
@@ -239,7 +239,7 @@ impl Gathering {
             self.give_up(
                 session,
                 &name,
-                format!("nothing came for {} s", PATIENCE.as_secs()),
+                format!("nothing came for {} s", TIMEOUT.as_secs()),
             );
         }
     }

@@ -13,7 +13,7 @@ use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Command, Counters, Event
 use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 
 use crate::assemble::{ask_to_prepare, busy, crew};
-use crate::begin::{Begun, begin, forget, room, spool};
+use crate::begin::{PreparedRun, begin, forget, room, spool};
 use crate::ceiling::CeilingWatch;
 use crate::gather::Gathering;
 use crate::live::LiveFile;
@@ -68,11 +68,11 @@ struct AgentState {
     reported: Counters,
     /// End of the last second that it reported, ns from the start of the run.
     reported_ns: i64,
-    ended: Option<Ended>,
+    ended: Option<AgentEnd>,
 }
 
 /// How an agent's part of a run ended.
-struct Ended {
+struct AgentEnd {
     books: AgentBooks,
     window_ns: Option<i64>,
     /// When it was lost, ns from the start of the run.
@@ -105,8 +105,8 @@ struct Going {
 }
 
 impl Going {
-    fn new(session: &Session, begun: Begun) -> Self {
-        let Begun {
+    fn new(session: &Session, begun: PreparedRun) -> Self {
+        let PreparedRun {
             spec,
             start,
             crew,
@@ -318,10 +318,10 @@ impl Going {
             ToController::Finished { books, window_ns } if self.leaving.contains_key(&index) => {
                 self.merger.end(index);
                 self.seconds(session);
-                self.has_closed(session, index, books, window_ns);
+                self.close_agent(session, index, books, window_ns);
             }
             ToController::Finished { books, window_ns } => {
-                self.agents[index].ended = Some(Ended {
+                self.agents[index].ended = Some(AgentEnd {
                     books,
                     window_ns: Some(window_ns),
                     lost_ns: None,
@@ -485,7 +485,7 @@ impl Going {
             damage: damage.into_iter().collect(),
             ..AgentBooks::default()
         };
-        agent.ended = Some(Ended {
+        agent.ended = Some(AgentEnd {
             books,
             window_ns: None,
             lost_ns: Some(t_ns),

@@ -24,9 +24,9 @@ use crate::time_service::TimeServer;
 use crate::{check, gather, run};
 
 /// Longest line that the lab may send.
-const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+const MAX_LINE: u64 = 64 * 1024 * 1024;
 /// Agents that are told of as refused; more than so many are one fault, which need not be told more often.
-const MOST_REFUSED: usize = 100;
+const MAX_REFUSED: usize = 100;
 /// Characters of a name that is none.
 const MAX_SHOWN_NAME: usize = 60;
 
@@ -236,7 +236,7 @@ impl Session {
     /// Tells of an agent that may not take part, once for each process: it asks again and again, and nobody waits for one
     /// that dials in by name, and so nobody would ask why it does not come.
     pub(crate) fn refuse(&mut self, t_ns: i64, name: &str, incarnation: u64, why: &str) {
-        if self.refused.len() < MOST_REFUSED && self.refused.insert((name.to_owned(), incarnation)) {
+        if self.refused.len() < MAX_REFUSED && self.refused.insert((name.to_owned(), incarnation)) {
             let text = format!("an agent that calls itself {name} may not take part: {why}");
             note(self, t_ns, "agent-refused", &text);
         }
@@ -411,7 +411,7 @@ fn listen(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::
             let mut line = Vec::new();
             loop {
                 line.clear();
-                let read = input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+                let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
                 let message = match read {
                     Ok(0) | Err(_) => Input::LabGone,
                     // The text is not repeated: it may hold secrets.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll_model::{AgentBooks, Counters, Finished, Keep, Role, format};
-use plimsoll_record::merge::{SegmentFound, TableWritten};
+use plimsoll_record::merge::{SegmentSummary, TableWritten};
 use plimsoll_record::{Merged, RecordError, Start, Tally};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct Summary {
     /// Parquet files written.
     pub tables: Vec<TableWritten>,
     /// The segments that they hold.
-    pub segments: Vec<SegmentFound>,
+    pub segments: Vec<SegmentSummary>,
 }
 
 /// One agent.

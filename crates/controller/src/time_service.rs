@@ -127,12 +127,12 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn client(server: &TimeServer) -> (UdpSocket, ProbeKey) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", server.port())).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         (socket, ProbeKey::new(&server.key))
     }
 
@@ -190,7 +190,7 @@ mod tests {
             // What finds no room in the socket's buffer is lost: an agent asks again.
             socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             let (since, mut answered, mut sequence) = (std::time::Instant::now(), 0, 0);
-            while answered < 20 && since.elapsed() < PATIENCE {
+            while answered < 20 && since.elapsed() < TIMEOUT {
                 sequence += 1;
                 socket
                     .send(&request(sequence, &SystemClock).encode(&key))

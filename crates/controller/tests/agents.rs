@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 const VERSION: &str = "1.2.3";
 /// Far longer than any step takes: what ends by this has hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a scripted agent does in the end.
 const SILENCE: &str = "exec sleep 3600";
@@ -78,7 +78,7 @@ impl Lab {
     }
 
     fn next(&mut self) -> Value {
-        self.events.recv_timeout(PATIENCE).expect("the controller hangs")
+        self.events.recv_timeout(TIMEOUT).expect("the controller hangs")
     }
 
     /// Asks for a run; gives every event up to the one that ends it.
@@ -181,7 +181,7 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
     ];
     for (number, (messages, then, expected)) in refused.iter().enumerate() {
         // On a busy machine a script may need longer than the short silence to say its first word.
-        let silence = if *then == END { PATIENCE } else { short };
+        let silence = if *then == END { TIMEOUT } else { short };
         let run = place.0.join(format!("refused-{number}"));
         let mut lab = Lab::start(agent(&place.0, messages, then, silence));
         let event = lab.run(&run).pop().unwrap();

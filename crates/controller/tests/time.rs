@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 const VERSION: &str = "1.2.3";
 /// Far longer than any step takes: what ends by this has hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A controller and one agent that has dialled in, both in threads of this process.
 struct Session {
@@ -45,7 +45,7 @@ impl Session {
         let how = AgentCommand {
             program: "false".into(),
             arguments: Vec::new(),
-            silence: PATIENCE,
+            silence: TIMEOUT,
         };
         let controller = std::thread::spawn(move || {
             let (_, signals) = mpsc::channel();
@@ -92,7 +92,7 @@ impl Session {
 
     fn until(&mut self, kind: &str) -> Value {
         loop {
-            let event = self.events.recv_timeout(PATIENCE).expect("the controller hangs");
+            let event = self.events.recv_timeout(TIMEOUT).expect("the controller hangs");
             assert!(event["type"] != "refused", "{event}");
             if event["type"] == kind {
                 return event;

@@ -7,7 +7,7 @@ use plimsoll_model::RunSpec;
 use plimsoll_schedule::share;
 
 use crate::api::Share;
-use crate::books::Parts;
+use crate::lane_stats::Parts;
 
 const NEVER: i64 = i64::MAX;
 /// Whoever hears of the start later than this after it has come late: what was due before is not made up for.

@@ -16,7 +16,7 @@ use plimsoll_model::{Cache, Code, Codes, Endpoint, NOT_HAPPENED, NameLookup, Out
 use plimsoll_schedule::{Fill, Template, Used, Values};
 use serde::de::DeserializeOwned;
 
-use crate::crew::Limit;
+use crate::blocking_pool::Limit;
 use crate::failure::Failure;
 use crate::net::{Host, is_address};
 use crate::reactor::Io;

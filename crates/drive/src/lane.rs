@@ -12,11 +12,11 @@ use plimsoll_model::{Code, Codes, Outcome, RunSpec, WhenFull};
 use plimsoll_schedule::{Arrival, Used};
 
 use crate::arrivals::Arrivals;
-use crate::books::{Books, Header, cancel};
-use crate::conduct::{Conduct, Seat, Turns, Verdict};
 use crate::control::{Control, parts};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Waiting};
+use crate::lane_stats::{Header, LaneStats, cancel};
 use crate::own_delays::Pulse;
+use crate::policy::{TesterPolicy, TesterSlot, TurnSchedule, Verdict};
 use crate::reactor::{Io, Task};
 
 const SECOND: i64 = 1_000_000_000;
@@ -29,7 +29,7 @@ const BURST: u32 = 32;
 pub struct Lane {
     /// The reactor.
     pub io: Io,
-    books: RefCell<Books>,
+    stats: RefCell<LaneStats>,
     control: Arc<Control>,
     clock: Arc<dyn Clock>,
     codes: Codes,
@@ -116,39 +116,39 @@ pub struct LaneSetup {
     /// Dictionary.
     pub codes: Codes,
     /// The lane's books; their members are `seats`.
-    pub books: Books,
+    pub stats: LaneStats,
     /// Per workload, the lane's view of the arrivals.
     pub arrivals: Vec<Option<Arrivals>>,
     /// The lane's testers and what makes them.
-    pub seats: Vec<(Seat, Arc<dyn Fleet>)>,
+    pub slots: Vec<(TesterSlot, Arc<dyn ErasedAsyncDriver>)>,
 }
 
 /// A prepared async driver, with its type forgotten.
-pub trait Fleet: Send + Sync {
+pub trait ErasedAsyncDriver: Send + Sync {
     /// The task of one tester.
-    fn task(&self, lane: &Rc<Lane>, seat: Seat) -> Task;
+    fn task(&self, lane: &Rc<Lane>, slot: TesterSlot) -> Task;
 
     /// How many open files a tester needs.
     fn files(&self) -> u64;
 }
 
 /// A prepared async driver.
-pub struct AsyncFleet<D> {
+pub struct TypedAsyncDriver<D> {
     /// The driver.
     pub driver: Arc<D>,
     /// Per operation, what its texts use.
     pub used: Arc<Vec<Used>>,
 }
 
-impl<D: AsyncDriver> Fleet for AsyncFleet<D> {
-    fn task(&self, lane: &Rc<Lane>, seat: Seat) -> Task {
+impl<D: AsyncDriver> ErasedAsyncDriver for TypedAsyncDriver<D> {
+    fn task(&self, lane: &Rc<Lane>, slot: TesterSlot) -> Task {
         let worker = Worker {
-            conduct: Conduct::new(&seat, Arc::clone(&self.used)),
+            policy: TesterPolicy::new(&slot, Arc::clone(&self.used)),
             attempt: Attempt::new(Arc::clone(&lane.clock), lane.codes.clone()),
-            tester: self.driver.tester(&lane.io, seat.tester()),
-            timeout_ns: i64::try_from(seat.population.timeout_ns).unwrap_or(i64::MAX),
+            tester: self.driver.tester(&lane.io, slot.tester()),
+            timeout_ns: i64::try_from(slot.population.timeout_ns).unwrap_or(i64::MAX),
             lane: Rc::clone(lane),
-            seat,
+            slot,
             turn: 0,
             burst: 0,
         };
@@ -167,15 +167,15 @@ pub fn run(io: &Io, setup: LaneSetup) {
         control,
         clock,
         codes,
-        books,
+        stats,
         arrivals,
-        seats,
+        slots,
     } = setup;
     let timeouts = TimeoutCodes::new(&codes);
-    let essential = seats.len();
+    let essential = slots.len();
     let lane = Rc::new(Lane {
         io: Rc::clone(io),
-        books: RefCell::new(books),
+        stats: RefCell::new(stats),
         control: Arc::clone(&control),
         clock,
         codes,
@@ -193,9 +193,9 @@ pub fn run(io: &Io, setup: LaneSetup) {
         .map(|workload| workload.timeout_ns)
         .min()
         .unwrap_or(1);
-    let mut tasks: Vec<Task> = seats
+    let mut tasks: Vec<Task> = slots
         .into_iter()
-        .map(|(seat, fleet)| fleet.task(&lane, seat))
+        .map(|(slot, fleet)| fleet.task(&lane, slot))
         .collect();
     tasks.push(Box::pin(govern(Rc::clone(&lane), spec.drain_ns)));
     tasks.push(Box::pin(tick(Rc::clone(&lane))));
@@ -205,13 +205,13 @@ pub fn run(io: &Io, setup: LaneSetup) {
         i64::try_from(least).unwrap_or(i64::MAX),
     )));
     let Some(t0) = control.wait_for_go() else {
-        lane.books.borrow_mut().close(io.stamp());
+        lane.stats.borrow_mut().close(io.stamp());
         return;
     };
     lane.t0.set(t0);
     let parts = parts(&spec, t0);
     lane.over_at.set(parts.over);
-    lane.books.borrow_mut().begin(parts);
+    lane.stats.borrow_mut().begin(parts);
     lane.leave_out_before(control.joined_ns());
     let ran = std::panic::catch_unwind(AssertUnwindSafe(|| io.run(tasks, essential)));
     let trouble = match ran {
@@ -238,7 +238,7 @@ impl Lane {
                 one.as_mut().map_or(0, |arrivals| arrivals.rest_before(joined_ns))
             };
             let left = self.arrivals.iter().map(before).sum();
-            self.books.borrow_mut().dropped(left);
+            self.stats.borrow_mut().dropped(left);
         }
     }
 
@@ -256,9 +256,9 @@ impl Lane {
     /// Accounts for arrivals that were due and never started, and closes the books.
     fn finish(&self, trouble: Option<String>) {
         let now = self.io.stamp();
-        let mut books = self.books.borrow_mut();
+        let mut stats = self.stats.borrow_mut();
         if let Some(text) = trouble {
-            books.note(now, "lane-failed", text);
+            stats.note(now, "lane-failed", text);
         }
         let over = self.over_at.get();
         if now >= over {
@@ -267,19 +267,19 @@ impl Lane {
                 let left = arrivals
                     .as_mut()
                     .map_or(0, |stream| stream.rest_before(self.run_time(over)));
-                not_started(&mut books, now, left);
+                not_started(&mut stats, now, left);
             }
         }
-        books.close(now);
+        stats.close(now);
     }
 }
 
 /// Accounts for arrivals that were due when the run ended.
-pub fn not_started(books: &mut Books, now: i64, count: u64) {
+pub fn not_started(stats: &mut LaneStats, now: i64, count: u64) {
     if count > 0 {
-        books.dropped(count);
+        stats.dropped(count);
         let text = format!("{count} arrivals were due and had not been started when the run ended");
-        books.note(now, "not-started", text);
+        stats.note(now, "not-started", text);
     }
 }
 
@@ -289,7 +289,7 @@ async fn govern(lane: Rc<Lane>, drain_ns: u64) {
         .sleep_until(lane.over_at.get(), || lane.control.stopped())
         .await;
     let over = lane.over_at.get().min(lane.control.stopped_at());
-    lane.books.borrow_mut().over_at(over);
+    lane.stats.borrow_mut().over_at(over);
     lane.over_at.set(over);
     lane.io.wake_all();
     let give_up = over.saturating_add(i64::try_from(drain_ns).unwrap_or(i64::MAX));
@@ -303,7 +303,7 @@ async fn tick(lane: Rc<Lane>) {
     let mut at = lane.t0.get() + SECOND;
     loop {
         lane.io.sleep_until(at, || false).await;
-        lane.books.borrow_mut().roll(lane.io.now());
+        lane.stats.borrow_mut().roll(lane.io.now());
         at += SECOND;
     }
 }
@@ -315,7 +315,7 @@ async fn watch_itself(lane: Rc<Lane>) {
         lane.io.sleep_until(pulse.due(), || false).await;
         let now = lane.io.stamp();
         if let Some(gap) = pulse.beat(now) {
-            lane.books.borrow_mut().gap(now, gap);
+            lane.stats.borrow_mut().gap(now, gap);
         }
     }
 }
@@ -345,8 +345,8 @@ async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
 /// One tester at work.
 struct Worker<T> {
     lane: Rc<Lane>,
-    seat: Seat,
-    conduct: Conduct,
+    slot: TesterSlot,
+    policy: TesterPolicy,
     attempt: Attempt,
     tester: T,
     timeout_ns: i64,
@@ -364,7 +364,7 @@ enum Waited {
 
 impl<T: AsyncTester> Worker<T> {
     async fn run(mut self) {
-        if self.seat.slot {
+        if self.slot.is_open {
             self.serve().await;
         } else {
             self.take_turns().await;
@@ -374,7 +374,7 @@ impl<T: AsyncTester> Worker<T> {
     /// A closed tester.
     async fn take_turns(&mut self) {
         let lane = Rc::clone(&self.lane);
-        let mut turns = Turns::new(&self.seat);
+        let mut turns = TurnSchedule::new(&self.slot);
         let mut next = turns.first_from(lane.control.joined_ns());
         let mut together = turns.begin_together();
         let mut free_at = lane.raw(0);
@@ -391,7 +391,7 @@ impl<T: AsyncTester> Worker<T> {
             }
             turns.begun();
             if turn.missed > 0 {
-                lane.books.borrow_mut().missed(turn.missed);
+                lane.stats.borrow_mut().missed(turn.missed);
             }
             let Some((free, pause_ns)) = self.perform(at, turn.stage, None, free_at).await else {
                 break;
@@ -402,7 +402,7 @@ impl<T: AsyncTester> Worker<T> {
         }
         let over = lane.over_at.get();
         if lane.io.now() >= over {
-            lane.books
+            lane.stats
                 .borrow_mut()
                 .missed(turns.left_before(lane.run_time(over)));
         }
@@ -418,7 +418,7 @@ impl<T: AsyncTester> Worker<T> {
             if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() {
                 // Taken, due in the window, and never started.
                 if at < lane.over_at.get() && !lane.control.exhausted() {
-                    not_started(&mut lane.books.borrow_mut(), lane.io.now(), 1);
+                    not_started(&mut lane.stats.borrow_mut(), lane.io.now(), 1);
                 }
                 return;
             }
@@ -470,13 +470,13 @@ impl<T: AsyncTester> Worker<T> {
         if self.lane.is_over() {
             return None;
         }
-        let population = &self.seat.population;
+        let population = &self.slot.population;
         let mut arrivals = self.lane.arrivals[usize::from(population.workload)].borrow_mut();
         let arrivals = arrivals.as_mut()?;
         if population.when_full == WhenFull::Drop {
             let dropped = arrivals.drop_before(free_since);
             if dropped > 0 {
-                self.lane.books.borrow_mut().dropped(dropped);
+                self.lane.stats.borrow_mut().dropped(dropped);
             }
         }
         arrivals.take()
@@ -491,10 +491,10 @@ impl<T: AsyncTester> Worker<T> {
         arrival: Option<u64>,
         free_at: i64,
     ) -> Option<(i64, u64)> {
-        let mut header = self.conduct.choose(scheduled, stage, arrival);
+        let mut header = self.policy.choose(scheduled, stage, arrival);
         let start = self.attempt.reset();
         self.lane
-            .books
+            .stats
             .borrow_mut()
             .started(start, scheduled.max(free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
@@ -515,7 +515,7 @@ impl<T: AsyncTester> Worker<T> {
             }
         }
         if let Some(endpoint) = self.attempt.endpoint {
-            header.endpoint = self.seat.population.first_endpoint + endpoint as u16;
+            header.endpoint = self.slot.population.first_endpoint + endpoint as u16;
         }
         self.enter(&header)
     }
@@ -524,7 +524,7 @@ impl<T: AsyncTester> Worker<T> {
         let lane = &self.lane;
         let task = lane.io.current() as usize;
         lane.deadlines[task].set(deadline);
-        let request = self.conduct.request(|| lane.clock.realtime_ns());
+        let request = self.policy.request(|| lane.clock.realtime_ns());
         let mut operation = pin!(self.tester.operate(&request, &mut self.attempt));
         let waited = std::future::poll_fn(|context| {
             if operation.as_mut().poll(context).is_ready() {
@@ -545,24 +545,24 @@ impl<T: AsyncTester> Worker<T> {
     fn enter(&mut self, header: &Header) -> Option<(i64, u64)> {
         let (end, outcome) = (self.attempt.end, self.attempt.outcome);
         let free = self.attempt.free_at();
-        let mut books = self.lane.books.borrow_mut();
+        let mut stats = self.lane.stats.borrow_mut();
         if let Some(text) = self.attempt.note.take() {
-            books.driver_note(end, text);
+            stats.driver_note(end, text);
         }
-        books.ended(header, &self.attempt);
+        stats.ended(header, &self.attempt);
         if outcome == Outcome::Cancelled {
             return None;
         }
         self.lane.io.seen(free);
-        match self.conduct.judge(outcome) {
+        match self.policy.judge(outcome) {
             Verdict::Go(pause_ns) => Some((free, pause_ns)),
             Verdict::TakeOut(failures) => {
-                books.gone(self.seat.member);
-                books.note(end, "tester-stopped", self.conduct.taken_out(failures));
+                stats.gone(self.slot.member);
+                stats.note(end, "tester-stopped", self.policy.taken_out(failures));
                 None
             }
             Verdict::Done => {
-                books.gone(self.seat.member);
+                stats.gone(self.slot.member);
                 None
             }
         }

@@ -6,19 +6,19 @@
 
 mod api;
 mod arrivals;
-mod books;
-mod conduct;
+mod blocking_pool;
 mod control;
-mod crew;
 mod driver;
 mod drivers;
 mod failure;
 mod host;
 mod http1;
 mod lane;
+mod lane_stats;
 mod net;
 mod own_delays;
 mod plan;
+mod policy;
 mod program;
 mod reactor;
 mod registry;

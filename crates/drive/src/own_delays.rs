@@ -6,7 +6,7 @@ use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 
-use crate::books::LONGEST_NS;
+use crate::lane_stats::MAX_NS;
 
 /// A lane wakes itself this often to see whether it still runs, ns.
 pub const PULSE_NS: i64 = 10_000_000;
@@ -82,7 +82,7 @@ pub fn histogram() -> Histogram<u32> {
         clippy::expect_used,
         reason = "the bounds are constants that the library accepts"
     )]
-    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
+    Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds are valid")
 }
 
 /// V2 encoding in base64; empty without values.

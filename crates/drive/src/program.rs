@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::crew::{Due, Limit};
+use crate::blocking_pool::{Due, Limit};
 
 /// Bytes of each output that are kept: the last ones.
 const KEPT: usize = 64 * 1024;
@@ -50,7 +50,7 @@ impl Tail {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct ProgramExit {
     status: i32,
     /// CPU time, user and system, of the program and of the children that it waited for, s.
     pub cpu_s: f64,
@@ -58,7 +58,7 @@ pub struct Ended {
     pub max_rss: u64,
 }
 
-impl Ended {
+impl ProgramExit {
     /// Exit code 0.
     pub fn good(&self) -> bool {
         libc::WIFEXITED(self.status) && libc::WEXITSTATUS(self.status) == 0
@@ -76,7 +76,7 @@ impl Ended {
 
 /// What a look at a program showed.
 #[derive(Debug)]
-pub enum Seen {
+pub enum ProgramStatus {
     /// Something was read or written.
     Moved,
     /// The program has ended (and is not reaped yet).
@@ -194,15 +194,19 @@ impl Program {
     }
 
     /// Waits until something happens.
-    pub fn watch(&mut self, limit: &Limit<'_>) -> Seen {
+    pub fn watch(&mut self, limit: &Limit<'_>) -> ProgramStatus {
         if let Some(due) = limit.due() {
-            return Seen::Due(due);
+            return ProgramStatus::Due(due);
         }
         let ended = self.wait(Duration::from_nanos(limit.left_ns()), Some(limit.cancel_fd()));
         if let Some(Due::Cancelled) = limit.due() {
-            return Seen::Due(Due::Cancelled);
+            return ProgramStatus::Due(Due::Cancelled);
         }
-        if ended { Seen::Ended } else { Seen::Moved }
+        if ended {
+            ProgramStatus::Ended
+        } else {
+            ProgramStatus::Moved
+        }
     }
 
     /// Moves bytes until something has happened or `most` has passed; whether the program has ended.
@@ -264,7 +268,7 @@ impl Program {
     }
 
     /// Reaps a program that has ended.
-    pub fn reap(&mut self) -> Ended {
+    pub fn reap(&mut self) -> ProgramExit {
         let mut status = 0;
         // SAFETY: plain numbers, for which zero is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -274,7 +278,7 @@ impl Program {
         {}
         self.reaped = true;
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-        Ended {
+        ProgramExit {
             status,
             cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime),
             max_rss: usage.ru_maxrss.max(0) as u64 * 1024,

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use plimsoll_model::{Endpoint, Workload};
 
 use crate::api::DriverInfo;
-use crate::crew::{BlockingSquad, Squad};
+use crate::blocking_pool::{ErasedBlockingDriver, TypedBlockingDriver};
 use crate::driver::{AsyncDriver, BlockingDriver, Setup};
 use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, replay::Replay, sql, tcp::Tcp};
-use crate::lane::{AsyncFleet, Fleet};
+use crate::lane::{ErasedAsyncDriver, TypedAsyncDriver};
 
 /// A driver prepared for one workload.
-pub enum Made {
+pub enum PreparedDriver {
     /// Its testers are tasks.
-    Async(Arc<dyn Fleet>),
+    Async(Arc<dyn ErasedAsyncDriver>),
     /// Its testers are threads.
-    Blocking(Arc<dyn Squad>),
+    Blocking(Arc<dyn ErasedBlockingDriver>),
 }
 
 struct Entry {
     info: DriverInfo,
-    make: fn(Setup<'_>) -> Result<Made, String>,
+    make: fn(Setup<'_>) -> Result<PreparedDriver, String>,
     /// Whether testers that go to these endpoints are threads.
     blocks: fn(&[Endpoint]) -> bool,
 }
@@ -93,29 +93,29 @@ pub fn blocks(workload: &Workload) -> bool {
 }
 
 /// Prepares the driver `name`; none if there is none.
-pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<Made, String>> {
+pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<PreparedDriver, String>> {
     let entry = ENTRIES.iter().find(|entry| entry.info.name == name)?;
     Some((entry.make)(setup))
 }
 
-fn make_sql(setup: Setup<'_>) -> Result<Made, String> {
+fn make_sql(setup: Setup<'_>) -> Result<PreparedDriver, String> {
     match sql::kind(setup.endpoints)? {
         sql::Kind::Sqlite => make_blocking::<sql::Sqlite>(setup),
         sql::Kind::Postgres | sql::Kind::Mariadb => make_async::<sql::Network>(setup),
     }
 }
 
-fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<Made, String> {
+fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<PreparedDriver, String> {
     let driver = Arc::new(D::prepare(&setup)?);
-    Ok(Made::Async(Arc::new(AsyncFleet {
+    Ok(PreparedDriver::Async(Arc::new(TypedAsyncDriver {
         driver,
         used: Arc::new(setup.used.into_inner()),
     })))
 }
 
-fn make_blocking<D: BlockingDriver>(setup: Setup<'_>) -> Result<Made, String> {
+fn make_blocking<D: BlockingDriver>(setup: Setup<'_>) -> Result<PreparedDriver, String> {
     let driver = Arc::new(D::prepare(&setup)?);
-    Ok(Made::Blocking(Arc::new(BlockingSquad {
+    Ok(PreparedDriver::Blocking(Arc::new(TypedBlockingDriver {
         driver,
         used: Arc::new(setup.used.into_inner()),
     })))

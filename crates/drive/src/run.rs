@@ -12,16 +12,16 @@ use plimsoll_schedule::Used;
 
 use crate::api::{DriveError, DriveEvent, Portions, Sink};
 use crate::arrivals::{Arrivals, Pool};
-use crate::books::{Books, Member};
-use crate::conduct::Seat;
+use crate::blocking_pool::{self, BlockingPool, BlockingPoolSetup, ErasedBlockingDriver};
 use crate::control::Control;
-use crate::crew::{self, Crew, CrewSetup, Squad};
 use crate::driver::Setup;
 use crate::host;
-use crate::lane::{self, Fleet, LaneSetup};
+use crate::lane::{self, ErasedAsyncDriver, LaneSetup};
+use crate::lane_stats::{ActiveTester, LaneStats};
 use crate::plan::{Population, populations};
+use crate::policy::TesterSlot;
 use crate::reactor::Reactor;
-use crate::registry::{self, Made};
+use crate::registry::{self, PreparedDriver};
 
 /// Descriptors that the process needs besides those of its testers.
 const OTHER_FILES: u64 = 64;
@@ -135,25 +135,27 @@ impl Drive {
     fn start(
         &mut self,
         common: &Common,
-        made: &[Made],
+        made: &[PreparedDriver],
         lanes: usize,
         sinks: Vec<Box<dyn Sink>>,
     ) -> Result<(), DriveError> {
-        let has_crew = made.iter().any(|made| matches!(made, Made::Blocking(_)));
-        let has_tasks = made.iter().any(|made| matches!(made, Made::Async(_)));
-        let least = usize::from(has_crew) + usize::from(has_tasks);
+        let has_pool = made
+            .iter()
+            .any(|made| matches!(made, PreparedDriver::Blocking(_)));
+        let has_tasks = made.iter().any(|made| matches!(made, PreparedDriver::Async(_)));
+        let least = usize::from(has_pool) + usize::from(has_tasks);
         if lanes < least || sinks.len() != lanes {
             return Err(DriveError::TooMany(format!(
                 "this run needs at least {least} lanes with a sink each; it was given {lanes} lanes and {} sinks",
                 sinks.len()
             )));
         }
-        let tasks = lanes - usize::from(has_crew);
+        let tasks = lanes - usize::from(has_pool);
         for (index, sink) in sinks.into_iter().enumerate() {
             let handle = if index < tasks {
                 start_lane(common, made, index, tasks, sink)?
             } else {
-                start_crew(common, made, index, sink)?
+                start_pool(common, made, index, sink)?
             };
             self.lanes.push(handle);
         }
@@ -211,7 +213,7 @@ fn make_all(
     all: &[Arc<Population>],
     codes: &Codes,
     lookups: &RefCell<Vec<NameLookup>>,
-) -> Result<Vec<Made>, DriveError> {
+) -> Result<Vec<PreparedDriver>, DriveError> {
     let make = |(workload, population): (&Workload, &Arc<Population>)| {
         let setup = Setup {
             settings: &workload.settings,
@@ -266,25 +268,29 @@ fn make_all(
     spec.workloads.iter().zip(all).map(make).collect()
 }
 
-fn check_resources(of: &Portions, all: &[Arc<Population>], made: &[Made]) -> Result<(), DriveError> {
+fn check_resources(
+    of: &Portions,
+    all: &[Arc<Population>],
+    made: &[PreparedDriver],
+) -> Result<(), DriveError> {
     let (mut threads, mut files) = (0, OTHER_FILES);
     for ((population, made), share) in all.iter().zip(made).zip(&of.workloads) {
         let Some(share) = *share else { continue };
         let here = (Population::members(population.closed(), share, 0, 1).count()
             + Population::members(population.slots(), share, 0, 1).count()) as u64;
-        let blocking = matches!(made, Made::Blocking(_));
+        let blocking = matches!(made, PreparedDriver::Blocking(_));
         threads += if blocking { here } else { 0 };
         files += here
             * match made {
-                Made::Async(fleet) => fleet.files(),
-                Made::Blocking(_) => FILES_OF_A_PROGRAM,
+                PreparedDriver::Async(fleet) => fleet.files(),
+                PreparedDriver::Blocking(_) => FILES_OF_A_PROGRAM,
             };
     }
-    if threads > u64::from(crew::MOST) {
+    if threads > u64::from(blocking_pool::MAX_BLOCKING_TESTERS) {
         return Err(DriveError::TooMany(format!(
             "{threads} testers of blocking drivers (sql with SQLite, exec, replay) on one host; each is a thread, and {} is the most. Use \
              fewer testers, or an open load with fewer slots",
-            crew::MOST
+            blocking_pool::MAX_BLOCKING_TESTERS
         )));
     }
     let limit = host::raise_open_files();
@@ -309,15 +315,19 @@ fn arrivals(
         .collect()
 }
 
-/// The seats of a population on a lane.
-fn seats(common: &Common, population: &Arc<Population>, lane: usize, lanes: usize) -> Vec<Seat> {
-    let seat = |number, slot| Seat {
+/// The slots of a population on a lane.
+fn slots(common: &Common, population: &Arc<Population>, lane: usize, lanes: usize) -> Vec<TesterSlot> {
+    let slot = |number, is_open| TesterSlot {
         population: Arc::clone(population),
         number,
-        slot,
+        is_open,
         member: 0,
         seed: common.spec.seed,
-        quota: if slot { None } else { common.spec.end.each_tester },
+        quota: if is_open {
+            None
+        } else {
+            common.spec.end.each_tester
+        },
     };
     let workload = usize::from(population.workload);
     let Some(share) = common.portions.workloads.get(workload).copied().flatten() else {
@@ -326,29 +336,29 @@ fn seats(common: &Common, population: &Arc<Population>, lane: usize, lanes: usiz
     let closed = Population::members(population.closed(), share, lane, lanes);
     let slots = Population::members(population.slots(), share, lane, lanes);
     closed
-        .map(|number| seat(number, false))
-        .chain(slots.map(|number| seat(number, true)))
+        .map(|number| slot(number, false))
+        .chain(slots.map(|number| slot(number, true)))
         .collect()
 }
 
-fn books<D: ?Sized>(
+fn stats<D: ?Sized>(
     common: &Common,
     lane: usize,
-    seats: &mut [(Seat, Arc<D>)],
+    slots: &mut [(TesterSlot, Arc<D>)],
     sink: Box<dyn Sink>,
-) -> Books {
+) -> LaneStats {
     let mut members = Vec::new();
-    for (member, (seat, _)) in seats.iter_mut().enumerate() {
-        seat.member = member;
-        let population = Arc::clone(&seat.population);
-        members.push(Member {
+    for (member, (slot, _)) in slots.iter_mut().enumerate() {
+        slot.member = member;
+        let population = Arc::clone(&slot.population);
+        members.push(ActiveTester {
             population,
-            number: seat.number,
-            slot: seat.slot,
+            number: slot.number,
+            is_open: slot.is_open,
             gone: false,
         });
     }
-    Books::new(lane, common.portions.agent, members, sink, common.events.clone())
+    LaneStats::new(lane, common.portions.agent, members, sink, common.events.clone())
 }
 
 fn system(what: &str) -> impl Fn(std::io::Error) -> DriveError {
@@ -360,31 +370,31 @@ fn system(what: &str) -> impl Fn(std::io::Error) -> DriveError {
 
 fn start_lane(
     common: &Common,
-    made: &[Made],
+    made: &[PreparedDriver],
     lane: usize,
     lanes: usize,
     sink: Box<dyn Sink>,
 ) -> Result<JoinHandle<()>, DriveError> {
-    let mut all: Vec<(Seat, Arc<dyn Fleet>)> = Vec::new();
+    let mut all: Vec<(TesterSlot, Arc<dyn ErasedAsyncDriver>)> = Vec::new();
     for (population, made) in common.populations.iter().zip(made) {
-        if let Made::Async(fleet) = made {
+        if let PreparedDriver::Async(fleet) = made {
             all.extend(
-                seats(common, population, lane, lanes)
+                slots(common, population, lane, lanes)
                     .into_iter()
-                    .map(|seat| (seat, Arc::clone(fleet))),
+                    .map(|slot| (slot, Arc::clone(fleet))),
             );
         }
     }
-    let books = books(common, lane, &mut all, sink);
-    let is_mine = |index: usize| matches!(made[index], Made::Async(_));
+    let stats = stats(common, lane, &mut all, sink);
+    let is_mine = |index: usize| matches!(made[index], PreparedDriver::Async(_));
     let setup = LaneSetup {
         spec: Arc::clone(&common.spec),
         control: Arc::clone(&common.control),
         clock: Arc::clone(&common.clock),
         codes: common.codes.clone(),
-        books,
+        stats,
         arrivals: arrivals(common, is_mine, lane, lanes),
-        seats: all,
+        slots: all,
     };
     let core = (!common.spec.tester_cpus.is_empty())
         .then(|| common.spec.tester_cpus[lane % common.spec.tester_cpus.len()]);
@@ -421,37 +431,37 @@ fn start_lane(
         .map_err(system("start a thread"))
 }
 
-fn start_crew(
+fn start_pool(
     common: &Common,
-    made: &[Made],
+    made: &[PreparedDriver],
     lane: usize,
     sink: Box<dyn Sink>,
 ) -> Result<JoinHandle<()>, DriveError> {
-    let mut all: Vec<(Seat, Arc<dyn Squad>)> = Vec::new();
+    let mut all: Vec<(TesterSlot, Arc<dyn ErasedBlockingDriver>)> = Vec::new();
     for (population, made) in common.populations.iter().zip(made) {
-        if let Made::Blocking(squad) = made {
+        if let PreparedDriver::Blocking(driver) = made {
             all.extend(
-                seats(common, population, 0, 1)
+                slots(common, population, 0, 1)
                     .into_iter()
-                    .map(|seat| (seat, Arc::clone(squad))),
+                    .map(|slot| (slot, Arc::clone(driver))),
             );
         }
     }
-    let books = books(common, lane, &mut all, sink);
-    let is_mine = |index: usize| matches!(made[index], Made::Blocking(_));
-    let crew = Crew::new(CrewSetup {
+    let stats = stats(common, lane, &mut all, sink);
+    let is_mine = |index: usize| matches!(made[index], PreparedDriver::Blocking(_));
+    let pool = BlockingPool::new(BlockingPoolSetup {
         spec: Arc::clone(&common.spec),
         control: Arc::clone(&common.control),
         clock: Arc::clone(&common.clock),
         codes: common.codes.clone(),
-        books,
+        stats,
         arrivals: arrivals(common, is_mine, 0, 1),
         members: all.len(),
     })
     .map_err(system("open a descriptor"))?;
     let mut threads = Vec::new();
-    for (seat, squad) in all {
-        let (name, ready) = (format!("tester-{}", seat.tester()), common.ready.clone());
+    for (slot, driver) in all {
+        let (name, ready) = (format!("tester-{}", slot.tester()), common.ready.clone());
         let cores = common.spec.tester_cpus.clone();
         let prelude = move || {
             host::no_timer_slack();
@@ -462,31 +472,31 @@ fn start_crew(
             };
             bound.map_err(system("bind a tester to its cores"))
         };
-        let workload = &common.spec.workloads[usize::from(seat.population.workload)];
-        let (workload, driver) = (workload.name.clone(), workload.driver.clone());
+        let workload = &common.spec.workloads[usize::from(slot.population.workload)];
+        let (workload, driver_name) = (workload.name.clone(), workload.driver.clone());
         let lacks = move |what| DriveError::Driver {
             workload,
-            driver,
+            driver: driver_name,
             what,
         };
         let ready = move |made: Result<(), DriveError>| {
             let _ = ready.send(made.map(|()| (name, host::thread_id())));
         };
-        let hired = crew.hire(seat, squad, prelude, lacks, ready);
+        let hired = pool.hire(slot, driver, prelude, lacks, ready);
         threads.push(hired.map_err(system("start the thread of a tester"))?);
     }
-    let of_crew = |made: &Made| match made {
-        Made::Blocking(squad) => Some(Arc::clone(squad)),
-        Made::Async(_) => None,
+    let blocking = |made: &PreparedDriver| match made {
+        PreparedDriver::Blocking(driver) => Some(Arc::clone(driver)),
+        PreparedDriver::Async(_) => None,
     };
-    let squads: Vec<Arc<dyn Squad>> = made.iter().filter_map(of_crew).collect();
+    let drivers: Vec<Arc<dyn ErasedBlockingDriver>> = made.iter().filter_map(blocking).collect();
     let (control, ready) = (Arc::clone(&common.control), common.ready.clone());
     let lead = move || {
         let leader = std::thread::current();
         control.on_change(move || leader.unpark());
         let _ = ready.send(Ok(("crew".to_owned(), host::thread_id())));
         drop(ready);
-        crew.lead(&threads, &squads);
+        pool.lead(&threads, &drivers);
     };
     std::thread::Builder::new()
         .name("crew".to_owned())

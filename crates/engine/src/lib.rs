@@ -32,7 +32,7 @@ use plimsoll_services::data;
 /// Version of the engine; lab, controller and agents must all have the same.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Longest configuration read from stdin or a file.
-const LONGEST_CONFIG: u64 = 16 * 1024 * 1024;
+const MAX_CONFIG: u64 = 16 * 1024 * 1024;
 
 #[derive(Parser)]
 #[command(
@@ -261,12 +261,12 @@ fn configuration<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> anyh
     let mut text = String::new();
     if path.as_os_str() == "-" {
         std::io::stdin()
-            .take(LONGEST_CONFIG)
+            .take(MAX_CONFIG)
             .read_to_string(&mut text)
             .context("cannot read stdin")?;
     } else {
         let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        file.take(LONGEST_CONFIG)
+        file.take(MAX_CONFIG)
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use plimsoll_replay::check::{self, Beneath, Fill, Wanted};
+use plimsoll_replay::check::{self, Beneath, Fill, PrepareOptions};
 use plimsoll_replay::job::Trace;
 use plimsoll_replay::names::Rules;
 use plimsoll_replay::plan::{self, Options};
@@ -115,7 +115,7 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
         let report = trace.check(&table, &root, check::Options::default())?;
         said.insert("check".into(), report_json(&report)?);
         if replay.prepare {
-            let wanted = Wanted {
+            let wanted = PrepareOptions {
                 fill: fill(replay),
                 force: replay.force,
             };

@@ -27,7 +27,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 const LATE: Duration = Duration::from_secs(33);
 const MESSAGE: usize = 200;
 /// Longest time from one link to the next, and for all that an agent's process does at a time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Handshakes that one process begins at the same time.
 const AT_ONCE: usize = 32;
 
@@ -72,7 +72,7 @@ async fn controller(links: u64, watched: Duration, window_kib: u64) {
 
     let heard: Arc<[Silence]> = (0..links).map(|_| Silence::default()).collect();
     for index in 0..links as usize {
-        let link = timeout(PATIENCE, listener.accept())
+        let link = timeout(TIMEOUT, listener.accept())
             .await
             .expect("another link in time");
         tokio::spawn(hear(link, Arc::clone(&heard), index, begin));
@@ -163,7 +163,7 @@ async fn agents(links: u64) {
         let place = Arc::clone(&at_once).acquire_owned().await.unwrap();
         let dialer = Arc::clone(&dialer);
         tasks.spawn(async move {
-            let found = dialer.dial(PATIENCE).await;
+            let found = dialer.dial(TIMEOUT).await;
             drop(place);
             let mut link = match found {
                 Ok(link) => link,

@@ -14,7 +14,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Largest frame, kind included, in bytes.
-pub const MOST: usize = 16 * 1024 * 1024;
+pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 /// Largest piece of a file in one frame, in bytes: small enough that a beat never waits long behind it.
 pub const PIECE: usize = 128 * 1024;
 const HEAD: usize = 4;
@@ -64,8 +64,8 @@ pub enum Frame {
 /// Why bytes are not frames. The stream is of no use afterwards.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than [`MOST`].
-    #[error("a frame of {0} bytes is too large (at most {MOST})")]
+    /// Longer than [`MAX_FRAME_BYTES`].
+    #[error("a frame of {0} bytes is too large (at most {MAX_FRAME_BYTES})")]
     TooLarge(usize),
     /// Of a kind that this version does not know, or too short for its kind.
     #[error("a frame of kind {0} and {1} bytes, which cannot be understood")]
@@ -93,7 +93,7 @@ impl Frame {
             Self::Piece { bytes, .. } => (6, 12 + bytes.len()),
         };
         let length = length + 1;
-        if length > MOST {
+        if length > MAX_FRAME_BYTES {
             return Err(FrameError::TooLarge(length));
         }
         out.reserve(HEAD + length);
@@ -172,7 +172,7 @@ pub fn next_frame(bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         return Ok(None);
     };
     let length = u32::from_le_bytes(*head) as usize;
-    if length > MOST {
+    if length > MAX_FRAME_BYTES {
         return Err(FrameError::TooLarge(length));
     }
     if bytes.len() < HEAD + length {
@@ -192,7 +192,7 @@ pub fn missing(bytes: &[u8]) -> usize {
     let length = bytes
         .first_chunk::<HEAD>()
         .map_or(0, |head| u32::from_le_bytes(*head) as usize);
-    if length > MOST {
+    if length > MAX_FRAME_BYTES {
         return 0;
     }
     (HEAD + length).saturating_sub(bytes.len())
@@ -260,7 +260,7 @@ mod tests {
             let error = next_frame(&mut BytesMut::from(bytes)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        let large = Frame::Greeting(Bytes::from(vec![b'x'; MOST]));
+        let large = Frame::Greeting(Bytes::from(vec![b'x'; MAX_FRAME_BYTES]));
         assert!(matches!(
             large.write(&mut BytesMut::new()),
             Err(FrameError::TooLarge(_))

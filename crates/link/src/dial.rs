@@ -29,7 +29,7 @@ const ATTEMPT_QUIC: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried.
-const MOST_OF_A_NAME: usize = 4;
+const MAX_ADDRESSES_PER_NAME: usize = 4;
 /// No certificate has a name, but the libraries want one to look for. It is not sent.
 const NOBODY: &str = "controller.invalid";
 
@@ -334,7 +334,7 @@ async fn resolve(address: &str) -> Result<Vec<SocketAddr>, Failure> {
     let found = lookup_host((host, port))
         .await
         .map_err(|error| Failure::new(Fault::Nobody, error))?;
-    let peers: Vec<_> = found.take(MOST_OF_A_NAME).collect();
+    let peers: Vec<_> = found.take(MAX_ADDRESSES_PER_NAME).collect();
     if peers.is_empty() {
         return Err(Failure::new(Fault::Nobody, "the name has no address"));
     }

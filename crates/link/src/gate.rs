@@ -76,7 +76,7 @@ pub struct Refusal {
 }
 
 /// Sources and reasons that are told apart between two looks; all the others are in the counters only.
-const MOST_REFUSALS: usize = 16;
+const MAX_REFUSALS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -159,7 +159,7 @@ impl Gate {
         self.lock().counters.clone()
     }
 
-    /// Those since the last call, at most [`MOST_REFUSALS`] sources and reasons.
+    /// Those since the last call, at most [`MAX_REFUSALS`] sources and reasons.
     pub(crate) fn take_refusals(&self) -> Vec<Refusal> {
         std::mem::take(&mut self.lock().refusals)
     }
@@ -177,7 +177,7 @@ impl State {
             |refusal: &&mut Refusal| (refusal.source, refusal.via, refusal.reason) == (source, via, reason);
         if let Some(refusal) = self.refusals.iter_mut().find(is_it) {
             refusal.times += 1;
-        } else if self.refusals.len() < MOST_REFUSALS {
+        } else if self.refusals.len() < MAX_REFUSALS {
             self.refusals.push(Refusal {
                 source,
                 via,
@@ -308,7 +308,7 @@ mod tests {
             }
         }
         let refusals = gate.take_refusals();
-        assert_eq!(refusals.len(), MOST_REFUSALS);
+        assert_eq!(refusals.len(), MAX_REFUSALS);
         assert!(refusals.iter().all(|refusal| refusal.times == 3));
         assert_eq!(
             refusals[0].to_string(),

@@ -23,11 +23,11 @@ mod tcp;
 pub mod token;
 pub mod transport;
 
-pub use codec::{Frame, FrameError, MOST};
+pub use codec::{Frame, FrameError, MAX_FRAME_BYTES};
 pub use error::LinkError;
 pub use line::{Hear, Heard, Line, Patience, SILENCE, Stamps};
 pub use message::{
-    Baseline, ClockReport, FileFound, Greeting, Measure, Portion, Prepare, RunKey, Spool, TimeService,
+    Baseline, ClockReport, FileInfo, Greeting, Measure, Portion, Prepare, RunKey, Spool, TimeService,
     ToAgent, ToController, UdpTime, VersionError,
 };
 pub use preamble::{LoginText, MAX_LOGIN_TEXT, PREAMBLE};

@@ -239,7 +239,7 @@ pub struct Measure {
 /// A file of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FileFound {
+pub struct FileInfo {
     /// A plain name.
     pub name: String,
     /// Its size now.
@@ -309,7 +309,7 @@ pub enum ToController {
         /// Which run.
         run: RunKey,
         /// In the order in which they were written.
-        files: Vec<FileFound>,
+        files: Vec<FileInfo>,
     },
     /// A file cannot be sent.
     Unsent {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// Bytes that may wait for an acknowledgement. An agent says a few kB a second, so that a minute without a link fits many
 /// times; a peer that never acknowledges cannot take more of our memory.
-const MOST_WAITING: usize = 64 * 1024 * 1024;
+const MAX_WAITING: usize = 64 * 1024 * 1024;
 
 /// The other side does not acknowledge what we say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ impl Outbox {
     /// # Errors
     /// [`Full`]; the message is not taken.
     pub fn push(&mut self, body: Bytes) -> Result<(), Full> {
-        if self.bytes + body.len() > MOST_WAITING {
+        if self.bytes + body.len() > MAX_WAITING {
             return Err(Full(self.bytes));
         }
         self.bytes += body.len();

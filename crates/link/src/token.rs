@@ -23,11 +23,11 @@ use crate::transport::Transport;
 /// Name and version of the document.
 pub const FORMAT: &str = "plimsoll.token/1";
 /// Greatest size of the document, bytes. One with 16 addresses has about 1500.
-pub const MOST: usize = 64 * 1024;
+pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
 /// How long standard input may take to end.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Most addresses a controller may be tried at.
-const MOST_ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 /// Bytes of the key of the time probes.
 const TIME_KEY: usize = 32;
 
@@ -98,7 +98,7 @@ pub enum TokenError {
     #[error("standard input gave no whole token within {} s: write it, then close it", .0.as_secs())]
     Slow(Duration),
     /// More than a token can have.
-    #[error("a token has at most {MOST} bytes")]
+    #[error("a token has at most {MAX_TOKEN_BYTES} bytes")]
     Large,
     /// It is no JSON object.
     #[error("not a token: no JSON object at line {line}, column {column}; was it cut short?")]
@@ -155,7 +155,7 @@ impl Token {
     pub fn read(source: &Source) -> Result<Self, TokenError> {
         match source {
             Source::File(path) => Self::parse(&read_private(path)?),
-            Source::Stdin => Self::parse(&read_within(io::stdin(), PATIENCE)?),
+            Source::Stdin => Self::parse(&read_within(io::stdin(), TIMEOUT)?),
         }
     }
 
@@ -164,7 +164,7 @@ impl Token {
     /// # Errors
     /// [`TokenError`].
     pub fn parse(document: &[u8]) -> Result<Self, TokenError> {
-        if document.len() > MOST {
+        if document.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Large);
         }
         // The library's own messages quote what they found, which may be the key.
@@ -244,7 +244,7 @@ impl Token {
             ),
             (is_word(&self.engine), "engine", "a version"),
             (
-                (1..=MOST_ADDRESSES).contains(&self.addresses.len())
+                (1..=MAX_ADDRESSES).contains(&self.addresses.len())
                     && self.addresses.iter().all(|address| is_address(address)),
                 "addresses",
                 "1 to 64 of host:port, IPv6 as [::1]:port",
@@ -352,7 +352,9 @@ fn read_within(input: impl Read + Send + 'static, patience: Duration) -> Result<
 /// One byte more than is allowed shows that there is too much.
 fn bounded(input: impl Read) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
-    input.take(MOST as u64 + 1).read_to_end(&mut document)?;
+    input
+        .take(MAX_TOKEN_BYTES as u64 + 1)
+        .read_to_end(&mut document)?;
     Ok(document)
 }
 
@@ -523,11 +525,11 @@ mod tests {
     #[test]
     fn too_much_and_nothing_end_the_reading() {
         assert!(matches!(
-            Token::parse(&vec![b' '; MOST + 1]),
+            Token::parse(&vec![b' '; MAX_TOKEN_BYTES + 1]),
             Err(TokenError::Large)
         ));
-        let endless = read_within(io::repeat(b' '), PATIENCE).unwrap();
-        assert_eq!(endless.len(), MOST + 1);
+        let endless = read_within(io::repeat(b' '), TIMEOUT).unwrap();
+        assert_eq!(endless.len(), MAX_TOKEN_BYTES + 1);
         let (silent, _open) = io::pipe().unwrap();
         let error = read_within(silent, Duration::from_millis(20)).unwrap_err();
         assert!(matches!(error, TokenError::Slow(_)), "{error}");

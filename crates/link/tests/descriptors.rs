@@ -12,7 +12,7 @@ use plimsoll_link::token::Token;
 use plimsoll_link::transport::Transport;
 use tokio::time::{sleep, timeout};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_listener_outlives_a_time_without_descriptors() {
@@ -39,7 +39,7 @@ async fn starved() {
     };
     let (tcp, quic) = (dialer(Transport::Tcp), dialer(Transport::Quic));
     // Its socket is made now, while there is one to be had.
-    let (first, second) = tokio::join!(listener.accept(), quic.dial(PATIENCE));
+    let (first, second) = tokio::join!(listener.accept(), quic.dial(TIMEOUT));
     drop((first, second.unwrap()));
 
     let mut hoard = Vec::new();
@@ -52,20 +52,20 @@ async fn starved() {
     };
     assert_ne!(error.kind(), ErrorKind::NotFound);
     hoard.pop(); // for the agent's end: the listener's has none
-    let dial = tokio::spawn(async move { tcp.dial(PATIENCE).await });
+    let dial = tokio::spawn(async move { tcp.dial(TIMEOUT).await });
     let hungry = async {
         while listener.counters().starved == 0 {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, hungry)
+    timeout(TIMEOUT, hungry)
         .await
         .expect("a connection found a descriptor");
-    let (near, far) = tokio::join!(listener.accept(), quic.dial(PATIENCE));
+    let (near, far) = tokio::join!(listener.accept(), quic.dial(TIMEOUT));
     assert_eq!((near.via, far.unwrap().via), (Transport::Quic, Transport::Quic));
 
     drop(hoard);
-    let near = timeout(PATIENCE, listener.accept()).await.unwrap();
+    let near = timeout(TIMEOUT, listener.accept()).await.unwrap();
     assert_eq!(near.via, Transport::Tcp);
     dial.await.unwrap().unwrap();
 }

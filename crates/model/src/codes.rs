@@ -15,9 +15,9 @@ impl Code {
 /// Text of the code that stands for all codes past the bound.
 const OTHER: &str = "other";
 /// A hostile server must not fill our memory with invented status texts.
-const MOST: usize = 4096;
+const MAX_CODES: usize = 4096;
 /// Longest text of one code, in bytes.
-const LONGEST: usize = 80;
+const MAX_CODE_BYTES: usize = 80;
 
 /// Short texts of what came back, numbered in order of their first appearance. Cheap to clone; clones share.
 ///
@@ -57,7 +57,7 @@ impl Codes {
         if let Some(&number) = table.numbers.get(text) {
             return Code(number);
         }
-        if table.texts.len() >= MOST {
+        if table.texts.len() >= MAX_CODES {
             return Code(1);
         }
         let number = table.texts.len() as u16;
@@ -77,10 +77,10 @@ impl Codes {
 }
 
 fn cut(text: &str) -> &str {
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_CODE_BYTES {
         return text;
     }
-    let end = (0..=LONGEST)
+    let end = (0..=MAX_CODE_BYTES)
         .rev()
         .find(|&at| text.is_char_boundary(at))
         .unwrap_or(0);
@@ -108,8 +108,8 @@ mod tests {
         for n in 0..10_000 {
             codes.number(&format!("{n}{}", "é".repeat(200)));
         }
-        assert_eq!(codes.texts().len(), MOST);
-        assert!(codes.texts().iter().all(|text| text.len() <= LONGEST));
+        assert_eq!(codes.texts().len(), MAX_CODES);
+        assert!(codes.texts().iter().all(|text| text.len() <= MAX_CODE_BYTES));
         assert_eq!(codes.number("never seen"), codes.number(OTHER));
     }
 }

@@ -14,10 +14,10 @@ use plimsoll_record::{ClockReading, RecordError, Sample, SideWriter};
 use crate::{Monitor, MonitorEvent};
 
 /// A last, shorter interval is worth a sample if it is at least this long.
-const SHORTEST_NS: i64 = 200_000_000;
+const MIN_NS: i64 = 200_000_000;
 
 /// How long [`MonitorThread::finish`] waits for a disk that does not answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What to watch and where to write.
 pub struct MonitorConfig {
@@ -80,7 +80,7 @@ impl MonitorThread {
                     // were slept through are left out.
                     second = (second + 1).max((clock.raw_ns() - t0) / 1_000_000_000);
                     let ended = wait(&stopped, (t0 + second * 1_000_000_000 - clock.raw_ns()).max(0));
-                    if !ended || clock.raw_ns() - watching.last_ns >= SHORTEST_NS {
+                    if !ended || clock.raw_ns() - watching.last_ns >= MIN_NS {
                         watching.read(&spun, &tell);
                     }
                     if ended {
@@ -96,12 +96,12 @@ impl MonitorThread {
         let _ = self.stop.send(());
         let since = Instant::now();
         while !self.thread.is_finished() {
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > TIMEOUT {
                 // It cannot be joined; it ends with the process.
                 return MonitorBooks {
                     damage: vec![format!(
                         "the monitor did not finish within {} s: the disk does not answer",
-                        PATIENCE.as_secs()
+                        TIMEOUT.as_secs()
                     )],
                     ..MonitorBooks::default()
                 };

@@ -14,9 +14,9 @@ use crate::parse::{self, Process};
 use crate::rows::Rows;
 
 /// More members than this are not looked at: a fork bomb must not take the monitor with it.
-const MOST_MEMBERS: usize = 4096;
+const MAX_MEMBERS: usize = 4096;
 /// Threads looked at one by one, per tree.
-const MOST_THREADS: usize = 2048;
+const MAX_THREADS: usize = 2048;
 
 /// Units of the numbers in `/proc`.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,8 @@ pub(crate) struct Tree {
     written: Monotone,
     last: Option<Totals>,
     threads: HashMap<u32, ThreadTimes>,
+    /// Process and id of the threads that were reported last: the one that used most, the one that used or waited for most.
+    reported: [Option<(u32, u32)>; 2],
     gone: bool,
 }
 
@@ -78,6 +80,7 @@ impl Tree {
             written: Monotone::default(),
             last: None,
             threads: HashMap::new(),
+            reported: [None; 2],
             gone: false,
         }
     }
@@ -141,7 +144,7 @@ impl Tree {
             .collect();
         queue.push((self.root, self.root_started));
         while let Some((pid, started)) = queue.pop() {
-            if living.contains_key(&pid) || living.len() >= MOST_MEMBERS {
+            if living.contains_key(&pid) || living.len() >= MAX_MEMBERS {
                 continue;
             }
             let Some(process) = read_process(&proc.join(pid.to_string())) else {
@@ -192,7 +195,8 @@ impl Tree {
     }
 
     /// Name of the thread that used most of a core since the last reading, and its share of that core; the same of the
-    /// thread that used or waited for most of one.
+    /// thread that used or waited for most of one. None where the thread that was reported before has ended and its process has
+    /// not: what it did since is not known, and the others are not the busiest (the lanes of a run end before the last reading).
     fn busiest(
         &mut self,
         proc: &Path,
@@ -201,10 +205,10 @@ impl Tree {
         seconds: Option<f64>,
     ) -> [Option<(String, f64)>; 2] {
         let mut now = HashMap::new();
-        let mut most: [Option<(u64, PathBuf)>; 2] = [None, None];
+        let mut most: [Option<Busiest>; 2] = [None, None];
         for pid in living.keys() {
             for (tid, path) in numbered(&proc.join(format!("{pid}/task"))) {
-                if now.len() >= MOST_THREADS {
+                if now.len() >= MAX_THREADS {
                     break;
                 }
                 let Some(times) = thread_times(&path, units) else {
@@ -220,20 +224,37 @@ impl Tree {
                 let used = times.used - before.used;
                 let demand = used + times.waited - before.waited;
                 for (most, value) in most.iter_mut().zip([used, demand]) {
-                    if most.as_ref().is_none_or(|(most, _)| value > *most) {
-                        *most = Some((value, path.clone()));
+                    if most.as_ref().is_none_or(|most| value > most.ns) {
+                        *most = Some(Busiest {
+                            ns: value,
+                            path: path.clone(),
+                            thread: (*pid, tid),
+                        });
                     }
                 }
                 now.insert(tid, times);
             }
         }
+        let has_ended = |(pid, tid)| living.contains_key(&pid) && !now.contains_key(&tid);
+        let ended = self.reported.map(|reported| reported.is_some_and(has_ended));
+        for ((reported, most), ended) in self.reported.iter_mut().zip(&mut most).zip(ended) {
+            *reported = most.as_ref().map(|most| most.thread);
+            most.take_if(|_| ended);
+        }
         self.threads = now;
         most.map(|found| {
-            let (ns, path) = found?;
+            let Busiest { ns, path, .. } = found?;
             let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
             Some((name.trim_end().to_owned(), ns as f64 / 1e9 / seconds?))
         })
     }
+}
+
+/// A thread that used, or used and waited for, most of a core; `thread`: its process and id.
+struct Busiest {
+    ns: u64,
+    path: PathBuf,
+    thread: (u32, u32),
 }
 
 fn read_process(path: &Path) -> Option<Process> {
@@ -283,7 +304,7 @@ fn children(proc: &Path, pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for (_, path) in numbered(&proc.join(format!("{pid}/task")))
         .into_iter()
-        .take(MOST_THREADS)
+        .take(MAX_THREADS)
     {
         match fs::read_to_string(path.join("children")) {
             Ok(text) => found.extend(
@@ -349,6 +370,13 @@ mod tests {
             fs::write(task.join("children"), children.join(" ")).unwrap();
             fs::write(task.join("schedstat"), format!("{on_core_ns} 0 0")).unwrap();
             fs::write(task.join("comm"), format!("thread{pid}\n")).unwrap();
+        }
+
+        fn thread(&self, pid: u32, tid: u32, on_core_ns: u64) {
+            let task = self.0.join(format!("{pid}/task/{tid}"));
+            fs::create_dir_all(&task).unwrap();
+            fs::write(task.join("schedstat"), format!("{on_core_ns} 0 0")).unwrap();
+            fs::write(task.join("comm"), format!("thread{tid}\n")).unwrap();
         }
 
         fn end(&self, pid: u32) {
@@ -448,5 +476,26 @@ mod tests {
         };
         assert_eq!(of("cpu.busiest_thread"), ("thread10", 0.9));
         assert_eq!(of("cpu.thread_demand"), ("thread11", 0.95));
+    }
+
+    #[test]
+    fn an_interval_in_which_the_busiest_thread_ended_has_no_busiest_thread() {
+        let proc = Proc::new("ended-thread");
+        let mut tree = Tree::new("testers".into(), 10);
+        proc.process(10, 5, [0; 4], &[], 0);
+        proc.thread(10, 12, 0);
+        let busiest = |tree: &mut Tree, seconds| {
+            let mut rows = Rows::new(0, "x".into());
+            tree.sample(&proc.0, UNITS, seconds, &mut rows);
+            let row = rows.0.iter().find(|row| row.metric == "cpu.busiest_thread");
+            row.map(|row| (row.part.to_string(), row.value))
+        };
+        busiest(&mut tree, None);
+        proc.thread(10, 12, 900_000_000);
+        assert_eq!(busiest(&mut tree, Some(1.0)), Some(("thread12".to_owned(), 0.9)));
+        fs::remove_dir_all(proc.0.join("10/task/12")).unwrap();
+        assert_eq!(busiest(&mut tree, Some(1.0)), None);
+        proc.process(10, 5, [0; 4], &[], 100_000_000);
+        assert_eq!(busiest(&mut tree, Some(1.0)), Some(("thread10".to_owned(), 0.1)));
     }
 }

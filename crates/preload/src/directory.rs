@@ -7,7 +7,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::calls::Call;
 use crate::encode::ABSENT;
-use crate::record::{self, Ended};
+use crate::record::{self, CallEnd};
 use crate::wrap::{Word, next};
 use crate::{kernel, next as libc_next};
 
@@ -37,9 +37,9 @@ unsafe extern "C" fn opendir(path: *const c_char) -> Directory {
         let begun = record::begin();
         let directory = next!(opendir: fn(*const c_char) -> Directory)(path);
         let ended = if directory.is_null() {
-            Ended::told(-1)
+            CallEnd::told(-1)
         } else {
-            Ended::with(descriptor(directory).word())
+            CallEnd::with(descriptor(directory).word())
         };
         let words = [libc::AT_FDCWD.word(), path.word(), FLAGS.word()];
         record::end(begun, Call::Openat, &words, ended);
@@ -58,7 +58,7 @@ unsafe extern "C" fn closedir(directory: Directory) -> c_int {
         };
         let begun = record::begin();
         let failed = next!(closedir: fn(Directory) -> c_int)(directory);
-        record::end(begun, Call::Close, &[fd.word()], Ended::told(failed.word()));
+        record::end(begun, Call::Close, &[fd.word()], CallEnd::told(failed.word()));
         failed
     }
 }
@@ -78,7 +78,7 @@ macro_rules! read {
                 let is_end = entry.is_null() && libc_next::errno() == errno;
                 if is_end || kernel::position(fd) != before {
                     let value = if is_end { 0 } else { ABSENT };
-                    let ended = Ended { inferred: true, ..Ended::with(value) };
+                    let ended = CallEnd { inferred: true, ..CallEnd::with(value) };
                     record::end(Some(begun), Call::Getdents64, &[fd.word()], ended);
                 }
                 entry

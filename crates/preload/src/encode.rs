@@ -5,7 +5,7 @@ use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use crate::calls::{Call, Kind, TABLE};
-use crate::record::Ended;
+use crate::record::CallEnd;
 
 /// A word that a call does not have: not written.
 pub const ABSENT: i64 = i64::MIN;
@@ -58,7 +58,7 @@ impl Out {
         now_ns: u64,
         processor_ns: Option<u64>,
         borrower: u32,
-        ended: Ended,
+        ended: CallEnd,
     ) {
         // SAFETY: three to five words.
         unsafe {
@@ -184,7 +184,7 @@ impl Out {
 ///
 /// # Safety
 /// It must stand there.
-pub unsafe fn finish(record: *mut u64, duration_ns: u64, ended: Ended) {
+pub unsafe fn finish(record: *mut u64, duration_ns: u64, ended: CallEnd) {
     // SAFETY: the caller's: a record has four words and more.
     unsafe {
         record.add(2).write(duration_ns);

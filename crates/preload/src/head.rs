@@ -8,7 +8,7 @@ use crate::log::Text;
 use crate::{VERSION, clock};
 
 /// The most that is kept of a command line, bytes.
-const LONGEST_COMMAND: usize = 16 * 1024;
+const MAX_COMMAND: usize = 16 * 1024;
 
 /// What a part of the head is.
 mod part {
@@ -53,7 +53,7 @@ pub unsafe fn write(place: *mut u8, room: usize, is_image: bool) -> usize {
 fn image(out: &mut Out<'_>) {
     out.part(part::COMMAND, |out| {
         if let Ok(number) = kernel::open(c"/proc/self/cmdline", libc::O_RDONLY, 0) {
-            let room = out.rest(LONGEST_COMMAND);
+            let room = out.rest(MAX_COMMAND);
             out.used += kernel::read(number, room).unwrap_or(0);
             kernel::close(number);
         }

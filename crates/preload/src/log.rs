@@ -7,11 +7,11 @@ use core::ffi::{CStr, c_int};
 use crate::{head, kernel};
 
 /// The most that a record takes: two names of the greatest length, and all the rest. Bytes.
-pub const LARGEST_RECORD: usize = 2 * (libc::PATH_MAX as usize + 8) + 256;
+pub const MAX_RECORD: usize = 2 * (libc::PATH_MAX as usize + 8) + 256;
 /// The most that a head takes, bytes.
-pub const LARGEST_HEAD: usize = 48 * 1024;
+pub const MAX_HEAD: usize = 48 * 1024;
 const FIRST_STEP: usize = 64 * 1024;
-const LARGEST_STEP: usize = 4 * 1024 * 1024;
+const MAX_STEP: usize = 4 * 1024 * 1024;
 /// Sizes of pages of all kernels that there are divide it.
 const GRAIN: u64 = 64 * 1024;
 
@@ -57,13 +57,13 @@ impl Log {
         kernel::close(number);
         mapped?;
         // SAFETY: the window is longer than the longest head, and nobody else has it.
-        let written = unsafe { head::write(log.window.cast(), LARGEST_HEAD, is_image) };
+        let written = unsafe { head::write(log.window.cast(), MAX_HEAD, is_image) };
         // SAFETY: within the window.
         log.next = unsafe { log.window.add(written / 8) };
         Some(log)
     }
 
-    /// A place for a record of this many bytes, at most [`LARGEST_RECORD`]. None where the file cannot grow.
+    /// A place for a record of this many bytes, at most [`MAX_RECORD`]. None where the file cannot grow.
     #[inline]
     pub fn place(&mut self, bytes: usize) -> Option<*mut u64> {
         if self.used() + bytes > self.length {
@@ -112,7 +112,7 @@ impl Log {
         let (window, length) = (self.window, self.length);
         let reached = self.offset + used as u64;
         let begin = reached / GRAIN * GRAIN;
-        let step = (self.length * 2).min(LARGEST_STEP);
+        let step = (self.length * 2).min(MAX_STEP);
         let number = self.open(0).ok()?;
         let mapped = self.map(number, begin, step);
         kernel::close(number);
@@ -145,7 +145,7 @@ impl Log {
     }
 
     fn open(&self, flags: c_int) -> Result<c_int, u16> {
-        let mut path = [0; crate::process::LONGEST_DIRECTORY + 64];
+        let mut path = [0; crate::process::MAX_DIRECTORY + 64];
         let directory = crate::process::directory();
         let name = self.name.iter().take_while(|&&byte| byte != 0);
         for (to, from) in path.iter_mut().zip(directory.iter().chain(b"/").chain(name)) {

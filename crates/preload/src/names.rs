@@ -6,7 +6,7 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 
 use crate::calls::Call;
 use crate::kernel;
-use crate::record::{self, Ended, around};
+use crate::record::{self, CallEnd, around};
 use crate::wrap::{next, wrap, wrap_one};
 
 type Name = *const c_char;
@@ -106,9 +106,9 @@ macro_rules! current_directory {
                 let begun = record::begin();
                 let name = next!($name: fn(*mut c_char, usize $(, current_directory!(@ $room))?) -> *mut c_char)(data, length $(, $room)?);
                 let ended = if name.is_null() {
-                    Ended::told(-1)
+                    CallEnd::told(-1)
                 } else {
-                    Ended::with(libc::strlen(name) as i64 + 1)
+                    CallEnd::with(libc::strlen(name) as i64 + 1)
                 };
                 record::end(begun, Call::Getcwd, &[name as i64], ended);
                 name
@@ -134,7 +134,7 @@ macro_rules! temporary {
                 let fd = next!($name: fn(*mut c_char $(, temporary!(@ $argument))*) -> c_int)(template $(, $argument)*);
                 let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | $flags;
                 let words = [template as i64, i64::from(flags), 0o600];
-                record::end(begun, Call::Open, &words, Ended::told(i64::from(fd)));
+                record::end(begun, Call::Open, &words, CallEnd::told(i64::from(fd)));
                 fd
             }
         }
@@ -160,9 +160,9 @@ unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
         let begun = record::begin();
         let name = next!(mkdtemp: fn(*mut c_char) -> *mut c_char)(template);
         let ended = if name.is_null() {
-            Ended::told(-1)
+            CallEnd::told(-1)
         } else {
-            Ended::with(0)
+            CallEnd::with(0)
         };
         record::end(begun, Call::Mkdir, &[template as i64, 0o700], ended);
         name

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use crate::kernel;
 
 /// The longest name of a directory that is recorded to, bytes.
-pub const LONGEST_DIRECTORY: usize = 512;
+pub const MAX_DIRECTORY: usize = 512;
 /// The variable that names it.
 const VARIABLE: &[u8] = b"PLIMSOLL_TRACE_DIR=";
 
@@ -29,10 +29,10 @@ const OFF: u8 = 3;
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static IMAGE_IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-struct Directory(UnsafeCell<[u8; LONGEST_DIRECTORY]>);
+struct Directory(UnsafeCell<[u8; MAX_DIRECTORY]>);
 // SAFETY: it is written once, by the thread that has made STATE `BUSY`, and read when that is `ON`.
 unsafe impl Sync for Directory {}
-static DIRECTORY: Directory = Directory(UnsafeCell::new([0; LONGEST_DIRECTORY]));
+static DIRECTORY: Directory = Directory(UnsafeCell::new([0; MAX_DIRECTORY]));
 
 /// Whether calls are recorded, as far as is known now.
 #[inline]

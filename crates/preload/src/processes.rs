@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::calls::Call;
 use crate::next::Next;
-use crate::record::{self, Ended};
+use crate::record::{self, CallEnd};
 use crate::thread::Thread;
 use crate::wrap::{Word, next, wrap, wrap_one};
 use crate::{data, directory, names, next, stdio};
@@ -103,7 +103,7 @@ macro_rules! fork {
                 let open = record::open(record::begin(), Call::Fork, &[]);
                 let child = next!($name: fn() -> c_int)();
                 if let Some(open) = open.filter(|_| child != 0) {
-                    record::finish(&open, Ended::told(child.word()));
+                    record::finish(&open, CallEnd::told(child.word()));
                 }
                 child
             }
@@ -177,9 +177,9 @@ extern "C" fn after_vfork(value: isize) -> c_int {
     let ended = if value < 0 {
         let errno = -value as c_int;
         next::set_errno(errno);
-        Ended::failed(errno)
+        CallEnd::failed(errno)
     } else {
-        Ended::with(value as i64)
+        CallEnd::with(value as i64)
     };
     if let Some(open) = Thread::own().lending.take() {
         // SAFETY: of this thread, from before.
@@ -198,7 +198,7 @@ macro_rules! execute {
                 let open = record::open(record::begin(), Call::$call, &[$($word.word()),*]);
                 let failed = next!($name: fn($($kind),*) -> c_int)($($argument),*);
                 if let Some(open) = open {
-                    record::finish(&open, Ended::told(failed.word()));
+                    record::finish(&open, CallEnd::told(failed.word()));
                 }
                 failed
             }
@@ -303,7 +303,7 @@ macro_rules! spawn {
                     *pid = child;
                 }
                 if let Some(open) = open {
-                    let ended = if errno == 0 { Ended::with(child.word()) } else { Ended::failed(errno) };
+                    let ended = if errno == 0 { CallEnd::with(child.word()) } else { CallEnd::failed(errno) };
                     record::finish(&open, ended);
                 }
                 errno

@@ -5,7 +5,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 
 use crate::calls::Call;
 use crate::encode::{self, Out, extra};
-use crate::log::{LARGEST_RECORD, Log};
+use crate::log::{Log, MAX_RECORD};
 use crate::thread::Thread;
 use crate::{clock, kernel, next, process};
 
@@ -16,7 +16,7 @@ const LOST: u16 = u16::MAX;
 
 /// A call that has begun.
 #[derive(Clone, Copy)]
-pub struct Begun {
+pub struct CallStart {
     pub start_ns: u64,
     /// Of the thread in all, where the call comes long after the one before.
     processor_ns: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Begun {
 
 /// What is known of a call besides its words.
 #[derive(Clone, Copy)]
-pub struct Ended {
+pub struct CallEnd {
     /// What it has returned.
     pub value: i64,
     /// Where it has failed.
@@ -34,7 +34,7 @@ pub struct Ended {
     pub inferred: bool,
 }
 
-impl Ended {
+impl CallEnd {
     /// It has returned this.
     pub fn with(value: i64) -> Self {
         Self {
@@ -67,12 +67,12 @@ impl Ended {
 pub struct Open {
     call: Call,
     place: *mut u64,
-    begun: Begun,
+    begun: CallStart,
 }
 
 /// The call begins now. None where it is not recorded.
 #[inline]
-pub fn begin() -> Option<Begun> {
+pub fn begin() -> Option<CallStart> {
     if process::is_off() {
         return None;
     }
@@ -81,7 +81,7 @@ pub fn begin() -> Option<Begun> {
 
 /// The same of a call that may turn out to be none; the processor time is asked for when it is one.
 #[inline]
-pub fn begin_perhaps() -> Option<Begun> {
+pub fn begin_perhaps() -> Option<CallStart> {
     if process::is_off() {
         return None;
     }
@@ -92,7 +92,7 @@ pub fn begin_perhaps() -> Option<Begun> {
 ///
 /// # Safety
 /// `words` are what the call has been given, so that its names can be read.
-pub unsafe fn end(begun: Option<Begun>, call: Call, words: &[i64], ended: Ended) {
+pub unsafe fn end(begun: Option<CallStart>, call: Call, words: &[i64], ended: CallEnd) {
     if let Some(begun) = begun {
         // SAFETY: the caller's.
         unsafe { Thread::own().end(begun, call, words, ended) };
@@ -103,11 +103,11 @@ pub unsafe fn end(begun: Option<Begun>, call: Call, words: &[i64], ended: Ended)
 ///
 /// # Safety
 /// See [`end`].
-pub unsafe fn open(begun: Option<Begun>, call: Call, words: &[i64]) -> Option<Open> {
+pub unsafe fn open(begun: Option<CallStart>, call: Call, words: &[i64]) -> Option<Open> {
     let begun = begun?;
     let now = begun.start_ns;
     // SAFETY: the caller's.
-    let place = unsafe { Thread::own().write(begun, now, call, words, Ended::with(0), extra::UNFINISHED) }?;
+    let place = unsafe { Thread::own().write(begun, now, call, words, CallEnd::with(0), extra::UNFINISHED) }?;
     Some(Open { call, place, begun })
 }
 
@@ -115,7 +115,7 @@ pub unsafe fn open(begun: Option<Begun>, call: Call, words: &[i64]) -> Option<Op
 ///
 /// # Safety
 /// It is the last one of the thread, but for those of a child that had its memory.
-pub unsafe fn finish(open: &Open, ended: Ended) {
+pub unsafe fn finish(open: &Open, ended: CallEnd) {
     let thread = Thread::own();
     if thread.pid.get() != open.begun.pid {
         return;
@@ -152,7 +152,7 @@ pub fn leave() {
 
 impl Thread {
     #[inline]
-    fn begin(&self) -> Option<Begun> {
+    fn begin(&self) -> Option<CallStart> {
         let mut begun = self.begin_perhaps()?;
         if begun.start_ns.saturating_sub(self.ended_ns.get()) > LONG_NS {
             begun.processor_ns = Some(clock::processor());
@@ -161,11 +161,11 @@ impl Thread {
     }
 
     #[inline]
-    fn begin_perhaps(&self) -> Option<Begun> {
+    fn begin_perhaps(&self) -> Option<CallStart> {
         if self.pid.get() != process::pid() || self.pid.get() == 0 {
             self.begin_log()?;
         }
-        Some(Begun {
+        Some(CallStart {
             start_ns: clock::monotonic(),
             processor_ns: None,
             pid: self.pid.get(),
@@ -188,7 +188,7 @@ impl Thread {
         let log = Log::make(pid, tid, now, is_image);
         // SAFETY: `busy` keeps others from it. The one before is another process's.
         unsafe { *self.log.get() = log.unwrap_or(Log::NONE) };
-        self.lost.set(0);
+        self.lost.store(0, Ordering::Relaxed);
         self.borrower.set(0);
         // A thread begins with no processor time, and with nothing said of when; a program has used some before.
         let used = clock::processor();
@@ -211,7 +211,7 @@ impl Thread {
     /// Processor time since the call before, where that is long ago. What has passed since it was asked for last was short, and is
     /// taken for computing, as is a call that was not asked about before it began.
     #[inline]
-    fn processor(&self, begun: Begun, now_ns: u64) -> Option<u64> {
+    fn processor(&self, begun: CallStart, now_ns: u64) -> Option<u64> {
         let idle = begun.start_ns.saturating_sub(self.ended_ns.get());
         if idle <= LONG_NS {
             return None;
@@ -225,7 +225,7 @@ impl Thread {
         Some(since.saturating_sub(short).min(idle))
     }
 
-    unsafe fn end(&self, begun: Begun, call: Call, words: &[i64], ended: Ended) {
+    unsafe fn end(&self, begun: CallStart, call: Call, words: &[i64], ended: CallEnd) {
         let now = clock::monotonic();
         // SAFETY: the caller's.
         unsafe { self.write(begun, now, call, words, ended, 0) };
@@ -245,11 +245,11 @@ impl Thread {
     /// Where the record stands. None where it is lost.
     unsafe fn write(
         &self,
-        begun: Begun,
+        begun: CallStart,
         now_ns: u64,
         call: Call,
         words: &[i64],
-        ended: Ended,
+        ended: CallEnd,
         extras: u8,
     ) -> Option<*mut u64> {
         // Also false in a child that nobody has told us of.
@@ -257,7 +257,7 @@ impl Thread {
             return None;
         }
         if self.busy.replace(true) {
-            self.lost.set(self.lost.get() + 1);
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         compiler_fence(Ordering::AcqRel);
@@ -265,7 +265,7 @@ impl Thread {
         let place = unsafe {
             let log = &mut *self.log.get();
             self.tell_losses(log, now_ns);
-            let place = log.place(LARGEST_RECORD);
+            let place = log.place(MAX_RECORD);
             if let Some(place) = place {
                 let mut out = Out::new(place, extras);
                 out.fill(
@@ -278,7 +278,7 @@ impl Thread {
                 out.words(call, words, ended.errno);
                 log.advance(out.commit(call as u16, ended.errno));
             } else {
-                self.lost.set(self.lost.get() + 1);
+                self.lost.fetch_add(1, Ordering::Relaxed);
             }
             place
         };
@@ -289,19 +289,21 @@ impl Thread {
 
     #[inline]
     unsafe fn tell_losses(&self, log: &mut Log, now_ns: u64) {
-        if self.lost.get() == 0 {
+        let lost = self.lost.load(Ordering::Relaxed);
+        if lost == 0 {
             return;
         }
-        if let Some(place) = log.place(LARGEST_RECORD) {
+        if let Some(place) = log.place(MAX_RECORD) {
             // SAFETY: a place of the log.
             unsafe {
                 let mut out = Out::new(place, 0);
-                for word in [now_ns, 0, self.lost.get()] {
+                for word in [now_ns, 0, lost] {
                     out.put(word);
                 }
                 log.advance(out.commit(LOST, 0));
             }
-            self.lost.set(0);
+            // Not 0: a handler may have lost another record meanwhile.
+            self.lost.fetch_sub(lost, Ordering::Relaxed);
         }
     }
 }
@@ -309,51 +311,51 @@ impl Thread {
 /// What a wrapped function returns.
 pub trait Returns: Copy {
     /// How the call has ended.
-    fn ended(self) -> Ended;
+    fn ended(self) -> CallEnd;
 }
 
 impl Returns for c_int {
-    fn ended(self) -> Ended {
-        Ended::told(i64::from(self))
+    fn ended(self) -> CallEnd {
+        CallEnd::told(i64::from(self))
     }
 }
 
 impl Returns for isize {
-    fn ended(self) -> Ended {
-        Ended::told(self as i64)
+    fn ended(self) -> CallEnd {
+        CallEnd::told(self as i64)
     }
 }
 
 impl Returns for i64 {
-    fn ended(self) -> Ended {
-        Ended::told(self)
+    fn ended(self) -> CallEnd {
+        CallEnd::told(self)
     }
 }
 
 impl Returns for u32 {
-    fn ended(self) -> Ended {
-        Ended::with(i64::from(self))
+    fn ended(self) -> CallEnd {
+        CallEnd::with(i64::from(self))
     }
 }
 
 impl Returns for () {
-    fn ended(self) -> Ended {
-        Ended::with(0)
+    fn ended(self) -> CallEnd {
+        CallEnd::with(0)
     }
 }
 
 impl Returns for *mut c_void {
-    fn ended(self) -> Ended {
-        Ended::told(self as i64)
+    fn ended(self) -> CallEnd {
+        CallEnd::told(self as i64)
     }
 }
 
 /// The end of a function that returns its errno instead of setting it.
-pub fn by_errno(errno: c_int) -> Ended {
+pub fn by_errno(errno: c_int) -> CallEnd {
     if errno == 0 {
-        Ended::with(0)
+        CallEnd::with(0)
     } else {
-        Ended::failed(errno)
+        CallEnd::failed(errno)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::calls::Call;
 use crate::encode::ABSENT;
 use crate::kernel;
 use crate::next::Next;
-use crate::record::{self, Ended};
+use crate::record::{self, CallEnd};
 use crate::wrap::Word;
 
 type Ring = *mut c_void;
@@ -33,10 +33,10 @@ fn find(next: &Next) -> Option<*mut c_void> {
 }
 
 /// Of a function that returns a number, or an error as a negative one.
-fn ended(value: i64) -> Ended {
+fn ended(value: i64) -> CallEnd {
     match value {
-        -4095..0 => Ended::failed(-value as c_int),
-        value => Ended::with(value),
+        -4095..0 => CallEnd::failed(-value as c_int),
+        value => CallEnd::with(value),
     }
 }
 

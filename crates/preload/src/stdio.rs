@@ -9,7 +9,7 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::calls::Call;
 use crate::kernel;
-use crate::record::{self, Ended};
+use crate::record::{self, CallEnd};
 use crate::stream::{self, Stream, Way};
 use crate::wrap::{Word, next};
 
@@ -224,7 +224,7 @@ macro_rules! open {
                 }
                 let fd = (*file).descriptor();
                 stream::flushed(file);
-                record::end(record::begin(), Call::Close, &[fd.word()], Ended { inferred: true, ..Ended::with(0) });
+                record::end(record::begin(), Call::Close, &[fd.word()], CallEnd { inferred: true, ..CallEnd::with(0) });
                 stream::forget(fd);
                 let begun = record::begin();
                 let again = next(path, mode, file);
@@ -240,23 +240,23 @@ open! {
     fopen64 freopen64;
 }
 
-unsafe fn opened(begun: Option<record::Begun>, path: Name, mode: Name, file: File) {
+unsafe fn opened(begun: Option<record::CallStart>, path: Name, mode: Name, file: File) {
     // SAFETY: the caller's: the names are those of fopen.
     unsafe {
         let (flags, appends) = stream::flags(mode);
         let words = [libc::AT_FDCWD.word(), path.word(), flags.word(), 0o666];
         let Some(opened) = file.as_ref() else {
-            record::end(begun, Call::Openat, &words, Ended::told(-1));
+            record::end(begun, Call::Openat, &words, CallEnd::told(-1));
             return;
         };
         let fd = opened.descriptor();
-        record::end(begun, Call::Openat, &words, Ended::with(fd.word()));
+        record::end(begun, Call::Openat, &words, CallEnd::with(fd.word()));
         stream::remember(file);
         if appends && let Some(position) = kernel::position(fd) {
             let words = [fd.word(), 0, libc::SEEK_END.word()];
-            let ended = Ended {
+            let ended = CallEnd {
                 inferred: true,
-                ..Ended::with(position)
+                ..CallEnd::with(position)
             };
             record::end(record::begin(), Call::Lseek, &words, ended);
         }
@@ -283,7 +283,7 @@ unsafe extern "C" fn fclose(file: File) -> c_int {
         let begun = record::begin();
         let failed = next!(fclose: fn(File) -> c_int)(file);
         if fd >= 0 {
-            record::end(begun, Call::Close, &[fd.word()], Ended::told(failed.word()));
+            record::end(begun, Call::Close, &[fd.word()], CallEnd::told(failed.word()));
         }
         failed
     }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::calls::Call;
 use crate::kernel;
-use crate::record::{self, Begun, Ended};
+use crate::record::{self, CallEnd, CallStart};
 
 /// It has data that are to be written.
 const PUTTING: c_int = 0x800;
@@ -38,7 +38,7 @@ pub enum Way {
 
 /// How the stream of a function stood before it.
 pub struct Before {
-    begun: Begun,
+    begun: CallStart,
     fd: c_int,
     pending: i64,
     /// In the file, where that has to be known.
@@ -120,7 +120,7 @@ pub unsafe fn after(before: Option<Before>, stream: *const Stream, way: Way) {
     let (Some(stood), Some(position)) = (before.position, kernel::position(before.fd)) else {
         return;
     };
-    let mut told = Told::of(&before);
+    let mut told = FunctionRecords::of(&before);
     let mut moved = position - stood;
     if before.pending > 0 && (way == Way::Seek || moved >= before.pending) {
         told.moved(Call::Write, before.pending);
@@ -170,7 +170,7 @@ pub unsafe fn after_write(before: Option<Before>, stream: *const Stream, added: 
     // SAFETY: the caller's.
     let pending = unsafe { (*stream).pending() };
     let written = before.pending + added - pending;
-    let mut told = Told::of(&before);
+    let mut told = FunctionRecords::of(&before);
     if let Some(stood) = before.position
         && let Some(position) = kernel::position(before.fd)
         && position != stood
@@ -192,17 +192,17 @@ pub unsafe fn flushed(stream: *const Stream) {
         return;
     };
     if before.pending > 0 {
-        Told::of(&before).moved(Call::Write, before.pending);
+        FunctionRecords::of(&before).moved(Call::Write, before.pending);
     }
 }
 
 /// Records of one function; all but the first one take no time.
-struct Told {
-    begun: Option<Begun>,
+struct FunctionRecords {
+    begun: Option<CallStart>,
     fd: c_int,
 }
 
-impl Told {
+impl FunctionRecords {
     fn of(before: &Before) -> Self {
         Self {
             begun: Some(before.begun),
@@ -221,9 +221,9 @@ impl Told {
 
     fn tell(&mut self, call: Call, words: &[i64], value: i64) {
         let begun = self.begun.take().or_else(record::begin);
-        let ended = Ended {
+        let ended = CallEnd {
             inferred: true,
-            ..Ended::with(value)
+            ..CallEnd::with(value)
         };
         // SAFETY: these calls have no pointers.
         unsafe { record::end(begun, call, words, ended) };

@@ -2,6 +2,7 @@
 //! instruction, found in two instructions (the model "initial-exec", as a library that is loaded before the program has its place).
 
 use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::AtomicU64;
 
 use crate::log::Log;
 use crate::record::Open;
@@ -20,8 +21,8 @@ pub struct Thread {
     /// When the processor time was asked for, and what it was.
     pub asked_ns: Cell<u64>,
     pub processor_ns: Cell<u64>,
-    /// Records that could not be written.
-    pub lost: Cell<u64>,
+    /// Records that could not be written and are not reported yet. Atomic, as a handler of a signal counts on the same thread.
+    pub lost: AtomicU64,
     /// The vfork that has not returned in the parent.
     pub lending: Cell<Option<Open>>,
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Done, Place, strace};
+use common::{FileActivity, Place, strace};
 use plimsoll_trace::event::Outcome;
 
 /// Runs a program twice, and compares what was done to each file. `exactly`: also how many calls it took.
@@ -22,7 +22,7 @@ fn same(name: &str, command: &[&str], again: impl Fn(&Place), exactly: bool) {
     let is_ours = |name: &String| !name.starts_with(place.logs().to_str().unwrap());
     seen.retain(|name, _| is_ours(name));
     assert!(!expected.is_empty());
-    let bytes_only = |done: &Done| Done {
+    let bytes_only = |done: &FileActivity| FileActivity {
         reads: 0,
         writes: 0,
         ..*done
@@ -31,9 +31,9 @@ fn same(name: &str, command: &[&str], again: impl Fn(&Place), exactly: bool) {
         assert_eq!(seen, expected);
     } else {
         // A file of which only the end was read is one that was not read.
-        let bytes = |all: std::collections::BTreeMap<String, Done>| -> Vec<_> {
+        let bytes = |all: std::collections::BTreeMap<String, FileActivity>| -> Vec<_> {
             let all = all.into_iter().map(|(name, done)| (name, bytes_only(&done)));
-            all.filter(|(_, done)| *done != Done::default()).collect()
+            all.filter(|(_, done)| *done != FileActivity::default()).collect()
         };
         assert_eq!(bytes(seen), bytes(expected));
     }

@@ -32,7 +32,7 @@ const TABLES: [(&str, &str, &str); 5] = [
 
 /// What was found in one segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SegmentFound {
+pub struct SegmentSummary {
     /// Name of the file.
     pub name: String,
     /// Name of its agent.
@@ -64,7 +64,7 @@ pub struct Merged {
     /// The Parquet files.
     pub tables: Vec<TableWritten>,
     /// All segments that they hold.
-    pub segments: Vec<SegmentFound>,
+    pub segments: Vec<SegmentSummary>,
     /// What the rows of transactions add up to, by agent.
     pub tallies: BTreeMap<String, Tally>,
     /// Every agent's clock against the run's.
@@ -118,7 +118,7 @@ fn is_remnant(path: &Path) -> bool {
 struct About {
     #[serde(flatten)]
     start: Start,
-    segments: Vec<SegmentFound>,
+    segments: Vec<SegmentSummary>,
     tallies: BTreeMap<String, Tally>,
 }
 
@@ -281,7 +281,7 @@ fn append(
     clock: &str,
     timeline: &Timeline,
     mut tally: Option<&mut Tally>,
-) -> Result<(SegmentFound, Vec<String>), RecordError> {
+) -> Result<(SegmentSummary, Vec<String>), RecordError> {
     let mut damage = Vec::new();
     while let Some(batch) = segment.next_batch()? {
         let batch = rebase(&batch, clock, timeline).ok_or_else(|| {
@@ -303,7 +303,7 @@ fn append(
             segment.name, segment.rows
         ));
     }
-    let found = SegmentFound {
+    let found = SegmentSummary {
         name: segment.name.clone(),
         agent: segment.agent.clone(),
         sequence: segment.sequence,
@@ -325,9 +325,9 @@ fn rebase(batch: &RecordBatch, clock: &str, timeline: &Timeline) -> Option<Recor
     RecordBatch::try_new(batch.schema(), columns).ok()
 }
 
-fn gaps(segments: &[SegmentFound], damage: &mut Vec<String>) {
+fn gaps(segments: &[SegmentSummary], damage: &mut Vec<String>) {
     let mut next: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut sorted: Vec<&SegmentFound> = segments.iter().collect();
+    let mut sorted: Vec<&SegmentSummary> = segments.iter().collect();
     sorted.sort_by(|a, b| (&a.agent, a.sequence).cmp(&(&b.agent, b.sequence)));
     for found in sorted {
         let expected = next.entry(&found.agent).or_default();

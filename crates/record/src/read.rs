@@ -14,12 +14,12 @@ use crate::RecordError;
 use crate::segment::Seal;
 
 /// A segment is written at most a little larger than 64 MiB. What claims to be more would be one damaged message.
-const LARGEST: u64 = 1 << 30;
+const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 /// What is read at a time: a controller holds a batch of a segment, not all of it.
 const PIECE: usize = 1 << 20;
 
 /// Longest head of a segment: the schema and its metadata.
-const LONGEST_HEAD: u64 = 256 * 1024;
+const MAX_HEAD: u64 = 256 * 1024;
 
 /// What the head of a segment says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Head {
     pub fn read(path: &Path) -> Result<Self, RecordError> {
         let mut bytes = Vec::new();
         File::open(path)
-            .and_then(|file| file.take(LONGEST_HEAD).read_to_end(&mut bytes))
+            .and_then(|file| file.take(MAX_HEAD).read_to_end(&mut bytes))
             .map_err(|error| RecordError::io("reading", path, error))?;
         let mut decoder = StreamDecoder::new();
         let outcome = guarded(&mut decoder, &mut Buffer::from_vec(bytes));
@@ -111,7 +111,7 @@ impl Segment {
         let wrong = |error| RecordError::io("reading", path, error);
         let file = File::open(path).map_err(wrong)?;
         let size = file.metadata().map_err(wrong)?.len();
-        if size > LARGEST {
+        if size > MAX_MESSAGE_BYTES {
             return Err(RecordError::broken(
                 path,
                 format!("{size} bytes are more than a segment ever has"),

@@ -22,7 +22,7 @@ pub const BATCH_ROWS: usize = 16 * 1024;
 /// what a killed agent loses at most. An Arrow batch costs a few kB, so that writing five a second is nothing.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 /// How long [`Recorder::finish`] waits for a disk that does not answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How often it looks whether the queue has room again for the word that ends the thread.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -211,7 +211,7 @@ impl Recorder {
 
     /// Writes what is left, closes the files and ends the thread. Sinks that still exist are told "no room" afterwards.
     pub fn finish(self) -> RecordingBooks {
-        self.finish_within(PATIENCE)
+        self.finish_within(TIMEOUT)
     }
 
     /// The same with another bound than two minutes for a disk that does not answer.

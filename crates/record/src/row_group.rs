@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
 /// More threads gain little: a column is encoded by one, and few columns are most of the work.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 /// Batches that may wait for a thread.
 const WAITING: usize = 2;
 
@@ -38,7 +38,7 @@ struct Encoded {
 impl RowGroup {
     /// The group of this number of the file that `columns` belongs to.
     pub(crate) fn begin(columns: &ArrowRowGroupWriterFactory, number: usize) -> Result<Self, ParquetError> {
-        let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
+        let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
         // In turn: neighbours in the schema are alike, and cost alike.
         let mut shares: Vec<Vec<(usize, ArrowColumnWriter)>> = (0..threads).map(|_| Vec::new()).collect();
         for (column, writer) in columns.create_column_writers(number)?.into_iter().enumerate() {

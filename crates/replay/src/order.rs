@@ -17,7 +17,7 @@ mod sleepers;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use marks::{Known, Mark, Marks};
+use marks::{KnownProgress, Mark, Marks};
 use ranges::Ranges;
 use sleepers::Sleepers;
 
@@ -153,7 +153,7 @@ pub fn by_resource<'a>(
 ) -> Order {
     let mut finder = Finder {
         shared: Shared::of(steps, claims),
-        known: vec![Known::default(); workers],
+        known: vec![KnownProgress::default(); workers],
         order: Order {
             edges: vec![Vec::new(); workers],
             caused: Vec::new(),
@@ -231,7 +231,7 @@ impl Shared {
 
 /// Of one open file.
 #[derive(Debug, Default)]
-struct Opened {
+struct OpenFileOrder {
     made: Option<Mark>,
     moved: Marks,
     used: Marks,
@@ -259,8 +259,8 @@ struct Pipe {
 struct Finder {
     shared: Shared,
     /// By worker.
-    known: Vec<Known>,
-    opens: HashMap<u32, Opened>,
+    known: Vec<KnownProgress>,
+    opens: HashMap<u32, OpenFileOrder>,
     files: HashMap<u32, Ranges>,
     names: HashMap<u32, Node>,
     pipes: HashMap<u32, Pipe>,

@@ -20,7 +20,7 @@ use room::Room;
 
 /// What became of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum ActionResult {
     /// The kernel said: a value, or an error.
     Said(Result<i64, Errno>),
     /// The same of another call, which was made instead.
@@ -33,7 +33,7 @@ pub(crate) enum Done {
     Nothing,
 }
 
-impl From<Result<i64, Denied>> for Done {
+impl From<Result<i64, Denied>> for ActionResult {
     fn from(result: Result<i64, Denied>) -> Self {
         match result {
             Ok(value) => Self::Said(Ok(value)),
@@ -43,7 +43,7 @@ impl From<Result<i64, Denied>> for Done {
     }
 }
 
-impl From<Result<(), Denied>> for Done {
+impl From<Result<(), Denied>> for ActionResult {
     fn from(result: Result<(), Denied>) -> Self {
         result.map(|()| 0).into()
     }
@@ -144,40 +144,40 @@ impl<'a> Hands<'a> {
     }
 
     /// Does it. `in_order`: everybody that it had to wait for is done, so that an open file may be closed.
-    pub(crate) fn perform(&mut self, action: &Action, in_order: bool) -> Done {
+    pub(crate) fn perform(&mut self, action: &Action, in_order: bool) -> ActionResult {
         match action.operation {
             Operation::Open => self.open(action),
             Operation::Close | Operation::Release if in_order => self.close(action),
             Operation::Dup => self.dup(action),
             Operation::Memory => self.memory(action),
-            Operation::Refuse => Done::Refused(Refusal::System),
+            Operation::Refuse => ActionResult::Refused(Refusal::System),
             Operation::Close
             | Operation::Release
             | Operation::Compute
             | Operation::Wait
-            | Operation::Fork => Done::Nothing,
+            | Operation::Fork => ActionResult::Nothing,
             operation if operation <= Operation::Map => match self.common.get(of_descriptor(action)) {
                 Some(file) => self.on_data(action, file),
                 None if operation == Operation::Truncate && action.path.is_some() => self.on_name(action),
                 None if operation == Operation::Syncfs && action.open.is_none() => self.sync(),
-                None => Done::Lost,
+                None => ActionResult::Lost,
             },
             _ if action.path.is_some() => self.on_name(action),
             Operation::Link => match (self.common.get(action.open), self.common.name(action.path2)) {
                 (Some(file), Some(to)) => self.common.root.link_file(file, to).into(),
-                (None, _) => Done::Lost,
-                (_, None) => Done::Nothing,
+                (None, _) => ActionResult::Lost,
+                (_, None) => ActionResult::Nothing,
             },
             _ => match self.common.get(action.open) {
                 Some(file) => self.on_open(action, file),
-                None => Done::Lost,
+                None => ActionResult::Lost,
             },
         }
     }
 
-    fn open(&mut self, action: &Action) -> Done {
+    fn open(&mut self, action: &Action) -> ActionResult {
         let Some(name) = self.common.name(action.path) else {
-            return Done::Lost;
+            return ActionResult::Lost;
         };
         if action.has(mark::PIPE) {
             return self.common.root.locate(name, true).map(|_| 0).into();
@@ -189,13 +189,13 @@ impl<'a> Hands<'a> {
                 if action.open.is_some() {
                     self.common.put(action.open, file);
                 }
-                Done::Said(Ok(i64::from(number)))
+                ActionResult::Said(Ok(i64::from(number)))
             }
             Err(why) => Err::<i64, _>(why).into(),
         }
     }
 
-    fn memory(&mut self, action: &Action) -> Done {
+    fn memory(&mut self, action: &Action) -> ActionResult {
         // SAFETY: the name ends in a zero.
         let number = unsafe { libc::memfd_create(c"replay".as_ptr(), libc::MFD_CLOEXEC) };
         match Errno::result(number) {
@@ -203,15 +203,15 @@ impl<'a> Hands<'a> {
                 // SAFETY: the kernel has just given it to us.
                 self.common
                     .put(action.open, unsafe { OwnedFd::from_raw_fd(number) });
-                Done::Said(Ok(i64::from(number)))
+                ActionResult::Said(Ok(i64::from(number)))
             }
-            Err(why) => Done::Said(Err(why)),
+            Err(why) => ActionResult::Said(Err(why)),
         }
     }
 
-    fn dup(&mut self, action: &Action) -> Done {
+    fn dup(&mut self, action: &Action) -> ActionResult {
         let (Some(open), Some(number)) = (action.open, self.common.get(action.open)) else {
-            return Done::Lost;
+            return ActionResult::Lost;
         };
         // SAFETY: the table holds it open, since whoever closes it waits for us.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
@@ -219,45 +219,45 @@ impl<'a> Hands<'a> {
             Ok(copy) => {
                 let number = std::os::fd::AsRawFd::as_raw_fd(&copy);
                 self.common.duplicates().entry(open).or_default().push(copy);
-                Done::Said(Ok(i64::from(number)))
+                ActionResult::Said(Ok(i64::from(number)))
             }
-            Err(why) => Done::Said(Err(Errno::from_raw(why.raw_os_error().unwrap_or(0)))),
+            Err(why) => ActionResult::Said(Err(Errno::from_raw(why.raw_os_error().unwrap_or(0)))),
         }
     }
 
-    fn close(&mut self, action: &Action) -> Done {
+    fn close(&mut self, action: &Action) -> ActionResult {
         let Some(open) = action.open else {
-            return Done::Nothing;
+            return ActionResult::Nothing;
         };
         if !action.has(mark::LAST) {
             let one = self.common.duplicates().get_mut(&open).and_then(Vec::pop);
-            return one.map_or(Done::Lost, |_| Done::Said(Ok(0)));
+            return one.map_or(ActionResult::Lost, |_| ActionResult::Said(Ok(0)));
         }
         let Some(slot) = self.common.opens.get(open.index()) else {
-            return Done::Lost;
+            return ActionResult::Lost;
         };
         let number = slot.swap(-1, Ordering::AcqRel);
         if number < 0 {
-            return Done::Lost;
+            return ActionResult::Lost;
         }
         // SAFETY: the table owned it, and it has just been taken out.
         let closed = unsafe { libc::close(number) };
         if self.common.plan.has_duplicates {
             self.common.duplicates().remove(&open);
         }
-        Done::Said(Errno::result(closed).map(i64::from))
+        ActionResult::Said(Errno::result(closed).map(i64::from))
     }
 
-    fn sync(&self) -> Done {
+    fn sync(&self) -> ActionResult {
         let root = Name::new(b"").map(|name| self.common.root.open_file(&name, libc::O_DIRECTORY, 0));
         match root {
             Some(Ok(directory)) => {
                 // SAFETY: this call takes a number only.
                 let done = unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&directory)) };
-                Done::Said(Errno::result(done).map(i64::from))
+                ActionResult::Said(Errno::result(done).map(i64::from))
             }
             Some(Err(why)) => Err::<i64, _>(why).into(),
-            None => Done::Nothing,
+            None => ActionResult::Nothing,
         }
     }
 }

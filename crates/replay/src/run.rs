@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::result::{FORMAT, Replayed, recorded, seconds};
 use crate::root::Root;
 use crate::timing::Timing;
-use crew::Crew;
+use crew::RunContext;
 
 /// How a plan is carried out.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,7 +109,7 @@ pub fn run(
     let common = Common::new(root, plan, content);
     common.open_before();
     let cost = Cost::of(header.calibration.as_ref());
-    let (tally, wall_ns, was_stopped) = Crew::new(&common, &cost, settings, stop).work()?;
+    let (tally, wall_ns, was_stopped) = RunContext::new(&common, &cost, settings, stop).work()?;
     let before = recorded(plan, &cost);
     let (read_bytes, write_bytes) = tally.bytes();
     Ok(Replayed {

@@ -6,7 +6,7 @@ mod common;
 mod program;
 
 use common::{Scratch, Snapshot};
-use plimsoll_replay::check::{Beneath, Fill, Options, Report, Wanted, check, clean, prepare, reset};
+use plimsoll_replay::check::{Beneath, Fill, Options, PrepareOptions, Report, check, clean, prepare, reset};
 use plimsoll_replay::names::{Links, Rules, Table};
 use program::Program;
 
@@ -49,7 +49,7 @@ impl Trace {
     }
 }
 
-const WANTED: Wanted = Wanted {
+const WANTED: PrepareOptions = PrepareOptions {
     fill: Fill::Sparse,
     force: false,
 };

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use common::{Scratch, Snapshot};
 use plimsoll_replay::check::{
-    Beneath, Fill, Manifest, NAME, Options, PrepareError, Report, Wanted, What, Why, check, clean, prepare,
-    reset,
+    Beneath, Fill, Manifest, NAME, Options, PrepareError, PrepareOptions, Report, What, Why, check, clean,
+    prepare, reset,
 };
 use plimsoll_replay::names::{Links, Rules, Table};
 use plimsoll_trace::event::{Event, OpenId, Outcome, ThreadId};
 use plimsoll_trace::names::Names;
 use plimsoll_trace::syscalls;
 
-const SPARSE: Wanted = Wanted {
+const SPARSE: PrepareOptions = PrepareOptions {
     fill: Fill::Sparse,
     force: false,
 };
@@ -222,7 +222,7 @@ fn what_must_not_be_there_is_removed_only_if_asked_for() {
     assert_eq!((prepared.made, prepared.left.len()), (0, 1));
     assert!(house.root.join("f/mine").exists());
     found = report(&root, &[("/f", 10)]);
-    let force = Wanted {
+    let force = PrepareOptions {
         force: true,
         ..SPARSE
     };
@@ -272,7 +272,12 @@ fn files_are_filled_with_what_compresses_as_asked() {
             seed: 7,
         };
         let trace = [("/a", 3_000_001), ("/b", 3_000_001)];
-        prepare(&root, &report(&root, &trace), Wanted { fill, force: false }).unwrap();
+        prepare(
+            &root,
+            &report(&root, &trace),
+            PrepareOptions { fill, force: false },
+        )
+        .unwrap();
         let read = |name: &str| fs::read(house.root.join(name)).unwrap();
         let (a, b) = (read("a"), read("b"));
         assert_eq!(a.len(), 3_000_001);
@@ -280,7 +285,12 @@ fn files_are_filled_with_what_compresses_as_asked() {
         let packed = zstd::bulk::compress(&a, 1).unwrap().len() * 100 / a.len();
         assert!(range.contains(&packed), "{percent} %: {packed} % are left");
         clean(&root).unwrap();
-        prepare(&root, &report(&root, &trace), Wanted { fill, force: false }).unwrap();
+        prepare(
+            &root,
+            &report(&root, &trace),
+            PrepareOptions { fill, force: false },
+        )
+        .unwrap();
         assert!(read("a") == a, "the same seed, the same data");
     }
 }

@@ -27,7 +27,7 @@ use plimsoll_replay::root::Root;
 use plimsoll_replay::run::{Settings, run};
 use plimsoll_replay::timing::Timing;
 use plimsoll_trace::event::Event;
-use plimsoll_trace::follow::{Follower, Seen};
+use plimsoll_trace::follow::{Follower, Observation};
 use plimsoll_trace::header::{Header, Recorder};
 use plimsoll_trace::kernel::Kernel;
 use plimsoll_trace::names::Names;
@@ -76,13 +76,13 @@ fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, 
     }
     let (mut follower, mut events) = (Follower::new(), Vec::new());
     let here = std::env::current_dir().unwrap();
-    let mut hear = |_: &mut Kernel, seen: &Seen<'_>| events.push(*seen.event);
+    let mut hear = |_: &mut Kernel, seen: &Observation<'_>| events.push(*seen.event);
     for (at, line) in fs::read(&log).unwrap().split(|&byte| byte == b'\n').enumerate() {
         follower.line(line, 1, &mut hear);
         if at == 0 {
             let pid = String::from_utf8_lossy(line);
             let pid = pid.split(' ').next().unwrap().parse().unwrap();
-            follower.kernel().is_in(pid, here.as_os_str().as_bytes());
+            follower.kernel().set_directory(pid, here.as_os_str().as_bytes());
         }
     }
     follower.end(&mut hear);

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Instant;
 
 use plimsoll_trace::text::value::Arguments;
-use plimsoll_trace::text::{Calls, Said, line};
+use plimsoll_trace::text::{Calls, LineContent, line};
 
 fn main() -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
@@ -21,11 +21,11 @@ fn main() -> std::io::Result<()> {
                 continue;
             };
             match calls.take(&line, 0, 0) {
-                Said::Call(call) => {
+                LineContent::Call(call) => {
                     ended += 1;
                     arguments += Arguments::of(call.arguments).count();
                 }
-                Said::End(_) => halves += 1,
+                LineContent::End(_) => halves += 1,
                 _ => {}
             }
         }

@@ -102,7 +102,7 @@ const RECENT: f64 = 32.0;
 /// What the calibration counts for at first, in calls.
 const FIRST: f64 = 4.0;
 /// What is longer was kept waiting by something else than tracing, ns.
-const LONGEST_NS: f64 = 2_000_000.0;
+const MAX_NS: f64 = 2_000_000.0;
 /// Bytes of a read or write that takes no longer than strace's times resolve.
 const FEW_BYTES: u64 = 4096;
 /// The two wake-ups need not have waited alike: what one of them tells is the cost of a call within so much, as a share.
@@ -121,8 +121,8 @@ struct Recent {
 impl Recent {
     fn add(&mut self, duration: f64, gap: f64) {
         self.calls = (self.calls + 1.0).min(RECENT);
-        self.duration += (duration.min(LONGEST_NS) - self.duration) / self.calls;
-        self.gap += (gap.min(LONGEST_NS) - self.gap) / self.calls;
+        self.duration += (duration.min(MAX_NS) - self.duration) / self.calls;
+        self.gap += (gap.min(MAX_NS) - self.gap) / self.calls;
     }
 }
 

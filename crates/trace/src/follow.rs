@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::constants;
 use crate::event::{Event, Outcome, ThreadId};
-use crate::kernel::{Begun, Birth, Done, Kernel, Request};
+use crate::kernel::{Birth, CallResult, EarlyRelease, Kernel, Request};
 use crate::memo::Memo;
 use crate::mixed::Mixed;
 use crate::one_core::OneCore;
 use crate::syscalls::{self, Effect, Syscall};
 use crate::telling;
-use crate::text::line::Ended;
-use crate::text::{Call, Calls, Said, Stamp, line};
+use crate::text::line::CallEnd;
+use crate::text::{Call, Calls, LineContent, Stamp, line};
 use crate::timeline::Timeline;
 
 /// Lines of a thread that are kept until it is known whose child it is.
-const PATIENCE: usize = 10_000;
+const TIMEOUT: usize = 10_000;
 /// Of an error that nobody knew when this was written: the largest that the kernel may return.
 const STRANGE: u16 = 4095;
 
 /// Something that has happened.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct Observation<'a> {
     /// What it was.
     pub event: &'a Event,
     /// As it was written; none where no call was.
@@ -55,7 +55,7 @@ pub struct Follower {
     /// What calls are, by their names.
     known: Memo<Option<&'static Syscall>>,
     /// What calls that go on have said when they began; none of threads whose call has ended.
-    begun: HashMap<u32, Option<Begun>, Mixed>,
+    begun: HashMap<u32, Option<EarlyRelease>, Mixed>,
     /// Threads that are making another one now, and what that has in common with them.
     forking: BTreeMap<u32, Birth>,
     /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.
@@ -108,7 +108,7 @@ impl Follower {
     }
 
     /// The line that was taken in last had no end, and its log goes on nowhere: if it is odd, it is because it was cut.
-    pub fn was_cut(&mut self) {
+    pub fn mark_cut(&mut self) {
         if self.last_odd == self.lines && self.lines > 0 {
             self.last_odd = 0;
             self.trouble.odd_lines -= 1;
@@ -118,7 +118,7 @@ impl Follower {
 
     /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. What has happened is given to
     /// `hear`, that of each thread in its order.
-    pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+    pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         self.told(text, line::parse(text).as_ref(), pid, hear);
     }
 
@@ -128,11 +128,11 @@ impl Follower {
         text: &[u8],
         line: Option<&line::Line<'_>>,
         pid: u32,
-        hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+        hear: &mut impl FnMut(&mut Kernel, &Observation<'_>),
     ) {
         self.lines += 1;
         let Some(line) = line else {
-            self.is_odd(text);
+            self.count_malformed_line(text);
             return;
         };
         let at_ns = self.timeline.at(line.stamp);
@@ -140,7 +140,7 @@ impl Follower {
         if !matches!(line.what, line::What::Note) && !self.knows_parent(pid) {
             let lines = self.waiting.entry(pid).or_default();
             lines.push_back((at_ns, text.to_vec()));
-            if lines.len() > PATIENCE {
+            if lines.len() > TIMEOUT {
                 self.adopt(pid);
                 self.catch_up(pid, hear);
             }
@@ -158,7 +158,7 @@ impl Follower {
     }
 
     /// The log has ended: what still waits is taken in, and calls that go on are told as they are.
-    pub fn end(&mut self, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+    pub fn end(&mut self, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         while let Some((&pid, _)) = self.waiting.first_key_value() {
             self.adopt(pid);
             self.catch_up(pid, hear);
@@ -171,7 +171,7 @@ impl Follower {
             if let Some(known) = syscalls::find(call.name) {
                 let begun = begun.remove(&call.pid).flatten().unwrap_or_default();
                 let lasted = ended_ns.map(|ended| ended.saturating_sub(call.at_ns));
-                let done = Done {
+                let done = CallResult {
                     duration_ns: lasted.and_then(|ns| u64::try_from(ns).ok()),
                     ..UNKNOWN
                 };
@@ -196,12 +196,12 @@ impl Follower {
 
     fn adopt(&mut self, pid: u32) {
         if let Some((&parent, &birth)) = self.forking.first_key_value() {
-            self.kernel.is_born(pid, parent, birth);
+            self.kernel.add_thread(pid, parent, birth);
         }
     }
 
     /// Lines that have waited for a parent that is known now.
-    fn settle(&mut self, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+    fn settle(&mut self, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         while !self.waiting.is_empty() {
             let kernel = &self.kernel;
             let only_one = self.forking.len() <= 1 && self.waiting.len() == 1;
@@ -218,7 +218,7 @@ impl Follower {
         }
     }
 
-    fn catch_up(&mut self, pid: u32, hear: &mut impl FnMut(&mut Kernel, &Seen<'_>)) {
+    fn catch_up(&mut self, pid: u32, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         for (at_ns, text) in self.waiting.remove(&pid).unwrap_or_default() {
             if let Some(line) = line::parse(&text) {
                 self.take(&line, pid, at_ns, hear);
@@ -231,10 +231,10 @@ impl Follower {
         line: &line::Line<'_>,
         pid: u32,
         at_ns: i64,
-        hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+        hear: &mut impl FnMut(&mut Kernel, &Observation<'_>),
     ) {
         match self.calls.take(line, pid, at_ns) {
-            Said::Began(call) => {
+            LineContent::Began(call) => {
                 if let Some(core) = &mut self.one_core {
                     core.enters(pid, at_ns);
                 }
@@ -249,7 +249,7 @@ impl Follower {
                     self.begun.insert(pid, Some(begun.unwrap_or_default()));
                 }
             }
-            Said::Call(call) => {
+            LineContent::Call(call) => {
                 // On one line stands a call of its own: what began before it has lost its end.
                 let is_whole = matches!(line.what, line::What::Call { .. });
                 let begun = self.begun.get_mut(&pid).and_then(Option::take);
@@ -269,8 +269,8 @@ impl Follower {
                     _ => self.trouble.unknown_calls += 1,
                 }
             }
-            Said::End(_) => self.trouble.halves += 1,
-            Said::Exited { .. } | Said::Killed { .. } => {
+            LineContent::End(_) => self.trouble.halves += 1,
+            LineContent::Exited { .. } | LineContent::Killed { .. } => {
                 self.forking.remove(&pid);
                 self.begun.remove(&pid);
                 self.leaves_for_ever(pid);
@@ -278,19 +278,22 @@ impl Follower {
                     line::What::Exited(status) => Outcome::Returned(i64::from(status)),
                     _ => Outcome::Unknown,
                 };
-                let thread = self.kernel.is_gone(pid).or_else(|| self.kernel.thread_id(pid));
+                let thread = self
+                    .kernel
+                    .remove_thread(pid)
+                    .or_else(|| self.kernel.thread_id(pid));
                 self.exited(thread, at_ns, status, hear);
             }
-            Said::Superseded { pid, by } => {
+            LineContent::Superseded { pid, by } => {
                 self.forking.remove(&pid);
                 if let Some(begun) = self.begun.remove(&by).flatten() {
                     self.begun.insert(pid, Some(begun));
                 }
                 self.leaves_for_ever(by);
-                let gone = self.kernel.is_superseded(pid, by);
+                let gone = self.kernel.replace_thread(pid, by);
                 self.exited(gone, at_ns, Outcome::Unknown, hear);
             }
-            Said::Nothing => {}
+            LineContent::Nothing => {}
         }
     }
 
@@ -299,7 +302,7 @@ impl Follower {
         thread: Option<ThreadId>,
         at_ns: i64,
         status: Outcome,
-        hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+        hear: &mut impl FnMut(&mut Kernel, &Observation<'_>),
     ) {
         if let Some(event) = thread.and_then(|thread| telling::exited(thread, at_ns, status)) {
             tell(&mut self.kernel, &event, None, hear);
@@ -312,7 +315,7 @@ impl Follower {
         }
     }
 
-    fn is_odd(&mut self, text: &[u8]) {
+    fn count_malformed_line(&mut self, text: &[u8]) {
         self.trouble.odd_lines += 1;
         self.last_odd = self.lines;
         if self.trouble.examples.len() < EXAMPLES {
@@ -324,7 +327,7 @@ impl Follower {
     }
 }
 
-const UNKNOWN: Done<'_> = Done {
+const UNKNOWN: CallResult<'_> = CallResult {
     outcome: Outcome::Unknown,
     returned: None,
     duration_ns: None,
@@ -337,7 +340,7 @@ fn has_had(
     call: &Call<'_>,
     is_whole: bool,
     known: &Syscall,
-    ended: &Ended<'_>,
+    ended: &CallEnd<'_>,
 ) -> Option<u64> {
     if is_whole {
         core.enters(call.pid, call.at_ns);
@@ -352,8 +355,8 @@ fn ends(
     kernel: &mut Kernel,
     call: &Call<'_>,
     known: &'static Syscall,
-    ended: &Ended<'_>,
-    begun: Option<Begun>,
+    ended: &CallEnd<'_>,
+    begun: Option<EarlyRelease>,
     cpu_ns: Option<u64>,
 ) -> Event {
     let asked = Request::written(call, known);
@@ -364,7 +367,7 @@ fn ends(
         (None, Some(value)) => Outcome::Returned(value),
         (None, None) => Outcome::Unknown,
     };
-    let done = Done {
+    let done = CallResult {
         outcome,
         returned: ended.name(),
         duration_ns: ended.duration_ns.and_then(|ns| u64::try_from(ns).ok()),
@@ -379,11 +382,11 @@ fn tell(
     kernel: &mut Kernel,
     event: &Event,
     call: Option<&Call<'_>>,
-    hear: &mut impl FnMut(&mut Kernel, &Seen<'_>),
+    hear: &mut impl FnMut(&mut Kernel, &Observation<'_>),
 ) {
-    hear(kernel, &Seen { event, call });
+    hear(kernel, &Observation { event, call });
     for event in telling::behind(kernel, event) {
         let event = &event;
-        hear(kernel, &Seen { event, call: None });
+        hear(kernel, &Observation { event, call: None });
     }
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 pub use manner::{ENOUGH, Manner};
 
 use crate::file::{Batch, FileError, Front, Writer};
-use crate::follow::{Follower, Seen};
+use crate::follow::{Follower, Observation};
 use crate::header::{Footer, Header};
 use crate::import::pieces::{Coming, Piece};
 use crate::kernel::Kernel;
@@ -98,8 +98,8 @@ impl<W: Write> Importer<W> {
     }
 
     /// The line that was taken in last had no end, and there is no more of its log.
-    pub fn was_cut(&mut self) {
-        self.taker.follower.was_cut();
+    pub fn mark_cut(&mut self) {
+        self.taker.follower.mark_cut();
     }
 
     /// Takes in whole logs, by the time of their lines.
@@ -152,7 +152,7 @@ impl<W: Write> Importer<W> {
                 }
             }
             if let Ok(true) = taken {
-                taker.follower.was_cut();
+                taker.follower.mark_cut();
             }
             drop((coming, give));
             let written = writing
@@ -176,7 +176,7 @@ impl<W: Write> Importer<W> {
             let text = std::mem::take(&mut pending.line);
             self.line(text.strip_suffix(b"\n").unwrap_or(&text), pending.log.pid)?;
             if !text.ends_with(b"\n") {
-                self.was_cut();
+                self.mark_cut();
             }
             pending.line = text;
             if pending.advance()? {
@@ -194,7 +194,7 @@ impl<W: Write> Importer<W> {
         let Taker { follower, events, .. } = &mut self.taker;
         let mut written = Ok(());
         let writer = &mut self.writer;
-        follower.end(&mut |kernel: &mut Kernel, seen: &Seen<'_>| {
+        follower.end(&mut |kernel: &mut Kernel, seen: &Observation<'_>| {
             *events += 1;
             if written.is_ok() {
                 written = writer.write(kernel.names_mut(), seen.event);
@@ -235,7 +235,7 @@ impl Taker {
             events,
         } = self;
         let mut given = Ok(());
-        let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| {
+        let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| {
             *events += 1;
             if given.is_err() {
                 return;

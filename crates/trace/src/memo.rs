@@ -5,7 +5,7 @@ use crate::mixed::spread;
 /// As many are kept.
 const SLOTS: usize = 128;
 /// Longer questions are rare: their answers are not kept. Bytes.
-const LONGEST: usize = 128;
+const MAX_KEY_BYTES: usize = 128;
 
 /// What was found for texts: each slot is for the last one of those that share it, so that memory has a bound.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl<V: Copy> Memo<V> {
 
     #[cold]
     fn learn(&mut self, place: usize, text: &[u8], value: V) -> V {
-        if text.len() > LONGEST {
+        if text.len() > MAX_KEY_BYTES {
             return value;
         }
         if self.slots.is_empty() {

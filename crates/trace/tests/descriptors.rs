@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use plimsoll_trace::event::OpenId;
-use plimsoll_trace::follow::{Follower, Seen, Trouble};
+use plimsoll_trace::follow::{Follower, Observation, Trouble};
 use plimsoll_trace::kernel::Kernel;
 
 mod held;
@@ -20,7 +20,7 @@ fn followed(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
     let mut known: Vec<OpenId> = Vec::new();
     let mut told = Vec::new();
-    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| {
+    let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| {
         let (Some(open), Some(call)) = (seen.event.open, seen.call) else {
             return;
         };
@@ -48,7 +48,7 @@ fn followed(log: &str) -> Vec<String> {
 }
 
 /// The number of a descriptor that was there before the trace began.
-fn was_there(kernel: &Kernel, seen: &Seen<'_>) -> Option<i32> {
+fn was_there(kernel: &Kernel, seen: &Observation<'_>) -> Option<i32> {
     let file = kernel.names().files()[seen.event.file?.index()];
     let path = String::from_utf8_lossy(kernel.names().path(file.path)).into_owned();
     path.strip_prefix("unknown:")?.split(':').nth(1)?.parse().ok()
@@ -224,7 +224,7 @@ fn a_descriptor_that_was_none_stands_for_nothing() {
         follower.line(
             line.trim_start().as_bytes(),
             1,
-            &mut |_: &mut Kernel, _: &Seen<'_>| {},
+            &mut |_: &mut Kernel, _: &Observation<'_>| {},
         );
     }
     let names = follower.kernel().names();
@@ -248,7 +248,7 @@ fn a_close_after_a_call_whose_end_is_lost_closes() {
         follower.line(
             line.trim_start().as_bytes(),
             1,
-            &mut |kernel: &mut Kernel, seen: &Seen<'_>| {
+            &mut |kernel: &mut Kernel, seen: &Observation<'_>| {
                 let file = seen
                     .event
                     .file

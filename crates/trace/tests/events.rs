@@ -1,15 +1,15 @@
 //! What a log says of files: names, offsets, sizes, as they follow call by call. Logs are small, their answers known.
 
 use plimsoll_trace::event::{Event, Outcome};
-use plimsoll_trace::follow::{Follower, Seen};
+use plimsoll_trace::follow::{Follower, Observation};
 use plimsoll_trace::kernel::Kernel;
 
 /// Events in words: `call name[ -> name2][ @offset][ +length][ =result]`, with the file's first name in brackets where it is another.
 fn told(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
-    follower.kernel().is_in(7, b"/w");
+    follower.kernel().set_directory(7, b"/w");
     let mut told = Vec::new();
-    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| told.push(words(kernel, seen.event));
+    let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| told.push(words(kernel, seen.event));
     for line in log.lines() {
         follower.line(line.trim_start().as_bytes(), 7, &mut hear);
     }
@@ -431,7 +431,7 @@ fn flags_are_numbers_and_locks_have_ranges() {
         follower.line(
             line.trim_start().as_bytes(),
             7,
-            &mut |_: &mut Kernel, seen: &Seen<'_>| {
+            &mut |_: &mut Kernel, seen: &Observation<'_>| {
                 let event = seen.event;
                 found.push((event.flags, event.mode, event.offset, event.length));
             },
@@ -477,7 +477,7 @@ fn on_one_core_computing_is_told_from_waiting_for_it() {
             follower.line(
                 line.trim_start().as_bytes(),
                 7,
-                &mut |_: &mut Kernel, seen: &Seen<'_>| {
+                &mut |_: &mut Kernel, seen: &Observation<'_>| {
                     told.push((seen.event.start_ns / 1000, seen.event.cpu_ns.map(|ns| ns / 1000)));
                 },
             );

@@ -6,7 +6,7 @@
 )]
 
 use plimsoll_trace::event::{Event, OpenId, Outcome};
-use plimsoll_trace::file::{BLOCK, FileError, LONGEST_NAME, Reader, Writer};
+use plimsoll_trace::file::{BLOCK, FileError, MAX_NAME, Reader, Writer};
 use plimsoll_trace::header::{FORMAT, Footer, Header};
 use plimsoll_trace::names::Names;
 use plimsoll_trace::syscalls::{Effect, Syscall, find};
@@ -211,13 +211,13 @@ fn what_could_not_be_read_is_not_written() {
     assert!(matches!(error, FileError::Stray { .. }), "{error}");
 
     let mut names = Names::default();
-    names.add_path(&vec![b'a'; LONGEST_NAME]).unwrap();
+    names.add_path(&vec![b'a'; MAX_NAME]).unwrap();
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     writer.flush(&mut names).unwrap();
-    names.add_path(&vec![b'a'; LONGEST_NAME + 1]).unwrap();
+    names.add_path(&vec![b'a'; MAX_NAME + 1]).unwrap();
     let error = writer.flush(&mut names).err().unwrap();
     assert!(
-        matches!(error, FileError::LongName(length) if length == LONGEST_NAME + 1),
+        matches!(error, FileError::LongName(length) if length == MAX_NAME + 1),
         "{error}"
     );
 

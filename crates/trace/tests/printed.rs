@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use plimsoll_trace::event::Outcome;
-use plimsoll_trace::follow::{Follower, Seen, Trouble};
+use plimsoll_trace::follow::{Follower, Observation, Trouble};
 use plimsoll_trace::kernel::Kernel;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
@@ -322,7 +322,7 @@ fn printed(program: &mut Program, calls: usize) -> (Vec<Call>, String) {
 fn read_back(log: &str) -> (Vec<Call>, Trouble, u64) {
     let mut follower = Follower::new();
     let mut found = Vec::new();
-    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| {
+    let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| {
         let event = &seen.event;
         if event.call.name.starts_with('+') || event.call.name == "clone3" {
             return;

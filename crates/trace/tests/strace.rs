@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plimsoll_trace::text::value::{self, Arguments};
-use plimsoll_trace::text::{Call, Calls, Said, Stamp, line};
+use plimsoll_trace::text::{Call, Calls, LineContent, Stamp, line};
 
 /// A directory that goes with the test.
 struct Place(PathBuf);
@@ -63,14 +63,14 @@ fn traced(place: &Place, options: &[&str]) -> Option<Vec<u8>> {
 }
 
 /// Gives every line to `hear`; all are understood, and every call ends.
-fn read(log: &[u8], what: &str, mut hear: impl FnMut(&Said<'_>, Option<Stamp>)) {
+fn read(log: &[u8], what: &str, mut hear: impl FnMut(&LineContent<'_>, Option<Stamp>)) {
     let mut calls = Calls::new();
     for text in log.split(|&byte| byte == b'\n') {
         let line = line::parse(text);
         let line = line.unwrap_or_else(|| panic!("{what}: {}", String::from_utf8_lossy(text)));
         let stamp = line.stamp;
         let said = calls.take(&line, 1, 0);
-        assert!(!matches!(said, Said::End(_)), "{what}: {said:?}");
+        assert!(!matches!(said, LineContent::End(_)), "{what}: {said:?}");
         hear(&said, stamp);
     }
     assert_eq!((calls.endless(), calls.going_on()), (0, Vec::new()), "{what}");
@@ -111,7 +111,7 @@ fn every_option_of_strace_is_understood() {
         let what = options.join(" ");
         let (mut ended, mut opened, mut threads) = (0, 0, 0);
         read(&log, &what, |said, stamp| match said {
-            Said::Call(call) => {
+            LineContent::Call(call) => {
                 ended += 1;
                 opened += u32::from(is_of_file(call, &place.0.join(ODD_NAME)));
                 let took = call.ended.unwrap().duration_ns.is_some();
@@ -128,7 +128,7 @@ fn every_option_of_strace_is_understood() {
                     .any(|one| one.starts_with("-t") || *one == "-r" || one.starts_with("--abs"));
                 assert_eq!(stamp.is_some(), is_stamped || more.contains(&"-ttt"), "{what}");
             }
-            Said::Exited { .. } => threads += 1,
+            LineContent::Exited { .. } => threads += 1,
             _ => {}
         });
         assert!(
@@ -149,7 +149,7 @@ fn names_of_descriptors_are_those_that_were_opened() {
     };
     let mut read_bytes = 0;
     read(&log, "-y", |said, _| {
-        let Said::Call(call) = said else { return };
+        let LineContent::Call(call) = said else { return };
         let of = Arguments::of(call.arguments).next().and_then(value::descriptor);
         let name = of.and_then(|one| one.name).map(value::unescaped);
         if call.name == b"read" && name.is_some_and(|name| *name == *file.as_os_str().as_encoded_bytes()) {

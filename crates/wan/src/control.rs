@@ -38,10 +38,10 @@ use crate::{WanError, failed, refused};
 /// Name of the socket in the testbed's directory.
 pub const SOCKET: &str = "control";
 /// Longest request or answer without a status.
-const LONGEST: u64 = 1 << 20;
+const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 /// A client that says nothing for so long is dropped.
-const PATIENCE: Duration = Duration::from_secs(2);
-const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
@@ -141,10 +141,10 @@ impl Gate {
     }
 
     fn answer(&self, client: &UnixStream) -> io::Result<()> {
-        client.set_read_timeout(Some(PATIENCE))?;
-        client.set_write_timeout(Some(PATIENCE))?;
+        client.set_read_timeout(Some(TIMEOUT))?;
+        client.set_write_timeout(Some(TIMEOUT))?;
         let mut line = String::new();
-        BufReader::new(client.take(LONGEST)).read_line(&mut line)?;
+        BufReader::new(client.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
         let said = serde_json::from_str(&line)
             .map_err(|why| WanError::Answer(format!("this request is not understood: {why}")))
             .and_then(|request| self.act(request));
@@ -199,7 +199,7 @@ impl Gate {
         self.bell
             .write(1)
             .map_err(refused("the middle cannot be woken"))?;
-        from.recv_timeout(STATUS_PATIENCE).map_err(|_| gone())
+        from.recv_timeout(STATUS_TIMEOUT).map_err(|_| gone())
     }
 }
 
@@ -251,7 +251,7 @@ fn way_in(directory: &Path, host: &str) -> Result<(), WanError> {
 fn connect(directory: &Path) -> Result<UnixStream, WanError> {
     let client = UnixStream::connect(directory.join(SOCKET)).map_err(silent(directory))?;
     client
-        .set_read_timeout(Some(STATUS_PATIENCE))
+        .set_read_timeout(Some(STATUS_TIMEOUT))
         .map_err(silent(directory))?;
     Ok(client)
 }

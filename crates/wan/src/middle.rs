@@ -28,7 +28,7 @@ const WAKE_NS: i64 = 40_000;
 /// Shortest time between two settings of the timer: bounds what timers cost under load.
 const PAUSE_NS: i64 = 40_000;
 /// Frames gather for half of the delay that they have before them, and for no longer than this.
-const LONGEST_PAUSE_NS: i64 = 100_000;
+const MAX_PAUSE_NS: i64 = 100_000;
 /// A stamp older than this is taken for a wall clock that was set.
 const OLDEST_NS: i64 = 100_000_000;
 /// Batches of one port before the others have their turn.
@@ -170,8 +170,8 @@ impl Middle {
         }
         let now = now();
         let since = now - std::mem::replace(&mut self.read_at, now);
-        let pause = (soonest / 2).min(LONGEST_PAUSE_NS);
-        if pause < PAUSE_NS || since > 2 * LONGEST_PAUSE_NS {
+        let pause = (soonest / 2).min(MAX_PAUSE_NS);
+        if pause < PAUSE_NS || since > 2 * MAX_PAUSE_NS {
             return;
         }
         let until = TimeSpec::from(Duration::from_nanos((now + pause).unsigned_abs()));

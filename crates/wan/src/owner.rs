@@ -36,7 +36,7 @@ use crate::{WanError, failed, refused};
 /// Between the polite signal and the other one, for whatever runs inside.
 const GRACE: Duration = Duration::from_secs(3);
 /// A daemon that does not listen after this long has failed.
-const DAEMON_PATIENCE: Duration = Duration::from_secs(20);
+const DAEMON_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
 /// What the starter is told of a testbed that stands; anything else is an error.
 const UP: &[u8] = b"up";
@@ -335,7 +335,7 @@ fn start_all(daemon: &Daemon, config: &Config, spaces: &Spaces) -> Result<(), Wa
             .map_err(|why| failed_daemon(daemon, &host.name, format!("cannot be started: {why}")))?;
         started.push((&host.name, child));
     }
-    let patience = Instant::now() + DAEMON_PATIENCE;
+    let patience = Instant::now() + DAEMON_TIMEOUT;
     for (name, mut child) in started {
         while !listens(child.id(), daemon.port) {
             let ended = child.try_wait().map_err(failed("a daemon cannot be looked at"))?;

@@ -15,7 +15,7 @@ use crate::{failed, refused};
 /// Frames read at once.
 const BATCH: usize = 32;
 /// An offload header, an Ethernet header, and the largest frame of segmentation offload.
-const LARGEST: usize = OFFLOAD + 14 + 65_536 + 256;
+const MAX_PACKET_BYTES: usize = OFFLOAD + 14 + 65_536 + 256;
 /// Wanted room for frames that the loop has not read yet. Without root, the kernel gives what `net.core.rmem_max` allows.
 const ROOM: libc::c_int = 32 << 20;
 
@@ -34,7 +34,11 @@ pub struct Batch(Vec<Box<[u8]>>);
 
 impl Batch {
     pub fn new() -> Self {
-        Batch((0..BATCH).map(|_| vec![0; LARGEST].into_boxed_slice()).collect())
+        Batch(
+            (0..BATCH)
+                .map(|_| vec![0; MAX_PACKET_BYTES].into_boxed_slice())
+                .collect(),
+        )
     }
 }
 
@@ -88,7 +92,7 @@ impl Port {
         let mut stamps = [[0_u64; STAMP]; BATCH];
         let mut vectors: [libc::iovec; BATCH] = std::array::from_fn(|index| libc::iovec {
             iov_base: batch.0[index].as_mut_ptr().cast(),
-            iov_len: LARGEST,
+            iov_len: MAX_PACKET_BYTES,
         });
         // SAFETY: mmsghdr is plain data, for which zero is a valid value.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };

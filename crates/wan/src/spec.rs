@@ -11,9 +11,9 @@ use crate::WanError;
 /// Version of this document and of the control socket's answers.
 pub const VERSION: u32 = 1;
 /// Most hosts of a testbed: each costs a namespace, a packet socket and an sshd.
-pub const MOST_HOSTS: usize = 500;
+pub const MAX_HOSTS: usize = 500;
 /// Longest one-way delay: beyond it, it is a slip.
-pub const LONGEST_DELAY_NS: i64 = 60_000_000_000;
+pub const MAX_DELAY_NS: i64 = 60_000_000_000;
 
 /// A whole testbed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -88,9 +88,9 @@ pub struct Shape {
 /// Longest that one large frame may keep a transmitter from others, ns: well below what is told apart of a round trip.
 const TRAIN_NS: u128 = 100_000;
 /// Bytes of a full packet with its Ethernet header.
-const LARGEST_PACKET: u128 = 1514;
+const MAX_PACKET: u128 = 1514;
 /// What the kernel's own limit is.
-const MOST_SEGMENTS: u32 = 65_535;
+const MAX_SEGMENTS: u32 = 65_535;
 
 impl Shape {
     /// How many packets a host may hand over as one large frame that offload cuts later: one where a loss is drawn for
@@ -100,11 +100,11 @@ impl Shape {
         if self.loss > 0.0 {
             return 1;
         }
-        self.rate_bit_s.map_or(MOST_SEGMENTS, |rate| {
-            let passing = u128::from(rate) * TRAIN_NS / (8 * 1_000_000_000 * LARGEST_PACKET);
+        self.rate_bit_s.map_or(MAX_SEGMENTS, |rate| {
+            let passing = u128::from(rate) * TRAIN_NS / (8 * 1_000_000_000 * MAX_PACKET);
             u32::try_from(passing)
-                .unwrap_or(MOST_SEGMENTS)
-                .clamp(1, MOST_SEGMENTS)
+                .unwrap_or(MAX_SEGMENTS)
+                .clamp(1, MAX_SEGMENTS)
         })
     }
 
@@ -113,8 +113,8 @@ impl Shape {
     /// # Errors
     /// [`WanError::Config`].
     pub fn check(&self) -> Result<(), WanError> {
-        let delays = (0..=LONGEST_DELAY_NS).contains(&self.delay_ns)
-            && (0..=2 * self.delay_ns).contains(&self.jitter_ns);
+        let delays =
+            (0..=MAX_DELAY_NS).contains(&self.delay_ns) && (0..=2 * self.delay_ns).contains(&self.jitter_ns);
         if !delays {
             return wrong(format!(
                 "delay {} ns with jitter {} ns",
@@ -164,9 +164,9 @@ impl Config {
         if self.testbed != VERSION {
             return wrong(format!("version {} (this engine knows {VERSION})", self.testbed));
         }
-        if self.hosts.is_empty() || self.hosts.len() > MOST_HOSTS {
+        if self.hosts.is_empty() || self.hosts.len() > MAX_HOSTS {
             return wrong(format!(
-                "{} hosts, from 1 to {MOST_HOSTS} are possible",
+                "{} hosts, from 1 to {MAX_HOSTS} are possible",
                 self.hosts.len()
             ));
         }

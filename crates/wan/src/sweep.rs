@@ -17,13 +17,13 @@ use crate::namespace::Identity;
 
 const POLL: Duration = Duration::from_millis(10);
 /// After the signal that nobody can refuse. Only a process that hangs in the kernel takes longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Ends all processes inside, politely for `grace`, then not. `reap` is called meanwhile, for a parent among us to
 /// bury its own. Gives what is left after all patience: none, or what hangs in the kernel.
 pub fn end_all(inside: &HashSet<Identity>, grace: Duration, mut reap: impl FnMut()) -> Vec<Pid> {
     let polite = Instant::now() + grace;
-    let last = polite + PATIENCE;
+    let last = polite + TIMEOUT;
     let mut told = HashSet::new();
     loop {
         reap();

@@ -25,7 +25,7 @@ from plimsoll.analyse.results.verdict_rules import RULES
 from plimsoll.analyse.results.verdicts import LeftOut
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.stats.quantiles import Histogram
-from plimsoll.assemble.asked import Asked
+from plimsoll.assemble.asked import AnalysisRequest
 from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.assemble.left_out import left_out_of, not_there, nothing_of, within_warmup
 from plimsoll.assemble.one_run import measured_window, one_run
@@ -59,7 +59,7 @@ def _with_earlier(results: Results, found: Analysis) -> Analysis:
 
 def analyse_results(results: Results, options: Options) -> Analysis:
     """The analysis alone, from what was measured."""
-    rules = Asked(results.plan)
+    rules = AnalysisRequest(results.plan)
     runs: list[RunResult] = []
     histograms: dict[str, Mapping[str, Histogram]] = {}
     parts: dict[str, OfParts] = {}

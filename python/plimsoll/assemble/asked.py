@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from plimsoll.analyse.design.across import Design
-from plimsoll.analyse.effects.fits import Wanted
+from plimsoll.analyse.effects.fits import ResponseModel
 from plimsoll.analyse.results.wording import listing
 from plimsoll.analyse.stats.quantiles import STANDARD
 from plimsoll.errors import DamagedResults
@@ -15,12 +15,12 @@ from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.model import CapacityRules, Threshold, Validity
 
 
-class Asked:
+class AnalysisRequest:
     """What plan.json asks of the analysis, parsed."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         try:
-            self.responses = [Wanted(one["metric"], one["scale"]) for one in plan["responses"]]
+            self.responses = [ResponseModel(one["metric"], one["scale"]) for one in plan["responses"]]
             self.validity = Validity(**plan["validity"])
             self.capacity = _capacity(plan["capacity"])
             self.thresholds = [_threshold(one) for one in plan["thresholds"]]

@@ -15,26 +15,32 @@ from plimsoll.analyse.design.caches import cache_times
 from plimsoll.analyse.design.ramp import ramp
 from plimsoll.analyse.hosts.clocks import about_time, greatest_bound
 from plimsoll.analyse.hosts.coverage import loss
-from plimsoll.analyse.hosts.hosts import Placed, RoundTrips, hosts_result, named_testers, placed, places_of
+from plimsoll.analyse.hosts.hosts import (
+    RoundTrips,
+    TesterPlacement,
+    hosts_result,
+    named_testers,
+    placed,
+    places_of,
+)
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import CacheTimes, NameLookup
-from plimsoll.analyse.run.connections import HISTOGRAMS, connections
-from plimsoll.analyse.run.connections import Found as OpenedConnections
+from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
 from plimsoll.analyse.run.own_delays import own_delays
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.run.runs import RunFacts, run_result
 from plimsoll.analyse.run.seconds import REMARK, summarise_seconds
-from plimsoll.analyse.run.staleness import HISTOGRAM, Found, remark, staleness
+from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, remark, staleness
 from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary, of_changing_load
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
 from plimsoll.analyse.window.transactions import Stage, Window
-from plimsoll.assemble.asked import Asked
+from plimsoll.assemble.asked import AnalysisRequest
 from plimsoll.assemble.facts import adds_up, cores_of, facts_of, open_workloads, together
 from plimsoll.assemble.options import Options
 from plimsoll.collect.caches import NONE, read_caches
 from plimsoll.collect.hosts import (
-    Crew,
+    RunAgents,
     cores_of_hosts,
     links_of_hosts,
     owners,
@@ -66,7 +72,7 @@ def _warmup_s(run: RunFiles, options: Options) -> float:
 
 
 def one_run(
-    run: RunFiles, results: Results, options: Options, measured: Window, rules: Asked
+    run: RunFiles, results: Results, options: Options, measured: Window, rules: AnalysisRequest
 ) -> tuple[RunResult, Mapping[str, Histogram], OfParts]:
     assert run.summary is not None
     record, summary = run.record, run.summary
@@ -116,8 +122,8 @@ def _with_hosts(
     facts: RunFacts,
     found: RunSummary,
     run: RunFiles,
-    crew: Crew,
-    where: Placed | None,
+    crew: RunAgents,
+    where: TesterPlacement | None,
     measured: Window,
     used: HostsUsed,
 ) -> tuple[RunFacts, RunSummary]:
@@ -136,7 +142,7 @@ def _with_hosts(
     return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), found
 
 
-def _used(run: RunFiles, results: Results, measured: Window, crew: Crew) -> HostsUsed:
+def _used(run: RunFiles, results: Results, measured: Window, crew: RunAgents) -> HostsUsed:
     samples = read_samples(run.samples) if run.samples is not None else []
     cores, shared = cores_of(run.record, results), together(run.record)
     if crew.several:
@@ -157,7 +163,7 @@ def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
     return () if [each.cache for each in found] == [NONE] else found
 
 
-def _connections(run: RunFiles) -> OpenedConnections | None:
+def _connections(run: RunFiles) -> RunConnections | None:
     """New connections and their times; None where the driver opens none, or not every transaction was kept."""
     metrics = run.path / "metrics.parquet"
     if not metrics.exists():
@@ -170,7 +176,7 @@ def _connections(run: RunFiles) -> OpenedConnections | None:
     return connections(read_whole_metrics(metrics, HISTOGRAMS), lookups)
 
 
-def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> Found | None:
+def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> RunStaleness | None:
     """How old the versions were that readers got; None where no operation reads any, or not every transaction was
     kept."""
     does, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
@@ -186,8 +192,8 @@ def _from_transactions(
     options: Options,
     measured: Window,
     stages: list[Stage],
-    crew: Crew,
-    where: Placed | None,
+    crew: RunAgents,
+    where: TesterPlacement | None,
 ) -> RunSummary:
     record, summary = run.record, run.summary or {}
     layout = Layout(
@@ -231,7 +237,7 @@ def _profile(record: Mapping[str, Any]) -> Profile | None:
 
 
 def _with_ramp(
-    run: RunResult, record: Mapping[str, Any], measured: Window, found: RunSummary, rules: Asked
+    run: RunResult, record: Mapping[str, Any], measured: Window, found: RunSummary, rules: AnalysisRequest
 ) -> RunResult:
     profile = _profile(record)
     if profile is None or not found.bins:

@@ -10,7 +10,7 @@ from plimsoll.collect.check import Finding, check
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def _missing(findings: Sequence[Finding]) -> str:
     gone = [one.run for one in findings if one.missing]
     if not gone:
         return ""
-    shown = gone if len(gone) <= MOST_NAMED else [*gone[:MOST_NAMED], f"{len(gone) - MOST_NAMED} more"]
+    shown = gone if len(gone) <= MAX_NAMED else [*gone[:MAX_NAMED], f"{len(gone) - MAX_NAMED} more"]
     return f", {'run' if len(gone) == 1 else 'runs'} {', '.join(shown)} {'is' if len(gone) == 1 else 'are'} missing"
 
 

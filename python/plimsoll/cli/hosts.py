@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.binary import engine_version, find_engine, require_same_version
-from plimsoll.deploy.hosts import Cleaned, HostKind
+from plimsoll.deploy.hosts import Cleaned, HostBackend
 from plimsoll.deploy.hosts.check import FIGURES, Checked, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.testbed.inside import on_lab
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
     return int(code)
 
 
-def _kind(hosts: Hosts, engine: Path) -> HostKind:
+def _kind(hosts: Hosts, engine: Path) -> HostBackend:
     return hosts_of_kind(hosts, engine, f"check{secrets.token_hex(4)}", lambda: None)
 
 

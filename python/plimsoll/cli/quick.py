@@ -25,7 +25,7 @@ from plimsoll.drive.probe import IN_URL_MODE, probe
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.source.expand import expand
-from plimsoll.plan.source.secret import HIDDEN, SHORTEST, carries_credentials
+from plimsoll.plan.source.secret import HIDDEN, MIN_LENGTH, carries_credentials
 
 _SCHEME: Final = re.compile(r"(Basic|Bearer|Digest|DPoP|Negotiate|OAuth|Token) +(?=\S)", re.IGNORECASE)
 """Kinds of credential that a header names before the credential itself; they are no part of the secret."""
@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Runs it as an experiment of one run."""
-    kept = Kept(os.environ)
+    kept = StoredOptions(os.environ)
     stream = io.StringIO()
     YAML().dump(document(args, kept), stream)
     try:
@@ -130,7 +130,7 @@ def _run(plan: Any, directory: ResultsDirectory, args: argparse.Namespace, *, ke
     return conclude(outcome, quiet=False, as_json=args.json, files=kept)
 
 
-class Kept:
+class StoredOptions:
     """What may be kept of the letters: what lets somebody in, and what is sent, goes by the environment.
 
     `environ`: the process's own, with the values for which the file has `${env:NAME}`; `instead`: words of the
@@ -161,7 +161,7 @@ class Kept:
         kind = found[0] if (found := _SCHEME.match(value)) else ""
         rest = value.removeprefix(kind)
         place = kind + self.away(name, rest)
-        return {"secret": place} if len(rest) >= SHORTEST else place
+        return {"secret": place} if len(rest) >= MIN_LENGTH else place
 
     def header(self, text: str) -> tuple[str, str | dict[str, str]]:
         """Name and value of `-H`."""
@@ -198,7 +198,7 @@ class Kept:
         return shown.geturl(), target.geturl(), found
 
 
-def document(args: argparse.Namespace, kept: Kept) -> dict[str, Any]:
+def document(args: argparse.Namespace, kept: StoredOptions) -> dict[str, Any]:
     """The experiment file that these options stand for."""
     if args.n is not None and args.z is not None:
         raise BadInput("give -n or -z, not both")

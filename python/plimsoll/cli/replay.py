@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.trace import replay
-from plimsoll.trace.replay import Answer, Asked
+from plimsoll.trace.replay import Answer, ReplayRequest
 
 EXAMPLES = """examples:
   plimsoll replay job.trace --root /mnt/new --check          what is missing there
@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput(f"{args.root} is no directory: make it, or give another --root")
     if not 0 <= args.scale < float("inf"):
         raise BadInput(f"--scale {args.scale:g}: a number from 0 on is expected")
-    asked = Asked(
+    asked = ReplayRequest(
         trace=args.trace,
         root=args.root,
         timing=args.timing,

@@ -15,7 +15,7 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed.inside import on_lab
 from plimsoll.drive.bringing_in import bring_in
 from plimsoll.drive.directory import ResultsDirectory
-from plimsoll.drive.experiment import Driver, Outcome
+from plimsoll.drive.experiment import ExperimentRunner, Outcome
 from plimsoll.drive.probe import IN_FILE, probe
 from plimsoll.drive.registry import running
 from plimsoll.drive.resume import done_runs, resumed_plan
@@ -111,7 +111,7 @@ def execute(
     progress = Progress(sys.stderr, seconds, quiet=quiet)
     for line in busy_host():
         print(printable(line), file=sys.stderr)
-    driver = Driver(plan, directory, find_engine(), progress, probe=probe)
+    driver = ExperimentRunner(plan, directory, find_engine(), progress, probe=probe)
     if prepare:
         driver.prepare(["plimsoll", *sys.argv[1:]])
     if not quiet and kept:

@@ -14,7 +14,7 @@ from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan.source import units
 from plimsoll.trace import engine, words
-from plimsoll.trace.engine import Made, Wanted
+from plimsoll.trace.engine import TraceSelection, TraceSummary
 
 EXAMPLES = """examples:
   plimsoll trace record -o job.trace -- ./analysis input.root
@@ -168,7 +168,7 @@ def trace_beside(log: Path) -> Path:
     return log.with_name(f"{Path(name).stem}.trace")
 
 
-def _said(output: Path, made: Made) -> int:
+def _said(output: Path, made: TraceSummary) -> int:
     """Says on stderr what was recorded, as stdout may be the program's."""
     took = f" in {units.about_duration(made.elapsed_ns)}" if made.elapsed_ns is not None else ""
     print(
@@ -199,7 +199,7 @@ def show(args: argparse.Namespace) -> int:
     """The summary, unless something else is asked for."""
     if args.start is not None and args.end is not None and args.start >= args.end:
         raise BadInput("--from must be before --to: nothing would be left")
-    wanted = Wanted(args.file, _seconds(args.start), _seconds(args.end))
+    wanted = TraceSelection(args.file, _seconds(args.start), _seconds(args.end))
     if args.html:
         not_over(args.trace, args.html)
     told = engine.profile(args.trace, wanted)
@@ -244,7 +244,7 @@ def compare(args: argparse.Namespace) -> int:
     """Both, and B over A."""
     from plimsoll.trace.compare import comparison_lines
 
-    a, b = (engine.profile(each, Wanted()).profile for each in (args.a, args.b))
+    a, b = (engine.profile(each, TraceSelection()).profile for each in (args.a, args.b))
     names = [f"{path} ({words.command(one.source)})" for path, one in ((args.a, a), (args.b, b))]
     _print(comparison_lines(a, b, (names[0], names[1]), *_terminal()))
     return int(ExitCode.PASSED)

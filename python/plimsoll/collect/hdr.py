@@ -19,7 +19,7 @@ from plimsoll.errors import DamagedResults
 
 COOKIE = 0x1C849303
 _HEAD = struct.Struct(">iiiiqqd")
-MOST_BUCKETS = 1 << 20
+MAX_BUCKETS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _counts(payload: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
                 places.append(place)
                 counts.append(value)
             place += 1
-        if place > MOST_BUCKETS:
+        if place > MAX_BUCKETS:
             raise DamagedResults("not a histogram in V2 encoding: too many buckets")
     return np.array(places, dtype=np.int64), np.array(counts, dtype=np.int64)
 

@@ -26,9 +26,9 @@ START: Final = "start.json"
 """In `segments/` as long as something of the run may still be on other hosts, or is not yet converted."""
 TESTERS: Final = "testers"
 """Role of an agent that carries testers; others only watch."""
-LONGEST: Final = 64 << 20
+MAX_CLOCK_BYTES: Final = 64 << 20
 """Bytes of a clock.json: 100,000 agents of one piece each have less."""
-MOST_TRIPS: Final = 5_000_000
+MAX_TRIPS: Final = 5_000_000
 """Probes that are looked at; of more, evenly spaced ones. Their median does not need all."""
 
 
@@ -91,7 +91,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class RunAgents:
     """All agents of a run, in the order of its books. `t0_ns`: the run's zero on the controller's clock;
     `live_started`: transactions that the live view counted as started (None: no live.jsonl, or nothing was lost);
     `started`: those in the books; `outstanding`: whether segments of lost agents may still be elsewhere."""
@@ -108,7 +108,7 @@ class Crew:
         return len(self.agents) > 1
 
 
-def read_crew(run: RunFiles) -> Crew:
+def read_crew(run: RunFiles) -> RunAgents:
     """The agents of a run that has closed its books. Raises DamagedResults."""
     summary = run.summary or {}
     t0_ns, clocks = _clocks(run.path / "clock.json")
@@ -138,7 +138,7 @@ def read_crew(run: RunFiles) -> Crew:
         )
     started = int(summary.get("counters", {}).get("started", 0))
     live = _live_started(run) if any(agent.lost for agent in agents) else None
-    return Crew(tuple(agents), t0_ns, live, started, (run.path / "segments" / START).exists())
+    return RunAgents(tuple(agents), t0_ns, live, started, (run.path / "segments" / START).exists())
 
 
 def _place(name: str, *told: object) -> str:
@@ -197,7 +197,7 @@ def _clocks(path: Path) -> tuple[int, Mapping[str, AgentClock]]:
         size = path.stat().st_size
     except OSError:
         return 0, {}
-    if size > LONGEST:
+    if size > MAX_CLOCK_BYTES:
         raise DamagedResults(f"{path} has {size} bytes: a clock map is never as long")
     try:
         read = _ClockMap.model_validate(read_json(path, "plimsoll.clock-map"))
@@ -212,7 +212,7 @@ def _trips(path: Path) -> dict[str, dict[str, Int]]:
     """Round trips (ns) by agent and way; a pair of stamps that cannot be true is left out."""
     if not path.exists():
         return {}
-    every = max(1, -(-_count(path) // MOST_TRIPS))
+    every = max(1, -(-_count(path) // MAX_TRIPS))
     parts: dict[str, dict[str, list[Int]]] = {}
     columns = ("agent", "via", "sent", "heard", "answered", "received")
     for table in row_groups(path, "plimsoll.probes", columns):

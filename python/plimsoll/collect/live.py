@@ -59,11 +59,11 @@ def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedResults(f"live.jsonl: a line is no second of a run: {error!r}") from error
-        if not 0 <= out[-1].number < LONGEST or min(numbers.values()) < 0:
+        if not 0 <= out[-1].number < MAX_SECONDS or min(numbers.values()) < 0:
             raise DamagedResults(f"live.jsonl: second {out[-1].number} cannot be")
     return out
 
 
 COUNTERS = ("started", "succeeded", "failed", "items", "payload", "wire")
-LONGEST = 31 * 24 * 3600
+MAX_SECONDS = 31 * 24 * 3600
 """A run of more than a month is rubbish in the file, and would be memory here."""

@@ -19,7 +19,7 @@ from plimsoll.errors import ServiceError
 
 GRACE_S = 4.0
 """Between the polite signal and the other one, where nothing else is asked for."""
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 """So much longer than its grace the guard itself may take."""
 QUOTED_LINES = 12
 
@@ -156,7 +156,7 @@ class Guarded:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         try:
-            self._process.wait(self._grace_s + PATIENCE_S)
+            self._process.wait(self._grace_s + TIMEOUT_S)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

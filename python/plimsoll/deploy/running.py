@@ -13,7 +13,7 @@ from plimsoll.deploy.counters import Source
 from plimsoll.deploy.process import Guarded
 from plimsoll.plan.model import Data, Service
 
-LOG_MOST = 16 * 1024 * 1024
+MAX_LOG_BYTES = 16 * 1024 * 1024
 """A service that logs every request must not fill the results."""
 
 
@@ -55,7 +55,7 @@ class RunningService:
             found[name] = b""
             with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(self._read_to.get(name, 0))
-                found[name] = file.read(LOG_MOST)
+                found[name] = file.read(MAX_LOG_BYTES)
         return found
 
     def stop(self) -> None:

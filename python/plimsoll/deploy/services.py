@@ -1,8 +1,8 @@
 """Services of an experiment: started below a guard, in a directory of their own, on a free port of loopback or of the
 address at which testers of other hosts reach this one.
 
-`Fleet` holds what runs. Before each run it is told what that run wants; what differs from what runs, and what `fresh`
-asks to be new, is ended and started again, together with everything that needs it.
+`RunningServices` holds the services that run. Before each run it compares them with those that the run needs: services
+that differ, and those that `fresh` wants new, are stopped and started again, with every service that needs them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SERVERS: Final[Mapping[str, Callable[[RunningService, Site], None]]] = {
 """Kinds that are servers of the distribution."""
 
 
-class Fleet:
+class RunningServices:
     """The services that run now, in the order in which they were started. `address`: of this host, on which they
     listen."""
 

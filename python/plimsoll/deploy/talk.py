@@ -28,10 +28,10 @@ HELLO_S: Final = 10.0
 QUIT_S: Final = 10.0
 LISTEN_S: Final = 20.0
 """For keys to be made, and a port to be found."""
-LONGEST_LINE: Final = 4_000_000
-MOST_WAITING: Final = 10_000
+MAX_LINE: Final = 4_000_000
+MAX_WAITING: Final = 10_000
 """Events that nobody has asked for yet; then the engine waits, and leaves out seconds."""
-MOST_NOTES: Final = 1000
+MAX_NOTES: Final = 1000
 """Of those that came between runs; of more, the first are forgotten."""
 TURNED_AWAY: Final = ("agent-refused", "stranger")
 KEPT_LINES: Final = 10
@@ -45,10 +45,10 @@ class EngineTalk:
     def __init__(self, binary: Path, check_interrupt: Callable[[], None] = lambda: None) -> None:
         self._binary = binary
         self._check_interrupt = check_interrupt
-        self._events: queue.Queue[bytes | dict[str, Any] | None] = queue.Queue(MOST_WAITING)
+        self._events: queue.Queue[bytes | dict[str, Any] | None] = queue.Queue(MAX_WAITING)
         self._joined: dict[str, Mapping[str, Any]] = {}
-        self._turned_away: deque[str] = deque(maxlen=MOST_NOTES)
-        self._aside: deque[dict[str, Any]] = deque(maxlen=MOST_NOTES)
+        self._turned_away: deque[str] = deque(maxlen=MAX_NOTES)
+        self._aside: deque[dict[str, Any]] = deque(maxlen=MAX_NOTES)
         """Notes that came while something else was asked for: they belong to the next run."""
         self._news = threading.Condition()
         self._ended = False
@@ -195,9 +195,9 @@ class EngineTalk:
     def _read_events(self) -> None:
         stream = self._process.stdout
         assert stream is not None
-        while (line := stream.readline(LONGEST_LINE)).endswith(b"\n"):
+        while (line := stream.readline(MAX_LINE)).endswith(b"\n"):
             self._take(line)
-        if len(line) == LONGEST_LINE:
+        if len(line) == MAX_LINE:
             self._events.put(line)  # whoever asks hears that it is no event; of a shorter one the engine died
         with self._news:
             self._ended = True
@@ -225,7 +225,7 @@ class EngineTalk:
     def _read_log(self) -> None:
         stream = self._process.stderr
         assert stream is not None
-        while line := stream.readline(LONGEST_LINE):
+        while line := stream.readline(MAX_LINE):
             self._last_lines.append(line.decode("utf-8", "replace").rstrip()[:500])
 
     def _obituary(self) -> str:

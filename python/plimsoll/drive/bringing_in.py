@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.deploy.hosts.dial_in import Door
-from plimsoll.drive.crew import Crew
+from plimsoll.drive.tester_hosts import TesterHosts
 from plimsoll.plan import Plan
 from plimsoll.plan.model import Config
 
 START: Final = Path("segments") / "start.json"
-PATIENCE_S: Final = 3600.0
+TIMEOUT_S: Final = 3600.0
 """For all segments of a run: they may be gigabytes at the end of a thin link. The engine gives up much earlier where
 nothing comes at all."""
 
@@ -52,7 +52,7 @@ def bring_in(
     where this host's engine fails; what was brought in until then stays."""
     wanted = outstanding(directory)
     configs = {run.id: _over_ssh(run.config) for run in plan.runs}
-    crew = Crew(engine, directory, check_interrupt)
+    crew = TesterHosts(engine, directory, check_interrupt)
     done = []
     try:
         asked = [configs[run] for run, agents in wanted.items() if agents and run in configs]
@@ -91,7 +91,7 @@ def _one(
 ) -> BroughtIn:
     command = {"type": "collect", "directory": str(run.resolve()), "agents": agents}
     with talking as talk:
-        for event in talk.ask(command, "", PATIENCE_S):
+        for event in talk.ask(command, "", TIMEOUT_S):
             if event.get("type") == "collected":
                 finished = event.get("finished")
                 count = None if finished is None else int(finished["counters"]["started"])

@@ -15,17 +15,16 @@ from typing import Any
 
 from plimsoll.deploy.binary import engine_version, require_same_version
 from plimsoll.deploy.counters.recorder import Counted
-from plimsoll.deploy.counters.watch import Seen
+from plimsoll.deploy.counters.watch import CounterReadings
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.ports import LOOPBACK
 from plimsoll.deploy.running import describe
-from plimsoll.deploy.services import Fleet
+from plimsoll.deploy.services import RunningServices
 from plimsoll.deploy.testbed.inside import outer_process
 from plimsoll.drive import registry
 from plimsoll.drive.counting import Counting, as_record
-from plimsoll.drive.crew import Crew, places_of, rules_of
 from plimsoll.drive.directory import (
     ENVIRONMENT,
     RUN_RECORD,
@@ -47,6 +46,7 @@ from plimsoll.drive.filling import fill
 from plimsoll.drive.hooks import OnHosts, run_hooks, service_variables
 from plimsoll.drive.lookouts import manned, watched_hosts_record
 from plimsoll.drive.run import Listener, RunEnd, carry_out
+from plimsoll.drive.tester_hosts import TesterHosts, places_of, rules_of
 from plimsoll.drive.trying import try_targets
 from plimsoll.drive.watching import Watching, look_at, watched_records
 from plimsoll.errors import (
@@ -68,7 +68,7 @@ WORK = ".work"
 """Working directories of services, inside the results while they run: databases may need the room that is there."""
 Log = Callable[[float, str, str], None]
 SPARE_BYTES = 64 * 1000 * 1000
-MOST_WATCH_EVENTS = 100
+MAX_WATCH_EVENTS = 100
 """So many are told with a run; a process that comes and goes for hours has them all in events.jsonl."""
 
 
@@ -133,7 +133,7 @@ class StopRequest:
             self._engine.kill()
 
 
-class Driver:
+class ExperimentRunner:
     """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address;
     `probe`: the targets are tried from the hosts of the testers before the first run."""
 
@@ -154,17 +154,19 @@ class Driver:
         self._listener = listener
         self._stop = StopRequest()
         self._redactor = plan.experiment.redactor
-        self._fleet = Fleet(engine, directory.path.resolve() / WORK, self._stop.check, service_address(plan))
+        self._fleet = RunningServices(
+            engine, directory.path.resolve() / WORK, self._stop.check, service_address(plan)
+        )
         work = directory.path.resolve() / WORK / "hosts"
         lab = Lab(plan.experiment.name, work, self._session, listener.note, cluster)
-        self._crew = Crew(engine, directory.path, self._stop.check, lab)
+        self._crew = TesterHosts(engine, directory.path, self._stop.check, lab)
         self._agents: list[Agent] = []
         self._engine: EngineSession | None = None
         self._early: list[str] = []
         self._nothing_measured = 0
         self._cell_before: int | None = None
         self._counted: dict[str, Counted] = {}
-        self._seen: list[tuple[Watched, Seen]] = []
+        self._seen: list[tuple[Watched, CounterReadings]] = []
         self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
         self._looked = False
@@ -424,7 +426,7 @@ class Driver:
     def _carry_out(self, document: dict[str, Any], config: Config, log: Log) -> RunEnd:
         def heard(t_s: float, kind: str, text: str) -> None:
             log(t_s, kind, text)
-            if kind in ("watch-lost", "watch-found") and len(self._watch_events) < MOST_WATCH_EVENTS:
+            if kind in ("watch-lost", "watch-found") and len(self._watch_events) < MAX_WATCH_EVENTS:
                 self._watch_events.append((t_s, self._redactor.text(text)))
 
         agents = [one.to_json() for one in self._agents]
@@ -531,7 +533,7 @@ class Driver:
 
 
 class _Watchman:
-    def __init__(self, stop: StopRequest, fleet: Fleet) -> None:
+    def __init__(self, stop: StopRequest, fleet: RunningServices) -> None:
         self._stop = stop
         self._fleet = fleet
 

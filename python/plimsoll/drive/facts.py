@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
-from plimsoll.plan.model import MOST_OPERATIONS, Closed, Config, Every, Open, Ramp, Recorded, Staged
+from plimsoll.plan.model import MAX_OPERATIONS, Closed, Config, Every, Open, Ramp, Recorded, Staged
 
 NEVER_NS = 10**9 * 10**9
 """Later than any run ends."""
@@ -112,7 +112,7 @@ def operations_of(config: Config) -> dict[str, Any]:
     """`operations`: names of the operations of each workload, where one has several and none has too many."""
     found = {workload.name: [each.name for each in workload.operations] for workload in config.workloads}
     most = max(len(names) for names in found.values())
-    return {"operations": found} if 1 < most <= MOST_OPERATIONS else {}
+    return {"operations": found} if 1 < most <= MAX_OPERATIONS else {}
 
 
 def versions_of(config: Config) -> dict[str, Any]:

@@ -8,16 +8,16 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from plimsoll.deploy.hosts import remote
-from plimsoll.deploy.hosts.calls import Done
+from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.errors import PlimsollError
 from plimsoll.plan.model import Hook
 from plimsoll.plan.source.secret import Redactor, hidden, revealed
 
 QUOTED = 2000
 """Of what a command says so much is kept, its end."""
-MOST_NAMED = 10
+MAX_NAMED = 10
 """So many hosts that fail are named."""
-OnHosts = Callable[[str, float], list[tuple[str, Done]]]
+OnHosts = Callable[[str, float], list[tuple[str, CommandResult]]]
 """Runs a line of shell on every host within so many seconds; gives what became of it by the host's name."""
 
 
@@ -92,8 +92,8 @@ def _there(
         else:
             failed.append(f"on {name} with exit status {done.code}: {output}")
     if failed:
-        more = [f"and on {len(failed) - MOST_NAMED} more hosts"] if len(failed) > MOST_NAMED else []
-        raise PlimsollError("\n".join([f"{label} failed", *failed[:MOST_NAMED], *more]))
+        more = [f"and on {len(failed) - MAX_NAMED} more hosts"] if len(failed) > MAX_NAMED else []
+        raise PlimsollError("\n".join([f"{label} failed", *failed[:MAX_NAMED], *more]))
     return said
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready
+from plimsoll.deploy.hosts import Agent, Cleaned, HostBackend, Ready
 from plimsoll.deploy.hosts.check import Checked, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.errors import ServiceError
@@ -32,7 +32,7 @@ class Lookouts:
         self._binary = binary
         self._token = token
         self._check_interrupt = check_interrupt
-        self._kinds: dict[Hosts, HostKind] = {}
+        self._kinds: dict[Hosts, HostBackend] = {}
         self._asked: dict[Hosts, tuple[list[Ready], list[Checked]]] = {}
 
     def muster(self, configs: Iterable[Config], *, insist: bool = True) -> list[Checked]:

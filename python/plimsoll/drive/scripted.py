@@ -10,7 +10,7 @@ from pathlib import Path
 from plimsoll.deploy.binary import find_engine
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.engine import Second
-from plimsoll.drive.experiment import Driver, Outcome
+from plimsoll.drive.experiment import ExperimentRunner, Outcome
 from plimsoll.drive.run import Listener
 from plimsoll.plan import load_experiment, make_plan
 
@@ -51,7 +51,7 @@ def run_experiment(
         sets = [*sets, "hosts.kind=dask", f"hosts.dask={{address: '{_address(cluster)}'}}"]
     plan = make_plan(load_experiment(file, sets), secrets.randbits(32))
     directory = ResultsDirectory.create(Path(out), plan.experiment.name, datetime.datetime.now(datetime.UTC))
-    driver = Driver(plan, directory, find_engine(), listener or Silent(), cluster)
+    driver = ExperimentRunner(plan, directory, find_engine(), listener or Silent(), cluster)
     driver.prepare(["plimsoll.drive.scripted.run_experiment", str(file)])
     return driver.carry_out()
 

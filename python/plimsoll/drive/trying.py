@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plimsoll.deploy.hosts import Agent
-from plimsoll.drive.crew import places_of, rules_of
 from plimsoll.drive.engine import EngineSession
 from plimsoll.drive.filling import Deaf
 from plimsoll.drive.probe.trial import Trial, failures, read, runs, trials
 from plimsoll.drive.probe.wanted import excuse_here
 from plimsoll.drive.run import Watchman, carry_out
+from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.plan import PlannedRun, engine_document
 from plimsoll.plan.hosts.spread import Place
 from plimsoll.plan.model import Config
@@ -22,7 +22,7 @@ HERE = Place("local", "", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TryResult:
     """Lines for the user. `fatal`: the experiment does not start; `warnings`: something else may start the target."""
 
     fatal: list[str] = field(default_factory=list)
@@ -35,10 +35,10 @@ def try_targets(
     session: Callable[[], EngineSession],
     scratch: Path,
     watchman: Watchman,
-) -> Found:
+) -> TryResult:
     """Every target of these runs, once from each host. Trials whose run did not end well say nothing: the
     runs will show what is wrong. Raises EngineError when the engine is gone."""
-    found, tried = Found(), set[tuple[object, object]]()
+    found, tried = TryResult(), set[tuple[object, object]]()
     for run in {one.cell_index: one for one in planned}.values():
         wanted = [one for one in trials(run.config) if (run.config.hosts, one.visit) not in tried]
         tried.update((run.config.hosts, one.visit) for one in wanted)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.counters.prometheus import PrometheusReader
-from plimsoll.deploy.counters.watch import Gap, Seen, WatchLog, words_of
+from plimsoll.deploy.counters.watch import CounterReadings, Gap, WatchLog, words_of
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
 from plimsoll.plan.model import Watched
@@ -60,13 +60,13 @@ class Watching:
         for log in self._logs:
             log.finish()
 
-    def result(self) -> list[tuple[Watched, Seen]]:
+    def result(self) -> list[tuple[Watched, CounterReadings]]:
         """What was read, in the order of the file."""
         return [(log.watched, log.result()) for log in self._logs]
 
 
 def watched_records(
-    found: Sequence[tuple[Watched, Seen]], zero_s: float, redactor: Redactor
+    found: Sequence[tuple[Watched, CounterReadings]], zero_s: float, redactor: Redactor
 ) -> list[dict[str, Any]]:
     """What run.json says of what was watched; times in seconds from the run's zero (unix seconds)."""
     all_of = [one for one, _ in found]
@@ -87,7 +87,7 @@ def watched_records(
     ]
 
 
-def _counted(seen: Seen) -> dict[str, Any]:
+def _counted(seen: CounterReadings) -> dict[str, Any]:
     return {"counters": seen.counters, "gauges": seen.gauges, "means": seen.means, "peaks": seen.peaks}
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from plimsoll.errors import MOST_PROBLEMS, BadInput, Problem
+from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, overlap
@@ -24,7 +24,7 @@ from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.hosts.hosts_file import included
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Use
-from plimsoll.plan.resolve.cell import Failed, Resolved
+from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.warnings import unused_targets
 from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw
@@ -32,7 +32,7 @@ from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.sets import with_sets
 from plimsoll.plan.source import hints
-from plimsoll.plan.source.document import LARGEST_TEXT, KeyPath, dotted, parse_document
+from plimsoll.plan.source.document import MAX_TEXT, KeyPath, dotted, parse_document
 from plimsoll.plan.source.fields import shown
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.secret import Redactor
@@ -114,13 +114,9 @@ def load_experiment(
     name = str(path)
     try:
         size = file.stat().st_size
-        if size > 4 * LARGEST_TEXT:
+        if size > 4 * MAX_TEXT:
             raise BadInput(
-                [
-                    Problem(
-                        f"the file has {size:,} bytes, an experiment file at most {LARGEST_TEXT:,}", file=name
-                    )
-                ]
+                [Problem(f"the file has {size:,} bytes, an experiment file at most {MAX_TEXT:,}", file=name)]
             )
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -209,7 +205,7 @@ def _gather_form(maker: CellMaker, report: ResolveContext) -> None:
         if factor.active(labels):
             labels[factor.name] = factor.labels[0]
     outcome = maker.cell(labels)
-    if isinstance(outcome, Failed):
+    if isinstance(outcome, FailedCell):
         report.problems += outcome.problems
     if outcome.raw is not None:
         _judged_by(outcome.raw, maker.factors, report)
@@ -223,7 +219,7 @@ class _AllCells:
     cells: list[model.Cell] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
 
-    def add(self, labels: Mapping[str, str], values: Mapping[str, float], resolved: Resolved) -> None:
+    def add(self, labels: Mapping[str, str], values: Mapping[str, float], resolved: ResolvedCell) -> None:
         """Takes the next cell."""
         self.secrets |= resolved.secrets
         self.cells.append(model.Cell(labels, values, resolved.config, resolved.stored, resolved.secrets))
@@ -238,7 +234,7 @@ def _resolve_all(maker: CellMaker, cells: Sequence[Mapping[str, str]], report: R
     for labels in cells:
         outcome = maker.cell(labels)
         found.raw = found.raw or outcome.raw
-        if isinstance(outcome, Resolved):
+        if isinstance(outcome, ResolvedCell):
             values = {
                 name: number for name, label in labels.items() if (number := numbers[name][label]) is not None
             }
@@ -246,7 +242,7 @@ def _resolve_all(maker: CellMaker, cells: Sequence[Mapping[str, str]], report: R
         else:
             problems.update(dict.fromkeys(outcome.problems))
         since += bool(problems)
-        if len(problems) >= MOST_PROBLEMS or since > _CELLS_LOOKED_AT:
+        if len(problems) >= MAX_PROBLEMS or since > _CELLS_LOOKED_AT:
             break
     report.problems += problems
     if problems and found.raw is not None:
@@ -421,7 +417,7 @@ def _check_parts(
 ) -> None:
     """Whether some cell has the workloads and operations that rules name, with figures of their own."""
     loads = [work for cell in cells for work in cell.config.workloads]
-    mixes = [work for work in loads if 1 < len(work.operations) <= model.MOST_OPERATIONS]
+    mixes = [work for work in loads if 1 < len(work.operations) <= model.MAX_OPERATIONS]
     of: dict[str, set[str]] = {}
     for work in mixes:
         for each in work.operations:

@@ -21,7 +21,7 @@ from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.hosts import HostsRaw
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
-from plimsoll.plan.source.document import LARGEST_TEXT, Document, parse_document
+from plimsoll.plan.source.document import MAX_TEXT, Document, parse_document
 from plimsoll.plan.source.expand import expand
 
 
@@ -50,7 +50,7 @@ def load_all_hosts(
     around = os.environ if environ is None else environ
     try:
         with file.open(encoding="utf-8") as opened:
-            text = opened.read(LARGEST_TEXT + 1)
+            text = opened.read(MAX_TEXT + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise BadInput([Problem(f"the file cannot be read: {why}", file=name)]) from None

@@ -25,7 +25,7 @@ PARTS: Final = (OPERATION, WORKLOAD)
 """Words that `where:` of a rule knows beside factors: the parts of a run that a rule is judged on."""
 
 
-MOST_OPERATIONS: Final = 100
+MAX_OPERATIONS: Final = 100
 """Operations of a workload that have figures of their own: nobody reads a table of hundreds."""
 
 

@@ -27,7 +27,7 @@ from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import latency_cells, milliseconds
 
-MOST_ROWS: Final = 400
+MAX_ROWS: Final = 400
 """Rows of a table; analysis.json has them all."""
 QUESTION: Final = "Does the service treat the far ones fairly?"
 TERMS: Final = (
@@ -130,7 +130,7 @@ def sites(labels: Labels) -> Table:
         "p95",
         "Less trip",
     )
-    return Table("Sites", _columns(names, heads), tuple(rows[:MOST_ROWS]), _note(rows, SITES_NOTE))
+    return Table("Sites", _columns(names, heads), tuple(rows[:MAX_ROWS]), _note(rows, SITES_NOTE))
 
 
 SITES_NOTE: Final = (
@@ -202,7 +202,7 @@ def hosts(run: RunResult) -> Table:
         "them. Mean, median and p95 of the response time. CPU: mean busy share of the host."
     )
     columns = _columns(("Host", "Site"), heads)
-    return Table(_of_run("Hosts", run), columns, tuple(rows[:MOST_ROWS]), _note(rows, note))
+    return Table(_of_run("Hosts", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, note))
 
 
 def _range(ends: tuple[float, float] | None) -> str:
@@ -221,7 +221,7 @@ def clocks(run: RunResult) -> Table:
     remarks = "; ".join(f"{each.agent}: {each.remark}" for each in run.hosts.clocks if each.remark)
     said = f"{note} {remarks}." if remarks else note
     columns = _columns(("Agent", "Site", "Probes by"), heads)
-    return Table(_of_run("Clocks", run), columns, tuple(rows[:MOST_ROWS]), _note(rows, said))
+    return Table(_of_run("Clocks", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, said))
 
 
 def _via(each: AgentClockResult) -> str:
@@ -281,7 +281,7 @@ def lost(run: RunResult) -> Table | None:
         if run.hosts.missing
         else ""
     )
-    return Table(_of_run("Agents lost", run), columns, tuple(rows[:MOST_ROWS]), note)
+    return Table(_of_run("Agents lost", run), columns, tuple(rows[:MAX_ROWS]), note)
 
 
 UNSEEN: Final = "not known: none of its segments were brought in"
@@ -321,7 +321,7 @@ def events(run: RunResult) -> Table | None:
     rows = [(_at(each.t_s, run.hosts), each.agent, each.text) for each in run.hosts.events]
     columns = (Column("At"), Column("Agent"), Column("What"))
     note = "They changed no number: stamps are of a clock that nobody sets, and the map has taken account of the rest."
-    return Table(_of_run("Events of the clocks", run), columns, tuple(rows[:MOST_ROWS]), _note(rows, note))
+    return Table(_of_run("Events of the clocks", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, note))
 
 
 def line(run: RunResult) -> str:
@@ -370,5 +370,5 @@ def _columns(words: Sequence[str], numbers: Sequence[str]) -> tuple[Column, ...]
 
 
 def _note(rows: Sequence[object], note: str) -> str:
-    more = len(rows) - MOST_ROWS
+    more = len(rows) - MAX_ROWS
     return f"{note} {plural(more, 'more row')} in analysis.json." if more > 0 else note

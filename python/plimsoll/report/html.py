@@ -30,7 +30,7 @@ from plimsoll.report.tables import verdict_text
 from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
 
-MOST_OBJECTIONS: Final = 3
+MAX_OBJECTIONS: Final = 3
 """Invalid and doubtful runs whose reasons are shown without a click; the answer has the most frequent ones."""
 TERMS: Final = (
     ("Response time", "End minus scheduled start. The delay of a late tester shows in it."),
@@ -341,7 +341,7 @@ def _validity(labels: Labels) -> Section:
         text += " Nothing was left out."
     found = tables.validity(labels)
     objections = (tables.objections(labels),) if bad else ()
-    shown, folded = (objections, [found]) if len(bad) <= MOST_OBJECTIONS else ((), [*objections, found])
+    shown, folded = (objections, [found]) if len(bad) <= MAX_OBJECTIONS else ((), [*objections, found])
     folded.append(tables.books(labels))
     folded += [tables.left_out(labels)] if labels.analysis.left_out else []
     return Section("validity", "Validity", text.strip(), tables=shown, folded=tuple(folded))

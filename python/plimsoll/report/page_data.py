@@ -20,7 +20,7 @@ from plimsoll.report.table import Table
 from plimsoll.report.tables import verdict
 from plimsoll.report.template import PACKAGE, asset
 
-MOST_RUNS: Final = 60
+MAX_RUNS: Final = 60
 """Runs whose time series go into the page."""
 MANY_RUNS: Final = 24
 """With more than these, a series has half as many points."""
@@ -77,9 +77,9 @@ def _parted(drawn: dict[str, Any]) -> dict[str, Any]:
 def chosen_runs(labels: Labels) -> list[RunResult]:
     """The runs that go into the page: all, or of many, every cell's first repetitions as far as there is room."""
     runs = worth_showing(labels)
-    if len(runs) <= MOST_RUNS:
+    if len(runs) <= MAX_RUNS:
         return runs
-    kept = {run.id for run in sorted(runs, key=lambda run: run.repetition)[:MOST_RUNS]}
+    kept = {run.id for run in sorted(runs, key=lambda run: run.repetition)[:MAX_RUNS]}
     return [run for run in runs if run.id in kept]
 
 

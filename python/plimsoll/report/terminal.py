@@ -36,10 +36,10 @@ from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.table import Column
 from plimsoll.report.tables import cohort_counts, error_kind, milliseconds, operation_name, verdict_text
 
-MOST_WATCHED: Final = 8
+MAX_WATCHED: Final = 8
 """Hosts of targets, and processes on them, that are shown."""
 NARROWEST: Final = 40
-LEAST_TEXT: Final = 10
+MIN_TEXT: Final = 10
 """Columns that a text of a table keeps at least."""
 SHOWN_TIMES: Final = (
     ("med", "p50"),
@@ -49,9 +49,9 @@ SHOWN_TIMES: Final = (
     ("p(99.9)", "p999"),
     ("max", "max"),
 )
-MOST_ROWS: Final = 40
+MAX_ROWS: Final = 40
 """Lines of the table of cells; the report has them all."""
-MOST_SUPERSEDED: Final = 10
+MAX_SUPERSEDED: Final = 10
 """Verdicts that newer rules state otherwise; analysis.json and the report have them all."""
 HISTOGRAM_ROWS: Final = 10
 PLAIN: Final = {
@@ -235,7 +235,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
     ]
     busy = [f"{each.component} {percent(each.mean, 2)} ({each.resource})" for each in theirs]
     if busy:
-        lines += style.pair("other hosts", "; ".join(busy[:MOST_WATCHED]))
+        lines += style.pair("other hosts", "; ".join(busy[:MAX_WATCHED]))
     return lines + style.pair("bottleneck", limit)
 
 
@@ -245,7 +245,7 @@ def _status_codes(style: Style, run: RunResult) -> list[str]:
     for each in run.traffic.errors_by_kind:
         if each.code.isdecimal():
             counts[each.code] = counts.get(each.code, 0) + each.count
-    ranked = sorted(counts.items(), key=lambda item: -item[1])[:MOST_ROWS]
+    ranked = sorted(counts.items(), key=lambda item: -item[1])[:MAX_ROWS]
     said = listing((f"[{code}] {plural(times, 'response')}" for code, times in ranked), last="and")
     return style.pair("status codes", said) if said else []
 
@@ -318,7 +318,7 @@ def _ramp(style: Style, run: RunResult) -> list[str]:
             *(ramp.shown_percentile(each, name) for name in ramp.PERCENTILES),
             percent(each.traffic.error_rate, 2),
         )
-        for each in found.bins[:MOST_ROWS]
+        for each in found.bins[:MAX_ROWS]
     ]
     names = ("requests/s", *ramp.PERCENTILES, "errors")
     columns = [Column(ramp.load_head(found).lower()), *(Column(name, numeric=True) for name in names)]
@@ -336,7 +336,7 @@ def _part_rows(style: Style, head: str, parts: Sequence[tuple[str, Traffic]]) ->
             *(percentile(traffic.response_ms, name) for name in ("p50", "p95")),
             percent(traffic.error_rate, 2),
         )
-        for name, traffic in parts[:MOST_ROWS]
+        for name, traffic in parts[:MAX_ROWS]
     ]
     names = ("requests/s", "offered/s", "median", "p95", "errors")
     return aligned(style, [Column(head), *(Column(name, numeric=True) for name in names)], rows)
@@ -460,9 +460,9 @@ def _cells(style: Style, labels: Labels) -> list[str]:
         Column("bottleneck"),
     ]
     kept = [place for place, column in enumerate(columns) if column.name]
-    shown = [tuple(row[place] for place in kept) for row in rows[:MOST_ROWS]]
+    shown = [tuple(row[place] for place in kept) for row in rows[:MAX_ROWS]]
     lines = aligned(style, [columns[place] for place in kept], shown)
-    more = len(rows) - MOST_ROWS
+    more = len(rows) - MAX_ROWS
     return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
 
 
@@ -471,8 +471,8 @@ def _readers(style: Style, labels: Labels) -> list[str]:
     rows = [row for cell in labels.cells() if (row := consistency.line(labels, cell)) is not None]
     if not rows:
         return []
-    more = len(rows) - MOST_ROWS
-    lines = aligned(style, consistency.LINE, rows[:MOST_ROWS])
+    more = len(rows) - MAX_ROWS
+    lines = aligned(style, consistency.LINE, rows[:MAX_ROWS])
     return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
 
 
@@ -482,7 +482,7 @@ def aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str
     body = [[style.text(cell) for cell in row] for row in rows]
     heads = [style.text(column.name) for column in columns]
     longest = [max((len(row[at]) for row in body), default=0) for at in range(len(columns))]
-    least = [longest[at] if column.numeric else LEAST_TEXT for at, column in enumerate(columns)]
+    least = [longest[at] if column.numeric else MIN_TEXT for at, column in enumerate(columns)]
     # Rows whose names are cut to the same beginning cannot be told apart.
     least[0] = max(least[0], min(longest[0], style.width // 4))
     kept = len(columns)
@@ -518,7 +518,7 @@ def _answer(style: Style, labels: Labels) -> list[str]:
 
 def _superseded(style: Style, analysis: Analysis) -> list[str]:
     """Verdicts that newer rules state otherwise, and notes on the analysis itself."""
-    shown = analysis.superseded[:MOST_SUPERSEDED]
+    shown = analysis.superseded[:MAX_SUPERSEDED]
     lines = [line for each in shown for line in style.pair("superseded", each.text)]
     left = len(analysis.superseded) - len(shown)
     if left:

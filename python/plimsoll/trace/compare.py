@@ -13,8 +13,8 @@ from plimsoll.trace.tables import summed, table
 from plimsoll.trace.terminal import fitted
 from plimsoll.trace.words import duration, run_time, size
 
-MOST_CALLS: Final = 20
-MOST_FILES: Final = 20
+MAX_CALLS: Final = 20
+MAX_FILES: Final = 20
 HEADS: Final = "|#A|#B|#B/A"
 
 Row = tuple[str, str, str, str]
@@ -80,8 +80,8 @@ def _totals(a: Profile, b: Profile) -> Table:
 def _calls(a: Profile, b: Profile) -> Table:
     counts = [{each.name: each.count for each in profile.calls} for profile in (a, b)]
     names = sorted({*counts[0], *counts[1]}, key=lambda name: -max(each.get(name, 0) for each in counts))
-    rows = [_row(name, counts[0].get(name, 0), counts[1].get(name, 0), _whole) for name in names[:MOST_CALLS]]
-    return table("Calls", f"call{HEADS}", rows, _more(len(names) - MOST_CALLS))
+    rows = [_row(name, counts[0].get(name, 0), counts[1].get(name, 0), _whole) for name in names[:MAX_CALLS]]
+    return table("Calls", f"call{HEADS}", rows, _more(len(names) - MAX_CALLS))
 
 
 def _files(a: Profile, b: Profile) -> Table:
@@ -102,10 +102,10 @@ def _files(a: Profile, b: Profile) -> Table:
             *(duration(_spent(each), one) for each, one in zip((first, second), only, strict=True)),
             path,
         )
-        for _, path, first, second in found[:MOST_FILES]
+        for _, path, first, second in found[:MAX_FILES]
     ]
     heads = "#calls A|#calls B|#bytes A|#bytes B|#B/A|#time A|#time B|file"
-    return table("Files that differ", heads, rows, _more(len(found) - MOST_FILES) if found else "")
+    return table("Files that differ", heads, rows, _more(len(found) - MAX_FILES) if found else "")
 
 
 def _work(each: FileProfile | None) -> tuple[int, int, int, int]:

@@ -17,12 +17,12 @@ from pydantic import ValidationError
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import BadInput, EngineError, ExitCode
-from plimsoll.trace.pictures import COLUMNS, MOST_POINTS, ROWS, Pictures
+from plimsoll.trace.pictures import COLUMNS, MAX_POINTS, ROWS, Pictures
 from plimsoll.trace.pictures import read as read_pictures
-from plimsoll.trace.profile import Part, Told, read
+from plimsoll.trace.profile import Part, ProfileDocument, read
 
 
-class Made(Part):
+class TraceSummary(Part):
     """What the engine says of a trace file that it has written. `lines`: of text, or records; `bytes`: of the file."""
 
     events: int
@@ -39,7 +39,7 @@ class Made(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TraceSelection:
     """What of a trace is asked for: names of files that match, calls of a window of time (seconds from its zero)."""
 
     file: str | None = None
@@ -52,7 +52,7 @@ class Wanted:
         return [f"{name}={value}" for name, value in pairs if value is not None]
 
 
-def import_logs(logs: Sequence[Path], output: Path, directory: Path | None) -> Made:
+def import_logs(logs: Sequence[Path], output: Path, directory: Path | None) -> TraceSummary:
     """Logs of strace become a trace file."""
     where = [] if directory is None else ["--directory", str(directory)]
     return _made(_answer("import", "--output", str(output), *where, "--", *map(str, logs)))
@@ -68,7 +68,7 @@ def record(
     calibrated: bool = True,
     one_core: bool = False,
     force: bool = False,
-) -> tuple[int, Made | None]:
+) -> tuple[int, TraceSummary | None]:
     """Records a program, which has our stdin, stdout and stderr. Gives its exit status and what was recorded.
 
     None where recording failed, as the engine has said on stderr. Signals are the program's: it ends, and the
@@ -112,13 +112,13 @@ class _Passing:
             self.on.send_signal(number)
 
 
-def profile(trace: Path, wanted: Wanted) -> Told:
+def profile(trace: Path, wanted: TraceSelection) -> ProfileDocument:
     """The profile of a trace file."""
     return read(_answer("profile", *wanted.options(), "--", str(trace)))
 
 
 def pictures(
-    trace: Path, wanted: Wanted, *, limit: int = MOST_POINTS, columns: int = COLUMNS, rows: int = ROWS
+    trace: Path, wanted: TraceSelection, *, limit: int = MAX_POINTS, columns: int = COLUMNS, rows: int = ROWS
 ) -> Pictures:
     """Requests of every file for its picture: `limit` in all one by one, those of the busiest files in bins."""
     bounds = ("--limit", str(limit), "--columns", str(columns), "--rows", str(rows))
@@ -153,9 +153,9 @@ def _answer(*words: str) -> bytes:
     raise EngineError(said or f"the engine ended with {done.returncode} at trace {words[0]}")
 
 
-def _made(text: bytes) -> Made:
+def _made(text: bytes) -> TraceSummary:
     try:
         found: dict[str, Any] = json.loads(text)
-        return Made.model_validate(found)
+        return TraceSummary.model_validate(found)
     except (ValueError, ValidationError) as error:
         raise EngineError(f"the engine's word on the trace is not understood: {error}") from error

@@ -18,12 +18,12 @@ from plimsoll.report.charts.theme import Chart, Rows, finish, of
 from plimsoll.report.figures import write_chart
 from plimsoll.trace import engine
 from plimsoll.trace.pictures import Picture, Pictures
-from plimsoll.trace.profile import FileProfile, Profile, Spread, Told
+from plimsoll.trace.profile import FileProfile, Profile, ProfileDocument, Spread
 
-MOST_FILES: Final = 12
+MAX_FILES: Final = 12
 """Files whose patterns and histograms are drawn: the first ones with data. `--file` chooses others."""
-MOST_LINES: Final = 30
-MOST_MARKS: Final = 5_000
+MAX_LINES: Final = 30
+MAX_MARKS: Final = 5_000
 """Requests that Altair draws one by one; of more, bins are drawn."""
 COLUMNS: Final = 200
 ROWS: Final = 100
@@ -33,13 +33,17 @@ WAYS: Final = ("read", "write")
 
 
 def write_figures(
-    trace: Path, told: Told, wanted: engine.Wanted, directory: Path, kind: Literal["svg", "png", "pdf"]
+    trace: Path,
+    told: ProfileDocument,
+    wanted: engine.TraceSelection,
+    directory: Path,
+    kind: Literal["svg", "png", "pdf"],
 ) -> list[Path]:
     """The run, its files over time, and the pattern and the histograms of the first files, as files in `directory`.
 
     It is made when missing. Gives what was written.
     """
-    pictures = engine.pictures(trace, wanted, limit=MOST_MARKS, columns=COLUMNS, rows=ROWS)
+    pictures = engine.pictures(trace, wanted, limit=MAX_MARKS, columns=COLUMNS, rows=ROWS)
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name, chart in charts(told.profile, pictures):
@@ -52,11 +56,11 @@ def write_figures(
 def charts(profile: Profile, pictures: Pictures) -> Iterator[tuple[str, Chart]]:
     """Names of files and charts."""
     yield "run", run_chart(profile)
-    lines = [each for each in profile.files if each.timeline][:MOST_LINES]
+    lines = [each for each in profile.files if each.timeline][:MAX_LINES]
     if lines:
         yield "files", lines_chart(profile, lines)
     found = {each.path: each for each in pictures.files}
-    drawn = [each for each in profile.files if each.path in found and found[each.path].requests][:MOST_FILES]
+    drawn = [each for each in profile.files if each.path in found and found[each.path].requests][:MAX_FILES]
     for each in drawn:
         yield f"pattern-{key(each.path)}", pattern_chart(found[each.path])
         for what, chart in histograms(each):

@@ -19,11 +19,11 @@ from plimsoll.report.page_data import for_script
 from plimsoll.trace import engine, tables, words
 from plimsoll.trace.page_data import page_data
 from plimsoll.trace.pictures import Pictures
-from plimsoll.trace.profile import Profile, Told
+from plimsoll.trace.profile import Profile, ProfileDocument
 
 PACKAGE: Final = "plimsoll.trace"
 SCRIPTS: Final = ("numbers.js", "surface.js", "list.js", "requests.js", "pattern.js", "charts.js", "page.js")
-MOST_PROCESSES: Final = 500
+MAX_PROCESSES: Final = 500
 HISTOGRAMS: Final = (
     ("sizes", "Size of requests", "How many requests asked for how many bytes"),
     ("durations", "Duration of requests", "How many requests took how long"),
@@ -68,12 +68,12 @@ TERMS: Final = (
 )
 
 
-def page_of(trace: Path, told: Told, wanted: engine.Wanted) -> str:
+def page_of(trace: Path, told: ProfileDocument, wanted: engine.TraceSelection) -> str:
     """The page of a trace file."""
     return render(told, engine.pictures(trace, wanted), shlex.quote(str(trace)))
 
 
-def render(told: Told, pictures: Pictures, trace: str) -> str:
+def render(told: ProfileDocument, pictures: Pictures, trace: str) -> str:
     """The page as HTML. `trace`: the file, as one would type it."""
     profile = told.profile
     script = (
@@ -104,7 +104,7 @@ def render(told: Told, pictures: Pictures, trace: str) -> str:
         calls=tables.calls(profile),
         failures=tables.failures(profile),
         missing=tables.missing(profile),
-        processes=tables.processes(profile, MOST_PROCESSES),
+        processes=tables.processes(profile, MAX_PROCESSES),
         correction=words.correction(profile.source, profile.time),
         blind_spots=tables.blind_spots(profile),
         unplaced=_unplaced(pictures),

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from plimsoll.trace.pictures import Picture, Pictures
-from plimsoll.trace.profile import FileProfile, Profile, Told
+from plimsoll.trace.profile import FileProfile, Profile, ProfileDocument
 from plimsoll.trace.tables import summed
 
 LEFT_OUT: Final = frozenset({"read_s", "write_s", "metadata_time", "processes", "incarnations"})
@@ -15,7 +15,7 @@ LEFT_OUT: Final = frozenset({"read_s", "write_s", "metadata_time", "processes", 
 TIMES: Final = ("recorded_s", "low_s", "corrected_s", "high_s")
 
 
-def page_data(told: Told, pictures: Pictures, trace: str) -> dict[str, Any]:
+def page_data(told: ProfileDocument, pictures: Pictures, trace: str) -> dict[str, Any]:
     """The whole of it. `trace`: the file, as one would type it."""
     profile = told.profile
     places = {each.path: place for place, each in enumerate(profile.files)}

@@ -15,7 +15,7 @@ from plimsoll.trace.profile import Part, require_format
 
 NAME: Final = "plimsoll.pictures"
 MAJOR: Final = 1
-MOST_POINTS: Final = 100_000
+MAX_POINTS: Final = 100_000
 """Requests that a page tells one by one, of all files together; a browser draws as many in the blink of an eye."""
 COLUMNS: Final = 400
 ROWS: Final = 200

@@ -125,7 +125,7 @@ class Requests(Part):
     small_s: float | None
 
 
-class Failed(Part):
+class FailedCalls(Part):
     """Calls that failed in the same way."""
 
     call: str
@@ -169,7 +169,7 @@ class Io(Part):
     read: Requests | None
     write: Requests | None
     metadata: dict[str, int]
-    failed: tuple[Failed, ...]
+    failed: tuple[FailedCalls, ...]
     maps: int
     mapped_bytes: int
 
@@ -346,14 +346,14 @@ class Profile(Part):
 
 
 @dataclass(frozen=True)
-class Told:
+class ProfileDocument:
     """A profile, and the JSON it was read from."""
 
     profile: Profile
     document: dict[str, Any]
 
 
-def read(text: str | bytes) -> Told:
+def read(text: str | bytes) -> ProfileDocument:
     """The profile that the engine has printed. Raises EngineError where it is none, or of a newer major version."""
     try:
         document = json.loads(text)
@@ -361,7 +361,7 @@ def read(text: str | bytes) -> Told:
         raise EngineError(f"the engine's profile is no JSON: {error}") from error
     require_format(document, NAME, MAJOR)
     try:
-        return Told(Profile.model_validate(document), document)
+        return ProfileDocument(Profile.model_validate(document), document)
     except ValidationError as error:
         raise EngineError(f"the engine's profile is not as this lab knows it: {error}") from error
 

@@ -16,7 +16,7 @@ from plimsoll.errors import EngineError
 from plimsoll.plan.source import units
 
 FORMAT = "plimsoll.replay/1"
-MOST_OF_THE_RUN = 0.5
+MIN_RUN_SHARE = 0.5
 """Share of tracing from which on a time without it is told as a range, as in `trace show`."""
 PLANNED_WITHIN = 0.1
 """Share by which a replay may be planned longer than the program took, without a word."""
@@ -25,7 +25,7 @@ SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplayRequest:
     """`compressible` in percent; `flags`: options without a value."""
 
     trace: Path
@@ -55,7 +55,7 @@ class Answer:
     document: dict[str, Any]
 
 
-def replay(asked: Asked) -> Answer:
+def replay(asked: ReplayRequest) -> Answer:
     """Has the engine do it. Raises EngineError with its words where it fails.
 
     A Ctrl-C is the engine's: it stops, and tells how far it came.
@@ -170,7 +170,7 @@ def _untraced(replayed: dict[str, Any]) -> str:
     untraced = replayed["untraced_s"]
     wall, middle = replayed["wall_s"], untraced["middle_s"]
     low, high = (f"{untraced[end]:.3f}" for end in ("low_s", "high_s"))
-    if middle < replayed["recorded_s"] * (1 - MOST_OF_THE_RUN):
+    if middle < replayed["recorded_s"] * (1 - MIN_RUN_SHARE):
         return f"without the cost of tracing {low} to {high} s; tracing was most of it, so that no one number is known"
     ratio = f": {wall / middle:.2f} of it" if middle > 0 else ""
     return f"without the cost of tracing {middle:.3f} s ({low} to {high}){ratio}"

@@ -10,7 +10,7 @@ from plimsoll.report.table import Column, Table
 from plimsoll.trace.profile import FileProfile, Io, Process, Profile, Times
 from plimsoll.trace.words import chosen, duration, facts, seconds, share, size
 
-MOST_FAILURES = 200
+MAX_FAILURES = 200
 """Ways to fail, and blind spots, that a table has."""
 
 MOSTLY_TRACING = "Tracing was most of this run: durations and speeds of single calls say little here."
@@ -156,7 +156,7 @@ def failures(profile: Profile) -> Table:
         (each.name, error, times) for each in profile.calls for error, times in each.errors.items() if times
     ]
     found.sort(key=lambda one: -one[2])
-    rows = [(call, error, count(times)) for call, error, times in found[:MOST_FAILURES]]
+    rows = [(call, error, count(times)) for call, error, times in found[:MAX_FAILURES]]
     return table("Calls that failed", "call|error|#times", rows)
 
 
@@ -166,7 +166,7 @@ def missing(profile: Profile, most: int | None = None) -> Table:
     return table("Looked for in vain", "#times|name", rows)
 
 
-def blind_spots(profile: Profile, most: int = MOST_FAILURES) -> Table:
+def blind_spots(profile: Profile, most: int = MAX_FAILURES) -> Table:
     """What the trace cannot tell."""
     rows = [(each.text,) for each in profile.blind_spots[:most]]
     more = len(profile.blind_spots) - len(rows)

@@ -11,12 +11,12 @@ from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace import tables, words
 from plimsoll.trace.profile import Profile
 
-MOST_FILES: Final = 15
-MOST_CALLS: Final = 12
-MOST_PROCESSES: Final = 10
-MOST_OTHERS: Final = 5
+MAX_FILES: Final = 15
+MAX_CALLS: Final = 12
+MAX_PROCESSES: Final = 10
+MAX_OTHERS: Final = 5
 """Names looked for in vain, blind spots, lines that were not understood."""
-LEAST_NAME: Final = 12
+MIN_NAME: Final = 12
 """Columns that a file's name keeps at least."""
 
 
@@ -27,12 +27,12 @@ def summary_lines(profile: Profile, width: int, colour: bool) -> list[str]:
         _head(style, profile),
         _findings(style, profile),
         _run(style, profile),
-        _table(style, tables.files(profile, MOST_FILES)),
-        _table(style, tables.calls(profile, MOST_CALLS), most=len(profile.calls) - MOST_CALLS),
-        _table(style, tables.processes(profile, MOST_PROCESSES, brief=True))
+        _table(style, tables.files(profile, MAX_FILES)),
+        _table(style, tables.calls(profile, MAX_CALLS), most=len(profile.calls) - MAX_CALLS),
+        _table(style, tables.processes(profile, MAX_PROCESSES, brief=True))
         if len(profile.processes) > 1
         else [],
-        _table(style, tables.missing(profile, MOST_OTHERS)) if profile.missing else [],
+        _table(style, tables.missing(profile, MAX_OTHERS)) if profile.missing else [],
         _blind(style, profile),
         _not_understood(style, profile),
     ]
@@ -112,7 +112,7 @@ def fitted(style: Style, found: Table) -> list[Sequence[str]]:
         max(len(style.text(cell)) for cell in (column.name, *(row[at] for row in found.rows)))
         for at, column in enumerate(found.columns[:last])
     ]
-    room = max(style.width - sum(widths) - 2 * last - 2, LEAST_NAME)
+    room = max(style.width - sum(widths) - 2 * last - 2, MIN_NAME)
     return [(*row[:last], tail(style.text(row[last]), room)) for row in found.rows]
 
 
@@ -125,9 +125,9 @@ def _blind(style: Style, profile: Profile) -> list[str]:
     if not profile.blind_spots:
         return []
     lines = ["  What the trace cannot tell"]
-    for each in profile.blind_spots[:MOST_OTHERS]:
+    for each in profile.blind_spots[:MAX_OTHERS]:
         lines += style.wrapped(each.text, "  - ", "    ")
-    more = len(profile.blind_spots) - MOST_OTHERS
+    more = len(profile.blind_spots) - MAX_OTHERS
     return lines + ([style.paint(f"  and {count(more)} more", "dim")] if more > 0 else [])
 
 
@@ -135,6 +135,6 @@ def _not_understood(style: Style, profile: Profile) -> list[str]:
     lines = []
     for sentence in words.not_understood(profile.unparsed):
         lines += [style.paint(line, "bad") for line in style.wrapped(sentence, "  ! ", "    ")]
-    for example in profile.unparsed.examples[:MOST_OTHERS]:
+    for example in profile.unparsed.examples[:MAX_OTHERS]:
         lines += style.wrapped(example, "    > ", "      ")[:2]
     return lines

@@ -20,7 +20,7 @@ from plimsoll.analyse.design.across import (
     verdicts,
 )
 from plimsoll.analyse.design.load_line import saturations
-from plimsoll.analyse.effects.fits import Wanted, fit_all
+from plimsoll.analyse.effects.fits import ResponseModel, fit_all
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason
@@ -236,7 +236,7 @@ def test_bottleneck_of_a_cell_is_what_most_runs_name() -> None:
 def test_effects_of_the_experiment() -> None:
     runs, _ = experiment(3)
     effects, models, left = fit_all(
-        runs, LEVELS, [Wanted("throughput", "log"), Wanted("nonsense"), Wanted("p99")]
+        runs, LEVELS, [ResponseModel("throughput", "log"), ResponseModel("nonsense"), ResponseModel("p99")]
     )
     (model,) = models
     assert (model.response, model.sum_of_squares, model.error_df) == ("throughput_per_s", "orthogonal", 16.0)
@@ -260,14 +260,14 @@ def test_what_the_residuals_say_stands_in_the_model() -> None:
         )
         for r in runs
     ]
-    _, (model,), _ = fit_all(drifting, LEVELS, [Wanted("throughput")])
+    _, (model,), _ = fit_all(drifting, LEVELS, [ResponseModel("throughput")])
     assert any("drift with run order" in remark for remark in worded_model(model).remarks)
 
 
 def test_a_term_that_can_be_estimated_in_part_keeps_its_line() -> None:
     runs, _ = experiment(2)
     some = [r for r in runs if r.cell != {"zip": "0", "testers": "8"}]
-    effects, (model,), _ = fit_all(some, LEVELS, [Wanted("throughput")])
+    effects, (model,), _ = fit_all(some, LEVELS, [ResponseModel("throughput")])
     partial = [e for e in effects if e.term == "zip:testers"]
     assert len(partial) == 1 and partial[0].effect is None and partial[0].df == 2
     assert model.sum_of_squares == "type II"

@@ -17,7 +17,7 @@ from plimsoll.analyse.answer.compose import sentences, with_answer
 from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.answer.words import between, loads
 from plimsoll.analyse.effects.effects import Scale
-from plimsoll.analyse.effects.fits import Wanted, fit_all
+from plimsoll.analyse.effects.fits import ResponseModel, fit_all
 from plimsoll.analyse.results.analysis import Analysis, Capacity, RunResult, Saturation
 from plimsoll.analyse.results.run import StageResult
 from plimsoll.analyse.results.verdicts import (
@@ -389,7 +389,7 @@ def designed_for(
             value = throughput(cell, block, rng) * math.exp(rng.normal(0, 0.02))
             one = made.run(f"{len(runs) + 1:04}", cell=cell, throughput=value)
             runs.append(replace(one, block=block, order=len(runs) + 1))
-    effects, models, _ = fit_all(runs, levels, [Wanted("throughput", scale)])
+    effects, models, _ = fit_all(runs, levels, [ResponseModel("throughput", scale)])
     info = replace(designed().experiment, factors=levels, load_factor=None)
     whole = replace(
         designed(), experiment=info, runs=tuple(runs), cells=(), saturation=(), rankings=(), verdicts=()
@@ -439,7 +439,7 @@ def test_a_missing_run_silences_no_effect() -> None:
 
     def without(*missing: str) -> str:
         some = tuple(run for run in whole.runs if run.id not in missing)
-        effects, models, _ = fit_all(some, whole.experiment.factors, [Wanted("throughput", "log")])
+        effects, models, _ = fit_all(some, whole.experiment.factors, [ResponseModel("throughput", "log")])
         return said(replace(whole, runs=some, effects=effects, models=models))
 
     assert "Variation of log throughput between the runs: mode 97 %" in without("0007")
@@ -458,7 +458,7 @@ def test_a_loop_has_its_caveats(repetitions: int, few: str) -> None:
     some = [run for run in whole.runs if run.block in ("mon", "tue")[:repetitions]]
     runs = tuple(replace(run, block=None, repetition=1 + (run.block == "tue")) for run in some)
     levels = whole.experiment.factors
-    effects, models, _ = fit_all(runs, levels, [Wanted("throughput", "log")], ["mode"])
+    effects, models, _ = fit_all(runs, levels, [ResponseModel("throughput", "log")], ["mode"])
     info = replace(whole.experiment, looped=("mode",))
     text = said(replace(whole, experiment=info, runs=runs, effects=effects, models=models))
     assert (

@@ -19,7 +19,7 @@ from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.run.staleness import staleness
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
-from plimsoll.collect.hosts import Agent, AgentClock, ClockPiece, Crew
+from plimsoll.collect.hosts import Agent, AgentClock, ClockPiece, RunAgents
 from plimsoll.collect.versions import Versioned
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -99,13 +99,13 @@ def test_only_seconds_were_kept(tmp_path: Path) -> None:
 # -- clocks
 
 
-def crew(*clocks: AgentClock, t0_ns: int = 0) -> Crew:
+def crew(*clocks: AgentClock, t0_ns: int = 0) -> RunAgents:
     none = np.empty(0, dtype=np.int64)
     agents = (
         Agent(f"a{at}", f"h{at}", "s", "testers", False, None, 5, clock, none, {})
         for at, clock in enumerate(clocks)
     )
-    return Crew(tuple(agents), t0_ns, None, 0)
+    return RunAgents(tuple(agents), t0_ns, None, 0)
 
 
 def test_what_a_lost_agent_did_after_its_last_report_is_unknown_until_it_is_brought_in() -> None:
@@ -115,7 +115,7 @@ def test_what_a_lost_agent_did_after_its_last_report_is_unknown_until_it_is_brou
     known = dataclasses.replace(whole, agents=(whole.agents[0], away), outstanding=True)
     window = Window(0, 10_000 * MS)
 
-    def unknown(of: Crew, last: dict[str, int]) -> float:
+    def unknown(of: RunAgents, last: dict[str, int]) -> float:
         found = loss(of, last, window)
         assert found is not None
         return found.unknown

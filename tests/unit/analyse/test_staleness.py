@@ -12,7 +12,7 @@ import pytest
 from tests.unit.versioned import Row, make_results
 
 from plimsoll.analyse.results.run import Readers
-from plimsoll.analyse.run.staleness import ALIKE, NEVER, Found, remark, staleness, superseded
+from plimsoll.analyse.run.staleness import ALIKE, NEVER, RunStaleness, remark, staleness, superseded
 from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.analyse.stats.quantiles import carries, rank
 from plimsoll.analyse.window.transactions import Window
@@ -38,7 +38,7 @@ def columns(rows: Sequence[Row]) -> Versioned:
     )
 
 
-def judged(*rows: Row, window: Window = SECOND) -> Found:
+def judged(*rows: Row, window: Window = SECOND) -> RunStaleness:
     return staleness(columns(rows), window)
 
 
@@ -53,7 +53,7 @@ def write(start_ms: float, version: int | None, took_ms: float = 1, **how: objec
     return Row(start, start + round(took_ms * MS), True, version=version, **how)  # type: ignore[arg-type]
 
 
-def ages_ms(found: Found) -> list[int]:
+def ages_ms(found: RunStaleness) -> list[int]:
     """Ages of the stale answers, to the millisecond, as the histogram has them."""
     kept = found.ages
     return [] if kept.smallest is None or kept.largest is None else [kept.smallest // MS, kept.largest // MS]

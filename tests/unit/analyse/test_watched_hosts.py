@@ -11,7 +11,7 @@ from plimsoll.analyse.hosts.clocks import greatest_bound, start_spread, unknown_
 from plimsoll.analyse.hosts.coverage import carriers, loss, lost_agents
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.hosts import SAME, Agent, AgentClock, Crew, links_of_hosts
+from plimsoll.collect.hosts import SAME, Agent, AgentClock, RunAgents, links_of_hosts
 from plimsoll.collect.samples import SampleSeries
 
 S = 1_000_000_000
@@ -99,12 +99,12 @@ def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
 
 
 def test_it_is_neither_lost_with_testers_nor_does_its_clock_count_among_theirs() -> None:
-    gone = Crew((HERE, agent("db1", "watch", AgentClock(), lost=True)), 0, None, 100)
+    gone = RunAgents((HERE, agent("db1", "watch", AgentClock(), lost=True)), 0, None, 100)
     assert carriers(gone) == (HERE,) and lost_agents(gone, {}) == () and loss(gone, {}, Window(0, 10)) is None
     assert unknown_clocks(gone) == ()
-    there = Crew((HERE, DB1), 0, None, 100)
+    there = RunAgents((HERE, DB1), 0, None, 100)
     assert greatest_bound(there) == 0 and start_spread(there) == (None, None)
-    both = Crew((HERE, DB1, agent("h1", "testers")), 0, None, 100)
+    both = RunAgents((HERE, DB1, agent("h1", "testers")), 0, None, 100)
     assert greatest_bound(both) == 300_000
 
 

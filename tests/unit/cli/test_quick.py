@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from plimsoll.cli.quick import Kept, add_arguments, document
+from plimsoll.cli.quick import StoredOptions, add_arguments, document
 from plimsoll.errors import BadInput
 from plimsoll.plan import Experiment, engine_document, make_plan, parse_experiment
 from plimsoll.plan.source.secret import shown_words
@@ -23,7 +23,7 @@ def made(
     """The file that stands for these words, the words as they are kept, the engine's request, the experiment."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    kept = Kept(environ or {})
+    kept = StoredOptions(environ or {})
     stream = io.StringIO()
     YAML().dump(document(parser.parse_args(words), kept), stream)
     experiment = parse_experiment(stream.getvalue(), "the command line", Path("/x"), (), kept.environ)

@@ -13,14 +13,14 @@ from tests.unit.hosts_made import MS, Made, S, make
 
 from plimsoll.collect import hosts
 from plimsoll.collect.check import check
-from plimsoll.collect.hosts import Crew, cores_of_hosts, owners, read_crew, read_round_trips
+from plimsoll.collect.hosts import RunAgents, cores_of_hosts, owners, read_crew, read_round_trips
 from plimsoll.collect.results import open_results
 from plimsoll.errors import DamagedResults
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
-def crew(path: Path) -> Crew:
+def crew(path: Path) -> RunAgents:
     return read_crew(open_results(path).runs[0])
 
 
@@ -94,7 +94,7 @@ def test_round_trips_are_those_of_the_window(made: Path) -> None:
 
 
 def test_a_probe_that_cannot_be_true_is_left_out(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts, "MOST_TRIPS", 20)
+    monkeypatch.setattr(hosts, "MAX_TRIPS", 20)
     assert sum(agent.trips.size for agent in crew(made).agents) == 20
 
 
@@ -126,7 +126,7 @@ def test_rubbish_is_told_and_not_read(made: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DamagedResults, match=r"plimsoll\.probes"):
         crew(made)
     (run / "probes.parquet").unlink()
-    monkeypatch.setattr(hosts, "LONGEST", 1000)
+    monkeypatch.setattr(hosts, "MAX_CLOCK_BYTES", 1000)
     with pytest.raises(DamagedResults, match="never as long"):
         crew(made)
     assert any("never as long" in finding.what for finding in check(open_results(made)))

@@ -210,6 +210,6 @@ def test_servers_that_behave_badly(
 ) -> None:
     slow = answer in (endless, dripping, silent)
     monkeypatch.setattr(prometheus, "TIMEOUT_S", 0.5 if slow else 60.0)
-    monkeypatch.setattr(prometheus, "LARGEST", 2**20)
+    monkeypatch.setattr(prometheus, "MAX_BYTES", 2**20)
     with serving(answer) as url, pytest.raises(Exception, match=told):
         PrometheusReader(watched(url, ["a"])).read()

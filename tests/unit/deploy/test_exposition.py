@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.conftest import ROOT
 
-from plimsoll.deploy.counters.exposition import LONGEST_LINE, Sample, samples
+from plimsoll.deploy.counters.exposition import MAX_LINE, Sample, samples
 
 PAGES = ROOT / "tests" / "data" / "exporters"
 NODE, SQUID = ((PAGES / name).read_text() for name in ("node-1.5.0.txt", "squid-1.10.3.txt"))
@@ -88,7 +88,7 @@ def test_a_wanted_line_that_cannot_be_read_is_an_error_and_others_may_be_anythin
 
 def test_labels_of_any_size_cost_no_more_than_their_length() -> None:
     many = "a{" + ",".join(f'l{number}="x"' for number in range(100_000)) + "} 1\n"
-    with pytest.raises(ValueError, match=f"at most {LONGEST_LINE:,}"):
+    with pytest.raises(ValueError, match=f"at most {MAX_LINE:,}"):
         everything(many)
     assert everything("x" * 1_000_000 + " 1\nb 2\n") == [Sample("b", {}, 2.0, False)]
     slashes = 'a{b="' + "\\\\" * 5_000 + '"} 1\n'

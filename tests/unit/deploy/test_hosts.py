@@ -15,7 +15,7 @@ from plimsoll import __version__
 from plimsoll.cli.hosts import lines
 from plimsoll.deploy.binary import elf_facts, find_engine
 from plimsoll.deploy.hosts import Agent, Ready, agents_on, remote
-from plimsoll.deploy.hosts.calls import Calls, Done
+from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.check import Checked, one_each, shortcomings, with_deviations
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.hosts.sink import sink
@@ -64,30 +64,35 @@ def test_answers_are_told_from_what_a_login_prints() -> None:
     assert remote.answers("\0\xff" * 1000) == {}
 
 
+_ended = CommandResult
+
+
 @pytest.mark.parametrize(
     ("done", "said"),
     [
-        (Done(None, "", "", "no answer within 5 s"), "it does not answer: no answer within 5 s"),
-        (Done(255, "", "ssh: Could not resolve hostname x: unknown\n"), "there is no host of this name"),
-        (Done(255, "", "me@x: Permission denied (publickey).\n"), "it refuses the login (me@x: Permission"),
-        (Done(255, "", "No ED25519 host key is known for x and you have requested\nHost key verification failed.\n"),
+        (_ended(None, "", "", "no answer within 5 s"), "it does not answer: no answer within 5 s"),
+        (_ended(255, "", "ssh: Could not resolve hostname x: unknown\n"), "there is no host of this name"),
+        (_ended(255, "", "me@x: Permission denied (publickey).\n"), "it refuses the login (me@x: Permission"),
+        (_ended(255, "", "No ED25519 host key is known for x and you have requested\nHost key verification failed.\n"),
          "its host key is not known here"),
-        (Done(255, "", "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"),
+        (_ended(255, "", "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"),
          "its host key is not the one that is known here"),
-        (Done(255, "", "kex_exchange_identification: Connection closed by remote host\n"), "it cannot be reached"),
-        (Done(255, "", ""), "ssh ended with exit status 255"),
-        (Done(1, "", "cat: write error: No space left on device\n"), "cat: write error: No space left on device"),
-        (Done(1, "", "mkdir: Permission denied\n"), "mkdir: Permission denied"),
+        (_ended(255, "", "kex_exchange_identification: Connection closed by remote host\n"), "it cannot be reached"),
+        (_ended(255, "", ""), "ssh ended with exit status 255"),
+        (_ended(1, "", "cat: write error: No space left on device\n"), "cat: write error: No space left on device"),
+        (_ended(1, "", "mkdir: Permission denied\n"), "mkdir: Permission denied"),
     ],
 )  # fmt: skip
-def test_each_failure_has_its_reason(done: Done, said: str) -> None:
+def test_each_failure_has_its_reason(done: CommandResult, said: str) -> None:
     assert remote.reason(done).startswith(said)
     assert "\n" not in remote.reason(done)
 
 
 def test_a_command_is_bounded_in_time_and_output() -> None:
     calls = Calls(nobody)
-    assert calls.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 20.0) == Done(3, "out\n", "err\n")
+    assert calls.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 20.0) == CommandResult(
+        3, "out\n", "err\n"
+    )
     assert calls.run(["sh", "-c", "sleep 60 & wait"], 0.2).trouble == "no answer within 0.2 s"
     assert "says more than" in calls.run(["yes"], 20.0).trouble
     assert calls.run(["sh", "-c", "exec >&- 2>&-; sleep 60"], 0.3).trouble == "no end within 0.3 s"
@@ -104,7 +109,7 @@ def test_what_is_interrupted_is_ended_and_nothing_more_is_started(tmp_path: Path
 
     calls = Calls(stop)
 
-    def work(number: int) -> Done:
+    def work(number: int) -> CommandResult:
         return calls.run(["sh", "-c", f"sleep 60; echo > {tmp_path}/{number}"], 90.0)
 
     with pytest.raises(Interrupted):

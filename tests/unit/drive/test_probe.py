@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.drive.probe.judge import IN_FILE, judged
-from plimsoll.drive.probe.visit import Answer, Failure, Seen
+from plimsoll.drive.probe.visit import Answer, Failure, VisitResult
 from plimsoll.drive.probe.wanted import Address, ProgramVisit, Visit, Wanted, _filled, wanted
 from plimsoll.plan import parse_experiment
 
@@ -101,7 +101,7 @@ def test_ports_and_passwords_of_databases() -> None:
 def test_where_a_target_may_come_up_later_or_elsewhere_it_is_excused(more: str, excuse: str) -> None:
     found = visit(f"workload: {{driver: http, target: 'http://h/'}}\n{more}")
     assert found.excuse == excuse
-    judgement = judged(Seen(found, Failure("connect", "Connection refused")), IN_FILE)
+    judgement = judged(VisitResult(found, Failure("connect", "Connection refused")), IN_FILE)
     assert judgement is not None and judgement.fatal == (excuse == "")
 
 
@@ -124,22 +124,24 @@ def test_frontier_fails_over() -> None:
 )
 def test_a_location_shows_no_credentials(location: str, shown: str) -> None:
     found = visit("workload: {driver: http, target: 'http://h/'}")
-    judgement = judged(Seen(found, Answer(302, "Found", location, False)), IN_FILE)
+    judgement = judged(VisitResult(found, Answer(302, "Found", location, False)), IN_FILE)
     assert judgement is not None and f", Location: {shown}. " in judgement.text
     assert not judgement.fatal
 
 
 def test_a_status_beside_the_expected_ones_is_a_warning() -> None:
     found = visit("workload: {driver: http, target: 'http://h/', http: {expect: {status: 201}}}")
-    judgement = judged(Seen(found, Answer(200, "OK", "", False)), IN_FILE)
+    judgement = judged(VisitResult(found, Answer(200, "OK", "", False)), IN_FILE)
     assert judgement is not None and judgement.text.endswith(
         "is answered with 200 OK. It counts as a failure"
     )
-    assert judged(Seen(found, Answer(201, "Created", "", True)), IN_FILE) is None
+    assert judged(VisitResult(found, Answer(201, "Created", "", True)), IN_FILE) is None
 
 
 def test_a_program_is_named() -> None:
-    judgement = judged(Seen(ProgramVisit("x", None, None), Failure("program", "not found in PATH")), IN_FILE)
+    judgement = judged(
+        VisitResult(ProgramVisit("x", None, None), Failure("program", "not found in PATH")), IN_FILE
+    )
     assert judgement is not None and judgement.fatal
     assert judgement.text.startswith("the program x cannot be started: not found in PATH; install it")
 

@@ -15,7 +15,7 @@ from tests.unit.plan.helpers import BASE, load, problems
 from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.design.across import Design, cell_results, grouped
 from plimsoll.analyse.design.thresholds import Sample, observe
-from plimsoll.analyse.effects.fits import Wanted, fit_all
+from plimsoll.analyse.effects.fits import ResponseModel, fit_all
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.metrics import canonical, metric_value
 from plimsoll.analyse.results.run import CountedService, NamedMetric, Peak, Utilization, WorkloadResult
@@ -145,7 +145,7 @@ def test_one_row_makes_a_metric(with_toy: MetricTable) -> None:
         "writes_per_s, toy_per_s, errors" in problems(BASE + "thresholds: [{metric: qqqq, test: 'a<1'}]\n")[0]
     )
     assert "writes_per_s, toy_per_s, errors" in problems(BASE + "ceiling: [{metric: qqqq, test: 'a<1'}]\n")[0]
-    (left,) = map(worded_left_out, fit_all([run()], {"a": ["x"]}, [Wanted("qqqq")])[2])
+    (left,) = map(worded_left_out, fit_all([run()], {"a": ["x"]}, [ResponseModel("qqqq")])[2])
     assert "toy_per_s" in left.why
     # words
     assert (describe("toy_per_s").title, describe("toy_per_s").unit) == ("toys", "toys/s")

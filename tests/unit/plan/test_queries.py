@@ -17,7 +17,7 @@ from plimsoll.plan.design.filling import fillings
 from plimsoll.plan.model import Generator, Operation
 from plimsoll.plan.queries.batches import apart
 from plimsoll.plan.queries.cool import cool_queries
-from plimsoll.plan.queries.query import Dialect, Made
+from plimsoll.plan.queries.query import Dialect, QuerySet
 from plimsoll.plan.queries.sections import CoolWork
 
 FILE = """\
@@ -193,7 +193,7 @@ def test_chatter_speaks_to_the_dictionary_that_there_is() -> None:
     assert not asked(text.replace(", chatter: 4", ""))
 
 
-def drawn(made: Made, text: str, take: int) -> str:
+def drawn(made: QuerySet, text: str, take: int) -> str:
     """A query with its values filled in: the least, the greatest, or others."""
     seen: dict[str, str] = {}
     for name in re.findall(r"\{(\w+)\}", text):

@@ -131,8 +131,8 @@ def test_without_times_the_order_is_that_of_the_lines(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_log, "MOST_QUERIES", 3)
-    monkeypatch.setattr(request_log, "MOST_REQUESTS", 8)
+    monkeypatch.setattr(request_log, "MAX_QUERIES", 3)
+    monkeypatch.setattr(request_log, "MAX_REQUESTS", 8)
     lines = [url(f"SELECT {number % 5}") for number in range(20)]
     log = read_request_log(written(tmp_path, *lines, "x" * 1_000_000))
     assert log.queries == ("SELECT 0", "SELECT 1", "SELECT 2")

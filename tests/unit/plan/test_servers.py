@@ -11,7 +11,7 @@ from tests.unit.plan.helpers import load, problems
 from plimsoll.deploy.service_settings import engine_settings
 from plimsoll.errors import ServiceError
 from plimsoll.plan import changes, engine_document, make_plan
-from plimsoll.plan.design.filling import MOST_VALUES, fillings
+from plimsoll.plan.design.filling import MAX_VALUES, fillings
 from plimsoll.plan.model import Closed, Config
 
 FILE = """\
@@ -242,7 +242,7 @@ def test_values_are_asked_for_in_turn_and_not_without_end() -> None:
     assert set(filling.workloads[0].values) == {"k"}, "only what the request uses"
     assert filling.run.each_tester == 5
     (long,) = fillings(config(text.replace("n: 5", "n: 100000")))
-    assert long.run.each_tester == MOST_VALUES
+    assert long.run.each_tester == MAX_VALUES
 
 
 def test_a_filling_goes_through_every_cache_and_never_floods_the_origin() -> None:

@@ -19,7 +19,7 @@ from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.html import render
 from plimsoll.report.machine import flat, hosts
-from plimsoll.report.page_data import MOST_RUNS, for_script, packed
+from plimsoll.report.page_data import MAX_RUNS, for_script, packed
 from plimsoll.report.setup import SetUp
 from plimsoll.report.terminal import summary_lines
 
@@ -214,7 +214,7 @@ def test_of_many_runs_some_are_embedded_and_it_is_said() -> None:
     runs = tuple(make_run(n, {"zip level": "0", "testers": "4"}, 1 + n // 10) for n in range(1, 101))
     text = render(replace(analysis, runs=runs), set_up(), bundle=STUB)
     found = Page(text)
-    assert len(found.data["runs"]) == MOST_RUNS
+    assert len(found.data["runs"]) == MAX_RUNS
     assert "40 more runs could not be put into this file" in text
     assert len(text) < 1_500_000
 

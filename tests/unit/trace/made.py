@@ -7,7 +7,7 @@ from typing import Any
 
 from plimsoll.trace.pictures import Pictures
 from plimsoll.trace.pictures import read as read_pictures
-from plimsoll.trace.profile import Told, read
+from plimsoll.trace.profile import ProfileDocument, read
 
 HOSTILE = (
     "/data/</script><img src=x onerror=alert(1)>.root",
@@ -130,7 +130,7 @@ def document(*files: dict[str, Any], **changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(*files: dict[str, Any], **changed: Any) -> Told:
+def told(*files: dict[str, Any], **changed: Any) -> ProfileDocument:
     """It, read."""
     return read(json.dumps(document(*files, **changed)))
 

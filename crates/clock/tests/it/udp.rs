@@ -7,12 +7,12 @@ use plimsoll_clock::packet::{Answer, PACKET_BYTES, ProbeKey, Request};
 use plimsoll_clock::{Assumptions, Clock, Live, SystemClock, estimate};
 
 const PROBES: u32 = 50;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     socket
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a time-out above 0");
     socket
 }

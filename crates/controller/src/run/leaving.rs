@@ -6,7 +6,7 @@ use std::time::Instant;
 use plimsoll_link::message::HAND_OVER;
 use plimsoll_model::AgentBooks;
 
-use super::{Ended, Going};
+use super::{AgentEnd, Going};
 use crate::gather;
 use crate::session::{Session, note};
 
@@ -45,7 +45,7 @@ impl Going {
     }
 
     /// One that leaves has stopped, and closed its segments: they are fetched at once.
-    pub(super) fn has_closed(&mut self, session: &Session, index: usize, books: AgentBooks, window_ns: i64) {
+    pub(super) fn close_agent(&mut self, session: &Session, index: usize, books: AgentBooks, window_ns: i64) {
         if let Some(leaving) = self.leaving.get_mut(&index) {
             leaving.closed = Some((books, window_ns));
         }
@@ -121,7 +121,7 @@ impl Going {
         let (books, window_ns) = leaving.closed.unzip();
         let mut books = books.unwrap_or_else(reported);
         books.damage.push(format!("{}, {what}", leaving.text));
-        agent.ended = Some(Ended {
+        agent.ended = Some(AgentEnd {
             books,
             window_ns,
             lost_ns: Some(leaving.since_ns),

@@ -29,12 +29,12 @@ use plimsoll_schedule::Template;
 use regex::bytes::Regex;
 use serde::Deserialize;
 
-use crate::crew::Limit;
+use crate::blocking_pool::Limit;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
-use crate::program::{Ended, Program, Seen};
+use crate::program::{Program, ProgramExit, ProgramStatus};
 
 /// Most metrics of one report that are taken.
-const MOST_METRICS: usize = 64;
+const MAX_METRICS: usize = 64;
 /// Programs started to measure what starting one costs.
 const TRIALS: usize = 11;
 
@@ -302,7 +302,7 @@ impl Exec {
             report.bytes
         };
         attempt.items = report.items;
-        for (name, &value) in report.metrics.iter().take(MOST_METRICS) {
+        for (name, &value) in report.metrics.iter().take(MAX_METRICS) {
             let name = attempt.code_of(name);
             attempt.metrics.push((name, value));
         }
@@ -370,9 +370,9 @@ fn once(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Lim
         let seen = program.watch(limit);
         note_first_byte(&program, attempt);
         match seen {
-            Seen::Moved => {}
-            Seen::Ended => break,
-            Seen::Due(due) => {
+            ProgramStatus::Moved => {}
+            ProgramStatus::Ended => break,
+            ProgramStatus::Due(due) => {
                 limit.finish(attempt, due);
                 program.end();
                 return;
@@ -393,7 +393,13 @@ fn note_first_byte(program: &Program, attempt: &mut Attempt) {
     }
 }
 
-fn judge(driver: &Exec, operation: &Operation, program: &Program, ended: &Ended, attempt: &mut Attempt) {
+fn judge(
+    driver: &Exec,
+    operation: &Operation,
+    program: &Program,
+    ended: &ProgramExit,
+    attempt: &mut Attempt,
+) {
     // Output that was still in the pipe when the program ended came before its end.
     attempt.first_byte = attempt.first_byte.min(attempt.end);
     attempt.metrics.push((driver.names.cpu, ended.cpu_s));
@@ -493,8 +499,8 @@ impl Tester {
                 return;
             }
             match program.watch(limit) {
-                Seen::Moved => {}
-                Seen::Ended => {
+                ProgramStatus::Moved => {}
+                ProgramStatus::Ended => {
                     program.pull();
                     if memchr::memchr(b'\n', program.out.bytes()).is_some() {
                         // Its last report first; that it has ended shows at the next transaction.
@@ -509,7 +515,7 @@ impl Tester {
                     ));
                     return;
                 }
-                Seen::Due(due) => {
+                ProgramStatus::Due(due) => {
                     limit.finish(attempt, due);
                     program.end();
                     return;

@@ -34,7 +34,7 @@ const IDEMPOTENT: [&str; 9] = [
 ];
 
 /// Longest body that an expectation looks through, bytes: each tester may hold one.
-const LONGEST_BODY: usize = 16 * 1024 * 1024;
+const MAX_BODY: usize = 16 * 1024 * 1024;
 /// Room for a body that a tester keeps between requests, bytes.
 const IDLE_BODY: usize = 256 * 1024;
 
@@ -552,7 +552,7 @@ impl AsyncTester for Tester {
             head_only: operation.method == "HEAD",
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
-            max_kept: LONGEST_BODY,
+            max_kept: MAX_BODY,
             patience: Patience::ENDLESS,
             replace: operation.replace,
         };

@@ -25,7 +25,7 @@ use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
 /// Longest line, bytes.
-const LONGEST_LINE: u64 = 16 * 1024 * 1024;
+const MAX_LINE: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -255,7 +255,7 @@ async fn round_trip(
                 Outcome::Wrong
             });
         }
-        if matches!(expect, Expect::Line) && length > LONGEST_LINE {
+        if matches!(expect, Expect::Line) && length > MAX_LINE {
             return Err(Failure::error("line too long"));
         }
     }

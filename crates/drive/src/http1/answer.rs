@@ -3,7 +3,7 @@
 use plimsoll_model::Cache;
 
 use super::body::Chunked;
-use super::head::{self, Bad, Framing, Head, LONGEST};
+use super::head::{self, Bad, Framing, Head, MAX_HEAD_BYTES};
 
 /// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Reader {
         let seen = self.partial.len();
         self.partial.extend_from_slice(bytes);
         // A head that comes byte by byte must not be parsed anew for each; what is too long is found by the parser.
-        if self.partial.len() < LONGEST && !head::may_be_whole(&self.partial, seen) {
+        if self.partial.len() < MAX_HEAD_BYTES && !head::may_be_whole(&self.partial, seen) {
             return Ok(false);
         }
         let pieces = std::mem::take(&mut self.partial);

@@ -3,7 +3,7 @@
 use super::head::Bad;
 
 /// Longest line of a chunk's size with its extensions, and longest trailer, bytes.
-const LONGEST_LINE: u32 = 16 * 1024;
+const MAX_LINE: u32 = 16 * 1024;
 
 /// A decoder of the chunked coding (RFC 9112, section 7.1). Data goes to the caller, extensions and trailers nowhere.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Chunked {
 
     fn step(&mut self, byte: u8) -> Result<(), Bad> {
         self.line += 1;
-        if self.line > LONGEST_LINE {
+        if self.line > MAX_LINE {
             return Err(Bad);
         }
         self.state = match (self.state, byte) {

@@ -63,7 +63,7 @@ pub enum Replace {
 }
 
 /// An open connection.
-struct Kept {
+struct OpenConnection {
     transport: Transport,
     session: u32,
 }
@@ -71,7 +71,7 @@ struct Kept {
 /// Connections of one tester, one per way.
 pub struct Connections {
     io: Io,
-    kept: Vec<Option<Kept>>,
+    kept: Vec<Option<OpenConnection>>,
     sessions: u32,
     timer: Timer,
     names: Names,
@@ -79,7 +79,7 @@ pub struct Connections {
     /// The way of the last exchange, if that brought an answer.
     answered: Option<usize>,
     /// The connection of the last exchange, if it is of no more use but is still to be looked at.
-    spent: Option<Kept>,
+    spent: Option<OpenConnection>,
 }
 
 /// Why an exchange over a connection broke.
@@ -226,7 +226,7 @@ impl Connections {
         route: &Route,
         patience: Patience,
         attempt: &mut Attempt,
-    ) -> Result<Kept, Failure> {
+    ) -> Result<OpenConnection, Failure> {
         attempt.waiting = Waiting::Connect;
         let deadline = match patience.connect_ns {
             i64::MAX => i64::MAX,
@@ -239,7 +239,7 @@ impl Connections {
         let transport = opened.ok_or_else(|| Failure::late(Waiting::Connect))??;
         attempt.connected = attempt.now();
         self.sessions += 1;
-        Ok(Kept {
+        Ok(OpenConnection {
             transport,
             session: self.sessions,
         })

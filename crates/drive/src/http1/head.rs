@@ -3,8 +3,8 @@
 use plimsoll_model::Cache;
 
 /// Longest head, bytes.
-pub const LONGEST: usize = 64 * 1024;
-const MOST_HEADERS: usize = 128;
+pub const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
 
 /// How the end of a body is found (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
 
 /// Parses a head; none if it is not whole yet. `head_only`: the request was HEAD.
 pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
-    let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
         &mut response,
@@ -55,8 +55,8 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
         &mut headers,
     );
     let length = match parsed {
-        Ok(httparse::Status::Complete(length)) if length <= LONGEST => length,
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST => return Ok(None),
+        Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD_BYTES => length,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
         Ok(_) | Err(_) => return Err(Bad),
     };
     // Below 100 there is no class (RFC 9110, section 15), and what follows could not be framed.
@@ -263,7 +263,7 @@ mod tests {
         for cut in 0..whole.len() {
             assert_eq!(parse(&whole[..cut], false), Ok(None), "first {cut} bytes");
         }
-        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(LONGEST));
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MAX_HEAD_BYTES));
         assert_eq!(parse(long.as_bytes(), false), Err(Bad));
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(1000));
         assert_eq!(parse(many.as_bytes(), false), Err(Bad));

@@ -230,7 +230,7 @@ impl Host {
 /// Longest look-up of one name.
 const LOOK_UP: Duration = Duration::from_secs(20);
 /// Most addresses of one name that are of use.
-const MOST_ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 
 /// Whether `name` is an IP address, in brackets or not: it needs no lookup.
 pub fn is_address(name: &str) -> bool {
@@ -329,7 +329,7 @@ fn listed(hosts: &str, name: &str) -> Vec<IpAddr> {
 fn once<'a>(addresses: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for address in addresses.filter_map(|text| text.parse().ok()) {
-        if !found.contains(&address) && found.len() < MOST_ADDRESSES {
+        if !found.contains(&address) && found.len() < MAX_ADDRESSES {
             found.push(address);
         }
     }

@@ -14,7 +14,7 @@ use plimsoll_trace::kernel::{Birth, Kernel};
 pub(super) fn tell(kernel: &mut Kernel, pid: u32) {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if let Ok(directory) = fs::read_link(process.join("cwd")) {
-        kernel.is_in(pid, directory.as_os_str().as_bytes());
+        kernel.set_directory(pid, directory.as_os_str().as_bytes());
     }
     for number in numbers(&process.join("fd")) {
         let Ok(name) = fs::read_link(process.join(format!("fd/{number}"))) else {
@@ -27,10 +27,10 @@ pub(super) fn tell(kernel: &mut Kernel, pid: u32) {
         let offset = field(&about, "pos:").and_then(|offset| offset.parse().ok());
         let (name, offset) = (name.as_os_str().as_bytes(), offset.filter(|_| is_file));
         let marked = flags & O_CLOEXEC != 0;
-        kernel.was_open(pid, number.cast_signed(), name, offset, flags, marked);
+        kernel.add_open_before(pid, number.cast_signed(), name, offset, flags, marked);
     }
     for tid in numbers(&process.join("task")) {
-        kernel.is_born(tid, pid, Birth::THREAD);
+        kernel.add_thread(tid, pid, Birth::THREAD);
     }
 }
 

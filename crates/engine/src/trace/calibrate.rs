@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use plimsoll_trace::follow::{Follower, Seen};
+use plimsoll_trace::follow::{Follower, Observation};
 use plimsoll_trace::header::Calibration;
 use plimsoll_trace::import::each_line;
 use plimsoll_trace::kernel::Kernel;
@@ -21,7 +21,7 @@ const CALLS: usize = 200;
 /// Bytes of a read: what applications with bad patterns ask for, in the page cache.
 const BYTES: usize = 512;
 /// The calibration gives up after it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Makes `calls` reads in each of `rounds` rounds, and prints how long each round took, ns.
 pub(super) fn spin(rounds: usize, calls: usize) -> anyhow::Result<ExitCode> {
@@ -90,10 +90,10 @@ pub(super) fn strace(strace: &Strace) -> anyhow::Result<Calibration> {
         match fifo.read(&mut child, &mut piece, Duration::from_secs(1))? {
             Some(0) => break,
             Some(count) => log.extend_from_slice(&piece[..count]),
-            None if since.elapsed() > PATIENCE => {
+            None if since.elapsed() > TIMEOUT => {
                 let _ = child.kill();
                 let _ = child.wait();
-                bail!("strace did not end within {} s", PATIENCE.as_secs());
+                bail!("strace did not end within {} s", TIMEOUT.as_secs());
             }
             None => {}
         }
@@ -172,7 +172,7 @@ fn durations(log: &[u8]) -> anyhow::Result<Vec<f64>> {
     let mut found = Vec::new();
     let mut follower = Follower::new();
     each_line(log, |line| {
-        follower.line(line, 1, &mut |_: &mut Kernel, seen: &Seen<'_>| {
+        follower.line(line, 1, &mut |_: &mut Kernel, seen: &Observation<'_>| {
             if seen.event.call.name == "pread64" && seen.event.length == Some(BYTES as u64) {
                 found.extend(seen.event.duration_ns.map(|ns| ns as f64));
             }

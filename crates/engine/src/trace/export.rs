@@ -29,7 +29,7 @@ pub(crate) enum Format {
 
 /// The line for the lab.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ExportSummary<'a> {
     format: &'static str,
     to: Format,
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
         };
         Ok((out.into_inner()?, tally))
     })?;
-    let told = Told {
+    let told = ExportSummary {
         format: "plimsoll.trace.export/1",
         to,
         tally: &tally,

@@ -53,7 +53,9 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
     let footer = write(output, |file| {
         let mut importer = Importer::new(file, &header)?;
         if let Some(directory) = directory {
-            importer.kernel().is_in(first, directory.as_os_str().as_bytes());
+            importer
+                .kernel()
+                .set_directory(first, directory.as_os_str().as_bytes());
         }
         importer.logs(opened)?;
         Ok(importer.finish(None, None)?)

@@ -109,7 +109,7 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             one_core,
             report,
             command,
-        } => record::run(&record::Wanted {
+        } => record::run(&record::RecordRequest {
             source,
             output,
             force,

@@ -15,7 +15,7 @@ use plimsoll_trace::kernel::Kernel;
 use plimsoll_trace::preload::{Head, Log, follow};
 
 use super::mapped::Mapped;
-use super::record::{Wanted, exit_code, number, read_link};
+use super::record::{RecordRequest, exit_code, number, read_link};
 use super::{calibrate, import, left, output};
 
 /// The library; empty where the engine was built without (see build.rs).
@@ -99,7 +99,7 @@ impl Drop for Place {
     }
 }
 
-pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
+pub(super) fn run(wanted: &RecordRequest) -> anyhow::Result<ExitCode> {
     if !wanted.pids.is_empty() {
         bail!("the preload recorder is loaded when a program starts: attach with --source strace");
     }

@@ -31,7 +31,7 @@ pub(crate) enum Source {
 }
 
 /// What is to be recorded.
-pub(super) struct Wanted {
+pub(super) struct RecordRequest {
     pub(super) source: Source,
     pub(super) output: PathBuf,
     /// It may be there already.
@@ -46,7 +46,7 @@ pub(super) struct Wanted {
     pub(super) command: Vec<OsString>,
 }
 
-impl Wanted {
+impl RecordRequest {
     /// Program and arguments, as text.
     pub(super) fn words(&self) -> Vec<String> {
         let words = self.command.iter();
@@ -54,7 +54,7 @@ impl Wanted {
     }
 }
 
-pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
+pub(super) fn run(wanted: &RecordRequest) -> anyhow::Result<ExitCode> {
     if wanted.command.is_empty() == wanted.pids.is_empty() {
         bail!("give either a program (behind --) or the process to attach to (-p)");
     }
@@ -162,7 +162,7 @@ pub(super) fn number(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
-fn header(wanted: &Wanted, strace: &Strace, calibration: Option<Calibration>) -> Header {
+fn header(wanted: &RecordRequest, strace: &Strace, calibration: Option<Calibration>) -> Header {
     let options = strace.options(!wanted.pids.is_empty());
     let options = options.iter().map(|word| word.to_string_lossy().into_owned());
     // Not strace's, but what was traced has seen one core only.
@@ -197,7 +197,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn start(wanted: &Wanted, strace: &Strace) -> anyhow::Result<Self> {
+    fn start(wanted: &RecordRequest, strace: &Strace) -> anyhow::Result<Self> {
         let fifo = Fifo::new().context("making a pipe for strace")?;
         let mut command: Command = strace.command(fifo.path().as_os_str(), !wanted.pids.is_empty());
         for pid in &wanted.pids {
@@ -214,7 +214,7 @@ impl Recording {
     fn follow(
         &mut self,
         importer: &mut Importer<File>,
-        wanted: &Wanted,
+        wanted: &RecordRequest,
         signals: &Receiver<i32>,
     ) -> anyhow::Result<()> {
         let since = Instant::now();
@@ -260,7 +260,7 @@ impl Recording {
         }
         if !held.is_empty() {
             importer.line(&held, 1)?;
-            importer.was_cut();
+            importer.mark_cut();
         }
         Ok(())
     }

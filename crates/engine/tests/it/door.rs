@@ -21,7 +21,7 @@ const STRANGERS: usize = 200;
 /// A handshake has 10 s; what is still open after so long is not closed by that.
 const OPEN: Duration = Duration::from_secs(60);
 /// Most that they may make the engine hold.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// The record and the beginning of a TLS hello: 512 bytes are to come.
 const HELLO: [u8; 11] = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 /// The same with the greatest lengths that fit: a record of 64 KiB, a hello of 16 MiB.
@@ -117,7 +117,7 @@ fn garbage_and_slow_strangers_spoil_no_run() {
     }
     let (_, most) = memory(lab.process.id());
     assert!(
-        most.saturating_sub(before) < MOST_BYTES,
+        most.saturating_sub(before) < MAX_BYTES,
         "the engine had {before} bytes, and {most} with strangers"
     );
     let events = lab.until("finished");
@@ -145,7 +145,7 @@ fn garbage_and_slow_strangers_spoil_no_run() {
     );
     lab.say(&json!({"type": "quit"}));
     lab.wait();
-    wait_until(|| agent.has_ended());
+    wait_until(|| agent.try_wait());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn who_has_another_key_never_gets_to_the_lab() {
     assert!(!came.iter().chain(&events).any(named), "{events:?}");
     assert_eq!(events[events.len() - 1]["balanced"], true);
     drop((lab, other));
-    wait_until(|| good.has_ended());
+    wait_until(|| good.try_wait());
     for one in [&thief, &again] {
         assert!(!one.directory.join("runs").exists(), "it was given a run");
     }
@@ -238,7 +238,7 @@ fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
     let mut other = token.clone();
     other["engine"] = json!(OLD);
     let mut strange = dialling(&place, "strange", &other);
-    wait_until(|| strange.has_ended());
+    wait_until(|| strange.try_wait());
 
     comes_with_another_version(&token, "before");
     let mut good = dialling(&place, "good", &token);
@@ -285,5 +285,5 @@ fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
         "{finished}"
     );
     drop(lab);
-    wait_until(|| good.has_ended());
+    wait_until(|| good.try_wait());
 }

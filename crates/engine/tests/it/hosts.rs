@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::harness::{ENGINE, Lab, Place, spec, summary};
 
 pub const SECOND: u64 = 1_000_000_000;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An agent that was started before, so that it is no descendant of the controller, as on a host of its own.
 pub struct Far {
@@ -62,7 +62,7 @@ impl Far {
         self.process.id().cast_signed()
     }
 
-    pub fn has_ended(&mut self) -> bool {
+    pub fn try_wait(&mut self) -> bool {
         self.process.try_wait().unwrap().is_some()
     }
 }
@@ -110,7 +110,7 @@ pub fn joined(name: &str) -> Value {
 pub fn wait_until(mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
-        assert!(since.elapsed() < PATIENCE, "it does not come");
+        assert!(since.elapsed() < TIMEOUT, "it does not come");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -197,7 +197,7 @@ fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
     assert!(directory.join("probes.parquet").exists() && !directory.join("segments").exists());
     lab.say(&json!({"type": "quit"}));
     lab.wait();
-    wait_until(|| far.has_ended() && joined.has_ended());
+    wait_until(|| far.try_wait() && joined.try_wait());
     assert!(
         !far.directory.exists() && !joined.directory.exists(),
         "something of them is left"
@@ -371,7 +371,7 @@ fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_wha
     lab.until("second");
     lab.process.kill().unwrap();
     lab.process.wait().unwrap();
-    wait_until(|| far.has_ended());
+    wait_until(|| far.try_wait());
     let kept = far.directory.join("runs/results-1/0001");
     assert!(
         kept.join("far-000.json").exists(),

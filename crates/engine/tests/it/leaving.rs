@@ -33,7 +33,7 @@ fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
     lab.until("second");
     lab.until("second");
     Lab::kill(far.pid(), libc::SIGTERM);
-    wait_until(|| far.has_ended());
+    wait_until(|| far.try_wait());
     assert!(!far.directory.exists(), "something of it is left");
     let events = lab.until("finished");
     let lost = told(&events, "agent-lost");
@@ -109,7 +109,7 @@ fn an_agent_that_nobody_hears_asked_to_end_keeps_what_it_has() {
     // It cannot fetch anything now.
     Lab::kill(lab.process.id().cast_signed(), libc::SIGSTOP);
     Lab::kill(far.pid(), libc::SIGTERM);
-    wait_until(|| far.has_ended());
+    wait_until(|| far.try_wait());
     let kept = far.directory.join("runs/results-1/0001");
     assert!(
         kept.join("far-000.json").exists(),

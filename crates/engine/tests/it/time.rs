@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{ENGINE, Lab, Place};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The clock of the only agent.
 fn clock(lab: &mut Lab, agent: &Value) -> Value {
@@ -46,7 +46,7 @@ fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
     Lab::kill(pid, libc::SIGKILL);
     let since = Instant::now();
     while clock(&mut lab, &agent)["udp"] != true {
-        assert!(since.elapsed() < PATIENCE, "no probe goes by UDP");
+        assert!(since.elapsed() < TIMEOUT, "no probe goes by UDP");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_ne!(fs::read_to_string(&carrier).unwrap().trim(), pid.to_string());
@@ -54,7 +54,7 @@ fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
     lab.wait();
     let since = Instant::now();
     while directory.exists() {
-        assert!(since.elapsed() < PATIENCE, "something of the agent is left");
+        assert!(since.elapsed() < TIMEOUT, "something of the agent is left");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

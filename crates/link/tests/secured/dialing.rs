@@ -10,13 +10,13 @@ use plimsoll_link::token::Token;
 use plimsoll_link::transport::Transport::{self, Quic, Tcp};
 use tokio::time::{sleep, timeout};
 
-use crate::{BOTH, ENGINE, LOOPBACK, PATIENCE, dialer, link, open, talk, token};
+use crate::{BOTH, ENGINE, LOOPBACK, TIMEOUT, dialer, link, open, talk, token};
 
 const SHORT: Duration = Duration::from_millis(600);
 
 /// What a dialer that fails says: the fault, and all of it as text.
 async fn failure(dialer: &Dialer, patience: Duration) -> (Fault, String) {
-    let error = timeout(PATIENCE, dialer.dial(patience))
+    let error = timeout(TIMEOUT, dialer.dial(patience))
         .await
         .unwrap()
         .unwrap_err();
@@ -72,7 +72,7 @@ async fn another_controller_is_a_stranger_and_is_not_asked_twice() {
     let (listener, _its_keys) = open(Bounds::default());
     let keys = Keys::generate().unwrap();
     for via in BOTH {
-        let (fault, text) = failure(&dialer(&keys, listener.address(), via), PATIENCE).await;
+        let (fault, text) = failure(&dialer(&keys, listener.address(), via), TIMEOUT).await;
         assert_eq!(fault, Fault::Stranger, "{text}");
         assert!(
             text.contains("this is not the controller of experiment study"),
@@ -155,13 +155,13 @@ async fn a_controller_that_comes_late_is_found() {
         )
         .unwrap();
         let address = place.address();
-        place.close(PATIENCE).await;
+        place.close(TIMEOUT).await;
         let dialer = dialer(&keys, address, via);
-        let dial = tokio::spawn(async move { dialer.dial(PATIENCE).await });
+        let dial = tokio::spawn(async move { dialer.dial(TIMEOUT).await });
         sleep(Duration::from_millis(300)).await;
         let port = address.port();
         let mut listener = bind_soon(&keys, port).await;
-        let mut near = timeout(PATIENCE, listener.accept()).await.unwrap();
+        let mut near = timeout(TIMEOUT, listener.accept()).await.unwrap();
         let mut far = dial.await.unwrap().unwrap();
         talk(&mut near, &mut far).await;
     }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use crate::relay::Relay;
-use crate::{BOTH, PATIENCE, dialer, link, open, talk};
+use crate::{BOTH, TIMEOUT, dialer, link, open, talk};
 
 /// Bytes in which every position shows.
 fn pattern(length: usize) -> Vec<u8> {
@@ -19,7 +19,7 @@ fn pattern(length: usize) -> Vec<u8> {
 
 async fn to_end(link: &mut Link) -> std::io::Result<Vec<u8>> {
     let mut heard = Vec::new();
-    timeout(PATIENCE, link.reader.read_to_end(&mut heard))
+    timeout(TIMEOUT, link.reader.read_to_end(&mut heard))
         .await
         .unwrap()?;
     Ok(heard)
@@ -48,11 +48,11 @@ async fn much_goes_both_ways_at_once_and_ends_in_order() {
         let (mut near, mut far) = link(&mut listener, &dialer).await;
         let send = async |writer: &mut (dyn tokio::io::AsyncWrite + Send + Unpin)| {
             writer.write_all(&bytes).await.unwrap();
-            timeout(PATIENCE, writer.shutdown()).await.unwrap().unwrap();
+            timeout(TIMEOUT, writer.shutdown()).await.unwrap().unwrap();
         };
         let receive = async |reader: &mut (dyn tokio::io::AsyncRead + Send + Unpin)| {
             let mut heard = Vec::new();
-            timeout(PATIENCE, reader.read_to_end(&mut heard))
+            timeout(TIMEOUT, reader.read_to_end(&mut heard))
                 .await
                 .unwrap()
                 .unwrap();
@@ -90,9 +90,9 @@ async fn what_was_shut_down_arrives_though_its_sender_is_gone() {
         let dialer = dialer(&keys, listener.address(), via);
         let (mut near, mut far) = link(&mut listener, &dialer).await;
         far.writer.write_all(&bytes).await.unwrap();
-        timeout(PATIENCE, far.writer.shutdown()).await.unwrap().unwrap();
+        timeout(TIMEOUT, far.writer.shutdown()).await.unwrap().unwrap();
         drop(far);
-        dialer.close(PATIENCE).await;
+        dialer.close(TIMEOUT).await;
         assert!(to_end(&mut near).await.unwrap() == bytes, "{via}");
     }
 }
@@ -150,7 +150,7 @@ async fn a_lossy_long_way_and_a_cut_lose_nothing() {
         for part in bytes.chunks(60_000) {
             far.writer.write_all(part).await.unwrap();
         }
-        timeout(PATIENCE, far.writer.shutdown()).await.unwrap().unwrap();
+        timeout(TIMEOUT, far.writer.shutdown()).await.unwrap().unwrap();
     };
     let cut = async {
         sleep(Duration::from_millis(200)).await;

@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// What nothing here should take, on whatever machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 pub const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Quic];
 pub const ENGINE: &str = "1.2.3";
 pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -42,8 +42,8 @@ pub fn dialer(keys: &Keys, address: SocketAddr, via: Transport) -> Dialer {
 /// Both ends of one link: the controller's, the agent's.
 pub async fn link(listener: &mut Listener, dialer: &Dialer) -> (Link, Link) {
     let (near, far) = tokio::join!(
-        timeout(PATIENCE, listener.accept()),
-        timeout(PATIENCE, dialer.dial(PATIENCE))
+        timeout(TIMEOUT, listener.accept()),
+        timeout(TIMEOUT, dialer.dial(TIMEOUT))
     );
     (near.unwrap(), far.unwrap().unwrap())
 }
@@ -58,7 +58,7 @@ async fn say(from: &mut Link, to: &mut Link) {
     from.writer.write_all(b"hello").await.unwrap();
     from.writer.flush().await.unwrap();
     let mut heard = [0; 5];
-    timeout(PATIENCE, to.reader.read_exact(&mut heard))
+    timeout(TIMEOUT, to.reader.read_exact(&mut heard))
         .await
         .unwrap()
         .unwrap();

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::relay::Relay;
-use crate::{BOTH, ENGINE, PATIENCE, dialer, link, open, talk, token};
+use crate::{BOTH, ENGINE, TIMEOUT, dialer, link, open, talk, token};
 
 const PROTOCOL: &[u8] = b"plimsoll-link/1";
 const TLS13: &SupportedProtocolVersion = &rustls::version::TLS13;
@@ -142,7 +142,7 @@ async fn counted(listener: &Listener, reason: Reason, times: u64) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    let done = timeout(PATIENCE, count).await;
+    let done = timeout(TIMEOUT, count).await;
     assert!(
         done.is_ok(),
         "{reason:?} is not {times} in {:?}",
@@ -164,7 +164,7 @@ async fn a_wrong_key_is_refused_for_good_and_told_so() {
     for (times, via) in (1..).zip(BOTH) {
         let mut wrong = token(&keys, &[listener.address()], &[via]);
         wrong.agent = Identity::generate().unwrap();
-        let dialed = timeout(PATIENCE, Dialer::new(&wrong, ENGINE).unwrap().dial(PATIENCE)).await;
+        let dialed = timeout(TIMEOUT, Dialer::new(&wrong, ENGINE).unwrap().dial(TIMEOUT)).await;
         let error = dialed.unwrap().unwrap_err();
         assert!(
             matches!(
@@ -262,7 +262,7 @@ async fn what_is_no_handshake_is_dropped() {
         let _ = stream.write_all(bytes).await;
         counted(&listener, Reason::Garbage, times).await;
         let mut answer = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap();
+        let _ = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap();
         assert!(answer.len() <= 7, "more than an alert: {answer:?}");
     }
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -304,10 +304,10 @@ async fn a_slow_stranger_has_so_long_and_no_longer() {
     let relay = Relay::start(address, Duration::ZERO, 0.0).await;
     relay.cut_after(2);
     let stuck = dialer(&keys, relay.address, Quic);
-    let dialing = tokio::spawn(async move { stuck.dial(PATIENCE).await });
+    let dialing = tokio::spawn(async move { stuck.dial(TIMEOUT).await });
     agents_come_in(&mut listener, &keys).await;
     counted(&listener, Reason::Slow, 3).await;
-    timeout(PATIENCE, dripping).await.unwrap().unwrap();
+    timeout(TIMEOUT, dripping).await.unwrap().unwrap();
     dialing.abort();
     drop(silent);
     agents_come_in(&mut listener, &keys).await;
@@ -316,7 +316,7 @@ async fn a_slow_stranger_has_so_long_and_no_longer() {
 #[tokio::test]
 async fn a_flood_fills_its_own_share_only() {
     let (mut listener, keys) = open(Bounds {
-        handshake: PATIENCE,
+        handshake: TIMEOUT,
         unfinished: 10,
         unfinished_per_source: 4,
         ..Bounds::default()
@@ -362,10 +362,10 @@ async fn a_flood_fills_its_own_share_only() {
         );
     }
     let waiting = dialer(&keys, address, Tcp);
-    let waiting = tokio::spawn(async move { waiting.dial(PATIENCE).await });
+    let waiting = tokio::spawn(async move { waiting.dial(TIMEOUT).await });
     sleep(Duration::from_millis(50)).await;
     drop(flood);
-    timeout(PATIENCE, listener.accept()).await.unwrap();
+    timeout(TIMEOUT, listener.accept()).await.unwrap();
     waiting.await.unwrap().unwrap();
 }
 
@@ -381,12 +381,12 @@ async fn agents_in_a_crowd_all_come_in() {
         let dials: Vec<_> = (0..60)
             .map(|_| {
                 let dialer = Arc::clone(&dialer);
-                tokio::spawn(async move { dialer.dial(PATIENCE).await })
+                tokio::spawn(async move { dialer.dial(TIMEOUT).await })
             })
             .collect();
         let mut links = Vec::new();
         for _ in &dials {
-            links.push(timeout(PATIENCE, listener.accept()).await.unwrap());
+            links.push(timeout(TIMEOUT, listener.accept()).await.unwrap());
         }
         for dial in dials {
             links.push(dial.await.unwrap().unwrap());

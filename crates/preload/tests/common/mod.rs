@@ -136,7 +136,7 @@ impl Recording {
     }
 
     /// What was done to each file below a directory.
-    pub fn done_to_files(&self, below: &Path) -> BTreeMap<String, Done> {
+    pub fn done_to_files(&self, below: &Path) -> BTreeMap<String, FileActivity> {
         let heads: Vec<_> = self.logs().into_iter().map(|log| log.head).collect();
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         let mut done = BTreeMap::new();
@@ -186,7 +186,7 @@ impl Process {
         }
     }
 
-    fn begins(&mut self, record: &Record<'_>, below: &Path, done: &mut BTreeMap<String, Done>) {
+    fn begins(&mut self, record: &Record<'_>, below: &Path, done: &mut BTreeMap<String, FileActivity>) {
         let numbers = &record.arguments;
         if record.call.effect == Effect::Close {
             self.open.remove(&numbers[0].unwrap());
@@ -201,14 +201,14 @@ impl Process {
             (Effect::Transfer, _) => (numbers[0], numbers[2]),
             _ => return,
         };
-        let mut add = |number: Option<i64>, add: fn(&mut Done, i64)| {
+        let mut add = |number: Option<i64>, add: fn(&mut FileActivity, i64)| {
             let path = number.and_then(|number| self.open.get(&number));
             if let Some(path) = path.filter(|path| path.starts_with(below)) {
                 add(done.entry(path.to_str().unwrap().to_owned()).or_default(), bytes);
             }
         };
-        add(from, Done::read);
-        add(to, Done::write);
+        add(from, FileActivity::read);
+        add(to, FileActivity::write);
     }
 
     fn ends(&mut self, record: &Record<'_>) {
@@ -239,14 +239,14 @@ impl Process {
 
 /// What was done to a file, whoever did it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct FileActivity {
     pub reads: u64,
     pub read_bytes: i64,
     pub writes: u64,
     pub written_bytes: i64,
 }
 
-impl Done {
+impl FileActivity {
     pub fn read(&mut self, bytes: i64) {
         self.reads += 1;
         self.read_bytes += bytes;
@@ -264,7 +264,7 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// What strace says of the same program: run anew, in the same directory. None with a message where strace is missing, which CI takes
 /// for a failure.
-pub fn strace(place: &Place, command: &[&str]) -> Option<BTreeMap<String, Done>> {
+pub fn strace(place: &Place, command: &[&str]) -> Option<BTreeMap<String, FileActivity>> {
     // One for each thread, as calls that others have interrupted are two lines otherwise.
     let logs = place.0.join("strace");
     let _ = fs::remove_dir_all(&logs);
@@ -291,7 +291,7 @@ pub fn strace(place: &Place, command: &[&str]) -> Option<BTreeMap<String, Done>>
 }
 
 /// `read(3</tmp/x>, ""..., 512) = 512`
-fn said(line: &str, below: &Path, done: &mut BTreeMap<String, Done>) -> Option<()> {
+fn said(line: &str, below: &Path, done: &mut BTreeMap<String, FileActivity>) -> Option<()> {
     let (call, rest) = line.split_once('(')?;
     let (arguments, value) = rest.rsplit_once(" = ")?;
     let bytes: i64 = value
@@ -306,21 +306,21 @@ fn said(line: &str, below: &Path, done: &mut BTreeMap<String, Done>) -> Option<(
         .filter_map(|part| part.split_once('>'))
         .map(|(name, _)| name.to_owned());
     let (first, second) = (names.next(), names.next());
-    let mut add = |name: Option<String>, add: fn(&mut Done, i64)| {
+    let mut add = |name: Option<String>, add: fn(&mut FileActivity, i64)| {
         if let Some(name) = name.filter(|name| Path::new(name).starts_with(below)) {
             add(done.entry(name).or_default(), bytes);
         }
     };
     match call {
-        "read" | "readv" | "pread64" | "preadv" | "preadv2" => add(first, Done::read),
-        "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => add(first, Done::write),
+        "read" | "readv" | "pread64" | "preadv" | "preadv2" => add(first, FileActivity::read),
+        "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => add(first, FileActivity::write),
         "copy_file_range" => {
-            add(first, Done::read);
-            add(second, Done::write);
+            add(first, FileActivity::read);
+            add(second, FileActivity::write);
         }
         "sendfile" => {
-            add(first, Done::write);
-            add(second, Done::read);
+            add(first, FileActivity::write);
+            add(second, FileActivity::read);
         }
         _ => {}
     }

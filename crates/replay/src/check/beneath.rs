@@ -17,7 +17,7 @@ use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, mkfifoat, symlinkat, unlinkat};
 
-use super::disk::{Disk, Found, Kind};
+use super::disk::{Disk, DiskEntry, Kind};
 
 /// A directory, held open: it stays the same one whatever is renamed.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl AsFd for Beneath {
 }
 
 impl Disk for Beneath {
-    fn lstat(&self, path: &[u8]) -> io::Result<Option<Found>> {
+    fn lstat(&self, path: &[u8]) -> io::Result<Option<DiskEntry>> {
         let Some(stat) = self.stat(path)? else {
             return Ok(None);
         };
@@ -176,7 +176,7 @@ impl Disk for Beneath {
         let flags = AtFlags::AT_EACCESS | AtFlags::AT_SYMLINK_NOFOLLOW;
         let may = |right| faccessat(&dir, name.as_c_str(), right, flags).is_ok();
         let allowed = RIGHTS.iter().filter(|&&(_, right)| may(right));
-        Ok(Some(Found {
+        Ok(Some(DiskEntry {
             kind: Kind::of(stat.st_mode),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             allowed: allowed.map(|(bit, _)| bit).sum(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::beneath::Beneath;
 use super::disk::{Disk, Kind};
-use super::manifest::{Create, Made, Manifest, Name, State};
+use super::manifest::{Create, Manifest, ManifestEntry, Name, State};
 use super::prepare::{MAKING, PrepareError, depth};
 
 /// Why something was left.
@@ -27,7 +27,7 @@ pub enum Why {
 
 /// Something that was left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Left {
+pub struct LeftName {
     /// Beneath the root.
     pub path: Name,
     /// Why.
@@ -40,7 +40,7 @@ pub struct Cleaned {
     /// Names that were removed.
     pub removed: usize,
     /// What was left.
-    pub left: Vec<Left>,
+    pub left: Vec<LeftName>,
     /// The directory had been prepared: what a replay makes elsewhere is not known.
     pub was_prepared: bool,
 }
@@ -84,7 +84,7 @@ pub fn reset(root: &Beneath) -> Result<Cleaned, PrepareError> {
 /// Something that may be ours.
 #[derive(Clone, Copy)]
 enum Item<'a> {
-    Made(&'a Made),
+    Made(&'a ManifestEntry),
     Create(&'a Create),
 }
 
@@ -139,7 +139,7 @@ impl<'a> Sweep<'a> {
 
     fn sweep_made(
         &mut self,
-        made: &Made,
+        made: &ManifestEntry,
         stat: &FileStat,
         keeps: &impl Fn(bool) -> bool,
     ) -> Result<(), PrepareError> {
@@ -153,7 +153,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    fn is_as_made(&self, made: &Made, stat: &FileStat) -> Result<bool, PrepareError> {
+    fn is_as_made(&self, made: &ManifestEntry, stat: &FileStat) -> Result<bool, PrepareError> {
         if Kind::of(stat.st_mode) != made.kind {
             return Ok(false);
         }
@@ -208,7 +208,7 @@ impl<'a> Sweep<'a> {
 
     /// Directories that were made so that calls are refused: what is in them is to be reached.
     fn open_directories(&self) -> Result<(), PrepareError> {
-        let mut made: Vec<&Made> = self
+        let mut made: Vec<&ManifestEntry> = self
             .manifest
             .made
             .iter()
@@ -253,7 +253,7 @@ impl<'a> Sweep<'a> {
 
     fn leave(&mut self, path: &Name, why: Why) {
         let path = path.clone();
-        self.cleaned.left.push(Left { path, why });
+        self.cleaned.left.push(LeftName { path, why });
     }
 }
 

@@ -35,7 +35,7 @@ impl Kind {
 
 /// One name of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct DiskEntry {
     /// What it is; never unknown.
     pub kind: Kind,
     /// Of a file, bytes.
@@ -48,7 +48,7 @@ pub struct Found {
 /// links on their way: the simulation resolves them itself.
 pub trait Disk {
     /// What a name stands for, links not followed; none where there is nothing.
-    fn lstat(&self, path: &[u8]) -> io::Result<Option<Found>>;
+    fn lstat(&self, path: &[u8]) -> io::Result<Option<DiskEntry>>;
     /// What a symbolic link holds.
     fn readlink(&self, path: &[u8]) -> io::Result<Vec<u8>>;
     /// The names in a directory, without `.` and `..`.

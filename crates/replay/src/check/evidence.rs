@@ -98,7 +98,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             match self.tree.resolve(path, follow) {
                 Spot::Found(at, id) => {
                     self.conform(&at, id, kind);
-                    self.is_needed(id);
+                    self.mark_needed(id);
                     return Some((at, id));
                 }
                 Spot::Absent { at, entry, last } => {
@@ -122,13 +122,13 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     self.cannot_explain(path, "the root was made");
                     return None;
                 }
-                Spot::Found(at, id) => self.is_denied(&at, id, follow),
+                Spot::Found(at, id) => self.deny_found(&at, id, follow),
                 Spot::Absent {
                     at,
                     entry,
                     last: true,
                 } => {
-                    self.is_needed(at.dir);
+                    self.mark_needed(at.dir);
                     return Some((at, entry));
                 }
                 Spot::Absent { at, entry, .. } => self.assume(&at, entry, Kind::Directory),
@@ -154,7 +154,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     if id == ROOT {
                         return self.cannot_explain(path, "the root was not there");
                     }
-                    return self.is_denied(&at, id, follow);
+                    return self.deny_found(&at, id, follow);
                 }
                 Spot::Absent {
                     at,
@@ -247,7 +247,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             dir: directory.parent,
             name: directory.name.clone(),
         };
-        self.is_denied(&above, at.dir, true);
+        self.deny_found(&above, at.dir, true);
     }
 
     /// Of `missing/../file`, it is the directory before `..` that was not there, if that can be.
@@ -258,7 +258,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             if let Spot::Found(at, id) = self.tree.resolve(&path[..end], false)
                 && self.may_be_denied(id)
             {
-                self.is_denied(&at, id, false);
+                self.deny_found(&at, id, false);
                 return true;
             }
         }
@@ -272,7 +272,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
     }
 
     /// What is there must not be.
-    fn is_denied(&mut self, at: &Place, id: usize, follow: bool) {
+    fn deny_found(&mut self, at: &Place, id: usize, follow: bool) {
         let inode = &self.tree.inodes[id];
         let path = self.tree.path(at);
         if !self.may_be_denied(id) {
@@ -338,17 +338,17 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.tree.inodes[id] = inode;
         self.tree.put(at.dir, &at.name, Entry::There(id));
         if is_moved {
-            self.is_created(at, id);
+            self.record_created(at, id);
         }
     }
 
     /// Something that was not traced has made it.
     pub(super) fn appears(&mut self, at: &Place, kind: Kind) {
         let id = self.tree.add(Inode::new(kind));
-        self.is_quiet(at, id, kind);
+        self.put_quiet(at, id, kind);
     }
 
-    fn is_quiet(&mut self, at: &Place, id: usize, kind: Kind) {
+    fn put_quiet(&mut self, at: &Place, id: usize, kind: Kind) {
         let mut inode = Inode::new(kind);
         inode.quiet = true;
         inode.target = (kind == Kind::Link).then(|| stand_in(&at.name, 0));
@@ -380,7 +380,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
         let path = self.tree.path(at);
         self.cannot_explain(&path, "it was used as something that it is not");
         if id != ROOT {
-            self.is_quiet(at, id, kind);
+            self.put_quiet(at, id, kind);
         }
     }
 
@@ -389,7 +389,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
         let inode = &mut self.tree.inodes[id];
         inode.kind = kind;
         if let Some(end) = inode.end.take().filter(|_| kind == Kind::File) {
-            self.is_large(id, end, true);
+            self.require_size(id, end, true);
         }
     }
 
@@ -405,10 +405,10 @@ impl<'a, D: Disk> Evidence<'a, D> {
             &path,
             "a call follows a link that leads out of the root, or in circles",
         );
-        self.is_quiet(at, id, kind);
+        self.put_quiet(at, id, kind);
     }
 
-    fn is_needed(&mut self, mut id: usize) {
+    fn mark_needed(&mut self, mut id: usize) {
         while !self.tree.inodes[id].needed {
             self.tree.inodes[id].needed = true;
             id = self.tree.inodes[id].parent;

@@ -42,7 +42,7 @@ pub struct Manifest {
     /// Modification time of all files that were made, ns since the Unix epoch: one with another time was changed.
     pub stamp_ns: i64,
     /// Files, directories, links.
-    pub made: Vec<Made>,
+    pub made: Vec<ManifestEntry>,
     /// Files that were there, and were too small.
     pub grown: Vec<Grown>,
     /// Names that the trace makes, and that were not there.
@@ -51,7 +51,7 @@ pub struct Manifest {
 
 /// Something that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct ManifestEntry {
     /// Beneath the root.
     pub path: Name,
     /// What it is.

@@ -25,11 +25,11 @@ use plimsoll_trace::event::Event;
 use plimsoll_trace::names::Names;
 
 pub use beneath::Beneath;
-pub use clean::{Cleaned, Left, Why, clean, reset};
-pub use disk::{Disk, Found, Kind};
+pub use clean::{Cleaned, LeftName, Why, clean, reset};
+pub use disk::{Disk, DiskEntry, Kind};
 pub use fill::Fill;
 pub use manifest::{FORMAT, Manifest, NAME};
-pub use prepare::{PrepareError, Prepared, Wanted, prepare};
+pub use prepare::{PrepareError, PrepareOptions, Prepared, prepare};
 pub use report::{Created, Finding, Need, Report, Unexplained, What};
 pub use walk::Walk;
 

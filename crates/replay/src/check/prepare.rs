@@ -11,7 +11,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use super::beneath::Beneath;
 use super::disk::{Disk, Kind};
 use super::fill::{Fill, Filler};
-use super::manifest::{Create, Grown, Made, Manifest, Name, State};
+use super::manifest::{Create, Grown, Manifest, ManifestEntry, Name, State};
 use super::report::{Finding, Need, Report, What};
 
 /// A file is made under this name, and gets its own when it is whole: what has its own is whole, or somebody else's.
@@ -19,7 +19,7 @@ pub(super) const MAKING: &[u8] = b".plimsoll-making";
 
 /// How a root is to be prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PrepareOptions {
     /// What files are filled with.
     pub fill: Fill,
     /// Also removes what must not be there and is not ours, with all beneath it. It is not brought back.
@@ -89,7 +89,7 @@ impl PrepareError {
 /// Makes what a report says is missing, as far as that is ours to do; what stays is told. The manifest is written first.
 ///
 /// Before each repetition: [`super::reset`], then [`super::check`], then this.
-pub fn prepare(root: &Beneath, report: &Report, wanted: Wanted) -> Result<Prepared, PrepareError> {
+pub fn prepare(root: &Beneath, report: &Report, wanted: PrepareOptions) -> Result<Prepared, PrepareError> {
     let manifest = match Manifest::read(root)? {
         Some(manifest) => manifest,
         None => Manifest::new(now_ns()),
@@ -105,10 +105,10 @@ pub fn prepare(root: &Beneath, report: &Report, wanted: Wanted) -> Result<Prepar
 /// What is to be done, and is done when all of it is written down.
 struct Plan<'a> {
     root: &'a Beneath,
-    wanted: Wanted,
+    wanted: PrepareOptions,
     manifest: Manifest,
     /// Those of the manifest, by path.
-    ours: BTreeMap<Box<[u8]>, Made>,
+    ours: BTreeMap<Box<[u8]>, ManifestEntry>,
     remove: Vec<Box<[u8]>>,
     /// Directories before what they hold, as they were found.
     make: Vec<Box<[u8]>>,
@@ -119,7 +119,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(root: &'a Beneath, mut manifest: Manifest, wanted: Wanted) -> Self {
+    fn new(root: &'a Beneath, mut manifest: Manifest, wanted: PrepareOptions) -> Self {
         let made = std::mem::take(&mut manifest.made).into_iter();
         Self {
             root,
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
     }
 
     fn make(&mut self, finding: &Finding, need: &Need) {
-        let made = Made {
+        let made = ManifestEntry {
             path: Name(finding.path.clone()),
             kind: need.kind,
             size: need.size,
@@ -264,7 +264,7 @@ impl<'a> Plan<'a> {
 
     /// Of all that is ours, as a replay may have changed them: what is deepest first, as a directory may forbid the way.
     fn set_modes(&self) -> Result<(), PrepareError> {
-        let mut made: Vec<(&Made, u32)> = self
+        let mut made: Vec<(&ManifestEntry, u32)> = self
             .manifest
             .made
             .iter()
@@ -284,7 +284,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn make_one(root: &Beneath, made: &Made, stamp_ns: i64, filler: &mut Filler) -> io::Result<()> {
+fn make_one(root: &Beneath, made: &ManifestEntry, stamp_ns: i64, filler: &mut Filler) -> io::Result<()> {
     let path = &made.path.0;
     match made.kind {
         Kind::Directory => root.make_directory(path),

@@ -9,13 +9,13 @@ use crate::names::{Copies, Rules};
 /// A disk in memory: paths, and what links hold.
 #[derive(Debug, Default)]
 struct Memory {
-    files: BTreeMap<Vec<u8>, Found>,
+    files: BTreeMap<Vec<u8>, DiskEntry>,
     links: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Memory {
     fn with(mut self, path: &str, kind: Kind, size: u64) -> Self {
-        let found = Found {
+        let found = DiskEntry {
             kind,
             size,
             allowed: 7,
@@ -44,7 +44,7 @@ impl Memory {
 }
 
 impl Disk for Memory {
-    fn lstat(&self, path: &[u8]) -> io::Result<Option<Found>> {
+    fn lstat(&self, path: &[u8]) -> io::Result<Option<DiskEntry>> {
         Ok(self.files.get(path).copied())
     }
 

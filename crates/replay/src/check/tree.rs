@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::disk::{Disk, Found, Kind};
+use super::disk::{Disk, DiskEntry, Kind};
 
 /// Links that are followed on the way to one name, as in Linux: `path_resolution(7)`.
 const LINKS: usize = 40;
@@ -50,7 +50,7 @@ pub(super) struct Inode {
     /// Its path at the beginning; none where a call has made it.
     pub initial: Option<Box<[u8]>>,
     /// What the disk has there.
-    pub found: Option<Found>,
+    pub found: Option<DiskEntry>,
     /// The finding that it is missing, or something else.
     pub finding: Option<usize>,
     /// The finding that it is too small.
@@ -146,7 +146,7 @@ impl<'a, D: Disk> Tree<'a, D> {
     pub(super) fn new(disk: &'a D) -> Self {
         let mut root = Inode::new(Kind::Directory);
         root.initial = Some(Box::default());
-        root.found = Some(Found {
+        root.found = Some(DiskEntry {
             kind: Kind::Directory,
             size: 0,
             allowed: 7,
@@ -275,7 +275,7 @@ impl<'a, D: Disk> Tree<'a, D> {
     }
 
     /// Takes a file from the disk.
-    fn load(&mut self, path: Box<[u8]>, found: Found) -> usize {
+    fn load(&mut self, path: Box<[u8]>, found: DiskEntry) -> usize {
         let mut inode = Inode::new(found.kind);
         if found.kind == Kind::Link {
             match self.disk.readlink(&path) {
@@ -338,7 +338,7 @@ impl<'a, D: Disk> Tree<'a, D> {
     }
 
     /// Whether there are names in a directory that no call has removed.
-    pub(super) fn is_empty(&mut self, dir: usize) -> bool {
+    pub(super) fn check_empty(&mut self, dir: usize) -> bool {
         let directory = &self.inodes[dir];
         let is_there = |entry: &Entry| matches!(entry, Entry::There(_));
         if directory.entries.values().any(is_there) {

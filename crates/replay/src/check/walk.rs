@@ -33,17 +33,17 @@ const AT_FOLLOW: u64 = 0x400;
 
 /// What is known of an open file, by its place.
 #[derive(Debug, Clone, Copy)]
-enum Seen {
+enum OpenState {
     /// No event was about it.
     Not,
     /// It is nothing beneath the root.
     Outside,
-    Beneath(Opened),
+    Beneath(OpenInode),
 }
 
 /// What an open file stands for.
 #[derive(Debug, Clone, Copy)]
-struct Opened {
+struct OpenInode {
     inode: usize,
     appends: bool,
 }
@@ -55,7 +55,7 @@ pub struct Walk<'a, D> {
     names: &'a Names,
     options: Options,
     evidence: Evidence<'a, D>,
-    opens: Vec<Seen>,
+    opens: Vec<OpenState>,
     /// Shared names of which it was said that they are changed.
     told: HashSet<Box<[u8]>>,
     events: u64,
@@ -163,7 +163,7 @@ impl<'a, D: Disk> Walk<'a, D> {
             }
             Effect::List => {
                 if let Some(opened) = self.open_file(event.open, event.file) {
-                    self.is(opened.inode, Kind::Directory);
+                    self.set_kind(opened.inode, Kind::Directory);
                 }
             }
             Effect::Seek => self.seeks(event, value),
@@ -186,7 +186,7 @@ impl<'a, D: Disk> Walk<'a, D> {
         }
     }
 
-    fn opens(&mut self, event: &Event, path: &[u8]) -> Option<Opened> {
+    fn opens(&mut self, event: &Event, path: &[u8]) -> Option<OpenInode> {
         let flags = open_flags(event);
         let access = match flags & ACCESS {
             _ if flags & PATH_ONLY != 0 => 0,
@@ -194,13 +194,13 @@ impl<'a, D: Disk> Walk<'a, D> {
             1 => 2,
             _ => 6,
         };
-        let mut opened = Opened {
+        let mut opened = OpenInode {
             inode: 0,
             appends: flags & APPEND != 0,
         };
         if flags & NAMELESS != 0 {
             let (_, dir) = self.evidence.require(path, true, Kind::Directory)?;
-            self.evidence.is_allowed(dir, 3, true);
+            self.evidence.note_permission(dir, 3, true);
             let nameless = Inode::new(Kind::File);
             opened.inode = self.evidence.tree.add(nameless);
             return Some(opened);
@@ -211,11 +211,11 @@ impl<'a, D: Disk> Walk<'a, D> {
             let is_there = matches!(self.evidence.tree.resolve(path, follow), Spot::Found(..));
             if exclusive || !is_there {
                 let (at, entry) = self.evidence.vacate(path, follow && !exclusive)?;
-                self.evidence.is_allowed(at.dir, 2, true);
+                self.evidence.note_permission(at.dir, 2, true);
                 let initial = self.evidence.tree.initial(&at);
                 let may_be = !exclusive && entry == Entry::Absent;
                 opened.inode = self.evidence.create(&at, Kind::File, initial.filter(|_| may_be));
-                self.is_shared_change(opened.inode);
+                self.report_shared_change(opened.inode);
                 if flags & TRUNCATE != 0 {
                     self.evidence.inode(opened.inode).fixed = true;
                 }
@@ -230,7 +230,7 @@ impl<'a, D: Disk> Walk<'a, D> {
             Kind::Unknown
         };
         let (_, id) = self.evidence.require(path, follow, kind)?;
-        self.evidence.is_allowed(id, access, true);
+        self.evidence.note_permission(id, access, true);
         if flags & TRUNCATE != 0 && flags & PATH_ONLY == 0 {
             self.sets_size(id, 0);
         }
@@ -239,19 +239,19 @@ impl<'a, D: Disk> Walk<'a, D> {
     }
 
     /// The open file of an event; one that was open before the trace began is looked for by its name.
-    fn open_file(&mut self, open: Option<OpenId>, file: Option<FileId>) -> Option<Opened> {
+    fn open_file(&mut self, open: Option<OpenId>, file: Option<FileId>) -> Option<OpenInode> {
         let open = open?;
         match self.opens.get(open.index()) {
-            Some(Seen::Beneath(opened)) => return Some(*opened),
-            Some(Seen::Outside) => return None,
-            Some(Seen::Not) | None => {}
+            Some(OpenState::Beneath(opened)) => return Some(*opened),
+            Some(OpenState::Outside) => return None,
+            Some(OpenState::Not) | None => {}
         }
         let entry = file.and_then(|file| self.names.files().get(file.index()));
         let found = entry.and_then(|entry| {
             let path = self.path(Some(entry.path))?;
             self.evidence.recorded = self.names.path(entry.path).into();
             let (_, inode) = self.evidence.require(path, true, Kind::Unknown)?;
-            Some(Opened {
+            Some(OpenInode {
                 inode,
                 appends: false,
             })
@@ -261,22 +261,22 @@ impl<'a, D: Disk> Walk<'a, D> {
     }
 
     /// The open file of an event, where its opening was seen.
-    fn known(&self, event: &Event) -> Option<Opened> {
+    fn known(&self, event: &Event) -> Option<OpenInode> {
         match self.opens.get(event.open?.index())? {
-            Seen::Beneath(opened) => Some(*opened),
-            Seen::Not | Seen::Outside => None,
+            OpenState::Beneath(opened) => Some(*opened),
+            OpenState::Not | OpenState::Outside => None,
         }
     }
 
-    fn remember(&mut self, open: OpenId, opened: Option<Opened>) {
+    fn remember(&mut self, open: OpenId, opened: Option<OpenInode>) {
         if self.opens.len() <= open.index() {
-            self.opens.resize(open.index() + 1, Seen::Not);
+            self.opens.resize(open.index() + 1, OpenState::Not);
         }
-        self.opens[open.index()] = opened.map_or(Seen::Outside, Seen::Beneath);
+        self.opens[open.index()] = opened.map_or(OpenState::Outside, OpenState::Beneath);
     }
 
     /// An open file is of this kind.
-    fn is(&mut self, id: usize, kind: Kind) {
+    fn set_kind(&mut self, id: usize, kind: Kind) {
         let inode = self.evidence.inode(id);
         let at = Place {
             dir: inode.parent,
@@ -287,12 +287,12 @@ impl<'a, D: Disk> Walk<'a, D> {
         }
     }
 
-    fn has_changed(&mut self, id: usize) {
+    fn mark_changed(&mut self, id: usize) {
         self.evidence.inode(id).changed = true;
-        self.is_shared_change(id);
+        self.report_shared_change(id);
     }
 
-    fn is_shared_change(&mut self, id: usize) {
+    fn report_shared_change(&mut self, id: usize) {
         if self.options.copy == Copy::Private || self.options.may_write_shared {
             return;
         }
@@ -331,14 +331,15 @@ impl<'a, D: Disk> Walk<'a, D> {
             let opened = self.open_file(event.open, event.file);
             opened.map(|opened| {
                 if kind != Kind::Unknown {
-                    self.is(opened.inode, kind);
+                    self.set_kind(opened.inode, kind);
                 }
                 opened.inode
             })
         };
         let Some(id) = id else { return };
         if name.contains("access") {
-            self.evidence.is_allowed(id, event.mode.unwrap_or(0) & 7, true);
+            self.evidence
+                .note_permission(id, event.mode.unwrap_or(0) & 7, true);
         }
         if finds {
             let inode = self.evidence.inode(id);
@@ -346,7 +347,7 @@ impl<'a, D: Disk> Walk<'a, D> {
                 inode.mode = event.mode.map(|mode| mode & 0o777).or(inode.mode);
             }
             if let (Kind::File, Some(size)) = (kind, event.length) {
-                self.evidence.is_large(id, size, true);
+                self.evidence.require_size(id, size, true);
             }
         }
     }
@@ -364,13 +365,13 @@ impl<'a, D: Disk> Walk<'a, D> {
         };
         let Some(id) = id else { return };
         if is_enter {
-            self.is(id, Kind::Directory);
-            return self.evidence.is_allowed(id, 1, true);
+            self.set_kind(id, Kind::Directory);
+            return self.evidence.note_permission(id, 1, true);
         }
         if event.call.name.contains("chmod") {
             self.evidence.inode(id).opened_up = true;
         }
-        self.has_changed(id);
+        self.mark_changed(id);
     }
 }
 

@@ -61,18 +61,18 @@ impl Links {
         };
         match event.call.effect {
             Effect::Symlink => {
-                self.is_moved(path, names);
-                self.is_linked(path, names);
+                self.mark_moved(path, names);
+                self.mark_linked(path, names);
             }
-            Effect::Make | Effect::Remove => self.is_moved(path, names),
+            Effect::Make | Effect::Remove => self.mark_moved(path, names),
             Effect::Link | Effect::Rename => {
                 if event.call.effect == Effect::Rename {
-                    self.is_moved(path, names);
+                    self.mark_moved(path, names);
                 }
                 if let Some(to) = event.path2 {
-                    self.is_moved(to, names);
+                    self.mark_moved(to, names);
                     if self.linked.contains(&path) {
-                        self.is_linked(to, names);
+                        self.mark_linked(to, names);
                     }
                 }
             }
@@ -106,7 +106,7 @@ impl Links {
     }
 
     fn found(&mut self, path: PathId, target: Option<PathId>, length: u64, names: &Names) {
-        self.is_linked(path, names);
+        self.mark_linked(path, names);
         let name = names.path(path);
         let ends = (0..=name.len()).filter(|&end| end == name.len() || name[end] == b'/');
         if ends.into_iter().any(|end| self.moved.contains(&name[..end])) {
@@ -117,11 +117,11 @@ impl Links {
         link.length = link.length.max(length);
     }
 
-    fn is_moved(&mut self, path: PathId, names: &Names) {
+    fn mark_moved(&mut self, path: PathId, names: &Names) {
         self.moved.insert(names.path(path).into());
     }
 
-    fn is_linked(&mut self, path: PathId, names: &Names) {
+    fn mark_linked(&mut self, path: PathId, names: &Names) {
         self.linked.insert(path);
         self.paths.insert(names.path(path).into());
     }

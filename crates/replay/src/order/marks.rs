@@ -46,9 +46,9 @@ impl Marks {
 
 /// What a worker knows to be over of others.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known(HashMap<u32, u32>);
+pub(super) struct KnownProgress(HashMap<u32, u32>);
 
-impl Known {
+impl KnownProgress {
     /// Whether that is new.
     pub(super) fn learn(&mut self, mark: Mark) -> bool {
         let until = mark.index + 1;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use super::marks::Mark;
 
 /// Of one address, no more than so many that woke somebody whom nobody knows (of another process, or of none that was traced).
-const MOST: usize = 1024;
+const MAX_WAKERS: usize = 1024;
 
 /// One that has woken others.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Sleepers {
     /// An action that began at `start` has woken `count` there.
     pub(super) fn wake(&mut self, place: (u32, u64), count: u32, start: i64, mark: Mark) {
         let wakers = self.0.entry(place).or_default();
-        if wakers.len() == MOST {
+        if wakers.len() == MAX_WAKERS {
             wakers.pop_front();
         }
         wakers.push_back(Waker {

@@ -5,8 +5,8 @@ use std::os::fd::RawFd;
 use libc::{c_int, c_long, c_uint, off64_t};
 use nix::errno::Errno;
 
-use super::room::MOST;
-use super::{Done, Hands, flags};
+use super::room::MAX_CHUNK_BYTES;
+use super::{ActionResult, Hands, flags};
 use crate::action::{Action, Operation, mark};
 use crate::root::{Refusal, expect_of_user};
 
@@ -14,12 +14,12 @@ use crate::root::{Refusal, expect_of_user};
 const PAGE: u64 = 4096;
 
 impl Hands<'_> {
-    pub(super) fn on_data(&mut self, action: &Action, file: RawFd) -> Done {
+    pub(super) fn on_data(&mut self, action: &Action, file: RawFd) -> ActionResult {
         if action.has(mark::RESEEK) {
             // SAFETY: this call takes numbers only.
             unsafe { libc::lseek64(file, action.offset, libc::SEEK_SET) };
         }
-        Done::Said(match action.operation {
+        ActionResult::Said(match action.operation {
             Operation::Read => self.read(action, |room, size, _| {
                 // SAFETY: there is room for `size` bytes. So in all that follow.
                 unsafe { libc::read(file, room.cast(), size) as i64 }
@@ -58,7 +58,7 @@ impl Hands<'_> {
             | Operation::Pwritev2
             | Operation::TakeIn => self.write_any(action, file),
             Operation::Sendfile | Operation::CopyRange => return self.transfer(action, file),
-            Operation::Clone => return self.clone(action, file),
+            Operation::Clone => return self.clone_range(action, file),
             Operation::List => self.list(action, file),
             Operation::Map => self.map(action, file),
             _ => plain(action, file),
@@ -123,9 +123,9 @@ impl Hands<'_> {
         })
     }
 
-    fn transfer(&mut self, action: &Action, from: RawFd) -> Done {
+    fn transfer(&mut self, action: &Action, from: RawFd) -> ActionResult {
         let Some(to) = self.common.get(action.open2) else {
-            return Done::Lost;
+            return ActionResult::Lost;
         };
         if action.has(mark::RESEEK2) {
             // SAFETY: this call takes numbers only.
@@ -153,14 +153,14 @@ impl Hands<'_> {
                 ) as i64
             }
         };
-        Done::Said(Errno::result(moved))
+        ActionResult::Said(Errno::result(moved))
     }
 
     /// Where the file system cannot share storage, the data are copied.
-    fn clone(&mut self, action: &Action, from: RawFd) -> Done {
+    fn clone_range(&mut self, action: &Action, from: RawFd) -> ActionResult {
         const CANNOT: [Errno; 3] = [Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EXDEV];
         let Some(to) = self.common.get(action.open2) else {
-            return Done::Lost;
+            return ActionResult::Lost;
         };
         let range = libc::file_clone_range {
             src_fd: i64::from(from),
@@ -172,15 +172,17 @@ impl Hands<'_> {
         let done = unsafe { libc::ioctl(to, libc::FICLONERANGE, &raw const range) };
         match Errno::result(done) {
             Err(why) if CANNOT.contains(&why) => {
-                Done::Instead(Operation::CloneByCopy, copy(from, to, &range))
+                ActionResult::Instead(Operation::CloneByCopy, copy(from, to, &range))
             }
-            done => Done::Said(done.map(i64::from)),
+            done => ActionResult::Said(done.map(i64::from)),
         }
     }
 
     fn list(&mut self, action: &Action, file: RawFd) -> Result<i64, Errno> {
         let room = self.room.bytes_mut();
-        let size = usize::try_from(action.length).unwrap_or(MOST).min(room.len());
+        let size = usize::try_from(action.length)
+            .unwrap_or(MAX_CHUNK_BYTES)
+            .min(room.len());
         // SAFETY: there is room for `size` bytes.
         let got = unsafe { libc::syscall(libc::SYS_getdents64, file, room.as_mut_ptr(), size) };
         Errno::result(got as i64)
@@ -202,15 +204,17 @@ impl Hands<'_> {
     }
 
     /// Calls on descriptors that could be ones on names.
-    pub(super) fn on_open(&mut self, action: &Action, file: RawFd) -> Done {
+    pub(super) fn on_open(&mut self, action: &Action, file: RawFd) -> ActionResult {
         let room = self.room.bytes_mut();
-        let size = usize::try_from(action.length).unwrap_or(MOST).min(room.len());
+        let size = usize::try_from(action.length)
+            .unwrap_or(MAX_CHUNK_BYTES)
+            .min(room.len());
         let attribute = action.path2.and_then(|text| self.common.plan.texts.get(&text));
         let key = attribute.map_or(c"", |text| text.as_c_str());
         if matches!(action.operation, Operation::Setxattr | Operation::Removexattr)
             && expect_of_user(key).is_err()
         {
-            return Done::Refused(Refusal::Attribute);
+            return ActionResult::Refused(Refusal::Attribute);
         }
         let content = self.common.content.start();
         // SAFETY: structures are filled in by the kernel and have room; names end in a zero; there is room for `size` bytes, and
@@ -240,10 +244,10 @@ impl Hands<'_> {
                 Operation::SetFlags => {
                     i64::from(libc::fcntl(file, libc::F_SETFL, flags::of_status(action.flags)))
                 }
-                _ => return Done::Nothing,
+                _ => return ActionResult::Nothing,
             }
         };
-        Done::Said(Errno::result(result))
+        ActionResult::Said(Errno::result(result))
     }
 }
 
@@ -298,7 +302,9 @@ fn copy(from: RawFd, to: RawFd, range: &libc::file_clone_range) -> Result<i64, E
         u64::MAX
     };
     while left > 0 {
-        let size = usize::try_from(left).unwrap_or(MOST).min(MOST);
+        let size = usize::try_from(left)
+            .unwrap_or(MAX_CHUNK_BYTES)
+            .min(MAX_CHUNK_BYTES);
         let (from_place, to_place) = (&raw mut from_at, &raw mut to_at);
         // SAFETY: both places live as long as the call, which moves them on.
         let moved = unsafe { libc::copy_file_range(from, from_place, to, to_place, size, 0) };

@@ -4,23 +4,25 @@ use libc::c_int;
 use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 
-use super::room::MOST;
-use super::{Done, Hands};
+use super::room::MAX_CHUNK_BYTES;
+use super::{ActionResult, Hands};
 use crate::action::{Action, Operation, mark};
 use crate::root::Denied;
 
 const AT_SYMLINK_FOLLOW: u32 = 0x400;
 
 impl Hands<'_> {
-    pub(super) fn on_name(&mut self, action: &Action) -> Done {
+    pub(super) fn on_name(&mut self, action: &Action) -> ActionResult {
         let common = self.common;
         let root = common.root;
         let Some(name) = common.name(action.path) else {
-            return Done::Nothing;
+            return ActionResult::Nothing;
         };
         let follow = !action.has(mark::STAY);
         let bytes = self.room.bytes_mut();
-        let size = usize::try_from(action.length).unwrap_or(MOST).min(bytes.len());
+        let size = usize::try_from(action.length)
+            .unwrap_or(MAX_CHUNK_BYTES)
+            .min(bytes.len());
         let bytes = &mut bytes[..size];
         let attribute = action.path2.and_then(|text| common.plan.texts.get(&text));
         let key = attribute.map_or(c"", |text| text.as_c_str());
@@ -56,25 +58,25 @@ impl Hands<'_> {
                     root.rename(name, to, action.flags).into()
                 }
                 Some(to) => root.link(name, to, action.flags & AT_SYMLINK_FOLLOW != 0).into(),
-                None => Done::Nothing,
+                None => ActionResult::Nothing,
             },
-            _ => Done::Nothing,
+            _ => ActionResult::Nothing,
         }
     }
 
     /// A target that was written from the root on is one that begins at the sandbox's.
-    fn symlink(&self, action: &Action) -> Done {
+    fn symlink(&self, action: &Action) -> ActionResult {
         let common = self.common;
         let text = action.path2.and_then(|text| common.plan.texts.get(&text));
         let (Some(name), Some(text)) = (common.name(action.path), text) else {
-            return Done::Nothing;
+            return ActionResult::Nothing;
         };
         if text.to_bytes().first() != Some(&b'/') {
             return common.root.symlink(text, name).into();
         }
         match common.name(action.path2) {
             Some(target) => common.root.symlink_beneath(target, name).into(),
-            None => Done::Refused(crate::root::Refusal::Leaves),
+            None => ActionResult::Refused(crate::root::Refusal::Leaves),
         }
     }
 }

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Calls that move more are made in pieces of this.
-pub(crate) const MOST: usize = 16 << 20;
+pub(crate) const MAX_CHUNK_BYTES: usize = 16 << 20;
 const PAGE: usize = 4096;
 
 /// Pages of a worker's own, or of all: `O_DIRECT` asks for whole ones.
@@ -22,9 +22,11 @@ unsafe impl Send for Room {}
 unsafe impl Sync for Room {}
 
 impl Room {
-    /// For calls of this length, in pieces of at most [`MOST`] bytes.
+    /// For calls of this length, in pieces of at most [`MAX_CHUNK_BYTES`] bytes.
     pub(crate) fn new(longest: u64) -> Result<Self, Errno> {
-        let longest = usize::try_from(longest).unwrap_or(MOST).clamp(PAGE, MOST);
+        let longest = usize::try_from(longest)
+            .unwrap_or(MAX_CHUNK_BYTES)
+            .clamp(PAGE, MAX_CHUNK_BYTES);
         // Clamped from below, so it is not zero.
         let size = NonZeroUsize::new(longest.next_multiple_of(PAGE)).ok_or(Errno::EINVAL)?;
         let (may, how) = (
@@ -92,6 +94,6 @@ mod tests {
             .sum();
         let share = zeros as f64 / room.size() as f64;
         assert!((share - 0.25).abs() < 0.01, "{share}");
-        assert_eq!(Room::new(u64::MAX).unwrap().size(), MOST);
+        assert_eq!(Room::new(u64::MAX).unwrap().size(), MAX_CHUNK_BYTES);
     }
 }

@@ -49,7 +49,7 @@ impl Planner<'_> {
             Effect::Close | Effect::Released => self.close(event),
             Effect::Dup => self.dup(event),
             Effect::Fcntl => self.fcntl(event),
-            Effect::Ioctl => self.clone(event),
+            Effect::Ioctl => self.clone_range(event),
             Effect::Fork if event.other.is_some() => fork(event),
             Effect::Execute | Effect::Exit | Effect::Exited => act(event, Operation::Compute),
             Effect::Read | Effect::Write | Effect::Seek | Effect::List | Effect::Map => self.data(event),
@@ -106,7 +106,7 @@ impl Planner<'_> {
         let have = match entry {
             Some(entry) if matches!(entry.kind, Kind::File | Kind::Directory) => {
                 if self.is_here(Some(entry.path)) {
-                    self.opens.was_before(open, entry.path);
+                    self.opens.add_open_before(open, entry.path);
                     return Have::Real;
                 }
                 Have::Ignored

@@ -210,7 +210,7 @@ impl Planner<'_> {
     }
 
     /// One that failed says what the file system could not; it is not asked of another one.
-    pub(super) fn clone(&mut self, event: &Event) -> Fate {
+    pub(super) fn clone_range(&mut self, event: &Event) -> Fate {
         let (Some(from), Some(to), Some(_)) = (event.open, event.open2, event.outcome.value()) else {
             return Fate::Fold;
         };

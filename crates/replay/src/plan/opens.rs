@@ -25,7 +25,7 @@ pub(super) enum Have {
 
 /// One of them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub(super) have: Have,
     /// Where it stands here before the next call; -1 where that is not known.
     pub(super) position: i64,
@@ -34,7 +34,7 @@ pub(super) struct Opened {
     pub(super) duplicates: u32,
 }
 
-const UNMET: Opened = Opened {
+const UNMET: OpenFile = OpenFile {
     have: Have::Unmet,
     position: -1,
     appends: false,
@@ -44,13 +44,13 @@ const UNMET: Opened = Opened {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
-    all: Vec<Opened>,
+    all: Vec<OpenFile>,
     before: Vec<(OpenId, PathId)>,
     pipes: u32,
 }
 
 impl Opens {
-    pub(super) fn get(&mut self, id: OpenId) -> &mut Opened {
+    pub(super) fn get(&mut self, id: OpenId) -> &mut OpenFile {
         let at = id.index();
         if at >= self.all.len() {
             self.all.resize(at + 1, UNMET);
@@ -62,8 +62,8 @@ impl Opens {
         self.all.len()
     }
 
-    pub(super) fn is_made(&mut self, id: OpenId, have: Have, appends: bool) {
-        *self.get(id) = Opened {
+    pub(super) fn add_opened(&mut self, id: OpenId, have: Have, appends: bool) {
+        *self.get(id) = OpenFile {
             have,
             position: 0,
             appends,
@@ -72,7 +72,7 @@ impl Opens {
     }
 
     /// It was there before the trace.
-    pub(super) fn was_before(&mut self, id: OpenId, path: PathId) {
+    pub(super) fn add_open_before(&mut self, id: OpenId, path: PathId) {
         self.get(id).have = Have::Real;
         self.before.push((id, path));
     }

@@ -29,7 +29,7 @@ impl Plan {
 
 /// What one worker has done so far.
 #[derive(Default)]
-struct Done {
+struct WorkerProgress {
     /// When it began, ns; none before its parent made it.
     begun: Option<u64>,
     /// When each of its actions ended, ns.
@@ -43,15 +43,15 @@ struct Walk<'a> {
     cost: &'a Cost,
     guess: Guess,
     /// By worker.
-    done: Vec<Done>,
+    done: Vec<WorkerProgress>,
 }
 
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan, cost: &'a Cost, guess: Guess) -> Self {
-        let done = plan.workers.iter().map(|worker| Done {
+        let done = plan.workers.iter().map(|worker| WorkerProgress {
             begun: (!worker.is_forked).then_some(0),
             ends: Vec::with_capacity(worker.actions.len()),
-            ..Done::default()
+            ..WorkerProgress::default()
         });
         Self {
             plan,

@@ -9,7 +9,7 @@ pub(crate) const NOT_OPEN: &str = "not open";
 
 /// How one result differs from the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Said {
+pub(crate) enum Difference {
     Ok,
     Fewer,
     More,
@@ -21,11 +21,11 @@ pub(crate) enum Said {
 /// What was recorded, and what was got instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Comparison {
-    pub(crate) recorded: Said,
-    pub(crate) got: Said,
+    pub(crate) recorded: Difference,
+    pub(crate) got: Difference,
 }
 
-impl Said {
+impl Difference {
     pub(crate) fn text(self) -> String {
         match self {
             Self::Ok => "ok".into(),
@@ -42,45 +42,45 @@ impl Comparison {
     /// Of a call that could not be made, as its open file is not there.
     pub(crate) fn of_lost(action: &Action) -> Self {
         let recorded = match action.recorded.said() {
-            Some(Err(errno)) => Said::Failed(errno),
-            _ => Said::Ok,
+            Some(Err(errno)) => Difference::Failed(errno),
+            _ => Difference::Ok,
         };
-        let got = Said::Lost;
+        let got = Difference::Lost;
         Self { recorded, got }
     }
 
     /// None where both are the same, or nobody knows what was recorded.
     pub(crate) fn of(action: &Action, got: Result<i64, Errno>) -> Option<Self> {
         let (recorded, got) = match (action.recorded.said()?, got) {
-            (Ok(_), Ok(_)) if action.has(mark::HANDED) => (Said::Ok, Said::Ok),
-            (Ok(recorded), Ok(got)) => (Said::Ok, values(action, recorded, got)),
-            (Ok(_), Err(why)) => (Said::Ok, Said::Failed(why as i32)),
-            (Err(errno), Ok(_)) => (Said::Failed(errno), Said::Ok),
-            (Err(errno), Err(why)) => (Said::Failed(errno), Said::Failed(why as i32)),
+            (Ok(_), Ok(_)) if action.has(mark::HANDED) => (Difference::Ok, Difference::Ok),
+            (Ok(recorded), Ok(got)) => (Difference::Ok, values(action, recorded, got)),
+            (Ok(_), Err(why)) => (Difference::Ok, Difference::Failed(why as i32)),
+            (Err(errno), Ok(_)) => (Difference::Failed(errno), Difference::Ok),
+            (Err(errno), Err(why)) => (Difference::Failed(errno), Difference::Failed(why as i32)),
         };
         (recorded != got).then_some(Self { recorded, got })
     }
 }
 
 /// Descriptors have other numbers here, file systems list directories by their own measure, links may be written otherwise.
-fn values(action: &Action, recorded: i64, got: i64) -> Said {
+fn values(action: &Action, recorded: i64, got: i64) -> Difference {
     use std::cmp::Ordering;
     let operation = action.operation;
     if operation == Operation::Seek {
         return if recorded == got || action.has(mark::OPAQUE) {
-            Said::Ok
+            Difference::Ok
         } else {
-            Said::Elsewhere
+            Difference::Elsewhere
         };
     }
     let counts_otherwise = matches!(operation, Operation::Map | Operation::CloneByCopy);
     if !operation.moves_data() && operation != Operation::Getxattr || counts_otherwise {
-        return Said::Ok;
+        return Difference::Ok;
     }
     match got.cmp(&recorded) {
-        Ordering::Less => Said::Fewer,
-        Ordering::Equal => Said::Ok,
-        Ordering::Greater => Said::More,
+        Ordering::Less => Difference::Fewer,
+        Ordering::Equal => Difference::Ok,
+        Ordering::Greater => Difference::More,
     }
 }
 

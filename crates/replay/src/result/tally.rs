@@ -11,7 +11,7 @@ use super::{
     CallTimes, Comparison, Example, LetGo, Mismatch, NOT_OPEN, Quantiles, Refused, Waits, seconds, shown,
 };
 use crate::action::{Action, Operation};
-use crate::perform::Done;
+use crate::perform::ActionResult;
 use crate::plan::Plan;
 use crate::root::Refusal;
 use crate::timing::duration;
@@ -19,7 +19,7 @@ use crate::timing::duration;
 /// Examples that are kept of each kind.
 const EXAMPLES: usize = 3;
 /// Longest time that a histogram holds, ns: an hour; longer ones count as this.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+const MAX_NS: u64 = 3_600_000_000_000;
 
 /// Of one kind of call.
 #[derive(Default)]
@@ -34,12 +34,12 @@ struct Calls {
 }
 
 /// Of several that are alike: how many, and the first of them.
-struct Kept<T> {
+struct Alike<T> {
     count: u64,
     examples: Vec<T>,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Alike<T> {
     fn default() -> Self {
         Self {
             count: 0,
@@ -48,7 +48,7 @@ impl<T> Default for Kept<T> {
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Alike<T> {
     fn add(&mut self, example: T) {
         self.count += 1;
         if self.examples.len() < EXAMPLES {
@@ -86,9 +86,9 @@ pub(crate) struct Tally {
     /// By the number of the operation.
     calls: Vec<Calls>,
     lateness: Option<Histogram<u64>>,
-    mismatches: BTreeMap<(Operation, Comparison), Kept<Differing>>,
-    refusals: BTreeMap<(Operation, &'static str, Refusal), Kept<Option<PathId>>>,
-    let_go: Kept<Unfinished>,
+    mismatches: BTreeMap<(Operation, Comparison), Alike<Differing>>,
+    refusals: BTreeMap<(Operation, &'static str, Refusal), Alike<Option<PathId>>>,
+    let_go: Alike<Unfinished>,
     pub(crate) lost: u64,
     pub(crate) waited: u64,
     pub(crate) waited_ns: u64,
@@ -104,13 +104,13 @@ impl Tally {
     }
 
     /// An action is done, and took so long.
-    pub(crate) fn add(&mut self, action: &Action, done: Done, took_ns: u64, cost: &Cost) {
+    pub(crate) fn add(&mut self, action: &Action, done: ActionResult, took_ns: u64, cost: &Cost) {
         match done {
-            Done::Instead(operation, got) => {
+            ActionResult::Instead(operation, got) => {
                 let action = Action { operation, ..*action };
-                self.add(&action, Done::Said(got), took_ns, cost);
+                self.add(&action, ActionResult::Said(got), took_ns, cost);
             }
-            Done::Said(got) => {
+            ActionResult::Said(got) => {
                 let calls = &mut self.calls[action.operation as usize];
                 calls.count += 1;
                 calls.total_ns += took_ns;
@@ -129,18 +129,18 @@ impl Tally {
                     self.differs(action, found, got.map_err(|why| why as i32));
                 }
             }
-            Done::Refused(why) => {
+            ActionResult::Refused(why) => {
                 let kept = self
                     .refusals
                     .entry((action.operation, refused_call(action), why))
                     .or_default();
                 kept.add(action.path);
             }
-            Done::Lost => {
+            ActionResult::Lost => {
                 self.lost += 1;
                 self.differs(action, Comparison::of_lost(action), Ok(-1));
             }
-            Done::Nothing => {}
+            ActionResult::Nothing => {}
         }
     }
 
@@ -311,7 +311,7 @@ impl Calls {
 }
 
 fn histogram() -> Histogram<u64> {
-    let made = Histogram::new_with_bounds(1, LONGEST_NS, 3);
+    let made = Histogram::new_with_bounds(1, MAX_NS, 3);
     made.expect("bounds are right: 1 < an hour, and three digits")
 }
 

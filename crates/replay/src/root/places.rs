@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The most that are kept: each is a descriptor of the process.
-const MOST: usize = 128;
+const MAX_CACHED: usize = 128;
 
 /// Directories by their names.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Places {
         if all.age != age.0 {
             return;
         }
-        if all.known.len() >= MOST {
+        if all.known.len() >= MAX_CACHED {
             all.known.clear();
         }
         all.known.insert(name.to_owned(), Arc::clone(directory));
@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn so_many_are_kept_and_no_more() {
         let (places, directory) = (Places::default(), some());
-        for number in 0..3 * MOST {
+        for number in 0..3 * MAX_CACHED {
             let name = CString::new(number.to_string()).unwrap();
             let age = places.get(&name).unwrap_err();
             places.keep(&name, &directory, age);
-            assert!(places.get(&name).is_ok() && places.read().known.len() <= MOST);
+            assert!(places.get(&name).is_ok() && places.read().known.len() <= MAX_CACHED);
         }
     }
 }

@@ -13,7 +13,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use super::{Denied, RETRIES, Refusal, is_ordinary};
 
 /// As many links as Linux follows in one name.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 struct Walk<'a> {
     root: BorrowedFd<'a>,
@@ -116,7 +116,7 @@ impl Walk<'_> {
 
     fn follow(&mut self, link: &OwnedFd) -> Result<(), Denied> {
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > MAX_LINKS {
             return Err(Errno::ELOOP.into());
         }
         let target = nix::fcntl::readlinkat(link, c"")?;

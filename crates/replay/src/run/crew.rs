@@ -19,7 +19,7 @@ const STACK: usize = 256 << 10;
 const LEAD_NS: i64 = 2_000_000;
 
 /// What the workers of a run share.
-pub(super) struct Crew<'a> {
+pub(super) struct RunContext<'a> {
     pub(super) common: &'a Common<'a>,
     pub(super) cost: &'a Cost,
     pub(super) settings: &'a Settings,
@@ -36,7 +36,7 @@ pub(super) struct Crew<'a> {
     aborted: AtomicBool,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> RunContext<'a> {
     pub(super) fn new(
         common: &'a Common<'a>,
         cost: &'a Cost,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use plimsoll_trace::cost::{Debt, Guess};
 use plimsoll_trace::event::PathId;
 
-use super::crew::Crew;
+use super::crew::RunContext;
 use super::{RunError, scarce};
 use crate::action::{Action, Operation, mark};
 use crate::order::Edge;
-use crate::perform::{Done, Hands};
+use crate::perform::{ActionResult, Hands};
 use crate::plan::Worker;
 use crate::result::{Tally, Unfinished};
 use crate::timing::pace::{self, Burner};
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What a worker has.
 pub(super) struct Work<'a, 'c> {
-    crew: &'a Crew<'c>,
+    crew: &'a RunContext<'c>,
     at: usize,
     plan: &'a Worker,
     hands: Hands<'a>,
@@ -35,7 +35,7 @@ pub(super) struct Work<'a, 'c> {
 }
 
 impl<'a, 'c> Work<'a, 'c> {
-    pub(super) fn new(crew: &'a Crew<'c>, at: usize) -> Result<Self, RunError> {
+    pub(super) fn new(crew: &'a RunContext<'c>, at: usize) -> Result<Self, RunError> {
         let plan = &crew.common.plan.workers[at];
         let hands = Hands::new(crew.common, plan.longest_read);
         Ok(Self {
@@ -104,7 +104,7 @@ impl<'a, 'c> Work<'a, 'c> {
         let slept = is_over || pace::sleep_until(until, || crew.is_over());
         let late = pace::now() - until;
         self.tally.late(late);
-        self.burner.has_slept(if is_over { 0 } else { late });
+        self.burner.set_oversleep(if is_over { 0 } else { late });
         slept
     }
 
@@ -177,10 +177,14 @@ impl<'a, 'c> Work<'a, 'c> {
             self.tally.late(start - crew.origin.saturating_add(since));
         }
         let done = self.hands.perform(action, in_order);
-        self.end = if done == Done::Nothing { start } else { pace::now() };
+        self.end = if done == ActionResult::Nothing {
+            start
+        } else {
+            pace::now()
+        };
         self.tally
             .add(action, done, (self.end - start).max(0).unsigned_abs(), crew.cost);
-        done != Done::Nothing || self.pass_time(action)
+        done != ActionResult::Nothing || self.pass_time(action)
     }
 
     /// The time of a call that is not made.

@@ -14,7 +14,7 @@ const PIECE_NS: i64 = 100_000_000;
 /// So short a think time is spun by elapsed time. What is lost of it where we lose the processor is lost once a time slice.
 const SHORT_NS: i64 = 5_000;
 /// No more than this is taken from what comes later: we have lost the processor, which is nobody's computing.
-const MOST_AHEAD_NS: i64 = 1_000_000;
+const MAX_AHEAD_NS: i64 = 1_000_000;
 
 /// Elapsed time, ns since some moment.
 pub fn now() -> i64 {
@@ -92,8 +92,8 @@ impl Burner {
     }
 
     /// A sleep that took into account what had passed has ended so late, ns.
-    pub fn has_slept(&mut self, late: i64) {
-        self.ahead = late.clamp(0, MOST_AHEAD_NS);
+    pub fn set_oversleep(&mut self, late: i64) {
+        self.ahead = late.clamp(0, MAX_AHEAD_NS);
     }
 
     /// Burns `computing` ns, of which has passed already what we had to do ourselves since `begun`, on the clock of [`now`]. False
@@ -103,7 +103,7 @@ impl Burner {
         let wanted = i64::try_from(computing).unwrap_or(i64::MAX);
         let wanted = wanted.saturating_sub(start - begun).saturating_sub(self.ahead);
         if wanted <= 0 {
-            self.ahead = (-wanted).min(MOST_AHEAD_NS);
+            self.ahead = (-wanted).min(MAX_AHEAD_NS);
             true
         } else if wanted <= SHORT_NS {
             self.ahead = spin(start + wanted).min(SHORT_NS);
@@ -178,15 +178,15 @@ mod tests {
         let mut burner = Burner::default();
         assert!(burner.burn(0, now() - 5_000, || false));
         assert!(burner.ahead >= 5_000);
-        burner.has_slept(7_000);
+        burner.set_oversleep(7_000);
         assert!(burner.burn(3_000, now(), || false));
         assert!(
             burner.ahead() >= 4_000,
             "what a sleep was late is taken from what comes next"
         );
-        burner.has_slept(SECOND);
-        assert_eq!(burner.ahead(), MOST_AHEAD_NS, "we had lost the processor");
-        burner.has_slept(0);
+        burner.set_oversleep(SECOND);
+        assert_eq!(burner.ahead(), MAX_AHEAD_NS, "we had lost the processor");
+        burner.set_oversleep(0);
         assert!(!burner.burn(3_600 * SECOND as u64, now(), || true));
     }
 }

@@ -25,7 +25,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::strings::{Strings, Wanted};
+use super::strings::{StringSpec, Strings};
 use super::writer::{Column, Layout, Sql, Value, Writer};
 use super::{TableReport, is_name, table};
 use crate::ServiceError;
@@ -152,7 +152,7 @@ impl CoolConfig {
     }
 
     pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<Vec<TableReport>, ServiceError> {
-        let strings = Strings::calibrated(Wanted {
+        let strings = Strings::calibrated(StringSpec {
             rows: self.iovs * u64::from(self.channels),
             length: self.payload_bytes(0),
             compressibility: self.compressibility,

@@ -37,7 +37,7 @@ enum Letters {
 
 /// What strings shall be like.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct StringSpec {
     /// Strings in a row of the table, rows, and bytes of each.
     pub(super) rows: u64,
     pub(super) length: usize,
@@ -65,7 +65,7 @@ impl Strings {
     }
 
     /// Finds, by bisection, how many bytes of a string must be random.
-    pub(super) fn calibrated(wanted: Wanted) -> Self {
+    pub(super) fn calibrated(wanted: StringSpec) -> Self {
         let (letters, text) = match wanted.text {
             Some(true) => (Letters::Printable, true),
             Some(false) => (Letters::All, false),
@@ -137,7 +137,7 @@ mod tests {
     fn every_compressibility_is_hit_within_three_points() {
         for length in [10, 100, 1000, 300_000] {
             for percent in [0.0, 5.0, 10.0, 19.0, 20.0, 30.0, 50.0, 70.0, 90.0, 95.0] {
-                let strings = Strings::calibrated(Wanted {
+                let strings = Strings::calibrated(StringSpec {
                     rows: 1 << 20,
                     length,
                     compressibility: percent,

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::strings::{Strings, Wanted};
+use super::strings::{StringSpec, Strings};
 use super::writer::{Column, Layout, Sql, Value, Writer};
 use super::{TableReport, is_name};
 use crate::ServiceError;
@@ -155,7 +155,7 @@ impl TableConfig {
     }
 
     fn strings(&self, text: Option<bool>, any_text: bool) -> Source {
-        Source::Strings(Strings::calibrated(Wanted {
+        Source::Strings(Strings::calibrated(StringSpec {
             rows: self.rows,
             length: self.row,
             compressibility: self.compressibility,

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use plimsoll_wire::frontier::request::{Command, Encoding, decode_p1, parse_target, signed_part};
 
 use super::database::Query;
-use super::files::Wanted;
+use super::files::FileRequest;
 use crate::http::Head;
 
 /// One payload to make. An encoding that does not exist is an error of its payload alone.
 pub(super) enum Work {
     Query(Query),
-    File(Wanted),
+    File(FileRequest),
     Wrong(String),
 }
 
 /// What a request is about.
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     Payloads(Payloads),
     /// The server's certificate.
     Certificate,
@@ -29,7 +29,7 @@ pub(super) struct Payloads {
 }
 
 /// The payloads, or the text of a global error. `signs`: there is a key for signatures.
-pub(super) fn understand(head: &Head, signs: bool) -> Result<Asked, String> {
+pub(super) fn understand(head: &Head, signs: bool) -> Result<RequestKind, String> {
     if head.field("x-frontier-id").is_none() {
         return Err("X-frontier-id header missing".into());
     }
@@ -45,7 +45,7 @@ pub(super) fn understand(head: &Head, signs: bool) -> Result<Asked, String> {
         .is_some_and(|command| command.object == "cert_request" && command.version == "1")
     {
         return if signs {
-            Ok(Asked::Certificate)
+            Ok(RequestKind::Certificate)
         } else {
             Err("no CertFileName found".into())
         };
@@ -58,7 +58,7 @@ pub(super) fn understand(head: &Head, signs: bool) -> Result<Asked, String> {
             (wanted, _) => work(command, wanted.then(signed)),
         })
         .collect::<Result<_, _>>()?;
-    Ok(Asked::Payloads(Payloads { commands, works }))
+    Ok(RequestKind::Payloads(Payloads { commands, works }))
 }
 
 fn work(command: &Command, signed: Option<Arc<[u8]>>) -> Result<Work, String> {
@@ -77,7 +77,7 @@ fn work(command: &Command, signed: Option<Arc<[u8]>>) -> Result<Work, String> {
     if file {
         let path = p1.to_owned();
         return Ok(encoding.map_or_else(wrong, |encoding| {
-            Work::File(Wanted {
+            Work::File(FileRequest {
                 method,
                 path,
                 encoding,

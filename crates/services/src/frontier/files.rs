@@ -20,7 +20,7 @@ const PIECES: usize = 3;
 
 /// What to send and how to pack it.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct FileRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) encoding: Encoding,
@@ -36,7 +36,7 @@ pub(super) struct Files {
 
 /// A file that may be sent.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SendableFile {
     file: File,
     length: u32,
     /// Seconds since 1970.
@@ -53,7 +53,7 @@ impl Files {
 
     /// Opens a file. The message of what is wrong is that of a global error, as in the servlet, which looks at files
     /// before it has begun its answer.
-    pub(super) async fn find(&self, path: &str) -> Result<Found, String> {
+    pub(super) async fn find(&self, path: &str) -> Result<SendableFile, String> {
         let base = self.base.clone().ok_or("FileBaseDirectory not defined")?;
         let path = path.to_owned();
         tokio::task::spawn_blocking(move || find(&base, &path))
@@ -68,7 +68,11 @@ impl Files {
     }
 
     /// Reads it on a thread of the blocking pool, as fast as the client takes it.
-    pub(super) fn start(found: Found, wanted: Wanted, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Part> {
+    pub(super) fn start(
+        found: SendableFile,
+        wanted: FileRequest,
+        permit: OwnedSemaphorePermit,
+    ) -> mpsc::Receiver<Part> {
         let (parts, received) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
             let mut packer = Packer::new(wanted.encoding, wanted.signed.as_deref());
@@ -91,7 +95,7 @@ impl Files {
 
 /// `Err(None)`: nobody takes it any more.
 fn pack(
-    found: Found,
+    found: SendableFile,
     packer: &mut Packer,
     mut emit: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), Option<Failure>> {
@@ -121,7 +125,7 @@ fn pack(
 
 /// Nothing outside of the directory is ever opened for reading, whatever names and links say: the path may not go up, and
 /// what has been opened is looked at again by its descriptor, which no later change of a link can mislead.
-fn find(base: &Path, path: &str) -> Result<Found, String> {
+fn find(base: &Path, path: &str) -> Result<SendableFile, String> {
     if path.contains("..") {
         return Err(format!("'..' not allowed in file path {path}"));
     }
@@ -151,7 +155,7 @@ fn find(base: &Path, path: &str) -> Result<Found, String> {
         .modified()
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    Ok(Found {
+    Ok(SendableFile {
         file,
         length,
         changed: changed.map_or(0, |elapsed| elapsed.as_secs()),

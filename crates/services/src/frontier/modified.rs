@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Sets of tables remembered. A workload has some hundred; whoever asks for more begins anew.
-const MOST: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Owners and names of tables in upper case, sorted, each once.
 pub(super) type Tables = Vec<(String, String)>;
@@ -46,9 +46,9 @@ impl Modified {
 
     pub(super) fn remember(&self, tables: &Tables, time: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
+        if known.len() >= MAX_ENTRIES {
             known.retain(|_, (_, since)| since.elapsed() <= self.valid);
-            if known.len() >= MOST {
+            if known.len() >= MAX_ENTRIES {
                 known.clear();
             }
         }
@@ -276,9 +276,9 @@ mod tests {
         assert_eq!(modified.of(&tables), None);
         modified.remember(&tables, 7);
         assert_eq!(modified.of(&tables), Some(7));
-        for number in 0..=MOST {
+        for number in 0..=MAX_ENTRIES {
             modified.remember(&vec![("O".into(), number.to_string())], 1);
         }
-        assert!(modified.known.lock().unwrap().len() <= MOST);
+        assert!(modified.known.lock().unwrap().len() <= MAX_ENTRIES);
     }
 }

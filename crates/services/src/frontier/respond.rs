@@ -13,10 +13,10 @@ use tokio::time::timeout;
 
 use super::Gateway;
 use super::answer::Answer;
-use super::command::{Asked, Work, understand};
+use super::command::{RequestKind, Work, understand};
 use super::config::unix_now;
-use super::database::{End, Failure, Held, Part, Query, Running};
-use super::files::{Files, Found, Wanted};
+use super::database::{End, Failure, Part, PayloadConnection, Query, Running};
+use super::files::{FileRequest, Files, SendableFile};
 use super::invalidation::Keeping;
 use super::keepalive::Keepalive;
 use super::modified::{self, Tables, tables_of};
@@ -28,12 +28,12 @@ use crate::http::{Head, HttpConnection};
 enum Job {
     /// With the tables, where the time of their last change is asked for and they are known.
     Query(Query, Option<Tables>),
-    File(Wanted, Found),
+    File(FileRequest, SendableFile),
     Wrong(String),
 }
 
 /// What came of a payload.
-enum Made {
+enum PayloadResult {
     /// The client has gone.
     Gone,
     /// The client has the answer already.
@@ -42,7 +42,7 @@ enum Made {
     End(Result<u64, Failure>, Option<Seal>),
 }
 
-impl Made {
+impl PayloadResult {
     fn failed(failure: Failure) -> Self {
         Self::End(Err(failure), None)
     }
@@ -66,8 +66,8 @@ impl Gateway {
         let ages = &self.config.ages;
         let mut answer = Answer::new(connection, head, ages.error, self.config.stale_if_error);
         let asked = match understand(head, self.signer.is_some()) {
-            Ok(Asked::Payloads(payloads)) => payloads,
-            Ok(Asked::Certificate) => return self.certificate(answer).await,
+            Ok(RequestKind::Payloads(payloads)) => payloads,
+            Ok(RequestKind::Certificate) => return self.certificate(answer).await,
             Err(why) => {
                 frame::begin(&mut answer.held);
                 let message = format!("Error: Exception: {why}");
@@ -116,9 +116,9 @@ impl Gateway {
                 &command.encoding,
             );
             let (outcome, seal) = match self.payload(&mut answer, job, look, since).await {
-                Made::Gone => return false,
-                Made::NotModified => return self.not_modified(answer).await,
-                Made::End(outcome, seal) => (outcome, seal),
+                PayloadResult::Gone => return false,
+                PayloadResult::NotModified => return self.not_modified(answer).await,
+                PayloadResult::End(outcome, seal) => (outcome, seal),
             };
             let mut quality = self.judge(&mut answer, outcome, seal, &mut global_error);
             self.sign(&mut quality, &mut global_error).await;
@@ -284,20 +284,26 @@ impl Gateway {
     }
 
     /// The data of one payload.
-    async fn payload(&self, answer: &mut Answer<'_>, job: Job, look: bool, since: Option<u64>) -> Made {
+    async fn payload(
+        &self,
+        answer: &mut Answer<'_>,
+        job: Job,
+        look: bool,
+        since: Option<u64>,
+    ) -> PayloadResult {
         match job {
-            Job::Wrong(why) => Made::failed(Failure::refused(&why)),
+            Job::Wrong(why) => PayloadResult::failed(Failure::refused(&why)),
             Job::File(wanted, found) => self.file(answer, wanted, found).await,
             Job::Query(query, tables) => self.query(answer, query, tables.as_ref(), look, since).await,
         }
     }
 
-    async fn file(&self, answer: &mut Answer<'_>, wanted: Wanted, found: Found) -> Made {
+    async fn file(&self, answer: &mut Answer<'_>, wanted: FileRequest, found: SendableFile) -> PayloadResult {
         let config = &self.config;
         let mut keepalive = Keepalive::new(config.keepalive_s, config.max_acquire_s);
         let permit = match self.wait(answer, &mut keepalive, self.files.acquire()).await {
-            None => return Made::Gone,
-            Some(Err(failure)) => return Made::failed(failure),
+            None => return PayloadResult::Gone,
+            Some(Err(failure)) => return PayloadResult::failed(failure),
             Some(Ok(permit)) => permit,
         };
         keepalive.next_phase(config.max_execute_s);
@@ -312,7 +318,7 @@ impl Gateway {
         tables: Option<&Tables>,
         look: bool,
         since: Option<u64>,
-    ) -> Made {
+    ) -> PayloadResult {
         let config = &self.config;
         let mut keepalive = Keepalive::new(config.keepalive_s, config.max_acquire_s);
         let acquired = {
@@ -322,12 +328,12 @@ impl Gateway {
             self.wait(answer, &mut keepalive, acquire).await
         };
         let mut held = match acquired {
-            None => return Made::Gone,
+            None => return PayloadResult::Gone,
             Some(Err(_)) => {
                 let why = "Timed out waiting to acquire DB connection";
-                return Made::failed(Failure::Database(format!("Exception: {why}")));
+                return PayloadResult::failed(Failure::Database(format!("Exception: {why}")));
             }
-            Some(Ok(Err(failure))) => return Made::failed(failure),
+            Some(Ok(Err(failure))) => return PayloadResult::failed(failure),
             Some(Ok(Ok(held))) => held,
         };
         keepalive.next_phase(config.max_execute_s);
@@ -342,9 +348,9 @@ impl Gateway {
         let mut running = held.start(query);
         let made = self.send(answer, &mut keepalive, &mut running).await;
         match (made, tables) {
-            (Made::End(Err(Failure::Database(why)), seal), Some(tables)) => {
+            (PayloadResult::End(Err(Failure::Database(why)), seal), Some(tables)) => {
                 let why = format!("While querying {}: {}", modified::names(tables), bare(&why));
-                Made::End(Err(Failure::Database(format!("Exception: {why}"))), seal)
+                PayloadResult::End(Err(Failure::Database(format!("Exception: {why}"))), seal)
             }
             (made, _) => made,
         }
@@ -355,20 +361,20 @@ impl Gateway {
         &self,
         answer: &mut Answer<'_>,
         keepalive: &mut Keepalive,
-        held: Held,
+        held: PayloadConnection,
         tables: &Tables,
         since: Option<u64>,
-    ) -> Result<Held, Made> {
+    ) -> Result<PayloadConnection, PayloadResult> {
         let book = self.config.last_modified_table.as_deref();
         let said = book.unwrap_or("information_schema.tables");
-        let failed = |why: String| Made::failed(Failure::Database(format!("Exception: {why}")));
+        let failed = |why: String| PayloadResult::failed(Failure::Database(format!("Exception: {why}")));
         // Another request may have asked while this one waited for its connection.
         let (time, held) = if let Some(time) = self.modified.of(tables) {
             (Some(time), held)
         } else {
             let sql = self.database.dialect().changed(tables, book);
             match self.wait(answer, keepalive, held.value(&sql)).await {
-                None => return Err(Made::Gone),
+                None => return Err(PayloadResult::Gone),
                 Some(Err(Failure::Refused(why) | Failure::Database(why))) => {
                     let names = modified::names(tables);
                     return Err(failed(format!(
@@ -383,7 +389,7 @@ impl Gateway {
         self.modified.remember(tables, time);
         if !answer.is_committed() {
             if since == Some(time) {
-                return Err(Made::NotModified);
+                return Err(PayloadResult::NotModified);
             }
             answer.set_last_modified(time);
         }
@@ -414,21 +420,26 @@ impl Gateway {
     }
 
     /// Hands the text of a payload on as it comes. There are keepalives until the first of it.
-    async fn send(&self, answer: &mut Answer<'_>, keepalive: &mut Keepalive, parts: &mut impl Parts) -> Made {
+    async fn send(
+        &self,
+        answer: &mut Answer<'_>,
+        keepalive: &mut Keepalive,
+        parts: &mut impl Parts,
+    ) -> PayloadResult {
         let mut part = self.wait(answer, keepalive, parts.part()).await;
         loop {
             match part {
-                None => return Made::Gone,
+                None => return PayloadResult::Gone,
                 Some(Part::Piece(text)) => {
                     if !answer.data(&text).await {
-                        return Made::Gone;
+                        return PayloadResult::Gone;
                     }
                 }
                 Some(Part::End(End { text, seal, outcome })) => {
                     if !answer.last(&text).await {
-                        return Made::Gone;
+                        return PayloadResult::Gone;
                     }
-                    return Made::End(outcome, Some(seal));
+                    return PayloadResult::End(outcome, Some(seal));
                 }
             }
             part = tokio::select! {

@@ -22,15 +22,15 @@ const TWO: &str = "SELECT text FROM two WHERE id = 1";
 const BOTH: &str = "SELECT one.text FROM one, two WHERE one.id = two.id";
 
 /// What caches were told, in order: the number of the cache, and the URL.
-type Told = Arc<Mutex<Vec<(usize, String)>>>;
+type Purges = Arc<Mutex<Vec<(usize, String)>>>;
 
 /// Caches that answer 200 to every PURGE, as long as somebody is connected.
 struct Caches {
-    told: Told,
+    told: Purges,
     proxies: Vec<String>,
 }
 
-fn serve_cache(number: usize, stream: TcpStream, told: &Told) {
+fn serve_cache(number: usize, stream: TcpStream, told: &Purges) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut stream = stream;
     while let Some(Ok(line)) = lines.next() {
@@ -51,7 +51,7 @@ fn serve_cache(number: usize, stream: TcpStream, told: &Told) {
 impl Caches {
     fn new(count: usize) -> Self {
         let mut caches = Self {
-            told: Told::default(),
+            told: Purges::default(),
             proxies: Vec::new(),
         };
         for _ in 0..count {

@@ -19,9 +19,9 @@ use crate::syscalls::Effect;
 pub const FORMAT: &str = "fio version 3 iolog";
 
 /// The longest name that fio reads, bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 /// The most bytes of one access: fio reads them as an `unsigned int`.
-const MOST: u64 = u32::MAX as u64;
+const MAX_ACCESS_BYTES: u64 = u32::MAX as u64;
 
 /// A name that fio cannot read.
 const NAME: &str = "name";
@@ -96,7 +96,7 @@ impl<'a, W: Write> Fio<'a, W> {
     fn path(&mut self, file: FileId) -> Option<PathId> {
         let path = self.names.files().get(file.index())?.path;
         let name = self.written(path);
-        let fits = !name.is_empty() && name.len() <= LONGEST_NAME;
+        let fits = !name.is_empty() && name.len() <= MAX_NAME;
         if fits && !name.iter().any(|&byte| is_space(byte)) {
             return Some(path);
         }
@@ -224,7 +224,7 @@ impl<'a, W: Write> Fio<'a, W> {
             let word = if access.is_write { "write" } else { "read" };
             let (mut offset, mut left) = (access.offset, access.length);
             while left > 0 {
-                let length = left.min(MOST);
+                let length = left.min(MAX_ACCESS_BYTES);
                 self.line(at_us, path, format_args!("{word} {offset} {length}"))?;
                 offset += length;
                 left -= length;

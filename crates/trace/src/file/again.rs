@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use super::frame::{self, Found, Frames, Source};
+use super::frame::{self, Frames, NextFrame, Source};
 use super::reader::first_line;
 use super::{FORMAT, FileError};
 use crate::header::Header;
@@ -19,7 +19,7 @@ pub fn with_header<R: Read, W: Write>(
     let mut body = Vec::new();
     let at = first_line(&mut input, &mut body)?;
     let mut source = Source::new(input, at);
-    let is_header = source.read(&mut body)? == Found::Frame(frame::kind::HEADER);
+    let is_header = source.read(&mut body)? == NextFrame::Frame(frame::kind::HEADER);
     let header = is_header.then(|| serde_json::from_slice(&body).ok()).flatten();
     let Some(header) = header else {
         return Err(FileError::Damaged {

@@ -185,7 +185,7 @@ static NOBODYS: Syscall = Syscall::bare("", Effect::Other);
 
 /// A shape that was read.
 #[derive(Debug)]
-struct Known {
+struct KnownShape {
     call: u32,
     rule: Rule,
     has: u16,
@@ -195,7 +195,7 @@ struct Known {
     is_ours: bool,
 }
 
-impl Known {
+impl KnownShape {
     fn new(shape: Shape, calls: &[Call]) -> Result<Self, Wrong> {
         let call = (shape >> 34) as usize;
         let said = calls.get(call).ok_or("a call without a name")?;
@@ -221,7 +221,7 @@ impl Known {
 pub(super) struct Decoder {
     /// All columns, one behind the other.
     raw: Vec<u8>,
-    shapes: Vec<Known>,
+    shapes: Vec<KnownShape>,
     state: State,
     decompressor: Decompressor<'static>,
 }
@@ -257,7 +257,7 @@ impl Decoder {
             if self.shapes.len() == count {
                 return Err("more shapes than events");
             }
-            self.shapes.push(Known::new(shape, calls)?);
+            self.shapes.push(KnownShape::new(shape, calls)?);
         }
         self.state.clear(calls.len());
         events.reserve(count);

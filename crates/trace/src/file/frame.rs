@@ -10,7 +10,7 @@ use super::FileError;
 /// 4 bytes, the lowest first.
 pub(super) const HEAD: usize = 17;
 /// The most that follows a head. More is no frame.
-const MOST: usize = 8 << 20;
+const MAX_FRAME_BYTES: usize = 8 << 20;
 
 /// What a frame holds. Frames of other kinds are skipped: later writers may add some.
 pub(super) mod kind {
@@ -41,8 +41,8 @@ impl<W: Write> Frames<W> {
     /// Makes a frame of what [`begin`] and others have put into `frame`, and writes it at once: a kill leaves it whole or cut at the end.
     pub fn write(&mut self, kind: u8, frame: &mut [u8]) -> Result<(), FileError> {
         let length = frame.len() - HEAD;
-        if length > MOST {
-            let why = format!("{length} bytes do not fit in a frame of {MOST}");
+        if length > MAX_FRAME_BYTES {
+            let why = format!("{length} bytes do not fit in a frame of {MAX_FRAME_BYTES}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
         }
         let checksum = crc32fast::hash(&frame[HEAD..]);
@@ -60,7 +60,7 @@ impl<W: Write> Frames<W> {
 
 /// What was found where a frame should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum NextFrame {
     /// A frame of this kind.
     Frame(u8),
     /// Less than a frame: the file was cut here, or its end was never written.
@@ -82,15 +82,15 @@ impl<R: Read> Source<R> {
     }
 
     /// Reads a frame, and what follows its head into `body`.
-    pub fn read(&mut self, body: &mut Vec<u8>) -> Result<Found, FileError> {
+    pub fn read(&mut self, body: &mut Vec<u8>) -> Result<NextFrame, FileError> {
         let mut head = [0; HEAD];
         if !fill(&mut self.input, HEAD, body)? {
-            return Ok(Found::Cut);
+            return Ok(NextFrame::Cut);
         }
         head.copy_from_slice(body);
         // Room that a file system gave, and nobody came to fill.
         if head == [0; HEAD] {
-            return Ok(Found::Cut);
+            return Ok(NextFrame::Cut);
         }
         let number =
             |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
@@ -102,18 +102,18 @@ impl<R: Read> Source<R> {
             return damaged("frames are missing before this one, or it is not in its place");
         }
         let length = number(5) as usize;
-        if length > MOST {
+        if length > MAX_FRAME_BYTES {
             return damaged("a frame is longer than any may be");
         }
         if !fill(&mut self.input, length, body)? {
-            return Ok(Found::Cut);
+            return Ok(NextFrame::Cut);
         }
         if crc32fast::hash(body) != number(9) {
             return damaged("a checksum does not hold");
         }
         self.number = self.number.wrapping_add(1);
         self.at += (HEAD + length) as u64;
-        Ok(Found::Frame(head[0]))
+        Ok(NextFrame::Frame(head[0]))
     }
 
     /// What follows the frames that were read.
@@ -122,7 +122,7 @@ impl<R: Read> Source<R> {
     }
 
     /// Whether nothing follows.
-    pub fn is_at_end(&mut self) -> io::Result<bool> {
+    pub fn check_end(&mut self) -> io::Result<bool> {
         Ok(!fill(&mut self.input, 1, &mut Vec::new())?)
     }
 }

@@ -28,7 +28,7 @@ pub const BLOCK: usize = 16_384;
 
 /// The longest name that fits, in bytes. Linux knows none above 4096, but text that is no name (the target of a link) is
 /// kept as one.
-pub const LONGEST_NAME: usize = 1 << 20;
+pub const MAX_NAME: usize = 1 << 20;
 
 /// Why a trace file could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +72,8 @@ pub enum FileError {
         /// Entries of the table.
         entries: u64,
     },
-    /// To be written: a name above [`LONGEST_NAME`].
-    #[error("a name of {0} bytes cannot be written: the longest has {LONGEST_NAME}")]
+    /// To be written: a name above [`MAX_NAME`].
+    #[error("a name of {0} bytes cannot be written: the longest has {MAX_NAME}")]
     LongName(usize),
     /// To be written: a header or footer that is no JSON (a number that is none).
     #[error("the head or end of the trace file cannot be written: {0}")]

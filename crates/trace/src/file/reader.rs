@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::block::Decoder;
 use super::bytes::Bytes;
-use super::frame::{self, Found, Source};
+use super::frame::{self, NextFrame, Source};
 use super::{FileError, tables};
 use crate::event::Event;
 use crate::header::{FORMAT, Footer, Header};
@@ -40,19 +40,19 @@ impl<R: Read> Reader<R> {
         let begin = first_line(&mut input, &mut body)?;
         let mut source = Source::new(input, begin);
         let header = match source.read(&mut body)? {
-            Found::Frame(frame::kind::HEADER) => {
+            NextFrame::Frame(frame::kind::HEADER) => {
                 serde_json::from_slice(&body).map_err(|_| FileError::Damaged {
                     at: begin,
                     why: "the header is not one",
                 })?
             }
-            Found::Frame(_) => {
+            NextFrame::Frame(_) => {
                 return Err(FileError::Damaged {
                     at: begin,
                     why: "there is no header",
                 });
             }
-            Found::Cut => return Err(FileError::NoHeader),
+            NextFrame::Cut => return Err(FileError::NoHeader),
         };
         Ok(Self {
             source,
@@ -129,21 +129,21 @@ impl<R: Read> Reader<R> {
     /// Reads a frame. True where it has brought events.
     fn step(&mut self) -> Result<bool, Fault> {
         let found = match self.source.read(&mut self.body)? {
-            Found::Cut => {
+            NextFrame::Cut => {
                 self.end = Some(End::Cut);
                 return Ok(false);
             }
-            Found::Frame(frame::kind::NAMES) => {
+            NextFrame::Frame(frame::kind::NAMES) => {
                 self.tables.take(&self.body)?;
                 false
             }
-            Found::Frame(frame::kind::EVENTS) => self.read_events()?,
-            Found::Frame(frame::kind::FOOTER) => {
+            NextFrame::Frame(frame::kind::EVENTS) => self.read_events()?,
+            NextFrame::Frame(frame::kind::FOOTER) => {
                 self.read_footer()?;
                 false
             }
-            Found::Frame(frame::kind::HEADER) => return Err(Fault::Wrong("a second header")),
-            Found::Frame(_) => false,
+            NextFrame::Frame(frame::kind::HEADER) => return Err(Fault::Wrong("a second header")),
+            NextFrame::Frame(_) => false,
         };
         Ok(found)
     }
@@ -165,7 +165,7 @@ impl<R: Read> Reader<R> {
         if footer.events != self.read {
             return Err(Fault::Wrong("the footer counts other events than there are"));
         }
-        if !self.source.is_at_end()? {
+        if !self.source.check_end()? {
             return Err(Fault::Wrong("bytes follow the end"));
         }
         self.end = Some(End::Whole(footer));

@@ -10,7 +10,7 @@ use super::block::compress;
 use super::bytes::{Bytes, put};
 use super::frame::{self, Frames};
 use super::walk::{Next, Rule, Wrong};
-use super::{FileError, LONGEST_NAME};
+use super::{FileError, MAX_NAME};
 use crate::event::{FileId, PathId, ThreadId};
 use crate::names::{FileEntry, Kind, Names, ThreadEntry};
 use crate::syscalls::{self, Syscall};
@@ -28,7 +28,7 @@ mod entry {
 /// A frame of entries goes out when it has so many bytes.
 const FULL: usize = 1 << 18;
 /// How much smaller than its entries a frame may be. A few bytes could stand for a whole memory of entries otherwise.
-const MOST_PACKED: usize = 64;
+const MAX_PACKED: usize = 64;
 /// zstd's. 6 saves 1 to 3 % of most trace files, 8 % of one that is little but names, and is a third of all work
 /// of the thread that writes where many names are met.
 const LEVEL: i32 = 3;
@@ -110,7 +110,7 @@ impl Packer {
         let begin = body.len();
         compress(&mut self.compressor, entries, body)?;
         let packed = body.len() - begin;
-        if packed >= entries.len() || packed * MOST_PACKED < entries.len() {
+        if packed >= entries.len() || packed * MAX_PACKED < entries.len() {
             body.truncate(begin);
             body.extend_from_slice(entries);
         }
@@ -164,7 +164,7 @@ impl Writer {
         let [paths, files, _] = self.told;
         let (changed_files, changed_threads) = names.take_changed();
         for path in &names.paths()[paths..] {
-            if path.len() > LONGEST_NAME {
+            if path.len() > MAX_NAME {
                 return Err(FileError::LongName(path.len()));
             }
             entries.bytes.push(entry::PATH);
@@ -294,7 +294,7 @@ impl Reader {
         if packed.0.len() == length {
             return add(&mut self.names, &mut self.calls, packed);
         }
-        if length > packed.0.len().saturating_mul(MOST_PACKED) || length > FULL + LONGEST_NAME + 64 {
+        if length > packed.0.len().saturating_mul(MAX_PACKED) || length > FULL + MAX_NAME + 64 {
             return Err("names are packed more than they may be");
         }
         self.raw.resize(length, 0);

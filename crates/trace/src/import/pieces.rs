@@ -12,7 +12,7 @@ const PIECES: usize = 4;
 /// Bytes that are read for one: with what its lines are, it stays in the cache of a core.
 const PIECE: usize = 1 << 17;
 /// A longer line is taken for several.
-const LONGEST_LINE: usize = 64 * 1024 * 1024;
+const MAX_LINE: usize = 64 * 1024 * 1024;
 
 /// Lines without their ends, each with what it was found to be; none where it is nothing that strace writes.
 type Lines<'a> = Vec<(&'a [u8], Option<Line<'a>>)>;
@@ -128,7 +128,7 @@ fn fill(log: &mut impl BufRead, text: &mut Vec<u8>, cut: &mut Vec<u8>) -> io::Re
             (None, Err(error)) => return Err(error),
             (None, Ok(0)) => return Ok(()),
             // A line without an end would take all memory; strace writes none so long. The rest of it is odd.
-            (None, Ok(_)) if text.len() >= LONGEST_LINE => return Ok(()),
+            (None, Ok(_)) if text.len() >= MAX_LINE => return Ok(()),
             (None, Ok(_)) => {}
         }
     }

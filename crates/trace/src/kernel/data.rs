@@ -133,9 +133,9 @@ impl Kernel {
         }
     }
 
-    pub(super) fn is(&mut self, file: Option<FileId>, kind: Kind) {
+    pub(super) fn set_kind(&mut self, file: Option<FileId>, kind: Kind) {
         if let Some(file) = file {
-            self.places.is(file, kind);
+            self.places.set_kind(file, kind);
         }
     }
 }

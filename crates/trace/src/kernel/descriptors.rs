@@ -6,7 +6,7 @@ use crate::constants::{
 };
 use crate::event::{Event, FileId, OpenId, PathId};
 use crate::kernel::tables::Slot;
-use crate::kernel::{Done, Kernel, OpenFile, Request, spoken};
+use crate::kernel::{CallResult, Kernel, OpenFile, Request, spoken};
 use crate::names::Kind;
 use crate::syscalls::{Argument, Effect};
 use crate::text::value::{self, Descriptor};
@@ -36,7 +36,7 @@ impl Kernel {
 
     /// A descriptor is known to have been open before the trace began: by its name as `/proc/PID/fd` has it, where its open file
     /// stood, and its flags. One that is known already stays as it is.
-    pub fn was_open(
+    pub fn add_open_before(
         &mut self,
         pid: u32,
         number: i32,
@@ -98,7 +98,13 @@ impl Kernel {
     }
 
     /// open(2) and all others that return a new descriptor.
-    pub(super) fn makes(&mut self, asked: &Request<'_>, done: &Done<'_>, value: i64, event: &mut Event) {
+    pub(super) fn makes(
+        &mut self,
+        asked: &Request<'_>,
+        done: &CallResult<'_>,
+        value: i64,
+        event: &mut Event,
+    ) {
         let Some(number) = i32::try_from(value).ok().filter(|&number| number >= 0) else {
             return;
         };
@@ -129,7 +135,7 @@ impl Kernel {
         event.file = Some(file);
     }
 
-    fn opened(&mut self, asked: &Request<'_>, done: &Done<'_>, event: &Event) -> FileId {
+    fn opened(&mut self, asked: &Request<'_>, done: &CallResult<'_>, event: &Event) -> FileId {
         let flags = event.flags.unwrap_or(0);
         let kind = if flags & O_DIRECTORY != 0 {
             Kind::Directory

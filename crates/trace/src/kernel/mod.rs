@@ -22,7 +22,7 @@ mod tree;
 use std::collections::HashMap;
 
 pub use opens::OpenFile;
-pub use request::{Done, Part, Request};
+pub use request::{CallResult, Part, Request};
 pub use threads::Birth;
 
 use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
@@ -61,7 +61,7 @@ pub struct Kernel {
 
 /// What a call that goes on has given up when it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Begun {
+pub struct EarlyRelease {
     open: Option<OpenId>,
     file: Option<FileId>,
     /// Descriptors that the open file still has.
@@ -108,21 +108,21 @@ impl Kernel {
     }
 
     /// A call begins: what it gives up is given up now.
-    pub fn begins(&mut self, asked: &Request<'_>) -> Begun {
+    pub fn begins(&mut self, asked: &Request<'_>) -> EarlyRelease {
         if asked.effect() != Effect::Close {
-            return Begun::default();
+            return EarlyRelease::default();
         }
         let Some(found) = asked.descriptor(Argument::Fd) else {
-            return Begun::default();
+            return EarlyRelease::default();
         };
         // One that nobody knows was open before the trace began, or is not open at all: its end tells.
         let Some(slot) = self.table(asked.pid).take(found.number) else {
-            return Begun::default();
+            return EarlyRelease::default();
         };
         self.adopt(slot.open, &found);
         let left = self.opens.close(slot.open);
         self.opens.take_gone();
-        Begun {
+        EarlyRelease {
             open: Some(slot.open),
             file: left.map(|open| open.file),
             left: left.map_or(0, |open| open.held),
@@ -131,7 +131,13 @@ impl Kernel {
 
     /// A call has ended: what it has made is there now. `begun`: what [`Kernel::begins`] has said of it; `start_ns`: when it
     /// began, since the zero of the trace.
-    pub fn ends(&mut self, asked: &Request<'_>, done: &Done<'_>, begun: Begun, start_ns: i64) -> Event {
+    pub fn ends(
+        &mut self,
+        asked: &Request<'_>,
+        done: &CallResult<'_>,
+        begun: EarlyRelease,
+        start_ns: i64,
+    ) -> Event {
         let thread = self.thread(asked.pid).id;
         let mut event = Event::new(thread, asked.known, start_ns, done.outcome);
         event.duration_ns = done.duration_ns;
@@ -166,7 +172,7 @@ impl Kernel {
             Outcome::Restarted => event.offset = asked.number(Argument::Offset),
             Outcome::Unknown => {
                 if asked.effect() == Effect::Exit {
-                    self.is_gone(asked.pid);
+                    self.remove_thread(asked.pid);
                 }
             }
         }
@@ -210,7 +216,7 @@ impl Kernel {
         event.file2 = file(event.open2).or(event.file2);
     }
 
-    fn succeeds(&mut self, asked: &Request<'_>, done: &Done<'_>, value: i64, event: &mut Event) {
+    fn succeeds(&mut self, asked: &Request<'_>, done: &CallResult<'_>, value: i64, event: &mut Event) {
         match asked.effect() {
             Effect::Open | Effect::Memory | Effect::New => self.makes(asked, done, value, event),
             Effect::Pair => self.pair(asked, event),
@@ -223,7 +229,7 @@ impl Kernel {
             Effect::Execute => self.executes(asked, event),
             Effect::Unshare => self.unshares(asked),
             Effect::Exit => {
-                self.is_gone(asked.pid);
+                self.remove_thread(asked.pid);
             }
             Effect::Wait => {
                 event.offset = asked.number(Argument::Offset);
@@ -233,7 +239,7 @@ impl Kernel {
             Effect::Transfer => self.transfer(asked, value, event),
             Effect::Seek => self.seek(asked, value, event),
             Effect::Truncate | Effect::Allocate => self.sized(asked, event),
-            Effect::List => self.is(event.file, crate::names::Kind::Directory),
+            Effect::List => self.set_kind(event.file, crate::names::Kind::Directory),
             Effect::Map => self.maps(asked, value, event),
             Effect::Unmap => self.unmaps(asked, event),
             Effect::Remap => self.remaps(asked, value),
@@ -241,7 +247,7 @@ impl Kernel {
             Effect::Advise => event.offset = asked.number(Argument::Offset),
             Effect::Submit => self.submits(asked, value, event),
             Effect::Lock => {}
-            Effect::Root if asked.known.name == "chroot" => self.has_root(asked.pid, event),
+            Effect::Root if asked.known.name == "chroot" => self.set_root(asked.pid, event),
             _ => self.tree(asked, value, event),
         }
     }

@@ -35,11 +35,11 @@ pub(super) struct Places {
 
 /// `PATH_MAX` of Linux with the zero at the end: the kernel takes no longer name, and answers `ENAMETOOLONG` without looking at it. Such a
 /// name is kept as far as this.
-const LONGEST_ASKED: usize = 4096;
+const MAX_ASKED: usize = 4096;
 
 /// The longest name that a directory and a relative name make together, in bytes: twice what Linux takes at once. Without a bound, a log
 /// in which a program enters one directory after the other would cost the square of its length.
-const LONGEST_JOINED: usize = 8192;
+const MAX_JOINED: usize = 8192;
 
 #[derive(Debug, Clone, Copy)]
 struct State {
@@ -61,9 +61,9 @@ impl Places {
         &mut self.names
     }
 
-    /// A name as it stands, to its [`LONGEST_JOINED`]th byte.
+    /// A name as it stands, to its [`MAX_JOINED`]th byte.
     pub(super) fn name(&mut self, path: &[u8]) -> PathId {
-        let path = &path[..path.len().min(LONGEST_JOINED)];
+        let path = &path[..path.len().min(MAX_JOINED)];
         let Self {
             names, known, hasher, ..
         } = self;
@@ -114,10 +114,10 @@ impl Places {
         prefix.is_some_and(|prefix| self.parents.contains(&prefix))
     }
 
-    /// A name that begins at a directory, without `.` and empty parts. Where both are longer together than [`LONGEST_JOINED`], the
+    /// A name that begins at a directory, without `.` and empty parts. Where both are longer together than [`MAX_JOINED`], the
     /// directory is left out, as one that is not known.
     pub(super) fn join(&mut self, base: Option<PathId>, path: &[u8]) -> PathId {
-        let path = &path[..path.len().min(LONGEST_ASKED)];
+        let path = &path[..path.len().min(MAX_ASKED)];
         if is_plain(path) {
             return self.name(path);
         }
@@ -125,7 +125,7 @@ impl Places {
         joined.clear();
         if let Some(base) = base.filter(|_| path.first() != Some(&b'/')) {
             let base = self.names.path(base);
-            if base.len() + 1 + path.len() <= LONGEST_JOINED {
+            if base.len() + 1 + path.len() <= MAX_JOINED {
                 joined.extend_from_slice(base);
             }
         }
@@ -171,7 +171,7 @@ impl Places {
         let plain = self.plain(path);
         if let Some(file) = self.here[plain.index()] {
             if kind != Kind::File {
-                self.is(file, kind);
+                self.set_kind(file, kind);
             }
             return file;
         }
@@ -205,7 +205,7 @@ impl Places {
     }
 
     /// More is known of a file.
-    pub(super) fn is(&mut self, file: FileId, kind: Kind) {
+    pub(super) fn set_kind(&mut self, file: FileId, kind: Kind) {
         if let Some(&entry) = self.names.files().get(file.index()) {
             self.names.set_file(file, FileEntry { kind, ..entry });
         }
@@ -271,13 +271,13 @@ impl Places {
         if self.is_parent(from) {
             let inside = self.beneath(from);
             if !inside.is_empty() {
-                self.is(moved, Kind::Directory);
+                self.set_kind(moved, Kind::Directory);
             }
             for (inner, file) in inside {
                 let mut path = self.names.path(to).to_vec();
                 path.extend_from_slice(&self.names.path(inner)[self.names.path(from).len()..]);
                 self.here[inner.index()] = None;
-                if path.len() <= LONGEST_JOINED {
+                if path.len() <= MAX_JOINED {
                     let path = self.name(&path);
                     self.set_name(file, path);
                 }

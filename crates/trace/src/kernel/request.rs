@@ -6,7 +6,7 @@ use crate::constants;
 use crate::event::Outcome;
 use crate::syscalls::{Argument, Effect, Syscall};
 use crate::text::Call;
-use crate::text::scan::MOST;
+use crate::text::scan::MAX_ARGUMENTS;
 use crate::text::value::{self, AT_FDCWD, Arguments, Descriptor};
 
 /// One argument.
@@ -37,14 +37,14 @@ pub struct Request<'a> {
     /// What the call is.
     pub known: &'static Syscall,
     /// Those that the table names; none where the call goes on and they are not told yet.
-    parts: [Option<Part<'a>>; MOST],
+    parts: [Option<Part<'a>>; MAX_ARGUMENTS],
     /// Everything between the parentheses; empty where the call was not written.
     written: &'a [u8],
 }
 
 /// How a call has ended, as its source tells it.
 #[derive(Debug, Clone, Copy)]
-pub struct Done<'a> {
+pub struct CallResult<'a> {
     /// How.
     pub outcome: Outcome,
     /// The descriptor that it returned, with its name, where the source tells names.
@@ -62,10 +62,10 @@ impl<'a> Request<'a> {
         let mut asked = Self {
             pid: call.pid,
             known,
-            parts: [None; MOST],
+            parts: [None; MAX_ARGUMENTS],
             written: call.arguments,
         };
-        let most = known.arguments.len().min(MOST);
+        let most = known.arguments.len().min(MAX_ARGUMENTS);
         // Most lines were cut when they were told apart.
         match &call.cuts {
             Some(cuts) => cuts.each(call.arguments, most, |place, found| {
@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
     }
 
     /// One whose arguments are numbers and texts, in the order of the call's own.
-    pub fn of_parts(pid: u32, known: &'static Syscall, parts: [Option<Part<'a>>; MOST]) -> Self {
+    pub fn of_parts(pid: u32, known: &'static Syscall, parts: [Option<Part<'a>>; MAX_ARGUMENTS]) -> Self {
         Self {
             pid,
             known,

@@ -101,7 +101,7 @@ impl Kernel {
     }
 
     /// A thread that `parent` makes. One that is known already stays.
-    pub fn is_born(&mut self, pid: u32, parent: u32, birth: Birth) {
+    pub fn add_thread(&mut self, pid: u32, parent: u32, birth: Birth) {
         if self.knows(pid) {
             return;
         }
@@ -136,7 +136,7 @@ impl Kernel {
     }
 
     /// The thread is gone. Gives its id where it was there.
-    pub fn is_gone(&mut self, pid: u32) -> Option<ThreadId> {
+    pub fn remove_thread(&mut self, pid: u32) -> Option<ThreadId> {
         let thread = self.threads.remove(pid)?;
         if let Some(table) = self.tables.leave(thread.table) {
             for slot in table.all() {
@@ -150,9 +150,9 @@ impl Kernel {
 
     /// Thread `by` of process `pid` executes a program: it has that id from now on, and all others are gone. Gives the id of the
     /// thread that had it.
-    pub fn is_superseded(&mut self, pid: u32, by: u32) -> Option<ThreadId> {
+    pub fn replace_thread(&mut self, pid: u32, by: u32) -> Option<ThreadId> {
         let executing = self.threads.remove(by)?;
-        let gone = self.is_gone(pid);
+        let gone = self.remove_thread(pid);
         if let Some(&entry) = self.names().threads().get(executing.id.index()) {
             self.names_mut()
                 .set_thread(executing.id, ThreadEntry { tid: pid, ..entry });
@@ -231,7 +231,7 @@ impl Kernel {
     }
 
     /// chroot(2): absolute names begin elsewhere from now on.
-    pub(super) fn has_root(&mut self, pid: u32, event: &mut Event) {
+    pub(super) fn set_root(&mut self, pid: u32, event: &mut Event) {
         let root = event
             .path
             .map(|path| self.places.met(path, crate::names::Kind::Directory));
@@ -249,7 +249,7 @@ impl Kernel {
 
     pub(super) fn forks(&mut self, asked: &Request<'_>, child: i64, event: &mut Event) {
         if let Some(child) = u32::try_from(child).ok().filter(|&child| child > 0) {
-            self.is_born(child, asked.pid, Birth::of(asked));
+            self.add_thread(child, asked.pid, Birth::of(asked));
             event.other = self.thread_id(child);
         }
     }

@@ -99,7 +99,7 @@ impl Kernel {
                 let said = here.and_then(|found| found.name);
                 if let Some(name) = said.filter(|_| self.directory(pid).is_none()) {
                     let (_, path) = spoken::read(name);
-                    self.is_in(pid, &path);
+                    self.set_directory(pid, &path);
                 }
                 let here = self.directory(pid)?;
                 Some(self.places.name_of(here))
@@ -108,7 +108,7 @@ impl Kernel {
     }
 
     /// The thread is known to be in this directory, whose name is absolute.
-    pub fn is_in(&mut self, pid: u32, path: &[u8]) {
+    pub fn set_directory(&mut self, pid: u32, path: &[u8]) {
         let path = self.places.join(None, path);
         let directory = self.places.met(path, Kind::Directory);
         self.enters(pid, directory);
@@ -233,7 +233,7 @@ impl Kernel {
         if let Some(path) = event.path {
             event.file = Some(self.seen(path, kind));
         } else if kind == Kind::Directory {
-            self.is(event.file, kind);
+            self.set_kind(event.file, kind);
         }
         let is_regular = mode.is_some_and(|mode| mode & S_IFMT == S_IFREG);
         if let (Some(file), Some(size), true) = (event.file, size, is_regular) {

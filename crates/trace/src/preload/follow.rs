@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{Event, Outcome};
-use crate::kernel::{Begun, Birth, Done, Kernel, Part, Request};
+use crate::kernel::{Birth, CallResult, EarlyRelease, Kernel, Part, Request};
 use crate::preload::machine::Machine;
 use crate::preload::{Head, Image, Log, Merge, Moment, Record, When};
 use crate::syscalls::{Argument, Effect};
@@ -11,7 +11,7 @@ use crate::telling;
 
 /// What could not be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct UnusedRecords {
     /// Records in all, those that were lost too.
     pub records: u64,
     /// Those that the recorder could not write.
@@ -28,7 +28,7 @@ pub fn follow(
     logs: Vec<Log<'_>>,
     zero_ns: u64,
     told: &mut impl FnMut(&mut Kernel, &Event),
-) -> (Kernel, Lost) {
+) -> (Kernel, UnusedRecords) {
     let heads: Vec<Head<'_>> = logs.iter().map(|log| log.head.clone()).collect();
     let mut following = Following {
         kernel: Kernel::new(),
@@ -54,7 +54,7 @@ pub fn follow(
         .iter()
         .map(super::Records::unknown_calls)
         .fold(0, u64::saturating_add);
-    let lost = Lost {
+    let lost = UnusedRecords {
         records: following.records.saturating_add(lost),
         lost,
         unknown_calls,
@@ -67,7 +67,7 @@ struct Following<'a> {
     kernel: Kernel,
     machine: Machine,
     /// What calls that go on have given up when they began, by thread.
-    begun: HashMap<u32, Begun>,
+    begun: HashMap<u32, EarlyRelease>,
     /// Threads that have asked for another program: they have it when that one's log begins.
     executing: HashMap<u32, Record<'a>>,
     zero_ns: u64,
@@ -103,33 +103,39 @@ impl<'a> Following<'a> {
     /// A thread has begun, or a program.
     fn log(&mut self, head: &Head<'a>, told: &mut impl FnMut(&mut Kernel, &Event)) {
         if let Some(record) = self.executing.remove(&head.tid) {
-            self.tell(head.tid, &record, Begun::default(), Outcome::Returned(0), told);
+            self.tell(
+                head.tid,
+                &record,
+                EarlyRelease::default(),
+                Outcome::Returned(0),
+                told,
+            );
         }
-        self.is_there(head);
+        self.add_missing_thread(head);
         if let Some(image) = &head.image {
             self.knows(head.tid, image);
         }
     }
 
-    fn is_there(&mut self, head: &Head<'_>) {
+    fn add_missing_thread(&mut self, head: &Head<'_>) {
         if self.kernel.knows(head.tid) {
             return;
         }
         if head.tid != head.pid {
-            self.kernel.is_born(head.tid, head.pid, Birth::THREAD);
+            self.kernel.add_thread(head.tid, head.pid, Birth::THREAD);
         } else if self.kernel.knows(head.parent) {
-            self.kernel.is_born(head.tid, head.parent, Birth::PROCESS);
+            self.kernel.add_thread(head.tid, head.parent, Birth::PROCESS);
         }
     }
 
     /// What a program has begun with, as far as it is news.
     fn knows(&mut self, tid: u32, image: &Image<'_>) {
         if !image.directory.is_empty() {
-            self.kernel.is_in(tid, image.directory);
+            self.kernel.set_directory(tid, image.directory);
         }
         for open in &image.open {
             let offset = open.offset.and_then(|offset| i64::try_from(offset).ok());
-            self.kernel.was_open(
+            self.kernel.add_open_before(
                 tid,
                 open.number,
                 open.name,
@@ -145,7 +151,7 @@ impl<'a> Following<'a> {
         let Some(tid) = record.other_thread else {
             return head.tid;
         };
-        self.kernel.is_born(tid, head.tid, Birth::PROCESS);
+        self.kernel.add_thread(tid, head.tid, Birth::PROCESS);
         tid
     }
 
@@ -153,11 +159,11 @@ impl<'a> Following<'a> {
         &mut self,
         tid: u32,
         record: &Record<'_>,
-        begun: Begun,
+        begun: EarlyRelease,
         outcome: Outcome,
         told: &mut impl FnMut(&mut Kernel, &Event),
     ) {
-        let done = Done {
+        let done = CallResult {
             outcome,
             returned: None,
             duration_ns: record.duration_ns,
@@ -179,9 +185,9 @@ impl<'a> Following<'a> {
     fn end(&mut self, heads: &[Head<'_>], told: &mut impl FnMut(&mut Kernel, &Event)) {
         for head in heads {
             if let Some(record) = self.executing.remove(&head.tid) {
-                self.tell(head.tid, &record, Begun::default(), Outcome::Unknown, told);
+                self.tell(head.tid, &record, EarlyRelease::default(), Outcome::Unknown, told);
             }
-            let thread = self.kernel.is_gone(head.tid);
+            let thread = self.kernel.remove_thread(head.tid);
             let at_ns = self.since_zero(self.now_ns);
             let exited = thread.and_then(|thread| telling::exited(thread, at_ns, Outcome::Unknown));
             if let Some(event) = exited {

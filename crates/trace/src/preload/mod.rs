@@ -20,7 +20,7 @@ mod machine;
 mod merge;
 mod record;
 
-pub use follow::{Lost, follow};
+pub use follow::{UnusedRecords, follow};
 pub use head::{Head, Image, OpenDescriptor};
 pub use merge::{Merge, Moment, When};
 pub use record::{Record, Records, Status};

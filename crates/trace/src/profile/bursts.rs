@@ -5,9 +5,9 @@ use super::json::{Burst, Measure, Timeline};
 /// A bin belongs to a burst when its rate is at least so many times that of the whole run.
 const TIMES_MEAN: f64 = 4.0;
 /// A burst has at least this share of all there was; below, it is noise of a quiet run.
-const LEAST_SHARE: f64 = 0.05;
+const MIN_SHARE: f64 = 0.05;
 /// Bursts that are told, by bytes and by calls each.
-const MOST: usize = 5;
+const MAX_BURSTS: usize = 5;
 
 /// Bursts of bytes and of calls about files, each kind with its greatest first.
 pub(super) fn bursts(timeline: &Timeline) -> Vec<Burst> {
@@ -48,9 +48,9 @@ fn of(of: Measure, amounts: &[u64], timeline: &Timeline) -> Vec<Burst> {
             times_mean: share * amounts.len() as f64 / length as f64,
         });
     }
-    bursts.retain(|burst| burst.share >= LEAST_SHARE);
+    bursts.retain(|burst| burst.share >= MIN_SHARE);
     bursts.sort_by(|a, b| b.share.total_cmp(&a.share));
-    bursts.truncate(MOST);
+    bursts.truncate(MAX_BURSTS);
     bursts
 }
 

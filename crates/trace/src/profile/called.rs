@@ -50,7 +50,7 @@ impl Several {
         }
     }
 
-    fn has_now(&mut self, path: PathId) {
+    fn add_name(&mut self, path: PathId) {
         self.add(path);
         if !self.here.contains(&path) {
             self.here.push(path);
@@ -69,7 +69,7 @@ impl Several {
         if self.name == from || self.here.is_empty() {
             self.name = to;
         }
-        self.has_now(to);
+        self.add_name(to);
     }
 }
 
@@ -105,7 +105,7 @@ impl Called {
         let is_done = event.outcome.value().is_some();
         match (event.call.effect, event.path, event.path2) {
             (Effect::Rename, from, Some(to)) if is_done => self.renamed(names, event, file, from, to),
-            (Effect::Link, _, Some(to)) if is_done => self.several(names, file).has_now(to),
+            (Effect::Link, _, Some(to)) if is_done => self.several(names, file).add_name(to),
             (Effect::Remove, Some(path), _) if is_done => self.loses(file, path),
             _ => {}
         }

@@ -79,7 +79,7 @@ impl Chooser {
             (Some((_, entry)), _) if matches!(entry.kind, Kind::Pipe | Kind::Socket | Kind::Other) => {
                 Subject::Elsewhere
             }
-            (Some((id, entry)), _) if self.has_a_match(names, id, entry.path) => Subject::File(id),
+            (Some((id, entry)), _) if self.matches_any_name(names, id, entry.path) => Subject::File(id),
             (None, Some(path)) if self.matches(names, path) => Subject::Name(path),
             (None, None) => Subject::None,
             _ => Subject::LeftOut,
@@ -92,7 +92,7 @@ impl Chooser {
         self.choice.file.is_some() && !is_asked_for(subject) && !is_asked_for(target)
     }
 
-    fn has_a_match(&mut self, names: &Names, file: FileId, first: PathId) -> bool {
+    fn matches_any_name(&mut self, names: &Names, file: FileId, first: PathId) -> bool {
         if self.matches(names, first) {
             return true;
         }

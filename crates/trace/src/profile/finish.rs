@@ -15,7 +15,7 @@ use crate::header::{Footer, Recorder};
 use crate::names::Names;
 
 /// Tracing was most of the run from here on: what is left is mostly the error of the correction.
-const MOST_OF_THE_RUN: f64 = 0.5;
+const MIN_RUN_SHARE: f64 = 0.5;
 
 /// Errors of what is looked for in vain: there is no such name, or a part of it is no directory.
 const IN_VAIN: [u16; 2] = [2, 20];
@@ -156,7 +156,7 @@ impl Profiler {
                 .wall
                 .cost_of_a_call()
                 .filter(|_| self.header.calibration.is_some()),
-            interval_only: tracing_share.is_some_and(|share| share > MOST_OF_THE_RUN),
+            interval_only: tracing_share.is_some_and(|share| share > MIN_RUN_SHARE),
         }
     }
 

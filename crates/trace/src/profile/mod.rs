@@ -84,7 +84,7 @@ pub struct Profiler {
 
 /// What an event comes to, beside its own fields.
 #[derive(Clone, Copy)]
-struct Taken {
+struct EventContribution {
     kind: Kind,
     spent: Option<Spent>,
     /// Bytes that were read from a file; none where no read of one succeeded.
@@ -154,7 +154,7 @@ impl Profiler {
             return;
         }
         let spent = event.duration_ns.map(|ns| Spent::new(ns, &self.cost, slower));
-        let mut taken = Taken {
+        let mut taken = EventContribution {
             kind,
             spent,
             read: None,
@@ -167,7 +167,7 @@ impl Profiler {
     }
 
     /// What the event is to the threads, the calls, and the line of the run.
-    fn add_to_sums(&mut self, event: &Event, subject: Subject, taken: &Taken) {
+    fn add_to_sums(&mut self, event: &Event, subject: Subject, taken: &EventContribution) {
         self.calls.named(taken.kind).add(event, taken.spent.as_ref());
 
         let sums = &mut self.workers[event.thread.index()].sums;

@@ -5,7 +5,7 @@ use super::counts::count_of;
 use super::file::{File, Request};
 use super::json::Elsewhere;
 use super::open::{Open, Opens};
-use super::{Profiler, Taken};
+use super::{EventContribution, Profiler};
 use crate::constants::{O_DIRECT, PROT_EXEC, SEEK_END};
 use crate::event::{Event, OpenId, Outcome};
 use crate::header::Recorder;
@@ -24,7 +24,12 @@ struct Side {
 
 impl Profiler {
     /// What the event is to the files that it is about: its own, and the one that data go to.
-    pub(super) fn add_to_files(&mut self, event: &Event, [subject, target]: [Subject; 2], taken: &mut Taken) {
+    pub(super) fn add_to_files(
+        &mut self,
+        event: &Event,
+        [subject, target]: [Subject; 2],
+        taken: &mut EventContribution,
+    ) {
         let side = |is_write| Side {
             subject,
             open: event.open,
@@ -72,7 +77,7 @@ impl Profiler {
     }
 
     /// Data go from or to a side.
-    fn data(&mut self, event: &Event, side: Side, taken: &mut Taken) {
+    fn data(&mut self, event: &Event, side: Side, taken: &mut EventContribution) {
         let done = given(event);
         let Subject::File(id) = side.subject else {
             if let (Some(done), Subject::Elsewhere) = (done, side.subject) {
@@ -140,7 +145,7 @@ impl Profiler {
     }
 
     /// Anything but data.
-    fn no_data(&mut self, event: &Event, subject: Subject, taken: &Taken) {
+    fn no_data(&mut self, event: &Event, subject: Subject, taken: &EventContribution) {
         let file = match subject {
             Subject::File(id) => at(&mut self.files, id.index()),
             Subject::Name(id) => at(&mut self.nameless, id.index()),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::mixed::Mixed;
-use crate::text::line::{Ended, Line, What};
+use crate::text::line::{CallEnd, Line, What};
 use crate::text::scan::Cuts;
 use crate::text::time::Stamp;
 
@@ -23,12 +23,12 @@ pub struct Call<'a> {
     /// Where the arguments end; none where that was not noted.
     pub cuts: Option<Cuts>,
     /// How it ended; none while it goes on.
-    pub ended: Option<Ended<'a>>,
+    pub ended: Option<CallEnd<'a>>,
 }
 
 /// What a line has said.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Said<'a> {
+pub enum LineContent<'a> {
     /// A call has begun, and its end comes later.
     Began(Call<'a>),
     /// A call has ended, on one line or by a second one.
@@ -62,14 +62,14 @@ pub enum Said<'a> {
 #[derive(Debug, Default)]
 pub struct Calls {
     /// By their threads; also those that have ended, whose memory the next one of the thread takes.
-    begun: HashMap<u32, Begun, Mixed>,
+    begun: HashMap<u32, UnfinishedCall, Mixed>,
     /// Those that go on.
     open: usize,
     endless: u64,
 }
 
 #[derive(Debug, Default)]
-struct Begun {
+struct UnfinishedCall {
     goes_on: bool,
     stamp: Option<Stamp>,
     at_ns: i64,
@@ -78,7 +78,7 @@ struct Begun {
     cuts: Option<Cuts>,
 }
 
-impl Begun {
+impl UnfinishedCall {
     fn set(&mut self, call: &Call<'_>) {
         self.goes_on = true;
         self.stamp = call.stamp;
@@ -122,7 +122,7 @@ impl Calls {
 
     /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it was written.
     #[inline]
-    pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> Said<'s> {
+    pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> LineContent<'s> {
         let pid = line.pid.unwrap_or(pid);
         let call = |name, arguments, cuts, ended| Call {
             pid,
@@ -143,9 +143,9 @@ impl Calls {
                 if self.open > 0 {
                     let lost = self.begun.get_mut(&pid);
                     let lost = lost.is_some_and(|begun| std::mem::take(&mut begun.goes_on));
-                    self.is_lost(lost);
+                    self.count_lost(lost);
                 }
-                Said::Call(call(name, arguments, Some(cuts), Some(ended)))
+                LineContent::Call(call(name, arguments, Some(cuts), Some(ended)))
             }
             What::Began {
                 name,
@@ -157,8 +157,8 @@ impl Calls {
                 let lost = begun.goes_on;
                 begun.set(&call);
                 self.open += 1;
-                self.is_lost(lost);
-                Said::Began(call)
+                self.count_lost(lost);
+                LineContent::Began(call)
             }
             What::Resumed {
                 name,
@@ -168,11 +168,11 @@ impl Calls {
             } => self.resumed(call(name, arguments, Some(cuts), Some(ended))),
             What::Exited(status) => {
                 self.take_out(pid);
-                Said::Exited { pid, status }
+                LineContent::Exited { pid, status }
             }
             What::Killed => {
                 self.take_out(pid);
-                Said::Killed { pid }
+                LineContent::Killed { pid }
             }
             What::Superseded { by } => {
                 let executing = self.take_out(by);
@@ -181,38 +181,38 @@ impl Calls {
                     self.open += 1;
                     self.begun.insert(pid, begun);
                 }
-                Said::Superseded { pid, by }
+                LineContent::Superseded { pid, by }
             }
-            What::Signal | What::Note => Said::Nothing,
+            What::Signal | What::Note => LineContent::Nothing,
         }
     }
 
     /// The end of a call, with what was told of it at its beginning.
-    fn resumed<'s>(&'s mut self, end: Call<'s>) -> Said<'s> {
+    fn resumed<'s>(&'s mut self, end: Call<'s>) -> LineContent<'s> {
         let begun = self.begun.get_mut(&end.pid).filter(|begun| begun.goes_on);
         let Some(begun) = begun else {
-            return Said::End(end);
+            return LineContent::End(end);
         };
         begun.goes_on = false;
         self.open -= 1;
         if begun.name != end.name {
-            return Said::End(end);
+            return LineContent::End(end);
         }
         begun.join(end.arguments, end.cuts);
-        Said::Call(Call {
+        LineContent::Call(Call {
             ended: end.ended,
             ..begun.as_call(end.pid)
         })
     }
 
     /// What a thread that is gone, or has another id now, was about.
-    fn take_out(&mut self, pid: u32) -> Option<Begun> {
+    fn take_out(&mut self, pid: u32) -> Option<UnfinishedCall> {
         let begun = self.begun.remove(&pid).filter(|begun| begun.goes_on)?;
         self.open -= 1;
         Some(begun)
     }
 
-    fn is_lost(&mut self, lost: bool) {
+    fn count_lost(&mut self, lost: bool) {
         self.open -= usize::from(lost);
         self.endless += u64::from(lost);
     }
@@ -235,7 +235,7 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::text::line::parse;
-    use crate::text::scan::MOST;
+    use crate::text::scan::MAX_ARGUMENTS;
     use crate::text::value::Arguments;
 
     /// Each line with what it said, in a few words.
@@ -246,8 +246,8 @@ mod tests {
             .lines()
             .map(
                 |line| match calls.take(&parse(line.as_bytes()).expect(line), 1, 0) {
-                    Said::Began(call) => format!("{} begins {}", call.pid, words(call.name)),
-                    Said::Call(call) | Said::End(call) => {
+                    LineContent::Began(call) => format!("{} begins {}", call.pid, words(call.name)),
+                    LineContent::Call(call) | LineContent::End(call) => {
                         let value = call.ended.and_then(|ended| ended.value);
                         let value = value.map_or_else(|| "?".to_owned(), |value| value.to_string());
                         format!(
@@ -314,11 +314,11 @@ mod tests {
             let mut calls = Calls::new();
             for line in log.lines() {
                 let line = parse(line.as_bytes()).expect(line);
-                if let Said::Call(call) = calls.take(&line, 1, 0) {
-                    let whole: Vec<_> = Arguments::of(call.arguments).take(MOST).collect();
+                if let LineContent::Call(call) = calls.take(&line, 1, 0) {
+                    let whole: Vec<_> = Arguments::of(call.arguments).take(MAX_ARGUMENTS).collect();
                     let mut parts = Vec::new();
                     if let Some(cuts) = call.cuts {
-                        cuts.each(call.arguments, MOST, |_, part| parts.push(part));
+                        cuts.each(call.arguments, MAX_ARGUMENTS, |_, part| parts.push(part));
                         assert_eq!(parts, whole, "{log}");
                     }
                     let noted = !first.starts_with('[') && !second.starts_with('<');

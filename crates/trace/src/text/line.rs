@@ -7,7 +7,7 @@ use crate::text::time::{self, Stamp};
 use crate::text::value::{self, Descriptor};
 
 /// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
-const MOST_PID: u64 = 1 << 22;
+const MAX_PID: u64 = 1 << 22;
 /// Longest name of a command (`TASK_COMM_LEN` less its end).
 const COMMAND: usize = 15;
 
@@ -34,7 +34,7 @@ pub enum What<'a> {
         /// Where they end.
         cuts: Cuts,
         /// How it ended.
-        ended: Ended<'a>,
+        ended: CallEnd<'a>,
     },
     /// The beginning of a call, which another thread interrupts.
     Began {
@@ -54,7 +54,7 @@ pub enum What<'a> {
         /// Where they end.
         cuts: Cuts,
         /// How it ended.
-        ended: Ended<'a>,
+        ended: CallEnd<'a>,
     },
     /// A signal has come, or the thread has stopped.
     Signal,
@@ -73,7 +73,7 @@ pub enum What<'a> {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ended<'a> {
+pub struct CallEnd<'a> {
     /// What it returned; none for `?`: it never returned, or nobody knows.
     pub value: Option<i64>,
     /// `-T`: ns.
@@ -82,7 +82,7 @@ pub struct Ended<'a> {
     behind: &'a [u8],
 }
 
-impl<'a> Ended<'a> {
+impl<'a> CallEnd<'a> {
     /// Where it returned a descriptor and `-y` tells: its name.
     pub fn name(&self) -> Option<Descriptor<'a>> {
         let inner = self.behind.strip_prefix(b"<")?;
@@ -146,7 +146,7 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
     if blanks > 0
         && rest.first().is_some_and(|&next| next > b' ')
         && (1..=9).contains(&length)
-        && (1..=MOST_PID).contains(&number)
+        && (1..=MAX_PID).contains(&number)
     {
         return (Some(number as u32), rest);
     }
@@ -156,7 +156,7 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
     };
     let (length, number) = time::digits(start.trim_ascii_start());
     let rest = &start.trim_ascii_start()[length..];
-    if !(1..=MOST_PID).contains(&number) || length > 9 {
+    if !(1..=MAX_PID).contains(&number) || length > 9 {
         return (None, text);
     }
     let rest = if rest.starts_with(b"<") {
@@ -262,7 +262,7 @@ fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Arguments, where they end unless the line breaks off within one, and how the call ended; no end where it is unfinished. None where the
 /// line is cut off.
-fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<Ended<'_>>)> {
+fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<CallEnd<'_>>)> {
     let mut cuts = Cuts::default();
     let mut cursor = Cursor::new(text);
     while let Some((at, mark)) = cursor.next() {
@@ -283,7 +283,7 @@ fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<Ended<'_>>)> {
     None
 }
 
-fn ended(text: &[u8]) -> Option<Ended<'_>> {
+fn ended(text: &[u8]) -> Option<CallEnd<'_>> {
     let (text, duration_ns) = time::duration(text);
     let end = text.iter().position(|byte| matches!(byte, b' ' | b'<'));
     let (token, behind) = text.split_at(end.unwrap_or(text.len()));
@@ -291,7 +291,7 @@ fn ended(text: &[u8]) -> Option<Ended<'_>> {
         b"?" => None,
         _ => Some(value::number(token)?),
     };
-    Some(Ended {
+    Some(CallEnd {
         value,
         duration_ns,
         behind,

@@ -9,6 +9,6 @@ pub mod scan;
 mod time;
 pub mod value;
 
-pub use calls::{Call, Calls, Said};
+pub use calls::{Call, Calls, LineContent};
 pub use line::{Line, What};
 pub use time::Stamp;

@@ -19,12 +19,12 @@ pub enum Mark {
 }
 
 /// The most arguments that a call has.
-pub const MOST: usize = 6;
+pub const MAX_ARGUMENTS: usize = 6;
 
 /// Where the first arguments of a call end, noted while its line was told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cuts {
-    at: [u32; MOST],
+    at: [u32; MAX_ARGUMENTS],
     count: u8,
 }
 
@@ -316,11 +316,11 @@ mod tests {
                 }
             }
             let mut cut = Vec::new();
-            cuts.each(text.as_bytes(), MOST, |place, part| {
+            cuts.each(text.as_bytes(), MAX_ARGUMENTS, |place, part| {
                 assert_eq!(place, cut.len());
                 cut.push(part);
             });
-            let all: Vec<_> = Arguments::of(text.as_bytes()).take(MOST).collect();
+            let all: Vec<_> = Arguments::of(text.as_bytes()).take(MAX_ARGUMENTS).collect();
             assert_eq!(cut, all, "{text}");
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use plimsoll_trace::event::OpenId;
-use plimsoll_trace::follow::{Follower, Seen, Trouble};
+use plimsoll_trace::follow::{Follower, Observation, Trouble};
 use plimsoll_trace::kernel::Kernel;
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::syscalls::Argument;
@@ -15,7 +15,7 @@ use plimsoll_trace::text::value::{self, Arguments};
 
 /// What came out.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct Imported {
     /// Descriptors whose open file is the one that strace names, as far as all its uses agree.
     pub same: u32,
     /// Those of them whose file has the very name that strace tells, after symbolic links.
@@ -53,14 +53,14 @@ fn stripped(line: &[u8]) -> Vec<u8> {
     out
 }
 
-struct Told {
+struct FileLine {
     words: String,
     names: [Option<Vec<u8>>; 2],
     here: Option<Vec<u8>>,
 }
 
 /// Reads the names of a call as strace has written it.
-fn told(seen: &Seen<'_>) -> Option<Told> {
+fn told(seen: &Observation<'_>) -> Option<FileLine> {
     let call = seen.call?;
     let of = |kind| {
         let place = seen.event.call.arguments.iter().position(|&one| one == kind)?;
@@ -74,7 +74,7 @@ fn told(seen: &Seen<'_>) -> Option<Told> {
     let returned = call.ended.and_then(|ended| ended.name());
     let here = of(Argument::Dir).filter(|dir| dir.number == value::AT_FDCWD);
     let words = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Some(Told {
+    Some(FileLine {
         words: format!("{} {}({})", call.pid, words(call.name), words(call.arguments)),
         names: [name(of(Argument::Fd).or(returned)), name(of(Argument::Out))],
         here: name(here),
@@ -82,26 +82,26 @@ fn told(seen: &Seen<'_>) -> Option<Told> {
 }
 
 /// Follows a log without its names, and holds every name against what was followed.
-pub fn held(log: &[u8]) -> Held {
+pub fn held(log: &[u8]) -> Imported {
     let mut all = Vec::new();
     let mut follower = Follower::new();
     let lines = || log.split(|&byte| byte == b'\n');
     for line in lines() {
-        follower.line(line, 1, &mut |_: &mut Kernel, seen: &Seen<'_>| {
+        follower.line(line, 1, &mut |_: &mut Kernel, seen: &Observation<'_>| {
             all.extend(told(seen));
         });
     }
-    follower.end(&mut |_: &mut Kernel, seen: &Seen<'_>| all.extend(told(seen)));
+    follower.end(&mut |_: &mut Kernel, seen: &Observation<'_>| all.extend(told(seen)));
 
-    let mut held = Held::default();
+    let mut held = Imported::default();
     let mut follower = Follower::new();
     if let Some(here) = all.iter().find_map(|told| told.here.clone()) {
         let first = all[0].words.split(' ').next().and_then(|pid| pid.parse().ok());
-        follower.kernel().is_in(first.unwrap_or(1), &here);
+        follower.kernel().set_directory(first.unwrap_or(1), &here);
     }
     let mut all = all.iter();
     let mut first: HashMap<OpenId, Vec<u8>> = HashMap::new();
-    let mut hear = |kernel: &mut Kernel, seen: &Seen<'_>| {
+    let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| {
         if seen.call.is_none() {
             return;
         }
@@ -122,12 +122,12 @@ pub fn held(log: &[u8]) -> Held {
 }
 
 fn compare(
-    held: &mut Held,
+    held: &mut Imported,
     kernel: &Kernel,
     first: &mut HashMap<OpenId, Vec<u8>>,
     open: OpenId,
     name: &[u8],
-    told: &Told,
+    told: &FileLine,
 ) {
     let Some(file) = kernel.open_file(open).map(|open| open.file) else {
         return;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::SqlProtocolError;
 
 /// Longest message that is taken, bytes. `PostgreSQL`'s own limit for a value is as long, `MariaDB`'s for a packet too.
-pub(super) const LONGEST: usize = 1 << 30;
+pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// Longest message of a login, bytes: what is longer comes from a server of another kind.
-pub(super) const LONGEST_OF_LOGIN: usize = 64 * 1024;
+pub(super) const MAX_LOGIN_BYTES: usize = 64 * 1024;
 /// Room that an empty buffer keeps, bytes: thousands of sessions may each have seen one large row.
 const KEPT: usize = 256 * 1024;
 
@@ -101,7 +101,7 @@ pub(super) fn no_tls(how: &str) -> SqlProtocolError {
 pub(super) fn check_length(length: usize, limit: usize) -> Result<(), SqlProtocolError> {
     if length <= limit {
         Ok(())
-    } else if limit == LONGEST {
+    } else if limit == MAX_MESSAGE_BYTES {
         Err(SqlProtocolError::TooLong(length as u64))
     } else {
         Err(SqlProtocolError::Nonsense(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::input::{Input, LONGEST};
+use super::input::{Input, MAX_MESSAGE_BYTES};
 use super::{CancelKey, Event, Login, Refusal, Server, SqlProtocolError, TransactionStatus};
 use super::{mysql, postgres};
 
@@ -119,7 +119,7 @@ impl Session {
     ///
     /// A query that no server could take (1 GiB; for `PostgreSQL` one with a NUL) is refused here, with the same events.
     pub fn query(&mut self, sql: &str) {
-        let reason = if sql.len() >= LONGEST - 1 {
+        let reason = if sql.len() >= MAX_MESSAGE_BYTES - 1 {
             "the query is too long"
         } else if matches!(self.client, Client::Postgres(_)) && sql.contains('\0') {
             "there is a NUL in the query"

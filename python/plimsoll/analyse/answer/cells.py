@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from plimsoll.analyse.answer.components import component_words, evidence
-from plimsoll.analyse.answer.words import MOST_SENTENCES, payload
+from plimsoll.analyse.answer.words import MAX_SENTENCES, payload
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
 from plimsoll.analyse.results.metrics import canonical
@@ -36,7 +36,7 @@ def leading_response(analysis: Analysis) -> str:
 def of_cells(analysis: Analysis) -> list[str]:
     """A sentence on each cell; of many, on the best and the worst."""
     measured = [cell for cell in analysis.cells if cell.valid]
-    if len(measured) <= MOST_SENTENCES:
+    if len(measured) <= MAX_SENTENCES:
         return [_cell_sentence(analysis, cell) for cell in measured]
     metric = leading_response(analysis)
     known = sorted(
@@ -97,7 +97,7 @@ def _all_failed(runs: Sequence[RunResult]) -> str:
 def of_stages(analysis: Analysis) -> list[str]:
     """Stage by stage, where there is one run of a staged load: its mean over all stages answers little."""
     stages = analysis.runs[0].stages if len(analysis.runs) == 1 else ()
-    if not 2 <= len(stages) <= MOST_SENTENCES:
+    if not 2 <= len(stages) <= MAX_SENTENCES:
         return []
     parts = []
     for stage in stages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.analyse.answer.words import MOST_SENTENCES, capital
+from plimsoll.analyse.answer.words import MAX_SENTENCES, capital
 from plimsoll.analyse.design.cheapest import Cheapest, judge_cheapest
 from plimsoll.analyse.results.analysis import Analysis, Consistency
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
@@ -33,7 +33,7 @@ def of_consistency(analysis: Analysis) -> list[Finding]:
         text = "No answer told its version, so nothing can be said about stale ones."
         return [Finding(Topic.READERS, text)]
     said = _judged(told, found.factor) if found.levels else []
-    if len(told) > MOST_SENTENCES:
+    if len(told) > MAX_SENTENCES:
         text = f"What readers got at {count(len(told))} levels stands in the table."
         return [*said, Finding(Topic.READERS, text)]
     most = next((each for each in told if _is_most(each)), None) if len(told) > 1 else None

@@ -16,7 +16,7 @@ from plimsoll.analyse.stats.interval import Interval
 
 WORTH_SAYING: Final = 5.0
 """Terms below this share of the variation, in percent, are summed up as the rest."""
-MOST_TERMS: Final = 4
+MAX_TERMS: Final = 4
 DETECTED: Final = 0.05
 """Adjusted p-value of a term below which its factor has an effect."""
 LEADS: Final = 25.0
@@ -58,7 +58,7 @@ def _sentence(analysis: Analysis, model: Model) -> str:
         ((each, share) for each, share in shares if each.term != "residual"), key=lambda item: -item[1]
     )
     known = [(each, share) for each, share in ranked if share >= WORTH_SAYING and _is_detected(each)]
-    named = known[:MOST_TERMS]
+    named = known[:MAX_TERMS]
     what = f"{'log ' if model.scale == 'log' else ''}{describe(model.response).title}"
     if not shares:
         return _without_shares(analysis, model, what)
@@ -79,7 +79,7 @@ def _without_shares(analysis: Analysis, model: Model, what: str) -> str:
     if lost is None or not found:
         return ""
     found.sort(key=lambda each: each.adjusted_p_value or 0.0)
-    terms = listing(term_words(each) for each in found[:MOST_TERMS])
+    terms = listing(term_words(each) for each in found[:MAX_TERMS])
     total = percent(figure(lost.values, "share"), 4)
     have = "has an effect" if len(found) == 1 else "have effects"
     why = f"with runs missing or unequal they would add up to {total}"

@@ -12,7 +12,7 @@ from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import Finding, SitesVerdict, Topic, Value
 from plimsoll.analyse.results.wording import UNKNOWN, listing, number, percent, quantity
 
-MOST_NAMED: Final = 4
+MAX_NAMED: Final = 4
 """Sites that are named each; of more, the nearest and the farthest."""
 
 
@@ -81,7 +81,7 @@ def _peak(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
     known = [each for each in sites if each.peak_share is not None and each.testers_share is not None]
     if len(known) < 2:
         return ""
-    shown = known if len(known) <= MOST_NAMED else [known[0], known[-1]]
+    shown = known if len(known) <= MAX_NAMED else [known[0], known[-1]]
     parts = [
         f"{_named(each)} got {percent(each.peak_share)} with {percent(each.testers_share)} of the testers"
         for each in shown

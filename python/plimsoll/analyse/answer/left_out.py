@@ -8,7 +8,7 @@ from dataclasses import replace
 from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
 
-MOST_CELLS = 10
+MAX_CELLS = 10
 """Cells that are named."""
 
 
@@ -71,10 +71,8 @@ def _why(found: LeftOut) -> str:
 
 
 def _cells(found: LeftOut) -> str:
-    shown = (
-        ", ".join(f"{name} {label}" for name, label in cell.items()) for cell in found.cells[:MOST_CELLS]
-    )
-    more = f" and {len(found.cells) - MOST_CELLS} more" if len(found.cells) > MOST_CELLS else ""
+    shown = (", ".join(f"{name} {label}" for name, label in cell.items()) for cell in found.cells[:MAX_CELLS])
+    more = f" and {len(found.cells) - MAX_CELLS} more" if len(found.cells) > MAX_CELLS else ""
     return "; ".join(shown) + more
 
 

@@ -9,7 +9,7 @@ from plimsoll.analyse.results.run import Ramp, RampRule
 from plimsoll.analyse.results.verdicts import Finding, RampVerdict, Topic
 from plimsoll.analyse.results.wording import count, describe, number, with_unit
 
-MOST_SENTENCES = 6
+MAX_SENTENCES = 6
 NOTE = (
     "A ramp is not a search: the service lags behind the load, so a rule can fail at lower constant loads, and a rule "
     "that held in the ramp may fail at a constant load."
@@ -59,7 +59,7 @@ def of_ramps(analysis: Analysis) -> list[Finding]:
         if run.ramp is not None
         for each in run.ramp.rules
         if run.ramp.rising[0] < run.ramp.rising[1]
-    ][:MOST_SENTENCES]
+    ][:MAX_SENTENCES]
     return [*said, Finding(Topic.RAMP, NOTE)] if said else []
 
 

@@ -8,7 +8,7 @@ from plimsoll.analyse.results.hosts import LostAgent
 from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, RunReason, Severity, Value
 from plimsoll.analyse.results.wording import count, listing, number, p_words, percent, plural, quantity
 
-MOST_AGENTS = 5
+MAX_AGENTS = 5
 """Agents that a reason names."""
 
 
@@ -74,7 +74,7 @@ def run_reason(reason: Reason) -> str:
             return f"{_lost(told)}; from then on the load was less than planned"
         case RunReason.UNKNOWN_CLOCKS:
             return (
-                f"nothing is known of the clock of {listing(names(told, 'agents')[:MOST_AGENTS])}: where its times "
+                f"nothing is known of the clock of {listing(names(told, 'agents')[:MAX_AGENTS])}: where its times "
                 "stand against those of others is not known"
             )
         case _:
@@ -121,9 +121,9 @@ def _lost(told: Mapping[str, Value]) -> str:
         f"{'' if brought_in else ' (nothing of what it did was brought in)'}"
         for agent, at, brought_in in zip(agents, times, there, strict=True)
     ]
-    more = f" and {count(len(agents) - MOST_AGENTS)} more" if len(agents) > MOST_AGENTS else ""
+    more = f" and {count(len(agents) - MAX_AGENTS)} more" if len(agents) > MAX_AGENTS else ""
     of = plural(int(figure(told, "of")), "agent")
-    return f"{count(len(agents))} of {of} lost: {listing(said[:MOST_AGENTS])}{more}"
+    return f"{count(len(agents))} of {of} lost: {listing(said[:MAX_AGENTS])}{more}"
 
 
 def lost_words(one: LostAgent) -> str:

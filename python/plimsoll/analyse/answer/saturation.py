@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from plimsoll.analyse.answer.components import component_words, evidence, most_used
 from plimsoll.analyse.answer.limits import flattening
 from plimsoll.analyse.answer.words import (
-    MOST_SENTENCES,
+    MAX_SENTENCES,
     capital,
     is_at,
     load_label,
@@ -45,7 +45,7 @@ def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[Findi
     """How the combinations compare, then a sentence on each; of many, on the best and the worst."""
     ranked = sorted(found, key=lambda each: -_nominal_mean(each))
     said = _comparison(analysis, found[0].metric)
-    if len(found) <= MOST_SENTENCES:
+    if len(found) <= MAX_SENTENCES:
         return said + [_judged(analysis, each) for each in found]
     said += [_judged(analysis, each) for each in (ranked[0], ranked[-1])]
     left = plural(len(found) - 2, "combination")

@@ -8,7 +8,7 @@ from typing import Final
 from plimsoll.analyse.results.analysis import Analysis, CellResult, Saturation
 from plimsoll.analyse.results.wording import listing, quantity
 
-MOST_SENTENCES: Final = 8
+MAX_SENTENCES: Final = 8
 """Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
 
 

@@ -85,7 +85,7 @@ def _ratios(
     tail = (1 - level) / 2 / (len(known) - 1)
     cells = iter(adjusted.cells)
     first, *others = [
-        _Known([np.asarray(next(cells)) for _ in each.levels], each.rivals, shared) for each in known
+        _LevelMeans([np.asarray(next(cells)) for _ in each.levels], each.rivals, shared) for each in known
     ]
     out = []
     for other in others:
@@ -106,7 +106,7 @@ def _error(known: Sequence[Contender], adjusted: Adjusted | None) -> Pooled | No
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _LevelMeans:
     """Mean log throughputs of the levels of a contender, from the runs without the effects of the blocks."""
 
     levels: Sequence[Array]
@@ -124,7 +124,7 @@ class _Known:
         return mean if self.shared else mean / len(self.levels)
 
 
-def _surplus(one: _Known, other: _Known, tail: float, error: Pooled) -> float:
+def _surplus(one: _LevelMeans, other: _LevelMeans, tail: float, error: Pooled) -> float:
     """Lower bound of the difference of the log capacities, with probability `tail` below it."""
     highest = max(other.levels, key=lambda each: float(each.mean()))
     sd = error.sd * math.sqrt(one.variance + 1 / highest.size)

@@ -49,7 +49,7 @@ FLAT_TAIL = 0.05
 FALL_TAIL = 0.025
 POWER_QUANTILE = 0.84
 """Of the normal law: planned runs decide with a probability of 80 %."""
-MOST_RUNS = 100
+MAX_RUNS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Bracket:
     `upper` None: not shown to be flat. `lower` None: not shown to increase at all. `falls_from`: from there on it is
     shown to be below that of a lower load. `gains`: from each level to the next. `reason`: why nothing is decided.
     `doubt`: the gain that is not decided. `more_runs`: so many more per level would decide; None: not known, or
-    over MOST_RUNS.
+    over MAX_RUNS.
     """
 
     verdict: SaturationVerdict
@@ -271,7 +271,7 @@ def _more_runs(ladder: Ladder, lower: int, upper: int) -> int | None:
     to_flat = FLAT * ladder.distance(lower, upper) - rise
     tail, margin = (RISE_TAIL, rise) if rise > to_flat else (FLAT_TAIL, to_flat)
     have = min(ladder.runs[lower], ladder.runs[upper])
-    for runs in range(have + 1, MOST_RUNS + have):
+    for runs in range(have + 1, MAX_RUNS + have):
         needed = (t_quantile(1 - tail, 2 * (runs - 1)) + POWER_QUANTILE) * sd * math.sqrt(2 / runs)
         if needed <= margin:
             return runs - have

@@ -39,7 +39,7 @@ Scale = Literal["linear", "log"]
 ALLOCATION_TOLERANCE = 0.005
 """Sums of squares that add up to the total within this share are an allocation of the variation."""
 
-LARGEST = 1e150
+MAX_RESPONSE = 1e150
 """Squares of responses beyond it, added up, leave the range of a double."""
 
 ROUNDING = 1e-13
@@ -183,9 +183,9 @@ def _checked(
         if float(y.min()) <= 0:
             raise UnsuitableData(f"a logarithmic scale needs responses above 0, the smallest is {y.min():g}")
         y = np.log(y)
-    if float(np.abs(y).max()) > LARGEST:
+    if float(np.abs(y).max()) > MAX_RESPONSE:
         raise UnsuitableData(
-            f"responses must be below {LARGEST:g}, the largest is {np.abs(y).max():g}: divide all by a constant"
+            f"responses must be below {MAX_RESPONSE:g}, the largest is {np.abs(y).max():g}: divide all by a constant"
         )
     return y
 

@@ -15,7 +15,7 @@ from plimsoll.plan.metrics import catalogue
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ResponseModel:
     """A response on which effects are computed."""
 
     metric: str
@@ -25,7 +25,7 @@ class Wanted:
 def fit_all(
     runs: Sequence[RunResult],
     levels: Mapping[str, Sequence[str]],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[ResponseModel],
     looped: Collection[str] = (),
 ) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOut, ...]]:
     """Fits every wanted response over the valid runs. What cannot be fitted is said, not raised.

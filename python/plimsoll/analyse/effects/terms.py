@@ -29,7 +29,7 @@ from plimsoll.analyse.stats.linear import (
     same_span,
 )
 
-MOST_COLUMNS = 1500
+MAX_COLUMNS = 1500
 """Orders are added while the candidate columns stay below this: a limit on time (the work grows with its cube)."""
 
 
@@ -147,8 +147,8 @@ def candidates(
         weighted = len(factors) == 1 and not equal_weights
         terms = [t for t in _terms_of_order(factors, order, weighted=weighted) if t is not None]
         columns += sum(t.columns.shape[1] for t in terms)
-        if columns > MOST_COLUMNS and order > 1:
-            figures = {"order": order, "most_columns": MOST_COLUMNS}
+        if columns > MAX_COLUMNS and order > 1:
+            figures = {"order": order, "most_columns": MAX_COLUMNS}
             return out, Reason(ModelReason.ORDERS_LEFT_OUT, Severity.NOTE, figures)
         out.append(terms)
     return out, why

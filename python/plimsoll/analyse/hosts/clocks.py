@@ -10,7 +10,7 @@ from plimsoll.analyse.hosts.coverage import carriers
 from plimsoll.analyse.results.hosts import AgentClockResult, HostEvent, HostsResult
 from plimsoll.analyse.results.wording import number, quantity
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.hosts import Agent, AgentClock, Crew
+from plimsoll.collect.hosts import Agent, AgentClock, RunAgents
 
 _MS = 1e6
 _BEGINS = {
@@ -21,13 +21,13 @@ _BEGINS = {
 """Kinds of pieces that are worth telling. A knot is none: the rate of no clock is the same for all time."""
 
 
-def greatest_bound(crew: Crew) -> int:
+def greatest_bound(crew: RunAgents) -> int:
     """The greatest error, ns, of any time of any agent with testers, as far as they are known; 0 of one clock. Hosts
     that are only watched add to no series of the testers: their clocks stand with them."""
     return max((agent.clock.bound_ns or 0 for agent in carriers(crew)), default=0)
 
 
-def unknown_clocks(crew: Crew) -> tuple[str, ...]:
+def unknown_clocks(crew: RunAgents) -> tuple[str, ...]:
     """Agents of whose clock nothing is known, but for those without a transaction."""
     return tuple(
         agent.name
@@ -36,7 +36,7 @@ def unknown_clocks(crew: Crew) -> tuple[str, ...]:
     )
 
 
-def start_spread(crew: Crew) -> tuple[float | None, float | None]:
+def start_spread(crew: RunAgents) -> tuple[float | None, float | None]:
     """Time (ms) between the first agent to begin and the last, and by how much that can be wrong: each of the two ends
     may be off by the bound of its agent."""
     known = [agent.clock for agent in carriers(crew) if agent.clock.started_ns is not None]
@@ -50,7 +50,7 @@ def start_spread(crew: Crew) -> tuple[float | None, float | None]:
     return spread, sum(sorted(bound or 0 for bound in bounds)[-2:]) / _MS
 
 
-def clock_results(crew: Crew) -> tuple[AgentClockResult, ...]:
+def clock_results(crew: RunAgents) -> tuple[AgentClockResult, ...]:
     """One entry per agent, in the order of the books."""
     return tuple(_clock(agent) for agent in crew.agents)
 
@@ -80,7 +80,7 @@ def _clock(agent: Agent) -> AgentClockResult:
     )
 
 
-def events(crew: Crew) -> tuple[HostEvent, ...]:
+def events(crew: RunAgents) -> tuple[HostEvent, ...]:
     """Steps of wall clocks, changes of route and jumps, by time. They are told and change no number: stamps are of a
     clock that nobody sets, and the map has taken the other two into account."""
     found = [event for agent in crew.agents for event in _events(agent.name, agent.clock, crew.t0_ns)]

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from plimsoll.analyse.results.hosts import CoverageStep, LostAgent
 from plimsoll.analyse.run.validity import Loss
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.hosts import TESTERS, Agent, Crew
+from plimsoll.collect.hosts import TESTERS, Agent, RunAgents
 
 
-def carriers(crew: Crew) -> tuple[Agent, ...]:
+def carriers(crew: RunAgents) -> tuple[Agent, ...]:
     """The agents that carry testers."""
     return tuple(agent for agent in crew.agents if agent.role == TESTERS)
 
 
-def coverage(crew: Crew, testers: Mapping[str, int], last_ns: Mapping[str, int]) -> tuple[CoverageStep, ...]:
+def coverage(
+    crew: RunAgents, testers: Mapping[str, int], last_ns: Mapping[str, int]
+) -> tuple[CoverageStep, ...]:
     """The number of agents and of their testers from each time on at which it changed. `testers`: by agent, those that
     made any transaction; `last_ns`: end of the last one, for an agent that was lost nobody knows when."""
     spans = _spans(crew, last_ns)
@@ -31,7 +33,7 @@ def coverage(crew: Crew, testers: Mapping[str, int], last_ns: Mapping[str, int])
     return tuple(steps)
 
 
-def _spans(crew: Crew, last_ns: Mapping[str, int]) -> list[tuple[str, int, int | None]]:
+def _spans(crew: RunAgents, last_ns: Mapping[str, int]) -> list[tuple[str, int, int | None]]:
     """From when to when each agent was there, ns. A start within the bound of zero is a start with all others."""
     found = []
     for agent in carriers(crew):
@@ -55,7 +57,7 @@ def mean_coverage(steps: Sequence[CoverageStep], agents: int, window: Window) ->
     return there / (agents * (end - start))
 
 
-def lost_agents(crew: Crew, last_ns: Mapping[str, int]) -> tuple[LostAgent, ...]:
+def lost_agents(crew: RunAgents, last_ns: Mapping[str, int]) -> tuple[LostAgent, ...]:
     """Those with testers that were lost, by time."""
     found = [_lost(agent, last_ns.get(agent.name)) for agent in carriers(crew) if agent.lost]
     return tuple(sorted(found, key=lambda one: (one.lost_s is None, one.lost_s, one.agent)))
@@ -75,7 +77,7 @@ def _lost(agent: Agent, last_ns: int | None) -> LostAgent:
     )
 
 
-def loss(crew: Crew, last_ns: Mapping[str, int], window: Window) -> Loss | None:
+def loss(crew: RunAgents, last_ns: Mapping[str, int], window: Window) -> Loss | None:
     """The lost agents as the validity of the run sees them; None where none was lost. `last_ns`: end of the last
     transaction of each that is on disk."""
     lost = lost_agents(crew, {})
@@ -91,7 +93,7 @@ def loss(crew: Crew, last_ns: Mapping[str, int], window: Window) -> Loss | None:
     )
 
 
-def _unknown(crew: Crew, last_ns: Mapping[str, int], window: Window) -> float:
+def _unknown(crew: RunAgents, last_ns: Mapping[str, int], window: Window) -> float:
     """The share of the planned time of all testers in which the load is unknown: from what a lost agent had last
     reported, or has on disk, to its loss, while segments of it may still be elsewhere. Agents have like numbers of
     testers. Older results do not say what was reported last: nothing is known then beyond what is on disk."""
@@ -106,7 +108,7 @@ def _unknown(crew: Crew, last_ns: Mapping[str, int], window: Window) -> float:
     return unknown / (len(carriers(crew)) * (window.end - window.start))
 
 
-def missing_rows(crew: Crew) -> int | None:
+def missing_rows(crew: RunAgents) -> int | None:
     """Transactions of lost agents that the live view had counted and that are not on disk; None: not known."""
     lost = [agent for agent in carriers(crew) if agent.lost]
     if not lost or crew.live_started is None or any(agent.rows is None for agent in lost):

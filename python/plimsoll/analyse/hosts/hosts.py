@@ -24,14 +24,14 @@ from plimsoll.analyse.run.traffic import NEVER
 from plimsoll.analyse.stats.fairness import jain_index
 from plimsoll.analyse.window.quantum import FINEST
 from plimsoll.analyse.window.transactions import Int, Window
-from plimsoll.collect.hosts import Agent, Crew
+from plimsoll.collect.hosts import Agent, RunAgents
 
 Array = NDArray[np.float64]
 NOWHERE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TesterPlacement:
     """Where the testers of a run were: `agent` is the number of the agent of each among `agents`, or NOWHERE; `host`,
     `site` numbers among the names."""
 
@@ -59,7 +59,7 @@ class RoundTrips:
     services_here: bool
 
 
-def placed(crew: Crew, owners: Sequence[str]) -> Placed:
+def placed(crew: RunAgents, owners: Sequence[str]) -> TesterPlacement:
     """`owners`: name of the agent of each tester; empty: it made no transaction."""
     agents = carriers(crew)
     number = {agent.name: at for at, agent in enumerate(agents)}
@@ -72,10 +72,10 @@ def placed(crew: Crew, owners: Sequence[str]) -> Placed:
     host_of = np.array([of_host[one.site, one.host] for one in agents] or [0], dtype=np.int64)
     site_of = np.array([of_site[one.site] for one in agents] or [0], dtype=np.int64)
     some = np.maximum(agent, 0)
-    return Placed(agents, agent, host_of[some], site_of[some], hosts, sites)
+    return TesterPlacement(agents, agent, host_of[some], site_of[some], hosts, sites)
 
 
-def places_of(found: Placed, crew: Crew) -> Places:
+def places_of(found: TesterPlacement, crew: RunAgents) -> Places:
     """What the sums over the transactions must know of it."""
     lost = np.array([_until(agent) for agent in found.agents] or [NEVER], dtype=np.int64)
     return Places(found.site, found.host, lost[np.maximum(found.agent, 0)], greatest_bound(crew))
@@ -89,8 +89,8 @@ def _until(agent: Agent) -> int:
 
 
 def hosts_result(
-    crew: Crew,
-    found: Placed | None,
+    crew: RunAgents,
+    found: TesterPlacement | None,
     summary: RunSummary,
     window: Window,
     trips: RoundTrips,
@@ -137,7 +137,9 @@ def hosts_result(
     )
 
 
-def _by_agent(found: Placed | None, sums: TesterSums | None) -> tuple[dict[str, int], dict[str, int]]:
+def _by_agent(
+    found: TesterPlacement | None, sums: TesterSums | None
+) -> tuple[dict[str, int], dict[str, int]]:
     """Number of testers that did anything, and end of the last transaction, by agent."""
     if found is None or sums is None:
         return {}, {}
@@ -156,7 +158,7 @@ class _View:
 
     def __init__(
         self,
-        found: Placed,
+        found: TesterPlacement,
         sums: TesterSums,
         trips: RoundTrips,
         source: RttSource,
@@ -318,7 +320,11 @@ def _spread(sums: TesterSums, own: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def named_testers(
-    testers: Sequence[TesterResult], found: Placed, summary: RunSummary, trips: RoundTrips, source: RttSource
+    testers: Sequence[TesterResult],
+    found: TesterPlacement,
+    summary: RunSummary,
+    trips: RoundTrips,
+    source: RttSource,
 ) -> tuple[TesterResult, ...]:
     """The testers with their names (SITE/HOST/NUMBER), percentiles and round trips."""
     sums = summary.by_tester

@@ -20,7 +20,7 @@ HISTOGRAMS: Final = {CONNECT: "connect", HANDSHAKE: "tls_handshake"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunConnections:
     """The figures of a run, and its histograms for figures over several runs."""
 
     connections: Connections
@@ -29,14 +29,14 @@ class Found:
 
 def connections(
     seconds: Mapping[str, NDArray[np.float64]], lookups: tuple[NameLookup, ...] = ()
-) -> Found | None:
+) -> RunConnections | None:
     """`seconds`: the values of CONNECT and HANDSHAKE over the whole run, one for each connection. None where no
     connection was opened."""
     if CONNECT not in seconds:
         return None
     times = {name: _durations(seconds.get(name, np.empty(0))) for name in HISTOGRAMS}
     opened = int(seconds[CONNECT].size)
-    return Found(
+    return RunConnections(
         Connections(opened, times[CONNECT].latency(), times[HANDSHAKE].latency(), lookups),
         {HISTOGRAMS[name]: Histogram.of(each.buckets) for name, each in times.items() if each.moments.count},
     )

@@ -14,8 +14,8 @@ from plimsoll.analyse.window.transactions import Int, Window
 Array = NDArray[np.float64]
 _WIDTH = 64 << 10
 """More than the number of any bucket of a duration in ns."""
-MOST_MET = 1 << 22
-MOST_SITES = 1000
+MAX_VISITED = 1 << 22
+MAX_SITES = 1000
 """Of more sites no shares of the peak are given: a series is kept for each."""
 
 
@@ -83,7 +83,7 @@ class ResponseTimes:
 
 
 class _Times:
-    """Gathers such histograms. Only what was met takes memory; where that is more than MOST_MET pairs of member and
+    """Gathers such histograms. Only what was met takes memory; where that is more than MAX_VISITED pairs of member and
     bucket, neighbouring buckets are put together."""
 
     def __init__(self) -> None:
@@ -95,14 +95,14 @@ class _Times:
         keys, counts = np.unique(member * _WIDTH + (bucket >> self.shift), return_counts=True)
         self._parts.append((keys, counts.astype(np.int64)))
         self._pending += keys.size
-        if self._pending > MOST_MET:
+        if self._pending > MAX_VISITED:
             self._merge()
 
     def _merge(self) -> tuple[Int, Int]:
         if not self._parts:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         keys, counts = _together(*(np.concatenate(column) for column in zip(*self._parts, strict=True)))
-        while keys.size > MOST_MET // 2:
+        while keys.size > MAX_VISITED // 2:
             self.shift += 1
             keys, counts = _together(keys // _WIDTH * _WIDTH + (keys % _WIDTH >> 1), counts)
         self._parts, self._pending = [(keys, counts)], int(keys.size)
@@ -128,7 +128,7 @@ class PlacedSums:
         self.times, self.host_times = _Times(), _Times()
         self.quantum, self.quanta = quantum_ns, quanta
         self.sites = int(site.max(initial=-1)) + 1
-        self.over_time = np.zeros(self.sites * quanta if self.sites <= MOST_SITES else 0, dtype=np.int64)
+        self.over_time = np.zeros(self.sites * quanta if self.sites <= MAX_SITES else 0, dtype=np.int64)
 
     def add(self, block: Block) -> None:
         """Takes a block."""

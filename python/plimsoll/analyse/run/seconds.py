@@ -27,7 +27,7 @@ from plimsoll.analyse.window.transactions import Int, Stage, Window
 from plimsoll.collect.live import Second
 
 NS = 1_000_000_000
-MOST_POINTS = 1200
+MAX_POINTS = 1200
 NO_TIMES = Latency(0, None, None, None, None, None, None, None, None)
 UNKNOWN_KIND = "failed"
 REMARK = "only one-second histograms were kept: no request times, lateness, kinds of errors or testers"
@@ -122,9 +122,9 @@ class _Table:
         return out
 
     def series(self) -> Series:
-        """Per second, or for a long run per so many seconds that at most MOST_POINTS are left; never finer than the
+        """Per second, or for a long run per so many seconds that at most MAX_POINTS are left; never finer than the
         clocks allow."""
-        step = max(self.least, -(-self.length // MOST_POINTS))
+        step = max(self.least, -(-self.length // MAX_POINTS))
         edges = np.arange(0, self.length, step)
         widths = np.minimum(edges + step, self.length) - edges
 

@@ -33,7 +33,7 @@ _HIT, _REVALIDATED = CACHES.index("hit"), CACHES.index("revalidated")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunStaleness:
     """The figures of a run, and the ages of its stale answers for figures over several runs."""
 
     staleness: Staleness
@@ -55,7 +55,7 @@ class _Judged:
     """The answer before had brought the same version of the object."""
 
 
-def staleness(found: Versioned, window: Window, bound_ns: int = 0) -> Found:
+def staleness(found: Versioned, window: Window, bound_ns: int = 0) -> RunStaleness:
     """The figures of one run: reads that started in the window, judged by the writes of the whole run.
 
     `bound_ns`: greatest error of any time of any agent. Where it is above 0 an answer is stale only if it is for any
@@ -88,7 +88,7 @@ def staleness(found: Versioned, window: Window, bound_ns: int = 0) -> Found:
     writes = int(np.count_nonzero(written & ended))
     ages = Buckets()
     ages.add(answers.age[inside & (answers.age > 0)])
-    return Found(
+    return RunStaleness(
         Staleness(
             readers=everything,
             workloads=each,

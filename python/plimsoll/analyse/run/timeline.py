@@ -10,7 +10,7 @@ from plimsoll.analyse.run.traffic import Block
 from plimsoll.analyse.stats.quantiles import bucket_edges, rank
 from plimsoll.analyse.window.transactions import Int
 
-MOST_QUANTA = 5000
+MAX_QUANTA = 5000
 """More than this no chart shows, and the memory of the quantiles grows with it (16 kB a quantum)."""
 
 _COARSER = 4
@@ -34,7 +34,7 @@ class Timeline:
     """
 
     def __init__(self, length_ns: int, quantum_ns: int) -> None:
-        self.quantum = max(1, quantum_ns, -(-length_ns // MOST_QUANTA))
+        self.quantum = max(1, quantum_ns, -(-length_ns // MAX_QUANTA))
         self.n = max(1, -(-length_ns // self.quantum))
         self.done = np.zeros(self.n, dtype=np.int64)
         self.failed = np.zeros(self.n, dtype=np.int64)

@@ -21,7 +21,7 @@ ALPHA = 0.001
 """Of one series: 24 runs with two series each have 48, and 5 % false alarms together."""
 DIFFERS = 5.0
 """Standard errors: at most 3 % of stationary series have a note then, from simulations."""
-LEAST_CHANGE = 0.05
+MIN_CHANGE = 0.05
 """A drift below this share of the mean over the whole window is no drift, however certain."""
 
 
@@ -106,7 +106,7 @@ CHANGES_BY_PLAN: Final = Trend(TrendVerdict.BY_PLAN, None, None, 0.0)
 """The load changes by plan: a steady state is not looked for."""
 
 
-def trend(values: Sequence[float] | Array, *, alpha: float = ALPHA, least: float = LEAST_CHANGE) -> Trend:
+def trend(values: Sequence[float] | Array, *, alpha: float = ALPHA, least: float = MIN_CHANGE) -> Trend:
     """Test of the slope of a time series with autocorrelated noise.
 
     Least squares, with the standard error and degrees of freedom of `_effective` independent values (after Santer et

@@ -12,7 +12,7 @@ from plimsoll.analyse.window.transactions import Window
 
 STEPS = 10
 """Bins over the whole range of the load."""
-MOST_BINS = 100
+MAX_BINS = 100
 
 LoadUnit = Literal["rate", "testers"]
 
@@ -45,7 +45,7 @@ class Profile:
 
 def load_bins(profile: Profile, measured: Window) -> tuple[Piece, ...]:
     """The measured window in parts of about equal load steps, a tenth of its range; where the load stays the same, one
-    part. Empty where the load does not change, or in more than MOST_BINS ways."""
+    part. Empty where the load does not change, or in more than MAX_BINS ways."""
     pieces = [
         each.cut(max(each.start, measured.start), min(each.end, measured.end))
         for each in profile.pieces
@@ -64,7 +64,7 @@ def load_bins(profile: Profile, measured: Window) -> tuple[Piece, ...]:
         length = (each.end - each.start) / (parts if profile.unit == "rate" else max(1.0, steps))
         edges = [min(each.end, each.start + round(length * part)) for part in range(parts)] + [each.end]
         bins += [each.cut(start, end) for start, end in pairwise(edges) if end > start]
-    return tuple(bins) if 2 <= len(bins) <= MOST_BINS else ()
+    return tuple(bins) if 2 <= len(bins) <= MAX_BINS else ()
 
 
 def rising(bins: Sequence[Piece]) -> range:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-LONGEST_LINE: Final = 16_000
+MAX_LINE: Final = 16_000
 """Characters of a line that is wanted; labels of that size are a mistake of the exporter."""
-LONGEST_NAME: Final = 200
+MAX_NAME: Final = 200
 GREATEST: Final = 1e100
 """Beyond this a value means nothing, and a sum of some would be no number."""
 _HEAD: Final = re.compile(r"[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*+)[ \t]*+")
@@ -55,11 +55,11 @@ def samples(page: str, wanted: Callable[[str], bool]) -> Iterator[Sample]:
                 types[told[1]] = told[2]
             continue
         head = _HEAD.match(line)
-        if head is None or len(head[1]) > LONGEST_NAME or not wanted(head[1]):
+        if head is None or len(head[1]) > MAX_NAME or not wanted(head[1]):
             continue
-        if len(line) > LONGEST_LINE:
+        if len(line) > MAX_LINE:
             raise ValueError(
-                f"a line of {head[1]} has {len(line):,} characters, at most {LONGEST_LINE:,} are read"
+                f"a line of {head[1]} has {len(line):,} characters, at most {MAX_LINE:,} are read"
             )
         labels, at = _labels(line, head.end())
         value = _value(line, at)

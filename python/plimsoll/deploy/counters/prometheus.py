@@ -25,10 +25,10 @@ from plimsoll.plan.model import Watched
 from plimsoll.plan.source.secret import Secret
 
 TIMEOUT_S: Final = 2.0
-LARGEST: Final = 16 * 1024 * 1024
-MOST_SAMPLES: Final = 20_000
+MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_SAMPLES: Final = 20_000
 """Of a page; a host with 256 cores has 2048 of its processor."""
-MOST_NAMED: Final = 500
+MAX_NAMED: Final = 500
 """Series by name: each is a line of the report."""
 _CHUNK: Final = 1 << 16
 _ACCEPT: Final = "application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4"
@@ -51,8 +51,8 @@ class PrometheusReader:
         found = list(_bounded(samples(fetch(self._watched), self._wants)))
         reading = self._known(found)
         named = named_reading(found, self._is_named)
-        if len(named.counters) + len(named.gauges) > MOST_NAMED:
-            raise ValueError(f"more than {MOST_NAMED} of its series are meant by `metrics`: name fewer")
+        if len(named.counters) + len(named.gauges) > MAX_NAMED:
+            raise ValueError(f"more than {MAX_NAMED} of its series are meant by `metrics`: name fewer")
         names = {one.name for one in found}
         self.unmatched = tuple(
             one for one in self._watched.metrics if not any(map(_pattern([one]).fullmatch, names))
@@ -90,9 +90,9 @@ def _pattern(names: Sequence[str]) -> re.Pattern[str]:
 
 
 def _bounded(found: Iterator[Sample]) -> Iterator[Sample]:
-    yield from islice(found, MOST_SAMPLES)
+    yield from islice(found, MAX_SAMPLES)
     if next(found, None) is not None:
-        raise ValueError(f"more than {MOST_SAMPLES:,} of its series are meant")
+        raise ValueError(f"more than {MAX_SAMPLES:,} of its series are meant")
 
 
 def fetch(watched: Watched) -> str:
@@ -124,8 +124,8 @@ def _body(answer: http.client.HTTPResponse, deadline: float) -> bytes:
     parts = bytearray()
     while part := answer.read1(_CHUNK):
         parts += part
-        if len(parts) > LARGEST:
-            raise OSError(f"its answer has more than {LARGEST // 2**20} MiB")
+        if len(parts) > MAX_BYTES:
+            raise OSError(f"its answer has more than {MAX_BYTES // 2**20} MiB")
         if time.monotonic() > deadline:
             raise TimeoutError(f"its answer takes longer than {TIMEOUT_S:g} s")
     return bytes(parts)

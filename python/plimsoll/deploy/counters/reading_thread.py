@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Final
 
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """So long a run waits for the first reading before it, and for the last one after it."""
 
 
@@ -26,7 +26,7 @@ class ReadingThread:
 
     def wait_for_first(self) -> None:
         """Returns when the first reading is there, or has failed, or takes too long."""
-        self._begun.wait(PATIENCE_S)
+        self._begun.wait(TIMEOUT_S)
 
     def finish(self) -> None:
         """Asks for the last reading; `result` waits for it."""
@@ -37,7 +37,7 @@ class ReadingThread:
 
     def _ended(self) -> bool:
         """Waits for the last reading; False where it takes too long."""
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         return not self._thread.is_alive()
 
     def _pause(self, due: float, every_s: float) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.deploy.counters import Reading, Source
-from plimsoll.deploy.counters.reading_thread import PATIENCE_S, ReadingThread
+from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 
 FORMAT: Final = "plimsoll.counters/1"
 INTERVAL_S: Final = 1.0
@@ -47,7 +47,7 @@ class CounterLog(ReadingThread):
     def result(self) -> Counted:
         """What was counted between the first reading and the last."""
         if not self._ended() and self._failed is None:
-            self._failed = (f"no answer within {PATIENCE_S:g} s", time.time())
+            self._failed = (f"no answer within {TIMEOUT_S:g} s", time.time())
         if self._failed is not None or self._first is None or self._last is None:
             text, at = self._failed or ("nothing was read", time.time())
             return Counted(failed=text, failed_at=at)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.reading_thread import PATIENCE_S, ReadingThread
+from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
 from plimsoll.plan.model import Watched
 from plimsoll.plan.source.secret import Redactor
 
-MOST_GAPS: Final = 100
+MAX_GAPS: Final = 100
 """So many are told of a run; an exporter that comes and goes more often is told of by the last of them."""
 
 
@@ -38,7 +38,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CounterReadings:
     """What was read over a run. `gauges`: last values, `means` and `peaks` over the readings; `anew`: when counters
     were found to have begun anew (unix seconds). Without a single reading all but `gaps` is empty."""
 
@@ -68,14 +68,14 @@ class WatchLog(ReadingThread):
         self._gaps: list[Gap] = []
         self._lost = False
 
-    def result(self) -> Seen:
+    def result(self) -> CounterReadings:
         """What was read."""
         if not self._ended():
-            self._fails(time.time(), f"no answer within {PATIENCE_S:g} s")
+            self._fails(time.time(), f"no answer within {TIMEOUT_S:g} s")
         if self._lost:
             self._gaps[-1].end = time.time()
         gauges = sorted(self._tally.gauges.items())
-        return Seen(
+        return CounterReadings(
             readings=self._readings,
             version=self._reader.version,
             counters={name: plain(value) for name, value in sorted(self._tally.increases.items())},
@@ -143,7 +143,7 @@ class WatchLog(ReadingThread):
         if self._lost:
             self._gaps[-1].end = at
             return False
-        if len(self._gaps) == MOST_GAPS:
+        if len(self._gaps) == MAX_GAPS:
             self._gaps.pop()
         self._gaps.append(Gap(at, at, why))
         self._lost = True

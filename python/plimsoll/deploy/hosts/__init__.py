@@ -1,7 +1,7 @@
 """Hosts for testers: found, made ready, handed to the engine as agents to be started, and left as they were.
 
-Each kind of hosts is one file with a class that does what `HostKind` says; `kinds.py` chooses. The engine starts agents
-and speaks with them; what is said here is how.
+Each kind of hosts is one file with a class that implements `HostBackend`; `kinds.py` chooses. The engine starts agents
+and speaks with them; a backend states how.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Cleaned:
         ]
 
 
-class HostKind(Protocol):
+class HostBackend(Protocol):
     """A kind of hosts. Nothing here raises for one host that fails: it is told with that host."""
 
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:

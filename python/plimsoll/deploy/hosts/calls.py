@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-MOST_OUTPUT = 1_000_000
+MAX_OUTPUT = 1_000_000
 """Bytes of stdout, and of stderr, that are read of a command: a login may print for ever."""
-MOST_SAID = 60_000
+MAX_SAID = 60_000
 """Bytes that a command can be told: a pipe holds them, so that nobody waits for one that does not read."""
 AT_ONCE = 64
 """Commands at the same time."""
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """A command that has ended. `code`: None where it was ended by us, since it took too long or said too much, which
     `trouble` tells."""
 
@@ -78,14 +78,16 @@ class Calls:
                 raise
         return [future.result() for future in futures]
 
-    def run(self, command: Sequence[str], timeout_s: float, stdin: Path | bytes | None = None) -> Done:
+    def run(
+        self, command: Sequence[str], timeout_s: float, stdin: Path | bytes | None = None
+    ) -> CommandResult:
         """Runs one to its end. `stdin`: a file, or what is said to it; then it stays open until the end, so that who
         reads it sees whether we are still there. Raises OSError where it cannot be started."""
         with contextlib.ExitStack() as stack:
             source = _source(stdin, stack)
             with self._lock:
                 if self._over:
-                    return Done(None, "", "", "interrupted")
+                    return CommandResult(None, "", "", "interrupted")
                 process = subprocess.Popen(
                     command,
                     stdin=source,
@@ -98,7 +100,7 @@ class Calls:
             stack.callback(self._forget, process)
             return _read_to_end(process, time.monotonic() + timeout_s, timeout_s)
 
-    def alone(self, command: Sequence[str], timeout_s: float) -> Done:
+    def alone(self, command: Sequence[str], timeout_s: float) -> CommandResult:
         """Runs one to its end, and hears an interrupt meanwhile. Raises OSError where it cannot be started."""
         return self.each([command], lambda one: self.run(one, timeout_s))[0]
 
@@ -129,12 +131,12 @@ def _source(stdin: Path | bytes | None, stack: contextlib.ExitStack) -> int | Bi
     stack.callback(os.close, source)
     stack.callback(os.close, mouth)
     os.set_blocking(mouth, False)
-    if len(stdin) > MOST_SAID or os.write(mouth, stdin) < len(stdin):
-        raise OSError(errno.E2BIG, f"it is told at most {MOST_SAID:,} bytes")
+    if len(stdin) > MAX_SAID or os.write(mouth, stdin) < len(stdin):
+        raise OSError(errno.E2BIG, f"it is told at most {MAX_SAID:,} bytes")
     return source
 
 
-def _read_to_end(process: subprocess.Popen[bytes], deadline: float, timeout_s: float) -> Done:
+def _read_to_end(process: subprocess.Popen[bytes], deadline: float, timeout_s: float) -> CommandResult:
     read: dict[int, bytearray] = {}
     trouble = ""
     with selectors.DefaultSelector() as selector:
@@ -149,8 +151,8 @@ def _read_to_end(process: subprocess.Popen[bytes], deadline: float, timeout_s: f
                 read[key.fd] += chunk
                 if not chunk:
                     selector.unregister(key.fd)
-            if max(len(out), len(err)) > MOST_OUTPUT:
-                trouble = f"it says more than {MOST_OUTPUT:,} bytes"
+            if max(len(out), len(err)) > MAX_OUTPUT:
+                trouble = f"it says more than {MAX_OUTPUT:,} bytes"
             elif time.monotonic() >= deadline:
                 trouble = f"no answer within {timeout_s:g} s"
     code = None
@@ -159,11 +161,11 @@ def _read_to_end(process: subprocess.Popen[bytes], deadline: float, timeout_s: f
             code = process.wait(max(0.1, deadline - time.monotonic()))
     if code is None and not trouble:
         trouble = f"no end within {timeout_s:g} s"
-    return Done(code, _text(out), _text(err), trouble)
+    return CommandResult(code, _text(out), _text(err), trouble)
 
 
 def _text(read: bytearray) -> str:
-    return read[:MOST_OUTPUT].decode("utf-8", "replace")
+    return read[:MAX_OUTPUT].decode("utf-8", "replace")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from plimsoll.deploy.hosts import Agent, HostKind, Ready
+from plimsoll.deploy.hosts import Agent, HostBackend, Ready
 from plimsoll.deploy.hosts.dial_in import DialIn, Door, Doorkeeper
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import EngineTalk
@@ -70,7 +70,7 @@ class Checked:
 
 
 def check(
-    kind: HostKind,
+    kind: HostBackend,
     hosts: Hosts,
     engine: Path,
     *,
@@ -104,7 +104,7 @@ def check(
     return with_deviations(found)
 
 
-def _asked(kind: HostKind, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
+def _asked(kind: HostBackend, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
     """One agent of each host, by the host's name; all of those that have dialled, as the engine cannot start them when
     they are wanted. Those that dial in by themselves are hosts by themselves."""
     agents = kind.agents(ready)
@@ -117,7 +117,7 @@ def _asked(kind: HostKind, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
 
 
 def _talk(
-    kind: HostKind, engine: Path, check_interrupt: Callable[[], None]
+    kind: HostBackend, engine: Path, check_interrupt: Callable[[], None]
 ) -> contextlib.AbstractContextManager[EngineTalk | Door]:
     """An engine of its own, or the one that agents have dialled."""
     if isinstance(kind, Doorkeeper):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.deploy.hosts import Agent, Cleaned, Ready, agents_on, remote
-from plimsoll.deploy.hosts.calls import Done
+from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.dial_in import POLL_S, Door, Doorkeeper, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.plan.model_hosts import Hosts
@@ -27,7 +27,7 @@ LOG: Final = "plimsoll-engine agent: "
 
 
 class DialBack(Doorkeeper):
-    """Hosts that ssh reaches, of which agents dial back (`HostKind`). `over_ssh`: the same hosts for all else."""
+    """Hosts that ssh reaches, of which agents dial back (`HostBackend`). `over_ssh`: the same hosts for all else."""
 
     def __init__(
         self, hosts: Hosts, lab: Lab, over_ssh: SshHosts, check_interrupt: Callable[[], None] = lambda: None
@@ -39,8 +39,8 @@ class DialBack(Doorkeeper):
         self._ready: list[Ready] = []
 
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
-        """See `HostKind`. The first call has agents started, and waits until they are here; so has one after the engine
-        that they dialled was replaced."""
+        """See `HostBackend`. The first call starts the agents and waits until they have dialled in; so does a call
+        after the engine was replaced."""
         self._files = files or self._files
         token = self._token_of_new_door(self.over_ssh.clean)
         if token is not None:
@@ -60,7 +60,7 @@ class DialBack(Doorkeeper):
         return agents_on(ready, {name: {"kind": "joined"} for name in names})
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
-        """See `HostKind`. The engine that they dialled has ended by then, and they with it."""
+        """See `HostBackend`. The engine that they dialled has ended by then, and they with it."""
         self._door = None
         self._lab.close()
         return self.over_ssh.clean(everything=everything, discard=discard)
@@ -109,7 +109,7 @@ class DialBack(Doorkeeper):
         }
 
 
-def _last(done: Done) -> str:
+def _last(done: CommandResult) -> str:
     """The last thing that an agent said."""
     said = [line for line in remote.answers(done.out).get("log", ()) if line]
     return said[0].removeprefix(LOG)[:500] if said else "it says nothing"

@@ -25,7 +25,7 @@ LOOK_S: Final = 2.0
 """How often a batch system is asked what became of its jobs."""
 TELL_S: Final = 5.0
 """How often it is said how many have come."""
-LONGEST_NAME: Final = 100
+MAX_NAME: Final = 100
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9._+-]")
 """What cannot stand in a name in a token."""
 
@@ -97,7 +97,7 @@ class Bringer(Protocol):
         """What became of them. `here`: names of those that have dialled in."""
 
     def end(self, *, everything: bool, discard: bool) -> list[Cleaned]:
-        """Ends them, however far they have come, and removes what is ours. As `HostKind.clean`; may be called again,
+        """Ends them, however far they have come, and removes what is ours. As `HostBackend.clean`; may be called again,
         and without `bring`."""
 
 
@@ -127,12 +127,12 @@ class Doorkeeper:
             end_former()
         assert hosts.controller is not None, "the plan refuses such a file"
         self._door = door
-        name = _NO_WORD.sub("_", self._lab.experiment)[:LONGEST_NAME] or "experiment"
+        name = _NO_WORD.sub("_", self._lab.experiment)[:MAX_NAME] or "experiment"
         return door.listen(hosts.controller, hosts.ports or (0, 0), name, quic=hosts.link == "quic")
 
 
 class DialIn(Doorkeeper):
-    """A kind of hosts (`HostKind`) whose agents dial in. A "host" of it is an agent: nobody names its hosts before."""
+    """Hosts whose agents dial in (`HostBackend`). A "host" is an agent: no file names its hosts beforehand."""
 
     def __init__(
         self, hosts: Hosts, lab: Lab, bringer: Bringer, check_interrupt: Callable[[], None] = lambda: None
@@ -187,7 +187,7 @@ class DialIn(Doorkeeper):
         ]
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
-        """See `HostKind`. The engine that they dialled has ended by then, and they with it."""
+        """See `HostBackend`. The engine that they dialled has ended by then, and they with it."""
         self._door = None
         self._lab.close()
         return self._bringer.end(everything=everything, discard=discard)

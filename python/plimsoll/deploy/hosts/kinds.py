@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from plimsoll.deploy.hosts import HostKind
+from plimsoll.deploy.hosts import HostBackend
 from plimsoll.deploy.hosts.dask import DaskWorkers
 from plimsoll.deploy.hosts.dial_back import DialBack
 from plimsoll.deploy.hosts.dial_in import Bringer, DialIn, Lab
@@ -32,7 +32,7 @@ def hosts_of_kind(
     token: str,
     check_interrupt: Callable[[], None],
     lab: Lab | None = None,
-) -> HostKind:
+) -> HostBackend:
     """The hosts of an experiment.
 
     `engine`: this host's; `token`: letters and digits that no other experiment has, which name what is ours on the

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.deploy.hosts.calls import Done
+from plimsoll.deploy.hosts.calls import CommandResult
 
 WORD: Final = "plimsoll"
 """Before every answer."""
@@ -231,7 +231,7 @@ _TROUBLE: Final[Sequence[tuple[str, str]]] = (
 )
 
 
-def reason(done: Done) -> str:
+def reason(done: CommandResult) -> str:
     """Why a command did not do what it should, in one line."""
     if done.trouble:
         return f"it does not answer: {done.trouble}"

@@ -13,7 +13,7 @@ from plimsoll.errors import BadInput, Problem
 PIECE: Final = 1 << 20
 SILENCE_S: Final = 10.0
 """Who says nothing for so long is left."""
-MOST: Final = 256
+MAX_CONNECTIONS: Final = 256
 """Connections at once."""
 
 
@@ -27,7 +27,7 @@ def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
     listener = _listening(address, ports)
     listener.settimeout(0.2)
     over = threading.Event()
-    places = threading.BoundedSemaphore(MOST)
+    places = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def drain(connection: socket.socket) -> None:
         room = bytearray(PIECE)
@@ -72,7 +72,7 @@ def _listening(address: str, ports: tuple[int, int] | None) -> socket.socket:
         listener = socket.socket(found[0], socket.SOCK_STREAM)
         try:
             listener.bind((found[4][0], port))
-            listener.listen(MOST)
+            listener.listen(MAX_CONNECTIONS)
         except OSError as error:
             listener.close()
             why = error.strerror or str(error)

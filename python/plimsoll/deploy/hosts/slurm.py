@@ -20,7 +20,7 @@ from typing import Final
 
 from plimsoll.deploy.binary import elf_facts
 from plimsoll.deploy.hosts import Cleaned, remote
-from plimsoll.deploy.hosts.calls import Calls, Done
+from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.dial_in import Outlook, in_order, refused
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.errors import BadInput
@@ -170,11 +170,11 @@ class SlurmTasks:
             "Name one that they share with this host, `directory`"
         )
 
-    def _call(self, command: Sequence[str], timeout_s: float = SLURM_S) -> Done:
+    def _call(self, command: Sequence[str], timeout_s: float = SLURM_S) -> CommandResult:
         try:
             return Calls(self._check_interrupt).alone(command, timeout_s)
         except OSError as error:
-            return Done(None, "", "", f"{command[0]} cannot be started: {error.strerror}")
+            return CommandResult(None, "", "", f"{command[0]} cannot be started: {error.strerror}")
 
 
 def shared_engine(engine: Path, directory: Path) -> Path:

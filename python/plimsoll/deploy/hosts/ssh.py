@@ -19,7 +19,7 @@ from typing import Final
 from plimsoll import __version__
 from plimsoll.deploy.binary import elf_facts
 from plimsoll.deploy.hosts import Agent, Cleaned, Ready, agents_on, remote
-from plimsoll.deploy.hosts.calls import Calls, Done
+from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.remote import Item
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.model_hosts import Host, Hosts
@@ -35,7 +35,7 @@ DIGEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FileCopy:
     """A file of this host, and what it is to be on the others."""
 
     path: Path
@@ -73,7 +73,7 @@ class SshHosts:
         return agents_on(ready, start)
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
-        """See `HostKind`."""
+        """See `HostBackend`."""
         token = None if everything else self.token
         keep_engine = self._hosts.keep == "engine" and not everything
         calls = Calls(self._check_interrupt)
@@ -96,18 +96,18 @@ class SshHosts:
         command: Callable[[Ready], str],
         timeout_s: float = ANSWER_S,
         said: bytes | None = None,
-    ) -> list[Done]:
+    ) -> list[CommandResult]:
         """A command of every host, side by side. `said`: to all of them, on stdin, which stays open to their end."""
         calls = Calls(self._check_interrupt)
         return calls.each(ready, lambda one: self._run(calls, one.host, command(one), timeout_s, said))
 
     @cached_property
-    def _engine(self) -> Wanted:
+    def _engine(self) -> FileCopy:
         found = _wanted(self._engine_path)
         digest = found.item.name.partition("/")[0].removeprefix("file-")
-        return Wanted(found.path, Item(remote.engine_name(digest), found.item.size))
+        return FileCopy(found.path, Item(remote.engine_name(digest), found.item.size))
 
-    def _ready(self, host: Host, files: Mapping[str, Wanted], calls: Calls) -> Ready:
+    def _ready(self, host: Host, files: Mapping[str, FileCopy], calls: Calls) -> Ready:
         engine = self._engine.item.name
         names = [one.item.name for one in files.values()]
         done = self._run(calls, host, remote.ask(self._directory(host), engine, names), ANSWER_S)
@@ -135,7 +135,7 @@ class SshHosts:
         there = {name: f"{directory}/{local.item.name}" for name, local in files.items()}
         return Ready(host, "", architecture.rpartition(" ")[2], directory, f"{directory}/{engine}", there)
 
-    def _refused(self, host: Host, said: Mapping[str, list[str]], done: Done) -> str:
+    def _refused(self, host: Host, said: Mapping[str, list[str]], done: CommandResult) -> str:
         """Why nothing can be done with a host, by its first answer; empty where it can."""
         if "cannot" in said:
             why = said["cannot"][0].rpartition(": ")[2] or "no reason given"
@@ -175,17 +175,19 @@ class SshHosts:
         """Where our things lie there, as the file says it."""
         return self._hosts.directory
 
-    def _copy(self, calls: Calls, host: Host, directory: str, local: Wanted, then: str = "") -> Done:
+    def _copy(
+        self, calls: Calls, host: Host, directory: str, local: FileCopy, then: str = ""
+    ) -> CommandResult:
         timeout = ANSWER_S + local.item.size / SLOWEST_BYTES_S
         return self._run(calls, host, remote.put(directory, local.item, then), timeout, local.path)
 
     def _run(
         self, calls: Calls, host: Host, command: str, timeout_s: float, stdin: Path | bytes | None = None
-    ) -> Done:
+    ) -> CommandResult:
         try:
             return calls.run(self._call(host, command), CONNECT_S + timeout_s, stdin)
         except OSError as error:
-            return Done(None, "", "", f"ssh cannot be started here: {error}")
+            return CommandResult(None, "", "", f"ssh cannot be started here: {error}")
 
     def _call(self, host: Host, command: str) -> list[str]:
         """The command line. What the file's own options say comes first, as the first holds with ssh."""
@@ -214,7 +216,7 @@ class SshHosts:
         ]
 
 
-def _wanted(path: Path) -> Wanted:
+def _wanted(path: Path) -> FileCopy:
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:DIGEST]
@@ -224,7 +226,7 @@ def _wanted(path: Path) -> Wanted:
             [Problem(f"{path} cannot be copied to the hosts: {error.strerror}", "hosts")]
         ) from error
     mode = "700" if info.st_mode & 0o100 else "600"
-    return Wanted(path, Item(remote.file_name(digest, path.name), info.st_size, mode))
+    return FileCopy(path, Item(remote.file_name(digest, path.name), info.st_size, mode))
 
 
 def _version(said: str) -> str | None:

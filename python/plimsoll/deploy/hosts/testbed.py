@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from plimsoll.deploy.hosts import Cleaned, remote
-from plimsoll.deploy.hosts.calls import Calls, Done
-from plimsoll.deploy.hosts.ssh import SshHosts, Wanted
+from plimsoll.deploy.hosts.calls import Calls, CommandResult
+from plimsoll.deploy.hosts.ssh import FileCopy, SshHosts
 from plimsoll.deploy.testbed import Testbed
 from plimsoll.plan.model_hosts import Host, Hosts, Ssh
 
@@ -47,7 +47,7 @@ class TestbedHosts(SshHosts):
         self._one_at_a_time = threading.Lock()
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
-        """See `HostKind`."""
+        """See `HostBackend`."""
         found = super().clean(everything=everything, discard=discard)
         shared = _here(self._shared)
         if everything or self._hosts.keep == "nothing":
@@ -61,7 +61,9 @@ class TestbedHosts(SshHosts):
     def _directory(self, host: Host) -> str:
         return f"{self._shared}/{host.address}"
 
-    def _copy(self, calls: Calls, host: Host, directory: str, wanted: Wanted, then: str = "") -> Done:
+    def _copy(
+        self, calls: Calls, host: Host, directory: str, wanted: FileCopy, then: str = ""
+    ) -> CommandResult:
         """One copy for all hosts, and another name of it in the directory of each."""
         del calls
         whole, own = _here(self._shared) / wanted.item.name, Path(directory) / wanted.item.name
@@ -74,8 +76,8 @@ class TestbedHosts(SshHosts):
             beside.replace(own)
             said = _asked(own, then) if then else ""
         except (OSError, subprocess.SubprocessError) as error:
-            return Done(1, "", str(error))
-        return Done(0, f"{said}{remote.WORD} done\n", "")
+            return CommandResult(1, "", str(error))
+        return CommandResult(0, f"{said}{remote.WORD} done\n", "")
 
 
 def _placed(source: Path, target: Path, mode: str) -> None:

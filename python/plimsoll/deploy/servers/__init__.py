@@ -12,14 +12,14 @@ from plimsoll.deploy.ports import LOOPBACK, PortBook
 from plimsoll.deploy.process import GRACE_S, Guarded, wait_until
 from plimsoll.deploy.running import RunningService
 
-FILES_MOST = 65_536
+MAX_FILES = 65_536
 """Descriptors beyond these only make tables large."""
 
 
 def file_limit() -> int:
     """How many descriptors a server may have."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return FILES_MOST if hard == resource.RLIM_INFINITY else min(hard, FILES_MOST)
+    return MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import Any, Final
 from plimsoll.errors import ServiceError
 
 SOCKET: Final = "control"
-_LONGEST_SOCKET: Final = 107
+_MAX_SOCKET: Final = 107
 """Bytes of a path that a Unix socket can have."""
-_PATIENCE_S: Final = 15.0
-_LARGEST_ANSWER: Final = 64 * 2**20
+_TIMEOUT_S: Final = 15.0
+_MAX_ANSWER: Final = 64 * 2**20
 
 
 def base() -> Path:
@@ -45,9 +45,9 @@ def base() -> Path:
 def place(name: str) -> Path:
     """The directory of one testbed. Raises ServiceError where its socket's path would be too long."""
     directory = base() / name
-    if len(os.fsencode(directory / SOCKET)) > _LONGEST_SOCKET:
+    if len(os.fsencode(directory / SOCKET)) > _MAX_SOCKET:
         raise ServiceError(
-            f"{directory / SOCKET} is longer than the path of a socket can be ({_LONGEST_SOCKET} bytes): "
+            f"{directory / SOCKET} is longer than the path of a socket can be ({_MAX_SOCKET} bytes): "
             "set XDG_RUNTIME_DIR to a shorter one"
         )
     return directory
@@ -67,12 +67,12 @@ def alone() -> Iterator[None]:
 def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
     """One question to a testbed and its answer. Raises ServiceError where nobody answers, or the answer is no."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_PATIENCE_S)
+        client.settimeout(_TIMEOUT_S)
         try:
             client.connect(os.fspath(directory / SOCKET))
             client.sendall(json.dumps(request).encode() + b"\n")
             text = b""
-            while len(text) < _LARGEST_ANSWER and (part := client.recv(1 << 16)):
+            while len(text) < _MAX_ANSWER and (part := client.recv(1 << 16)):
                 text += part
         except OSError as error:
             raise ServiceError(
@@ -92,7 +92,7 @@ def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
 def answers(directory: Path) -> bool:
     """Whether somebody listens there."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_PATIENCE_S)
+        client.settimeout(_TIMEOUT_S)
         try:
             client.connect(os.fspath(directory / SOCKET))
         except OSError:

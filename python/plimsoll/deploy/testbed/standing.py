@@ -21,8 +21,8 @@ from plimsoll.plan.hosts.testbed import LAB, Directed, HostSpec, TestbedSpec, do
 from plimsoll.plan.source.near import nearest
 
 FORMAT: Final = "plimsoll.testbed/1"
-_UP_PATIENCE_S: Final = 120.0
-_DOWN_PATIENCE_S: Final = 40.0
+_UP_TIMEOUT_S: Final = 120.0
+_DOWN_TIMEOUT_S: Final = 40.0
 """Longer than the owner's own: 3 s of grace, 10 s for what hangs, 3 s for orphans."""
 _RECORD: Final = "testbed.json"
 HERE: Final = "PLIMSOLL_TESTBED"
@@ -97,9 +97,9 @@ class Testbed:
             return
         try:
             places.ask(self.directory, {"ask": "down"})
-            if not select.select([process], [], [], _DOWN_PATIENCE_S)[0]:
+            if not select.select([process], [], [], _DOWN_TIMEOUT_S)[0]:
                 raise ServiceError(
-                    f"the testbed {self.name} is not down after {_DOWN_PATIENCE_S:g} s; its owner is process {owner}"
+                    f"the testbed {self.name} is not down after {_DOWN_TIMEOUT_S:g} s; its owner is process {owner}"
                 )
         finally:
             os.close(process)
@@ -164,7 +164,7 @@ def _bring_up(spec: TestbedSpec, directory: Path) -> Testbed:
             input=json.dumps(config),
             text=True,
             capture_output=True,
-            timeout=_UP_PATIENCE_S,
+            timeout=_UP_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

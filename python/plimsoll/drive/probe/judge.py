@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from plimsoll.drive.probe.visit import Answer, Failure, Seen
+from plimsoll.drive.probe.visit import Answer, Failure, VisitResult
 from plimsoll.drive.probe.wanted import ProgramVisit, Visit
 from plimsoll.plan.source.secret import HIDDEN, carries_credentials
 
@@ -35,7 +35,7 @@ class Judgement:
     text: str
 
 
-def judged(seen: Seen, options: Options) -> Judgement | None:
+def judged(seen: VisitResult, options: Options) -> Judgement | None:
     """None where the target answers as it should."""
     wanted, found = seen.wanted, seen.found
     if found is None:

@@ -57,21 +57,21 @@ Addresses = Sequence[tuple[socket.AddressFamily, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VisitResult:
     """What a visit has found; None: a connection, and no request was to be sent."""
 
     wanted: Wanted
     found: Found
 
 
-def look(wanted: Sequence[Wanted]) -> list[Seen]:
+def look(wanted: Sequence[Wanted]) -> list[VisitResult]:
     """Visits all of them, many at a time; the results are in their order."""
-    found: list[Seen] = []
+    found: list[VisitResult] = []
     for start in range(0, len(wanted), AT_ONCE):
         visitors = [_Visitor(one) for one in wanted[start : start + AT_ONCE]]
         for one in visitors:
             one.start()
-        found += [Seen(one.wanted, one.result()) for one in visitors]
+        found += [VisitResult(one.wanted, one.result()) for one in visitors]
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.errors import Problem
 from plimsoll.plan.design.factors import Factor
-from plimsoll.plan.resolve.cell import Failed, Resolved, resolve_cell
+from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell, resolve_cell
 from plimsoll.plan.schema.paths import Origins, with_value
 from plimsoll.plan.source.document import KeyPath, dotted
 from plimsoll.plan.source.memo import Memo
@@ -52,7 +52,7 @@ class CellMaker:
             for name in dict.fromkeys(str(one.path[0]) for level in factor.levels for one in level.settings):
                 self._changing.setdefault(name, []).append(factor)
 
-    def cell(self, labels: Mapping[str, str]) -> Resolved | Failed:
+    def cell(self, labels: Mapping[str, str]) -> ResolvedCell | FailedCell:
         """The cell with these levels, or what is wrong with it."""
         tree = dict(self._tree)
         moved: dict[KeyPath, KeyPath] = {}
@@ -64,7 +64,7 @@ class CellMaker:
                 moved |= section.moved
                 problems += section.problems
         if problems:
-            return Failed(problems, None)
+            return FailedCell(problems, None)
         origins = Origins(self._origins.document, moved, self._origins.said)
         return resolve_cell(tree, origins, self._directory, self._environ, self._memo)
 

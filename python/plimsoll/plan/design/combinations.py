@@ -22,7 +22,7 @@ from plimsoll.plan.source.document import KeyPath, plain_scalar
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.units import quantity
 
-MOST_RUNS: Final = 100_000
+MAX_RUNS: Final = 100_000
 REPETITION: Final = "repetition"
 """What `block` may name beside factors."""
 _AT: Final[KeyPath] = ("design",)
@@ -118,7 +118,7 @@ def _count_tied(tied: Sequence[Factor], named: set[str], kind: str) -> int:
             else:
                 following[state] = following.get(state, 0) + ways * len(levels_used(factor, kind))
         states = following
-        if len(states) > MOST_RUNS:  # every state is a combination of its own: enough is known
+        if len(states) > MAX_RUNS:  # every state is a combination of its own: enough is known
             break
     return sum(states.values())
 
@@ -154,10 +154,10 @@ def check_design(factors: Sequence[Factor], raw: DesignRaw, rows: int | None, re
                 )
                 fine = False
     total = count(factors, raw, rows)
-    if total.runs > MOST_RUNS:
+    if total.runs > MAX_RUNS:
         report.wrong(
             ("factors",),
-            f"the design asks for {total.runs:,} runs ({total.text}); at most {MOST_RUNS:,} can be planned: "
+            f"the design asks for {total.runs:,} runs ({total.text}); at most {MAX_RUNS:,} can be planned: "
             "fewer levels or factors, one-at-a-time, 2^k, or a table",
         )
         fine = False

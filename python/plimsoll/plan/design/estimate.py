@@ -37,7 +37,7 @@ SECOND_BYTES: Final = 6_000
 RUN_BYTES: Final = 50_000
 CLOSED_REQUEST_NS: Final = 500_000
 """Assumed request time of a closed load, whose rate is not known before it was measured."""
-CLOSED_MOST_PER_S: Final = 50_000.0
+MAX_CLOSED_PER_S: Final = 50_000.0
 """And the most that all its testers together are assumed to reach."""
 
 
@@ -142,7 +142,7 @@ def _least(one: float | None, other: float | None) -> float:
 
 
 def _closed_per_s(testers: int, think: model.Distribution) -> float:
-    return min(CLOSED_MOST_PER_S, testers * NS["s"] / (mean_ns(think) + CLOSED_REQUEST_NS))
+    return min(MAX_CLOSED_PER_S, testers * NS["s"] / (mean_ns(think) + CLOSED_REQUEST_NS))
 
 
 def mean_ns(drawn: model.Distribution) -> float:
@@ -177,7 +177,7 @@ def _assumptions(
     ):
         said.append(
             f"a request of a closed load takes {about_duration(CLOSED_REQUEST_NS)}, "
-            f"and all testers together reach at most {CLOSED_MOST_PER_S:,.0f}/s"
+            f"and all testers together reach at most {MAX_CLOSED_PER_S:,.0f}/s"
         )
     said.append(
         f"a transaction takes {TRANSACTION_BYTES} B when kept, {SEGMENT_BYTES} B while its run goes on"

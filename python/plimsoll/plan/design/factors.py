@@ -29,7 +29,7 @@ from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.units import quantity
 
 LONG_KEYS: Final = ("path", "levels", "when", "low", "high")
-MOST_LEVELS: Final = 10_000
+MAX_LEVELS: Final = 10_000
 LOAD_ENDINGS: Final = (
     ("load", "testers"),
     ("load", "per_host"),
@@ -230,7 +230,7 @@ def _one_path(
     if not values:
         report.wrong(at, "the list is empty: give at least one level")
     found = []
-    for index, value in enumerate(values[: MOST_LEVELS + 1]):
+    for index, value in enumerate(values[: MAX_LEVELS + 1]):
         label = _label(value, (*at, index), report)
         if label is not None:
             found.append(Level(label, (Setting(steps, value, (*at, index)),), quantity(value)))
@@ -329,8 +329,8 @@ def _built(
     at: KeyPath,
     report: Report,
 ) -> Factor | None:
-    if len(levels) > MOST_LEVELS:
-        report.wrong(at, f"more than {MOST_LEVELS:,} levels")
+    if len(levels) > MAX_LEVELS:
+        report.wrong(at, f"more than {MAX_LEVELS:,} levels")
         return None
     labels = [level.label for level in levels]
     twice = (

@@ -29,14 +29,14 @@ from plimsoll.plan.model import (
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS
 
-MOST_VALUES: Final = 1000
+MAX_VALUES: Final = 1000
 """Of each generator so many values are asked for: all where there are no more, else the first of a range or a list, and
 the most frequent of a Zipf law."""
-MOST_OBJECTS: Final = 100_000
+MAX_OBJECTS: Final = 100_000
 """Of a table with versions so many objects are asked for."""
 AT_ONCE: Final = 8
 """Operations in progress at the same time: a service must not be flooded by what only prepares a run."""
-MOST_NS: Final = 60 * NS["s"]
+MAX_NS: Final = 60 * NS["s"]
 """A filling run ends after so long."""
 _DRAIN_NS: Final = 5 * NS["s"]
 _IDEMPOTENT: Final = ("GET", "HEAD")
@@ -72,7 +72,7 @@ def fillings(config: Config) -> tuple[Config, ...]:
 def _run(config: Config, works: Sequence[Workload]) -> Config:
     named = tuple(replace(work, name=f"fill-{number}") for number, work in enumerate(works, 1))
     times = max(_times(work) for work in works)
-    settings = RunSettings(0, MOST_NS, times, None, _DRAIN_NS, 0, "summaries", 0)
+    settings = RunSettings(0, MAX_NS, times, None, _DRAIN_NS, 0, "summaries", 0)
     return replace(config, workloads=named, run=settings, ceiling=(), before_run=(), after_run=())
 
 
@@ -142,19 +142,19 @@ def _places(value: Any) -> Iterator[str]:
 def _in_turn(values: Generator) -> Generator:
     match values.kind:
         case "uniform":
-            last = min(values.high, values.low + MOST_VALUES - 1)
+            last = min(values.high, values.low + MAX_VALUES - 1)
             items = tuple(str(number) for number in range(values.low, last + 1))
         case "zipf":
-            items = tuple(str(rank) for rank in range(1, min(values.n, MOST_VALUES) + 1))
+            items = tuple(str(rank) for rank in range(1, min(values.n, MAX_VALUES) + 1))
         case "list" | "weighted" | "recorded":
-            items = values.items[:MOST_VALUES]
+            items = values.items[:MAX_VALUES]
     return Generator("list", items=items, order="round-robin")
 
 
 def _objects(values: Mapping[str, Generator]) -> dict[str, Generator]:
     """Every object once: lists of the same length, which one tester goes through in step."""
     lists = [one.items or _in_turn(one).items for one in values.values()]
-    found = list(islice(product(*lists), MOST_OBJECTS))
+    found = list(islice(product(*lists), MAX_OBJECTS))
     return {
         name: Generator("list", items=tuple(one[at] for one in found), order="round-robin")
         for at, name in enumerate(values)

@@ -14,7 +14,7 @@ from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Fraction, PlainText, Raw
 
 _BEGINS: Final = b"plimsoll.trace/"
-_LARGEST_RULES: Final = 10_000_000
+_MAX_RULES: Final = 10_000_000
 """Bytes of a file of names."""
 
 
@@ -128,8 +128,8 @@ def _rules(name: str | None, at: KeyPath, context: Context) -> Json:
         return None
     full = Path(context.file(name, at))
     try:
-        if full.exists() and full.stat().st_size > _LARGEST_RULES:
-            context.wrong(at, f"{context.as_written(at, name)} is larger than {_LARGEST_RULES:,} bytes")
+        if full.exists() and full.stat().st_size > _MAX_RULES:
+            context.wrong(at, f"{context.as_written(at, name)} is larger than {_MAX_RULES:,} bytes")
             return None
         return full.read_text(encoding="utf-8") if full.exists() else None
     except (OSError, UnicodeDecodeError) as error:

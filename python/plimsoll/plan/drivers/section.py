@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.model import Generator, Json, Operation
-from plimsoll.plan.queries.query import Made, log_queries
+from plimsoll.plan.queries.query import QuerySet, log_queries
 from plimsoll.plan.queries.sections import TableWork
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Label, Raw
@@ -61,7 +61,7 @@ def read_section(
     mix: list[MixEntry] | None,
     at: KeyPath,
     context: Context,
-    made: Mapping[int | None, Made] | None = None,
+    made: Mapping[int | None, QuerySet] | None = None,
 ) -> Section:
     """Settings and operations of a workload. `section`: the driver's section as plain data; `at`: the
     workload's path; `made`: queries in place of those of the section (None), and of entries of `mix` by their index."""
@@ -93,13 +93,13 @@ def read_section(
     return Section(settings, _named([(name, 1.0 / len(requests), 0, request) for name, request in requests]))
 
 
-def _alone(section: Any, made: Made, at: KeyPath, context: Context) -> None:
+def _alone(section: Any, made: QuerySet, at: KeyPath, context: Context) -> None:
     """A version is that of one query, not of a batch."""
     if getattr(section, "batch", 1) > 1 and any(query.version is not None for query in made.queries):
         context.wrong((*at, "batch"), "with versions each query is a request of its own: give batch: 1")
 
 
-def _from_log(section: Any, at: KeyPath, context: Context) -> Made | None:
+def _from_log(section: Any, at: KeyPath, context: Context) -> QuerySet | None:
     """The queries of the log that a section names."""
     raw = getattr(section, "from_log", None)
     if raw is None:
@@ -108,7 +108,7 @@ def _from_log(section: Any, at: KeyPath, context: Context) -> Made | None:
         context.wrong((*at, "from_log"), "give queries or from_log, not both")
     path = (*at, "from_log", "file")
     log = context.request_log(raw.file, path)
-    return Made(()) if log is None else log_queries(raw, log, context.as_written(path, raw.file))
+    return QuerySet(()) if log is None else log_queries(raw, log, context.as_written(path, raw.file))
 
 
 def _entry(
@@ -117,7 +117,7 @@ def _entry(
     entry: MixEntry,
     at: KeyPath,
     context: Context,
-    made: Made | None,
+    made: QuerySet | None,
 ) -> NamedRequests:
     """The operations of one entry of `mix`: the section with the keys of the entry in place of its own. `made`: queries
     in place of those of both."""

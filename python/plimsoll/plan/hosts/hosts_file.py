@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.schema.hosts import FILE_VERSION
-from plimsoll.plan.source.document import LARGEST_TEXT, Document, KeyPath, parse_document
+from plimsoll.plan.source.document import MAX_TEXT, Document, KeyPath, parse_document
 from plimsoll.plan.source.fields import shown
 
 SECTION: Final[KeyPath] = ("hosts",)
@@ -33,7 +33,7 @@ def read_hosts_file(name: str, directory: Path, said_in: str, line: int | None) 
     path = directory / Path(name).expanduser()
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(LARGEST_TEXT + 1)
+            text = file.read(MAX_TEXT + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise BadInput([Problem(f"{name} cannot be read: {why}", "hosts", said_in, line, name)]) from None

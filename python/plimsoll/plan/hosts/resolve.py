@@ -26,7 +26,7 @@ from plimsoll.plan.model_hosts import (
 )
 from plimsoll.plan.schema.hosts import BOUNDS, HostRaw, HostsRaw, SshRaw, read_bound
 from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
-from plimsoll.plan.source.document import LARGEST_TEXT, KeyPath
+from plimsoll.plan.source.document import MAX_TEXT, KeyPath
 from plimsoll.plan.source.near import nearest
 
 AT: Final[KeyPath] = ("hosts",)
@@ -181,14 +181,14 @@ def _template(path: str, at: KeyPath, context: Context) -> None:
     """It can be filled, and hands the token on."""
     try:
         with Path(path).open(encoding="utf-8") as file:
-            text = file.read(LARGEST_TEXT + 1)
+            text = file.read(MAX_TEXT + 1)
     except FileNotFoundError:
         return  # told already
     except (OSError, UnicodeDecodeError) as error:
         context.wrong(at, f"it cannot be read: {getattr(error, 'strerror', None) or error}")
         return
-    if len(text) > LARGEST_TEXT:
-        context.wrong(at, f"a template has at most {LARGEST_TEXT:,} signs")
+    if len(text) > MAX_TEXT:
+        context.wrong(at, f"a template has at most {MAX_TEXT:,} signs")
     elif "{token}" not in text:
         context.wrong(at, 'it must hold "{token}", the name of the file without which no agent is let in')
 

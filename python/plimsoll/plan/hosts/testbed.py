@@ -33,29 +33,29 @@ from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.source import units
-from plimsoll.plan.source.document import LARGEST_TEXT, KeyPath, parse_document
+from plimsoll.plan.source.document import MAX_TEXT, KeyPath, parse_document
 from plimsoll.plan.source.fields import Duration, Fraction, Raw, Seed, Size, format_version, shown
 from plimsoll.plan.source.near import nearest
 
 FORMAT_VERSION: Final = 1
 LAB: Final = "lab"
 """Name of the host on which controller and services run."""
-MOST_HOSTS: Final = 500
-MOST_AT_A_SITE: Final = 250
+MAX_HOSTS: Final = 500
+MAX_PER_SITE: Final = 250
 """Hosts of a site, and sites: an address is 10.TESTBED.SITE.HOST."""
-LONGEST_RTT_NS: Final = 60 * units.NS["s"]
+MAX_RTT_NS: Final = 60 * units.NS["s"]
 PREFIX: Final = 16
 
 _BITS: Final = {"bit/s": 1, "kbit/s": 1000, "Mbit/s": 1000**2, "Gbit/s": 1000**3}
 _LOWEST_RATE: Final = 1000
 _HIGHEST_RATE: Final = 10**12
 RATE_LIKE: Final = "a rate of a link is written like 512kbit/s, 100Mbit/s or 1Gbit/s"
-_SHORTEST_QUEUE: Final = 2_000
+_MIN_QUEUE: Final = 2_000
 _DEFAULT_QUEUE: Final = 64 * 1514
 """Room for 64 full frames at least, so that the smallest round trip does not make a queue that no TCP can work with."""
 _UNBOUNDED_QUEUE: Final = 256 * 10**6
 """Without a rate no queue forms; so many bytes may be on their way, which bounds the memory."""
-_LARGEST_QUEUE: Final = 4 * 10**9
+_MAX_QUEUE: Final = 4 * 10**9
 
 
 def parse_bit_rate(value: object) -> int:
@@ -110,7 +110,7 @@ SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,15}$")]
 class SiteRaw(Raw):
     """A place with hosts."""
 
-    hosts: Annotated[int, Field(ge=0, le=MOST_AT_A_SITE)]
+    hosts: Annotated[int, Field(ge=0, le=MAX_PER_SITE)]
 
 
 class LinkRaw(Raw):
@@ -209,7 +209,7 @@ def load_testbed(path: str | Path) -> TestbedSpec:
     name = str(path)
     try:
         with Path(path).open("rb") as file:
-            text = file.read(4 * LARGEST_TEXT + 1).decode("utf-8")
+            text = file.read(4 * MAX_TEXT + 1).decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(
             [Problem(f"the file is not UTF-8 text ({error.reason} at byte {error.start})", file=name)]
@@ -282,7 +282,7 @@ class _Checker:
             return []
         known = [self._site((*path, "between", index), name) for index, name in enumerate(raw.between)]
         self._delays(path, raw.rtt, raw.jitter, raw.asymmetry)
-        if raw.queue is not None and not _SHORTEST_QUEUE <= raw.queue <= _LARGEST_QUEUE:
+        if raw.queue is not None and not _MIN_QUEUE <= raw.queue <= _MAX_QUEUE:
             self._wrong((*path, "queue"), "a queue holds from 2kB (one full frame) to 4GB")
         if not all(known):
             return []
@@ -294,7 +294,7 @@ class _Checker:
         )
 
     def _delays(self, path: KeyPath, rtt: int, jitter: int, asymmetry: int) -> None:
-        if rtt > LONGEST_RTT_NS:
+        if rtt > MAX_RTT_NS:
             self._wrong((*path, "rtt"), "a round trip takes at most 60s")
         if abs(asymmetry) > rtt:
             self._wrong((*path, "asymmetry"), "one direction would take less than no time: at most the rtt")
@@ -327,11 +327,11 @@ class _Checker:
     def _hosts(self) -> tuple[HostSpec, ...]:
         # Testbeds share no network, so that equal addresses do no harm; different ones are easier on the eye.
         net = 64 + int(hashlib.sha256(self.raw.name.encode()).hexdigest(), 16) % 128
-        if len(self.raw.sites) > MOST_AT_A_SITE:
-            self._wrong(("sites",), f"at most {MOST_AT_A_SITE} sites")
+        if len(self.raw.sites) > MAX_PER_SITE:
+            self._wrong(("sites",), f"at most {MAX_PER_SITE} sites")
             return ()
-        if 1 + sum(site.hosts for site in self.raw.sites.values()) > MOST_HOSTS:
-            self._wrong(("sites",), f"at most {MOST_HOSTS} hosts, the one called lab included")
+        if 1 + sum(site.hosts for site in self.raw.sites.values()) > MAX_HOSTS:
+            self._wrong(("sites",), f"at most {MAX_HOSTS} hosts, the one called lab included")
         found = [HostSpec(LAB, self.raw.lab, f"10.{net}.0.1")]
         for number, (name, site) in enumerate(self.raw.sites.items(), start=1):
             found += [
@@ -372,7 +372,7 @@ def default_queue(rtt_ns: int, rate_bit_s: int | None) -> int:
     and at least 64 full frames."""
     if rate_bit_s is None:
         return _UNBOUNDED_QUEUE
-    return min(_LARGEST_QUEUE, max(_DEFAULT_QUEUE, rate_bit_s * rtt_ns // (8 * units.NS["s"])))
+    return min(_MAX_QUEUE, max(_DEFAULT_QUEUE, rate_bit_s * rtt_ns // (8 * units.NS["s"])))
 
 
 def document(spec: TestbedSpec) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import random
 from typing import Final
 
 from plimsoll.plan.model import Generator
-from plimsoll.plan.queries.query import Dialect, Made, Query, dictionary, in_turn
+from plimsoll.plan.queries.query import Dialect, Query, QuerySet, dictionary, in_turn
 from plimsoll.plan.queries.sections import CoolWork
 
 REPEATED: Final = 20
@@ -28,7 +28,7 @@ TAG: Final = 1
 INTERVAL: Final = 1000
 """Length of an IOV."""
 _FULL_COLUMN: Final = 255
-_MOST_COLUMNS: Final = 16
+_MAX_COLUMNS: Final = 16
 """A payload stands in columns of so many bytes, in so many at most, where nothing else is said."""
 _COLUMNS: Final = (
     *("OBJECT_ID", "CHANNEL_ID", "IOV_SINCE", "IOV_UNTIL", "USER_TAG_ID"),
@@ -42,7 +42,7 @@ _NODE: Final = (
 )
 
 
-def cool_queries(raw: CoolWork, dialect: Dialect) -> Made:
+def cool_queries(raw: CoolWork, dialect: Dialect) -> QuerySet:
     """The queries of a workload, with their values."""
     values: dict[str, Generator] = {}
     fresh = _iov_query(raw, "{_folder}", "{_channel}", "{_time}")
@@ -64,7 +64,7 @@ def cool_queries(raw: CoolWork, dialect: Dialect) -> Made:
     used = {
         name: one for name, one in values.items() if any(f"{{{name}}}" in query.text for query in queries)
     }
-    return Made(tuple(queries), used)
+    return QuerySet(tuple(queries), used)
 
 
 def _folder(number: int) -> str:
@@ -130,7 +130,7 @@ def _dictionary(raw: CoolWork, dialect: Dialect) -> tuple[str, ...]:
 
 def _payload(raw: CoolWork) -> list[str]:
     """Columns of the payload: as many of 255 bytes as it takes, 16 at most, or as many as are given."""
-    count = raw.columns or min(-(-raw.payload // _FULL_COLUMN), _MOST_COLUMNS)
+    count = raw.columns or min(-(-raw.payload // _FULL_COLUMN), _MAX_COLUMNS)
     return [f"P_{number}" for number in range(1, count + 1)]
 
 

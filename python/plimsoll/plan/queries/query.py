@@ -51,7 +51,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class QuerySet:
     """Queries with the values that stand in them. `at_ns`: times of a log that is to be replayed; `remarks`: for
     people."""
 
@@ -61,7 +61,7 @@ class Made:
     remarks: tuple[str, ...] = ()
 
 
-def table_queries(raw: TableWork, number: str = "", mark: str = "") -> Made:
+def table_queries(raw: TableWork, number: str = "", mark: str = "") -> QuerySet:
     """`SELECT columns FROM table LIMIT rows`; different queries take different ranges of `id`, several tables are taken
     in turn. `number`: digits behind those of the objects of this table; `mark`: behind the names of its values."""
     if raw.versions != "none":
@@ -77,10 +77,10 @@ def table_queries(raw: TableWork, number: str = "", mark: str = "") -> Made:
         values[f"_part{mark}"] = model.Generator("uniform", low=0, high=raw.distinct - 1)
     else:
         text += f" LIMIT {raw.rows}"
-    return Made((Query(raw.table, text),), values)
+    return QuerySet((Query(raw.table, text),), values)
 
 
-def _versions(raw: TableWork, number: str, mark: str) -> Made:
+def _versions(raw: TableWork, number: str, mark: str) -> QuerySet:
     """Writes or reads the versions of objects, drawn at random: ranges of `id` of the tables.
 
     The digits of table and range, drawn as texts, are put one behind the other: the same number for whoever writes and
@@ -102,10 +102,10 @@ def _versions(raw: TableWork, number: str, mark: str) -> Made:
     if raw.versions == "read":
         columns = raw.columns if {"*", "version"} & set(raw.columns) else ["version", *raw.columns]
         text = f"SELECT {', '.join(columns)} FROM {name} WHERE {_range(part, raw.rows, raw.rows)}"
-        return Made((Query(raw.table, text, version=Version(id_of, column="version")),), values)
+        return QuerySet((Query(raw.table, text, version=Version(id_of, column="version")),), values)
     changed = _range(part, raw.rows, raw.written or 1)
     text = f"UPDATE {name} SET version={{now_us}} WHERE {changed} AND version<{{now_us}}"
-    return Made((Query(raw.table, text, version=Version(id_of, written="{now_us}")),), values)
+    return QuerySet((Query(raw.table, text, version=Version(id_of, written="{now_us}")),), values)
 
 
 def _range(part: str, rows: int, count: int) -> str:
@@ -118,13 +118,13 @@ def in_turn(count: int, width: int = 1) -> model.Generator:
     return model.Generator("list", items=tuple(f"{number:0{width}d}" for number in range(1, count + 1)))
 
 
-def log_queries(raw: FromLog, log: RequestLog, name: str) -> Made:
+def log_queries(raw: FromLog, log: RequestLog, name: str) -> QuerySet:
     """Queries of a log: drawn as often as they were asked, or in their order."""
     remarks = (log.remark(name),)
     queries = (Query("log", "{_query}"),)
     if raw.as_ == "set":
         weights = tuple(map(float, log.counts))
-        return Made(
+        return QuerySet(
             queries,
             {"_query": model.Generator("weighted", items=log.queries, weights=weights)},
             None,
@@ -132,7 +132,7 @@ def log_queries(raw: FromLog, log: RequestLog, name: str) -> Made:
         )
     generator = model.Generator("recorded", items=log.queries, sequence=log.order)
     times = None if log.at_ns is None else tuple(round(at / raw.speed) for at in log.at_ns)
-    return Made(queries, {"_query": generator}, times, remarks)
+    return QuerySet(queries, {"_query": generator}, times, remarks)
 
 
 def dialect_of(target: model.Target, services: Mapping[str, model.Service]) -> Dialect:

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-MOST_QUERIES: Final = 50_000
+MAX_QUERIES: Final = 50_000
 """Distinct queries that are kept, in the order of their first appearance."""
-MOST_TEXT: Final = 32_000_000
+MAX_TEXT: Final = 32_000_000
 """Characters of all of them."""
-MOST_REQUESTS: Final = 1_000_000
+MAX_REQUESTS: Final = 1_000_000
 """Requests of which order and times are kept."""
-LONGEST_QUERY: Final = 256 * 1024
+MAX_QUERY: Final = 256 * 1024
 """As the gateway accepts: SQL in a request head of 8 KiB is shorter."""
-LONGEST_LINE: Final = 256 * 1024
+MAX_LINE: Final = 256 * 1024
 
 _URL: Final = re.compile(rb'type=frontier_request[^\s"]*')
 _P1: Final = re.compile(rb"[?&]p1=([^&\s\"]*)")
@@ -76,8 +76,8 @@ class RequestLog:
             said.append(f"{self.bad:,} cannot be read ({self.first_bad})")
         if self.left_out:
             said.append(
-                f"{self.left_out:,} requests are left out: at most {MOST_QUERIES:,} queries "
-                f"and {MOST_REQUESTS:,} requests are kept"
+                f"{self.left_out:,} requests are left out: at most {MAX_QUERIES:,} queries "
+                f"and {MAX_REQUESTS:,} requests are kept"
             )
         return "; ".join(said)
 
@@ -100,7 +100,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     with gzip.open(path, "rb") if packed else path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE):
+        while line := file.readline(MAX_LINE):
             yield line
 
 
@@ -139,14 +139,14 @@ class _Reader:
     def _keep(self, query: str, at_ns: int | None) -> None:
         number = self.known.get(query)
         if number is None:
-            if len(self.known) >= MOST_QUERIES or self.text + len(query) > MOST_TEXT:
+            if len(self.known) >= MAX_QUERIES or self.text + len(query) > MAX_TEXT:
                 self.left_out += 1
                 return
             number = self.known[query] = len(self.counts)
             self.counts.append(0)
             self.text += len(query)
         self.counts[number] += 1
-        if len(self.order) >= MOST_REQUESTS:
+        if len(self.order) >= MAX_REQUESTS:
             self.left_out += 1
             return
         self.order.append(number)
@@ -184,11 +184,11 @@ def unpacked(p1: bytes) -> str:
         raise ValueError("p1 is not base64") from None
     inflate = zlib.decompressobj()
     try:
-        sql = inflate.decompress(packed, LONGEST_QUERY + 1)
+        sql = inflate.decompress(packed, MAX_QUERY + 1)
     except zlib.error:
         raise ValueError("p1 is not zlib data") from None
-    if len(sql) > LONGEST_QUERY:
-        raise ValueError(f"p1 holds more than {LONGEST_QUERY:,} bytes")
+    if len(sql) > MAX_QUERY:
+        raise ValueError(f"p1 holds more than {MAX_QUERY:,} bytes")
     if not inflate.eof:
         raise ValueError("p1 is cut off")
     try:

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
-MOST_OBJECTS: Final = 100_000
+MAX_OBJECTS: Final = 100_000
 """With versions so many ranges of a table at most: their numbers are written out, and stay exact as metrics."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 
@@ -53,11 +53,11 @@ class TableWork(Raw):
 
     @model_validator(mode="after")
     def _versions(self) -> TableWork:
-        if self.versions != "none" and self.distinct > MOST_OBJECTS:
+        if self.versions != "none" and self.distinct > MAX_OBJECTS:
             raise PydanticCustomError(
                 "distinct",
                 "with versions distinct must be at most {most}, got {distinct}",
-                {"most": MOST_OBJECTS, "distinct": self.distinct},
+                {"most": MAX_OBJECTS, "distinct": self.distinct},
             )
         if self.written is not None and self.versions != "write":
             raise PydanticCustomError(

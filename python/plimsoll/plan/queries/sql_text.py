@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Dialect = Literal["postgres", "mariadb"]
-LARGEST_BYTES: Final = 64_000_000
+MAX_BYTES: Final = 64_000_000
 
 _POSTGRES: Final = r"(?<!\w)[eE]'|'|\"|--|/\*|(?<![\w$])\$(?:[A-Za-z_\x80-\xff][\w\x80-\xff]*)?\$"
 _MARIADB: Final = r"'|\"|`|\#|--(?=[\s\x00-\x1f]|\Z)|/\*"

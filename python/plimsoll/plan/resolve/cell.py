@@ -32,7 +32,7 @@ from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
 from plimsoll.plan.schema.paths import Origins, with_value
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.expand import Expanded, expand
+from plimsoll.plan.source.expand import ExpandedTree, expand
 from plimsoll.plan.source.fields import shown
 from plimsoll.plan.source.memo import MISSING, Memo
 from plimsoll.plan.source.near import nearest
@@ -56,7 +56,7 @@ _DEFAULTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedCell:
     """One cell: its file in form (`raw`), its configuration, what is stored of it, and what must not be
     seen."""
 
@@ -67,7 +67,7 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCell:
     """What is wrong with a cell; `raw` where its form at least is right."""
 
     problems: list[Problem]
@@ -80,7 +80,7 @@ def resolve_cell(
     directory: Path,
     environ: Mapping[str, str],
     memo: Memo,
-) -> Resolved | Failed:
+) -> ResolvedCell | FailedCell:
     """Resolves the file of one cell, with its levels already set, or gives what is wrong with it.
 
     `memo`: of the cells of this file that were resolved before.
@@ -90,16 +90,16 @@ def resolve_cell(
     for path, message in expanded.wrong:
         context.wrong(path, message)
     if context.problems:
-        return Failed(context.problems, None)
+        return FailedCell(context.problems, None)
     try:
         raw = _in_form(expanded.tree, memo)
     except ValidationError as error:
         found = translate(error, expanded.tree, origins, expanded.written, ExperimentRaw)
-        return Failed([*found, *_no_load(expanded.tree, found, origins)], None)
+        return FailedCell([*found, *_no_load(expanded.tree, found, origins)], None)
     config = _config(raw, expanded.tree, context, memo)
     if context.problems:
-        return Failed(context.problems, raw)
-    return Resolved(raw, config, stored(raw, expanded, memo), frozenset(expanded.secrets))
+        return FailedCell(context.problems, raw)
+    return ResolvedCell(raw, config, stored(raw, expanded, memo), frozenset(expanded.secrets))
 
 
 def _no_load(tree: Any, found: Sequence[Problem], origins: Origins) -> list[Problem]:
@@ -127,7 +127,7 @@ def _in_form(tree: Mapping[str, Any], memo: Memo) -> ExperimentRaw:
         return ExperimentRaw.model_validate(tree)  # raises it as a ValidationError
 
 
-def stored(raw: ExperimentRaw, expanded: Expanded, memo: Memo) -> dict[str, Any]:
+def stored(raw: ExperimentRaw, expanded: ExpandedTree, memo: Memo) -> dict[str, Any]:
     """The effective file as plain data: with defaults, without secrets, with `${env:...}` as it was
     written."""
     found: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def stored(raw: ExperimentRaw, expanded: Expanded, memo: Memo) -> dict[str, Any]
     return found
 
 
-def _stored(raw: ExperimentRaw, key: str, expanded: Expanded) -> Any:
+def _stored(raw: ExperimentRaw, key: str, expanded: ExpandedTree) -> Any:
     found: dict[str, Any] = hidden(raw.model_dump(by_alias=True, exclude_none=True, include={key}))
     for path, text in expanded.written.items():
         if path[0] == key:

@@ -32,7 +32,7 @@ IN_FLIGHT: Final = 100
 """Slots of an open load where the file gives no `in_flight`."""
 _VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME_IN_TEXT: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
-MOST_UNKNOWN: Final = 5
+MAX_UNKNOWN: Final = 5
 """Names that `plan` warns of."""
 _GIVEN_NAMES: Final = ("tester", "n", "endpoint", "now_us")
 _SCHEMES: Final = {
@@ -122,7 +122,7 @@ def _unknown_names(
             if name not in known:
                 found.setdefault(name, operation.name)
     said = []
-    for name, where in list(found.items())[:MOST_UNKNOWN]:
+    for name, where in list(found.items())[:MAX_UNKNOWN]:
         near = nearest(name, known)
         hint = f"; did you mean {{{near}}}?" if near else f"; write {{{{{name}}}}} if that is meant"
         said.append(f"{workload}, {where}: {{{name}}} names no value and is sent as it is{hint}")

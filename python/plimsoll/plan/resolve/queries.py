@@ -9,7 +9,7 @@ from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.queries.cool import cool_queries
-from plimsoll.plan.queries.query import Made, dialect_of, table_queries
+from plimsoll.plan.queries.query import QuerySet, dialect_of, table_queries
 from plimsoll.plan.queries.sections import CoolWork, TableWork
 from plimsoll.plan.schema.load import WorkloadRaw
 from plimsoll.plan.source.document import KeyPath
@@ -65,9 +65,9 @@ def made_queries(
     services: Mapping[str, model.Service],
     numbers: Mapping[str, str],
     context: Context,
-) -> dict[int | None, Made]:
+) -> dict[int | None, QuerySet]:
     """Queries of `table:` or `cool:` (None), and of the entries of `mix` by their index. `tree`: the whole file."""
-    found: dict[int | None, Made] = {}
+    found: dict[int | None, QuerySet] = {}
     for index, entry in enumerate(raw.mix or []):
         if entry.table is None:
             continue

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from plimsoll.plan import model
 from plimsoll.plan.queries.database_url import SCHEMES, endpoint, is_database
-from plimsoll.plan.queries.sql_text import LARGEST_BYTES, Dialect, SqlTextError, statements
+from plimsoll.plan.queries.sql_text import MAX_BYTES, Dialect, SqlTextError, statements
 from plimsoll.plan.resolve.context import ResolveContext, home_of
 from plimsoll.plan.schema.experiment import ExperimentRaw
 from plimsoll.plan.schema.servers import (
@@ -366,10 +366,8 @@ def _sql(name: str, raw: SqlData, kind: str | None, context: ResolveContext) -> 
     size = 0
     try:
         size = path.stat().st_size
-        if size > LARGEST_BYTES:
-            context.wrong(
-                at, f"{raw.file} has {about_size(size)}: expected at most {about_size(LARGEST_BYTES)}"
-            )
+        if size > MAX_BYTES:
+            context.wrong(at, f"{raw.file} has {about_size(size)}: expected at most {about_size(MAX_BYTES)}")
         elif kind in ("postgres", "mariadb"):
             dialect: Dialect = "postgres" if kind == "postgres" else "mariadb"
             if sum(1 for _ in statements(path.read_bytes(), dialect)) == 0:

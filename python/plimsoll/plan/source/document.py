@@ -21,9 +21,9 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from plimsoll.errors import BadInput, Problem
 
-LARGEST_TEXT: Final = 1_000_000
+MAX_TEXT: Final = 1_000_000
 """Characters of one experiment file."""
-MOST_NODES: Final = 100_000
+MAX_NODES: Final = 100_000
 """Values in one file after aliases are expanded: a file of a kilobyte must not fill the memory."""
 DEEPEST: Final = 40
 
@@ -75,11 +75,11 @@ def dotted(path: KeyPath) -> str:
 
 def parse_document(text: str, name: str) -> Document:
     """Parses a YAML or JSON text; `name` is what messages call it. Raises BadInput with file and line."""
-    if len(text) > LARGEST_TEXT:
+    if len(text) > MAX_TEXT:
         raise _bad(
             name,
             None,
-            f"the file is longer than {LARGEST_TEXT:,} characters: put data into files of their own",
+            f"the file is longer than {MAX_TEXT:,} characters: put data into files of their own",
         )
     if name.endswith(".json"):
         text = text.replace(
@@ -177,11 +177,11 @@ class _Walker:
     def value(self, node: Node, path: KeyPath, depth: int) -> Any:
         self.count += 1
         line = node.start_mark.line + 1
-        if self.count > MOST_NODES:
+        if self.count > MAX_NODES:
             raise _bad(
                 self.name,
                 line,
-                f"the file holds more than {MOST_NODES:,} values (aliases are counted expanded)",
+                f"the file holds more than {MAX_NODES:,} values (aliases are counted expanded)",
             )
         if depth > DEEPEST:
             raise _bad(

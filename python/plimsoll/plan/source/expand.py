@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from plimsoll.plan.source.document import KeyPath, plain_scalar
 from plimsoll.plan.source.memo import Memo
 from plimsoll.plan.source.near import nearest
-from plimsoll.plan.source.secret import SHORTEST, Secret, carries_credentials
+from plimsoll.plan.source.secret import MIN_LENGTH, Secret, carries_credentials
 
 _PLACE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -30,13 +30,13 @@ _SOUNDS_SECRET: Final = re.compile(
 _LOGIN: Final = re.compile(r"[a-z]+://[^/@:\s]*:([^/@\s]*)@")
 """Of a URL: its password is the group."""
 _DEEPEST: Final = 20
-LARGEST_TEXT: Final = 1_000_000
+MAX_TEXT: Final = 1_000_000
 UNTOUCHED: Final = frozenset({"factors", "design", "plimsoll", "name"})
 """Sections without `${...}`: levels are set into the other sections first, and expanded there."""
 
 
 @dataclass(slots=True)
-class Expanded:
+class ExpandedTree:
     """A tree with everything filled in.
 
     `written`: path -> text in the file, for values that came from the environment; `secrets`: what must be
@@ -54,13 +54,13 @@ class _Unknown(Exception):
     """Something to fill in is not there."""
 
 
-def expand(tree: Mapping[str, Any], environ: Mapping[str, str], memo: Memo | None = None) -> Expanded:
+def expand(tree: Mapping[str, Any], environ: Mapping[str, str], memo: Memo | None = None) -> ExpandedTree:
     """Fills in everything but the sections in UNTOUCHED. Problems are gathered, not raised.
 
     A section in which there is nothing to fill in stays the same object; `memo` must have seen no other `environ`.
     """
     memo = memo or Memo()
-    done = Expanded({})
+    done = ExpandedTree({})
     for key, value in tree.items():
         if key in UNTOUCHED:
             done.tree[key] = value
@@ -73,7 +73,7 @@ def expand(tree: Mapping[str, Any], environ: Mapping[str, str], memo: Memo | Non
     return done
 
 
-def _section(tree: Mapping[str, Any], key: str, environ: Mapping[str, str]) -> Expanded:
+def _section(tree: Mapping[str, Any], key: str, environ: Mapping[str, str]) -> ExpandedTree:
     worker = _Expander(tree, environ)
     value = worker.value(tree[key], (key,), 0)
     touched = worker.done.written or worker.done.secrets or worker.done.wrong or value != tree[key]
@@ -86,7 +86,7 @@ class _Expander:
         found = tree.get("vars")
         self.vars: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
         self.environ = environ
-        self.done = Expanded({})
+        self.done = ExpandedTree({})
         self.used_environment = False
 
     def value(self, value: Any, path: KeyPath, depth: int) -> Any:
@@ -126,16 +126,16 @@ class _Expander:
         return self._hide(value.reveal() if isinstance(value, Secret) else str(value), text, path)
 
     def _hide(self, value: str, text: str, path: KeyPath) -> Any:
-        if len(value) < SHORTEST:
+        if len(value) < MIN_LENGTH:
             self.done.wrong.append(
-                (path, f"the secret has fewer than {SHORTEST} characters: it could not be kept out of logs")
+                (path, f"the secret has fewer than {MIN_LENGTH} characters: it could not be kept out of logs")
             )
             return ""
         self.done.secrets.add(value)
         # The parts that came from outside are hidden by themselves too: a log may show the token without
         # "Bearer ". A variable of the file may be anything, so its name must say what it is.
         parts = (self._part(match[1] or "") for match in _PLACE.finditer(text))
-        self.done.secrets.update(part for part in parts if len(part) >= SHORTEST)
+        self.done.secrets.update(part for part in parts if len(part) >= MIN_LENGTH)
         return Secret(value)
 
     def _part(self, place: str) -> str:
@@ -166,8 +166,8 @@ class _Expander:
             hide = hide or isinstance(value, Secret)
             parts.append(value.reveal() if isinstance(value, Secret) else _as_text(value))
         joined = "".join((*parts, text[at:]))
-        if len(joined) > LARGEST_TEXT:
-            raise _Unknown(f"this grows beyond {LARGEST_TEXT:,} characters")
+        if len(joined) > MAX_TEXT:
+            raise _Unknown(f"this grows beyond {MAX_TEXT:,} characters")
         if hide:
             self.done.secrets.add(joined)
             return Secret(joined)
@@ -207,7 +207,7 @@ class _Expander:
         if text is None:
             raise _Unknown(f"the environment variable {name} is not set: export {name}=...")
         self.used_environment = True
-        if _SOUNDS_SECRET.search(name) and len(text) >= SHORTEST:
+        if _SOUNDS_SECRET.search(name) and len(text) >= MIN_LENGTH:
             self.done.secrets.add(text)
         # A number is taken as one where writing it gives the same text: "0123" stays a text.
         value = plain_scalar(text)
@@ -219,7 +219,7 @@ def _passwords(value: Any, path: KeyPath) -> set[str]:
     found = {str(value)} if path[-1:] == ("password",) else set()
     if isinstance(value, str) and (login := _LOGIN.match(value)) is not None:
         found |= {login[1], unquote(login[1])}
-    return {one for one in found if len(one) >= SHORTEST}
+    return {one for one in found if len(one) >= MIN_LENGTH}
 
 
 def _as_text(value: Any) -> str:

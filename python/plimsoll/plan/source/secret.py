@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "***"
-SHORTEST: Final = 4
+MIN_LENGTH: Final = 4
 """Shorter values cannot be told from ordinary text in a log, so they cannot be kept out of it."""
 _CREDENTIALS: Final = re.compile(
     r"AUTH|COOKIE|CREDENTIAL|KEY|PASS|PRIVATE|SECRET|SESSION|SIGNATURE|TOKEN", re.IGNORECASE
@@ -77,14 +77,16 @@ class Redactor:
     def __init__(self, values: Iterable[str]) -> None:
         forms: set[str] = set()
         for value in values:
-            if len(value) < SHORTEST:
+            if len(value) < MIN_LENGTH:
                 continue
             forms |= {value, quote(value, safe=""), quote(value), quote_plus(value)}
             forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
             encoded = base64.b64encode(value.encode()).decode()
             forms |= {encoded, encoded.rstrip("=")}
         # The longest first: a secret that contains another is replaced as a whole.
-        self._forms = tuple(sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True))
+        self._forms = tuple(
+            sorted((form for form in forms if len(form) >= MIN_LENGTH), key=len, reverse=True)
+        )
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._forms)} forms)"

@@ -36,9 +36,9 @@ BYTES: Final = {
 }
 SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
-LONGEST_NS: Final = 366 * NS["d"]
+MAX_NS: Final = 366 * NS["d"]
 """A year and a day: longer is a slip, and 64-bit nanoseconds stay far from their end."""
-LARGEST_BYTES: Final = 1000**5
+MAX_BYTES: Final = 1000**5
 HIGHEST_RATE: Final = 1e9
 
 DURATION_LIKE: Final = "a duration is written like 500us, 20ms, 30s, 5m or 1h"
@@ -55,7 +55,7 @@ _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-zµμ]+)\
 _QUANTITY: Final = re.compile(
     r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*(.*?)\s*\Z", re.DOTALL
 )
-_LONGEST_TEXT: Final = 60
+_MAX_TEXT: Final = 60
 
 
 class UnitError(ValueError):
@@ -64,7 +64,7 @@ class UnitError(ValueError):
 
 def _shown(value: object) -> str:
     text = f'"{value}"' if isinstance(value, str) else str(value)
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
 
 
 def _text_of(value: object, like: str) -> str:
@@ -75,7 +75,7 @@ def _text_of(value: object, like: str) -> str:
         raise UnitError(f"{value} has no unit: {like}")
     if not isinstance(value, str):
         raise UnitError(f"expected a quantity, got {_shown(value)}: {like}")
-    if len(value) > _LONGEST_TEXT:
+    if len(value) > _MAX_TEXT:
         raise UnitError(f"{_shown(value)} is too long: {like}")
     if re.fullmatch(r"\s*[+-]?[0-9]*\.?[0-9]+\s*", value):
         raise UnitError(f"{_shown(value)} has no unit: {like}")
@@ -118,7 +118,7 @@ def parse_duration(value: object) -> int:
         at = part.end()
     if not text.strip():
         raise UnitError(f"expected a quantity, got an empty text: {DURATION_LIKE}")
-    if total > LONGEST_NS:
+    if total > MAX_NS:
         raise UnitError(f"{_shown(text)} is longer than a year")
     if total != total.to_integral_value():
         raise UnitError(f"{_shown(text)} is not a whole number of nanoseconds")
@@ -138,7 +138,7 @@ def parse_size(value: object) -> int:
     if unit not in BYTES:
         raise UnitError(f'{_shown(text)}: there is no unit "{unit}"{_size_hint(unit)}: {SIZE_LIKE}')
     total = _number(match[1]) * BYTES[unit]
-    if total > LARGEST_BYTES:
+    if total > MAX_BYTES:
         raise UnitError(f"{_shown(text)} is more than 1 PB")
     if total != total.to_integral_value():
         raise UnitError(f"{_shown(text)} is not a whole number of bytes")

@@ -20,19 +20,19 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels
 
-MOST_PANELS = 6
-MOST_POINTS = 200
-"""Points of one curve; of many curves together at most MOST_IN_ALL."""
-MOST_IN_ALL = 6000
+MAX_PANELS = 6
+MAX_POINTS = 200
+"""Points of one curve; of many curves together at most MAX_TOTAL."""
+MAX_TOTAL = 6000
 TICKS = (1.0, 0.5, 0.1, 0.05, 0.01, 0.001, 0.0001, 0.00001)
 
 
 def chosen_loads(labels: Labels) -> tuple[float | None, ...]:
     """The loads that get a panel: all, or six spread evenly from the lowest to the highest."""
     loads = labels.loads if labels.load_factor else ()
-    if len(loads) <= MOST_PANELS:
+    if len(loads) <= MAX_PANELS:
         return loads or (None,)
-    return tuple(loads[round(step * (len(loads) - 1) / (MOST_PANELS - 1))] for step in range(MOST_PANELS))
+    return tuple(loads[round(step * (len(loads) - 1) / (MAX_PANELS - 1))] for step in range(MAX_PANELS))
 
 
 def thin(ecdf: Ecdf, points: int) -> list[tuple[float, float]]:
@@ -51,7 +51,7 @@ def _curves(labels: Labels, loads: tuple[float | None, ...]) -> list[tuple[RunRe
         for run in labels.runs()
         if run.valid
         and run.ecdf is not None
-        and thin(run.ecdf, MOST_POINTS)
+        and thin(run.ecdf, MAX_POINTS)
         and (labels.load_factor is None or labels.load(run) in loads)
     ]
 
@@ -62,7 +62,7 @@ def distribution(labels: Labels) -> Figure | None:
     curves = _curves(labels, loads)
     if not curves:
         return None
-    points = max(20, min(MOST_POINTS, MOST_IN_ALL // len(curves)))
+    points = max(20, min(MAX_POINTS, MAX_TOTAL // len(curves)))
     longest = max(ecdf.ms[-1] for _, ecdf in curves)
     factor, unit = (1e-3, "s") if longest >= 2000 else (1e3, "µs") if longest < 5 else (1.0, "ms")
     rows: Rows = []

@@ -27,7 +27,7 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels
 
-MOST_TICKS: Final = 12
+MAX_TICKS: Final = 12
 """So many runs have a tick each."""
 NOTHING: Final = 1e-12
 """Residuals below this share of what was fitted are the rounding of sums: an axis of 0.00000000000001 says nothing."""
@@ -85,7 +85,7 @@ def _remarks(model: Model) -> str:
 
 def _whole_numbers(orders: Sequence[int]) -> alt.Axis:
     """Of a few, each has its tick: Vega would put one between two runs, and round what it says there."""
-    if len(orders) <= MOST_TICKS:
+    if len(orders) <= MAX_TICKS:
         return alt.Axis(format="d", grid=False, values=sorted(orders))
     return alt.Axis(format="d", grid=False, tickMinStep=1)
 

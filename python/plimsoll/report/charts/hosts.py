@@ -17,7 +17,7 @@ from plimsoll.report.labels import COLOURS, SHAPES, Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import milliseconds
 
-MOST_SITES: Final = 24
+MAX_SITES: Final = 24
 """Of more sites no bars are drawn; the table has them."""
 GOT, HAD = "throughput", "testers"
 
@@ -49,7 +49,7 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
         for each in _nearest_first(found)
         if each.peak_share is not None and each.testers_share is not None
     ]
-    if not 2 <= len(known) <= MOST_SITES:
+    if not 2 <= len(known) <= MAX_SITES:
         return None
     rows: Rows = []
     for each in known:
@@ -106,7 +106,7 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
 def bubbles(labels: Labels, run: RunResult, found: HostsResult) -> Figure | None:
     """Work done over round-trip time, a bubble for each host; None where no round trip is known, or there
     is one host alone."""
-    rows: Rows = [row for each in found.hosts[: hosts.MOST_ROWS] if (row := _bubble(each)) is not None]
+    rows: Rows = [row for each in found.hosts[: hosts.MAX_ROWS] if (row := _bubble(each)) is not None]
     if len(rows) < 2:
         return None
     domain, ticks = log_axis(row["rtt"] for row in rows)

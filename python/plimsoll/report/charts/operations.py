@@ -22,7 +22,7 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels
 
-MOST_PANELS: Final = 24
+MAX_PANELS: Final = 24
 COLUMNS: Final = 2
 
 
@@ -51,7 +51,7 @@ def operations(labels: Labels) -> Figure | None:
         }
         for run, each, p95 in found
     ]
-    names = list(dict.fromkeys(row["operation"] for row in rows))[:MOST_PANELS]
+    names = list(dict.fromkeys(row["operation"] for row in rows))[:MAX_PANELS]
     rows = [row for row in rows if row["operation"] in names]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     x = load_axis(labels) if labels.load_factor else alt.X("cell:N", title=None, sort=cells)

@@ -16,13 +16,13 @@ from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format
 from plimsoll.report.labels import Labels
 
 TIMES: Final = {"p50": "#0a84c6", "p95": "#d55e00", "p99": "#7a6ff0"}
-MOST_FIGURES: Final = 4
+MAX_FIGURES: Final = 4
 DONE, PLANNED, ERRORS = "#009e73", "#6b7785", "#b7860b"
 
 
 def figures(labels: Labels) -> list[Figure]:
     """A figure for each of the first runs that has a ramp."""
-    runs = [run for run in labels.runs() if run.ramp is not None][:MOST_FIGURES]
+    runs = [run for run in labels.runs() if run.ramp is not None][:MAX_FIGURES]
     return [_figure(run, run.ramp) for run in runs if run.ramp is not None]
 
 

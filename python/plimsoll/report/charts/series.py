@@ -16,7 +16,7 @@ from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, finish, of
 
 SERIES: Final = "series"
 CUT: Final = "cut"
-MOST_POINTS: Final = 600
+MAX_POINTS: Final = 600
 TIME_UNIT: Final = "TIME"
 """In the frame of the page, where the unit of a run's times is to stand."""
 X_TITLE: Final = "time since the start of the run (s)"
@@ -29,7 +29,7 @@ def time_scale(series: Series | None) -> tuple[float, str]:
     return scale(max(known, default=1.0), "ms")
 
 
-def series_rows(series: Series, most: int = MOST_POINTS, factor: float = 1.0) -> Rows:
+def series_rows(series: Series, most: int = MAX_POINTS, factor: float = 1.0) -> Rows:
     """One row per quantum; of more than `most`, neighbours are drawn together.
 
     Rates and concurrency of merged quanta are their mean, the mean response time is weighted with the transactions;

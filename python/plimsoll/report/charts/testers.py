@@ -25,12 +25,12 @@ from plimsoll.report.charts.theme import (
 from plimsoll.report.labels import Labels, has_shares, users
 
 TESTERS: Final = "testers"
-MOST_BARS: Final = 120
+MAX_BARS: Final = 120
 FAIR: Final = 0.95
 """Jain's index above which a chart of it shows nothing that its range does not."""
 
 
-def tester_rows(run: RunResult, most: int = MOST_BARS) -> Rows:
+def tester_rows(run: RunResult, most: int = MAX_BARS) -> Rows:
     """One row per user, from the least share to the greatest; of more than `most`, evenly spaced ranks."""
     known = sorted(users(run), key=lambda each: each.share or 0.0)
     if len(known) > most:

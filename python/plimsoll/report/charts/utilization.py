@@ -26,7 +26,7 @@ from plimsoll.report.labels import SHAPES, Labels
 
 COLUMNS = 3
 COMPONENT_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-MOST_COMBINATIONS = 9
+MAX_COMBINATIONS = 9
 
 
 def components(labels: Labels) -> list[str]:
@@ -39,7 +39,7 @@ def utilization(labels: Labels) -> Figure | None:
     names = components(labels)
     if not names:
         return None
-    shown = labels.combinations[:MOST_COMBINATIONS]
+    shown = labels.combinations[:MAX_COMBINATIONS]
     throughput, busy, unit = _rows(labels, shown)
     if not busy:
         return None

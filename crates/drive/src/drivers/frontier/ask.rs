@@ -15,7 +15,7 @@ use crate::drivers::http::Target;
 use crate::drivers::versions::Versions;
 
 /// Paths that an [`Ask`] remembers.
-const MOST_PATHS: usize = 10_000;
+const MAX_PATHS: usize = 10_000;
 
 /// What is asked.
 pub(super) struct Ask {
@@ -140,7 +140,7 @@ impl Paths {
         if let Some(path) = known.get(&queries) {
             return Arc::clone(path);
         }
-        let room = known.len() < MOST_PATHS;
+        let room = known.len() < MAX_PATHS;
         drop(known);
         let path: Arc<str> = pack().into();
         if room {
@@ -204,14 +204,14 @@ mod tests {
     fn what_was_packed_before_is_remembered_up_to_a_bound() {
         let paths = Paths::default();
         for turn in 0..2 {
-            for number in 0..MOST_PATHS + 2 {
+            for number in 0..MAX_PATHS + 2 {
                 let mut packed = false;
                 let path = paths.of(number.to_string(), || {
                     packed = true;
                     format!("/{number}")
                 });
                 assert_eq!(*path, *format!("/{number}"));
-                assert_eq!(packed, turn == 0 || number >= MOST_PATHS);
+                assert_eq!(packed, turn == 0 || number >= MAX_PATHS);
             }
         }
     }

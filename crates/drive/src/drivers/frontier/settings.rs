@@ -9,7 +9,7 @@ use crate::drivers::http::Connection;
 use crate::drivers::versions::VersionSettings;
 
 /// Longest value of `X-Frontier-Id`, bytes: that of the C client.
-const LONGEST_ID: usize = 256;
+const MAX_ID: usize = 256;
 
 /// Of a workload.
 #[derive(Deserialize)]
@@ -107,9 +107,9 @@ impl Settings {
         let plain = |byte: u8| (b' '..0x7f).contains(&byte);
         if self.id.trim().is_empty() {
             Err("id: it is empty, and gateways refuse requests without X-Frontier-Id".to_owned())
-        } else if self.id.len() > LONGEST_ID || !self.id.bytes().all(plain) {
+        } else if self.id.len() > MAX_ID || !self.id.bytes().all(plain) {
             Err(format!(
-                "id: X-Frontier-Id has at most {LONGEST_ID} characters of ASCII, and no line ends"
+                "id: X-Frontier-Id has at most {MAX_ID} characters of ASCII, and no line ends"
             ))
         } else {
             Ok(())

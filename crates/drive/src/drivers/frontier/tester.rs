@@ -16,9 +16,9 @@ use crate::http1::connection::{Connections, Exchange, Replace};
 use crate::reactor::Io;
 
 /// Longest answer, bytes.
-const LONGEST_ANSWER: usize = 256 * 1024 * 1024;
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
 /// The public client closes its connection after a body of this size, as caches did not keep it reliably.
-const LONGEST_KEPT_OPEN: u64 = 16 * 1024;
+const MAX_KEPT_OPEN_BYTES: u64 = 16 * 1024;
 
 /// A tester: its connections, its view of proxies and servers, and its buffers.
 pub struct Tester {
@@ -139,7 +139,7 @@ impl Tester {
             head_only: false,
             keep: driver.keep,
             body: Some(&mut self.body),
-            max_kept: LONGEST_ANSWER,
+            max_kept: MAX_ANSWER,
             patience: driver.patience,
             replace: if self.failover.is_some() {
                 Replace::Any
@@ -150,7 +150,7 @@ impl Tester {
         match self.connections.exchange(exchange, attempt).await {
             Ok(answer) => {
                 attempt.cache = answer.cache;
-                if driver.version == Version::V1_0 && answer.body >= LONGEST_KEPT_OPEN {
+                if driver.version == Version::V1_0 && answer.body >= MAX_KEPT_OPEN_BYTES {
                     self.connections.spend(connection, attempt);
                 }
                 let column = ask.versions().and_then(Versions::column);

@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::http1::answer::Answer;
 
 /// Largest result set that is accepted, bytes after inflating.
-const LARGEST_PAYLOAD: u64 = 256 * 1024 * 1024;
+const MAX_PAYLOAD: u64 = 256 * 1024 * 1024;
 
 thread_local! {
     /// One for all testers of a lane, as no verification is ever interrupted: its buffers (three times an answer) stay in
     /// the cache, and memory does not grow with the number of testers.
-    static READER: RefCell<Reader> = RefCell::new(Reader::new(LARGEST_PAYLOAD));
+    static READER: RefCell<Reader> = RefCell::new(Reader::new(MAX_PAYLOAD));
 }
 
 /// A good answer.

@@ -28,9 +28,9 @@ use plimsoll_replay::run::{self, RunError};
 use plimsoll_replay::timing::Timing;
 use serde::Deserialize;
 
-use crate::crew::{Due, Limit};
+use crate::blocking_pool::{Due, Limit};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup};
-use place::{Made, Places};
+use place::{JobDirectory, Places};
 use told::Names;
 
 /// How often it is looked whether a job must end.
@@ -97,7 +97,7 @@ pub struct Replay {
     plan: Option<Arc<Plan>>,
     /// What all jobs share, once it is prepared: something to tell, or why it could not be.
     shared: OnceLock<Result<Option<String>, String>>,
-    made: Mutex<Vec<Made>>,
+    made: Mutex<Vec<JobDirectory>>,
     seed: u64,
     names: Names,
 }
@@ -245,7 +245,7 @@ impl Replay {
         Ok(note.filter(|_| is_first).into_iter().collect())
     }
 
-    fn keep(&self, made: Made) {
+    fn keep(&self, made: JobDirectory) {
         let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(made);
     }

@@ -23,7 +23,7 @@ pub(super) struct Places {
 }
 
 /// A directory that a replay works in.
-pub(super) struct Made {
+pub(super) struct JobDirectory {
     pub(super) path: PathBuf,
     /// It was not there before.
     is_new: bool,
@@ -69,11 +69,11 @@ impl Places {
 
     /// Makes a directory in `above`, and that too where it is missing: no more, as a wrong name, or a file system that is not mounted,
     /// is not to be filled.
-    pub(super) fn make(&self, name: &str) -> Result<Made, String> {
+    pub(super) fn make(&self, name: &str) -> Result<JobDirectory, String> {
         let is_above_new = make(&self.above)?;
         let path = self.above.join(name);
         let is_new = make(&path)?;
-        Ok(Made {
+        Ok(JobDirectory {
             path,
             is_new,
             is_above_new,
@@ -82,7 +82,7 @@ impl Places {
 
     /// Takes away the directories that were made here and hold nothing any more: what else is in them is somebody else's, or was made
     /// by a replay that nothing was prepared for.
-    pub(super) fn leave(&self, made: &[Made]) {
+    pub(super) fn leave(&self, made: &[JobDirectory]) {
         for one in made.iter().filter(|one| one.is_new) {
             let _ = std::fs::remove_dir(&one.path);
         }
@@ -93,7 +93,7 @@ impl Places {
 }
 
 /// Takes away what was made for replays, and by them. What is left, for people.
-pub(super) fn clean(made: &Made) -> Option<String> {
+pub(super) fn clean(made: &JobDirectory) -> Option<String> {
     let shown = made.path.display();
     let cleaned = match open(&made.path).map(|beneath| check::clean(&beneath)) {
         Ok(Ok(cleaned)) => cleaned,
@@ -163,7 +163,7 @@ impl Replay {
             ));
         }
         let Some(fill) = fill else { return Ok(None) };
-        let prepared = check::prepare(beneath, &report, check::Wanted { fill, force: false });
+        let prepared = check::prepare(beneath, &report, check::PrepareOptions { fill, force: false });
         let prepared = prepared.map_err(|error| failed(&error))?;
         settle(directory).map_err(|error| failed(&error))?;
         Ok(left(directory, &prepared.left))

@@ -12,11 +12,11 @@ use plimsoll_wire::sql::CancelKey;
 /// Most requests that wait; those that find no room are not sent.
 const ROOM: usize = 4096;
 /// Longest time for one connection.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// A request that has waited for so long is not sent: its query is long over, or has become the target's own affair.
 const STALE: Duration = Duration::from_secs(5);
 
-struct Wanted {
+struct PendingCancel {
     address: SocketAddr,
     key: CancelKey,
     since: Instant,
@@ -26,7 +26,7 @@ struct Wanted {
 /// may block; testers must not.
 #[derive(Default)]
 pub(super) struct Canceller {
-    sender: OnceLock<Option<SyncSender<Wanted>>>,
+    sender: OnceLock<Option<SyncSender<PendingCancel>>>,
 }
 
 impl Canceller {
@@ -39,16 +39,16 @@ impl Canceller {
         });
         if let Some(sender) = sender {
             let since = Instant::now();
-            let _ = sender.try_send(Wanted { address, key, since });
+            let _ = sender.try_send(PendingCancel { address, key, since });
         }
     }
 }
 
-fn work(wanted: &Receiver<Wanted>) {
-    for Wanted { address, key, since } in wanted {
+fn work(wanted: &Receiver<PendingCancel>) {
+    for PendingCancel { address, key, since } in wanted {
         if since.elapsed() < STALE
-            && let Ok(mut stream) = TcpStream::connect_timeout(&address, PATIENCE)
-            && stream.set_write_timeout(Some(PATIENCE)).is_ok()
+            && let Ok(mut stream) = TcpStream::connect_timeout(&address, TIMEOUT)
+            && stream.set_write_timeout(Some(TIMEOUT)).is_ok()
         {
             let _ = stream.write_all(&key.request());
         }

@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// Whether the server still listens, as far as is known without waiting. Takes in what it said since the last query.
-    pub(super) fn is_good(&mut self, io: &Io) -> bool {
+    pub(super) fn check_alive(&mut self, io: &Io) -> bool {
         if self.transport.closed() {
             return false;
         }

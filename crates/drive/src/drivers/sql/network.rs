@@ -52,7 +52,7 @@ use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
 /// Most characters of a server's message in a note.
-const LONGEST_NOTE: usize = 500;
+const MAX_NOTE: usize = 500;
 
 /// What a person should know of a query that begins a transaction and does not end it.
 const LEFT_OPEN: &str = "sql: a query left a transaction open, whose locks are kept until a later query of the same tester \
@@ -202,7 +202,10 @@ impl Tester {
     ) -> Result<(), Broken> {
         let io = Rc::clone(&self.io);
         let mut kept = self.kept[endpoint].take();
-        if kept.as_mut().is_some_and(|connection| !connection.is_good(&io)) {
+        if kept
+            .as_mut()
+            .is_some_and(|connection| !connection.check_alive(&io))
+        {
             kept = None;
         }
         loop {
@@ -279,7 +282,7 @@ fn failed(attempt: &mut Attempt, broken: Broken) {
                 attempt.end = attempt.now();
             }
             attempt.conclude(outcome, code);
-            let message: String = message.chars().take(LONGEST_NOTE).collect();
+            let message: String = message.chars().take(MAX_NOTE).collect();
             attempt.note = Some(format!("sql: {message}"));
         }
     }

@@ -28,7 +28,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Statement};
 
 use super::{Query, keeps, queries};
-use crate::crew::Limit;
+use crate::blocking_pool::Limit;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
 use crate::drivers::versions::Newest;
 
@@ -144,7 +144,7 @@ fn readable(fd: RawFd) -> bool {
 }
 
 /// An open connection.
-struct Kept {
+struct OpenConnection {
     connection: Connection,
     session: u32,
 }
@@ -154,7 +154,7 @@ pub struct Tester {
     driver: Arc<Sqlite>,
     watch: Arc<Watch>,
     /// Per endpoint.
-    kept: Vec<Option<Kept>>,
+    kept: Vec<Option<OpenConnection>>,
     sessions: u32,
     text: Vec<u8>,
     row: Vec<u8>,
@@ -209,7 +209,7 @@ impl BlockingTester for Tester {
 }
 
 impl Tester {
-    fn open(&mut self, path: &Path, attempt: &mut Attempt) -> Result<Kept, Error> {
+    fn open(&mut self, path: &Path, attempt: &mut Attempt) -> Result<OpenConnection, Error> {
         attempt.waiting = Waiting::Connect;
         // A tester is one thread: `SQLite` needs no locks of its own. Without the flag for URIs any path is a path.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -220,7 +220,7 @@ impl Tester {
         connection.progress_handler(STEPS, Some(move || watch.over()))?;
         attempt.connected = attempt.now();
         self.sessions += 1;
-        Ok(Kept {
+        Ok(OpenConnection {
             connection,
             session: self.sessions,
         })

@@ -23,7 +23,7 @@ impl<D: Disk> Evidence<'_, D> {
         }
         self.moves(at);
         self.tree.put(at.dir, &at.name, Entry::There(id));
-        self.is_created(at, id);
+        self.record_created(at, id);
     }
 
     /// A call takes a name away.
@@ -39,7 +39,7 @@ impl<D: Disk> Evidence<'_, D> {
     }
 
     /// A name is made, and with a directory the names in it.
-    pub(super) fn is_created(&mut self, at: &Place, id: usize) {
+    pub(super) fn record_created(&mut self, at: &Place, id: usize) {
         let mut made = vec![(at.clone(), id)];
         while let Some((at, id)) = made.pop() {
             let inode = &self.tree.inodes[id];

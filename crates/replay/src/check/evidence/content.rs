@@ -8,7 +8,7 @@ use crate::check::tree::{Entry, Place};
 
 impl<D: Disk> Evidence<'_, D> {
     /// A file is at least so large now. `exact`: a call has told its size.
-    pub(in crate::check) fn is_large(&mut self, id: usize, size: u64, exact: bool) {
+    pub(in crate::check) fn require_size(&mut self, id: usize, size: u64, exact: bool) {
         let inode = &mut self.tree.inodes[id];
         inode.exact |= exact;
         if size <= inode.size {
@@ -50,7 +50,7 @@ impl<D: Disk> Evidence<'_, D> {
     }
 
     /// A call was allowed, or refused, to read (4), write (2) or search and execute (1).
-    pub(in crate::check) fn is_allowed(&mut self, id: usize, bits: u32, allowed: bool) {
+    pub(in crate::check) fn note_permission(&mut self, id: usize, bits: u32, allowed: bool) {
         let inode = &mut self.tree.inodes[id];
         if inode.opened_up || inode.quiet {
             return;
@@ -88,8 +88,8 @@ impl<D: Disk> Evidence<'_, D> {
     }
 
     /// A directory was empty, as it was removed.
-    pub(in crate::check) fn was_empty(&mut self, at: &Place, dir: usize) {
-        if self.tree.is_empty(dir) || self.tree.inodes[dir].quiet {
+    pub(in crate::check) fn require_empty(&mut self, at: &Place, dir: usize) {
+        if self.tree.check_empty(dir) || self.tree.inodes[dir].quiet {
             return;
         }
         let inode = &self.tree.inodes[dir];
@@ -107,8 +107,8 @@ impl<D: Disk> Evidence<'_, D> {
     }
 
     /// A directory was not empty.
-    pub(in crate::check) fn was_not_empty(&mut self, dir: usize) {
-        if !self.tree.is_empty(dir) {
+    pub(in crate::check) fn require_not_empty(&mut self, dir: usize) {
+        if !self.tree.check_empty(dir) {
             self.inode(dir).kept = true;
             return;
         }

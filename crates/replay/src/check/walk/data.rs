@@ -3,7 +3,7 @@
 use plimsoll_trace::event::Event;
 use plimsoll_trace::syscalls::Effect;
 
-use super::{Opened, Walk};
+use super::{OpenInode, Walk};
 use crate::check::disk::{Disk, Kind};
 
 // Of fallocate(2), lseek(2), mmap(2).
@@ -14,12 +14,12 @@ const FROM_END: u64 = 2;
 const ANONYMOUS: u64 = 0x20;
 
 impl<D: Disk> Walk<'_, D> {
-    pub(super) fn reads(&mut self, opened: Opened, offset: Option<i64>, bytes: u64) {
-        self.evidence.is_allowed(opened.inode, 4, true);
+    pub(super) fn reads(&mut self, opened: OpenInode, offset: Option<i64>, bytes: u64) {
+        self.evidence.note_permission(opened.inode, 4, true);
         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
         if bytes > 0 && self.holds_data(opened.inode) {
             let end = offset.unwrap_or(0).saturating_add(bytes);
-            self.evidence.is_large(opened.inode, end, false);
+            self.evidence.require_size(opened.inode, end, false);
         } else if let Some(end) = offset {
             // Nothing is read behind the end: it is not mapped for more than that either.
             let inode = self.evidence.inode(opened.inode);
@@ -27,19 +27,19 @@ impl<D: Disk> Walk<'_, D> {
         }
     }
 
-    pub(super) fn writes(&mut self, opened: Opened, offset: Option<i64>, bytes: u64) {
+    pub(super) fn writes(&mut self, opened: OpenInode, offset: Option<i64>, bytes: u64) {
         if bytes == 0 || !self.holds_data(opened.inode) {
             return;
         }
-        self.evidence.is_allowed(opened.inode, 2, true);
+        self.evidence.note_permission(opened.inode, 2, true);
         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
         if let Some(offset) = offset.filter(|_| opened.appends) {
-            self.evidence.is_large(opened.inode, offset, true);
+            self.evidence.require_size(opened.inode, offset, true);
         }
         let inode = self.evidence.inode(opened.inode);
         let start = offset.unwrap_or(if opened.appends { inode.size } else { 0 });
         inode.size = inode.size.max(start.saturating_add(bytes));
-        self.has_changed(opened.inode);
+        self.mark_changed(opened.inode);
     }
 
     /// Whether it can hold bytes: a device, a FIFO says nothing of sizes.
@@ -48,7 +48,7 @@ impl<D: Disk> Walk<'_, D> {
             self.evidence.becomes(id, Kind::File);
         }
         if self.evidence.inode(id).kind == Kind::Directory {
-            self.is(id, Kind::File);
+            self.set_kind(id, Kind::File);
         }
         self.evidence.inode(id).kind == Kind::File
     }
@@ -65,7 +65,7 @@ impl<D: Disk> Walk<'_, D> {
         };
         let inode = self.evidence.inode(opened.inode);
         match inode.kind {
-            Kind::File => self.evidence.is_large(opened.inode, size, true),
+            Kind::File => self.evidence.require_size(opened.inode, size, true),
             // Of a directory it would be the file system's own measure.
             Kind::Unknown => inode.end = Some(size),
             _ => {}
@@ -100,7 +100,7 @@ impl<D: Disk> Walk<'_, D> {
         let (Some(id), Some(length)) = (id, event.length) else {
             return;
         };
-        self.evidence.is_allowed(id, 2, true);
+        self.evidence.note_permission(id, 2, true);
         if event.call.effect == Effect::Truncate {
             return self.sets_size(id, length);
         }
@@ -116,7 +116,7 @@ impl<D: Disk> Walk<'_, D> {
             if flags & KEEP_SIZE == 0 {
                 inode.size = size.max(start.saturating_add(length));
             }
-            self.has_changed(id);
+            self.mark_changed(id);
         }
     }
 
@@ -124,6 +124,6 @@ impl<D: Disk> Walk<'_, D> {
         let inode = self.evidence.inode(id);
         inode.size = size;
         inode.fixed = true;
-        self.has_changed(id);
+        self.mark_changed(id);
     }
 }

@@ -17,8 +17,8 @@ impl<'a, D: Disk> Walk<'a, D> {
         let makes = matches!(effect, Effect::Make | Effect::Symlink);
         if let Some(opened) = self.known(event) {
             match (effect, error) {
-                (Effect::Read, libc::EISDIR) => self.is(opened.inode, Kind::Directory),
-                (Effect::List, libc::ENOTDIR) => self.is(opened.inode, Kind::File),
+                (Effect::Read, libc::EISDIR) => self.set_kind(opened.inode, Kind::Directory),
+                (Effect::List, libc::ENOTDIR) => self.set_kind(opened.inode, Kind::File),
                 _ => {}
             }
         }
@@ -50,7 +50,7 @@ impl<'a, D: Disk> Walk<'a, D> {
                     self.evidence.require(path, false, Kind::Unknown);
                 }
             }
-            libc::ENOENT => self.is_absent(event, path, second),
+            libc::ENOENT => self.deny_name(event, path, second),
             libc::EEXIST => {
                 if let Some(path) = last {
                     self.evidence.require(path, false, Kind::Unknown);
@@ -60,7 +60,7 @@ impl<'a, D: Disk> Walk<'a, D> {
                 if let Some(path) = last
                     && let Some((_, id)) = self.evidence.require(path, false, Kind::Directory)
                 {
-                    self.evidence.was_not_empty(id);
+                    self.evidence.require_not_empty(id);
                 }
             }
             libc::EISDIR => {
@@ -69,7 +69,7 @@ impl<'a, D: Disk> Walk<'a, D> {
                         .require(path, effect != Effect::Remove, Kind::Directory);
                 }
             }
-            libc::ENOTDIR => self.is_no_directory(event, path, second),
+            libc::ENOTDIR => self.explain_not_directory(event, path, second),
             libc::ELOOP if effect == Effect::Open && open_flags(event) & NO_FOLLOW != 0 => {
                 // Links on the way may go in circles, too.
                 let spot = self.evidence.tree.resolve(path, false);
@@ -96,12 +96,12 @@ impl<'a, D: Disk> Walk<'a, D> {
             libc::ENODATA | libc::ERANGE | libc::ETXTBSY | libc::ENXIO => {
                 self.evidence.require(path, follows(event), Kind::Unknown);
             }
-            libc::EACCES => self.is_refused(event, path),
+            libc::EACCES => self.refuse_permission(event, path),
             _ => {}
         }
     }
 
-    fn is_absent(&mut self, event: &Event, path: &[u8], second: Option<&[u8]>) {
+    fn deny_name(&mut self, event: &Event, path: &[u8], second: Option<&[u8]>) {
         let effect = event.call.effect;
         let creates = effect == Effect::Open && open_flags(event) & CREATE != 0;
         if creates || matches!(effect, Effect::Make | Effect::Symlink) {
@@ -123,7 +123,7 @@ impl<'a, D: Disk> Walk<'a, D> {
 
     /// A component of a name is no directory. Which one, is told only by what is there: where nothing is, what other calls tell is
     /// waited for.
-    fn is_no_directory(&mut self, event: &Event, path: &'a [u8], second: Option<&'a [u8]>) {
+    fn explain_not_directory(&mut self, event: &Event, path: &'a [u8], second: Option<&'a [u8]>) {
         let effect = event.call.effect;
         let names = [Some(path), second].into_iter().flatten();
         let spots: Vec<_> = names
@@ -148,22 +148,22 @@ impl<'a, D: Disk> Walk<'a, D> {
             _ => false,
         };
         if spots.iter().any(is_absent) {
-            return self.evidence.has_a_file(&spots, wants_directory);
+            return self.evidence.add_hidden_file(&spots, wants_directory);
         }
         if effect == Effect::Rename {
             if let Some(to) = second {
                 self.evidence.require(path, false, Kind::Directory);
-                self.is_something_else(to, false);
+                self.require_no_directory(to, false);
             }
         } else if wants_directory {
-            self.is_something_else(path, follows(event));
+            self.require_no_directory(path, follows(event));
         } else if let Some(above) = above(path) {
             self.evidence.require(above, true, Kind::File);
         }
     }
 
     /// There is something under a name, and it is no directory.
-    fn is_something_else(&mut self, path: &[u8], follow: bool) {
+    fn require_no_directory(&mut self, path: &[u8], follow: bool) {
         if let Some((at, id)) = self.evidence.require(path, follow, Kind::Unknown)
             && matches!(self.evidence.inode(id).kind, Kind::Directory | Kind::Unknown)
         {
@@ -171,7 +171,7 @@ impl<'a, D: Disk> Walk<'a, D> {
         }
     }
 
-    fn is_refused(&mut self, event: &Event, path: &[u8]) {
+    fn refuse_permission(&mut self, event: &Event, path: &[u8]) {
         let bits = match event.call.effect {
             Effect::Open => match open_flags(event) & ACCESS {
                 0 => 4,
@@ -191,14 +191,14 @@ impl<'a, D: Disk> Walk<'a, D> {
             return self.directory_refuses(path, 2);
         }
         if let Some((_, id)) = self.evidence.require(path, follows(event), Kind::Unknown) {
-            self.evidence.is_allowed(id, bits, false);
+            self.evidence.note_permission(id, bits, false);
         }
     }
 
     fn directory_refuses(&mut self, path: &[u8], bits: u32) {
         let required = above(path).and_then(|above| self.evidence.require(above, true, Kind::Directory));
         if let Some((_, id)) = required {
-            self.evidence.is_allowed(id, bits, false);
+            self.evidence.note_permission(id, bits, false);
         }
     }
 }

@@ -30,7 +30,7 @@ impl<D: Disk> Walk<'_, D> {
         let Some((at, _)) = self.evidence.vacate(path, false) else {
             return;
         };
-        self.evidence.is_allowed(at.dir, 2, true);
+        self.evidence.note_permission(at.dir, 2, true);
         let id = self.evidence.create(&at, kind, None);
         if let (Kind::Link, Some(link), Some(target)) = (kind, event.path, event.path2) {
             let target = self.table.target(link, self.names.path(target));
@@ -62,7 +62,7 @@ impl<D: Disk> Walk<'_, D> {
         let Some((at, _)) = to.and_then(|to| self.evidence.vacate(to, false)) else {
             return;
         };
-        self.evidence.is_allowed(at.dir, 2, true);
+        self.evidence.note_permission(at.dir, 2, true);
         match id {
             Some(id) => self.evidence.place(&at, id),
             None => self.comes_from_outside(&at),
@@ -85,11 +85,11 @@ impl<D: Disk> Walk<'_, D> {
             return;
         };
         if is_directory {
-            self.evidence.was_empty(&at, id);
+            self.evidence.require_empty(&at, id);
         } else if self.evidence.inode(id).kind == Kind::Directory {
             self.evidence.conform(&at, id, Kind::File);
         }
-        self.evidence.is_allowed(at.dir, 2, true);
+        self.evidence.note_permission(at.dir, 2, true);
         self.evidence.remove(&at);
         self.changes_shared(&at);
     }
@@ -104,7 +104,7 @@ impl<D: Disk> Walk<'_, D> {
         let from = self.path(event.path).map(|path| {
             let found = self.evidence.require(path, false, Kind::Unknown);
             if let Some((at, _)) = &found {
-                self.evidence.is_allowed(at.dir, 2, true);
+                self.evidence.note_permission(at.dir, 2, true);
                 self.changes_shared(at);
             }
             found
@@ -120,7 +120,7 @@ impl<D: Disk> Walk<'_, D> {
             }
             (Some(Some((at, id))), Some(to)) => {
                 if let Some(to) = self.replaces(to, id, flags) {
-                    self.evidence.is_allowed(to.dir, 2, true);
+                    self.evidence.note_permission(to.dir, 2, true);
                     self.evidence.remove(&at);
                     self.evidence.place(&to, id);
                     self.changes_shared(&to);
@@ -149,12 +149,12 @@ impl<D: Disk> Walk<'_, D> {
             let old_kind = self.evidence.inode(old).kind;
             match (kind, old_kind) {
                 (Some(Kind::Directory), _) => self.evidence.conform(&at, old, Kind::Directory),
-                (Some(Kind::Unknown), Kind::Directory) => self.is(id, Kind::Directory),
+                (Some(Kind::Unknown), Kind::Directory) => self.set_kind(id, Kind::Directory),
                 (Some(_), Kind::Directory) => self.evidence.conform(&at, old, Kind::File),
                 _ => {}
             }
             if self.evidence.inode(old).kind == Kind::Directory {
-                self.evidence.was_empty(&at, old);
+                self.evidence.require_empty(&at, old);
             }
             return Some(at);
         }

@@ -26,7 +26,7 @@ impl Planner<'_> {
         };
         let flags = event.flags.unwrap_or(0);
         if let Some(open) = event.open {
-            self.opens.is_made(open, have, flags & O_APPEND != 0);
+            self.opens.add_opened(open, have, flags & O_APPEND != 0);
         }
         match have {
             Have::Ignored => Fate::Ignore,
@@ -49,7 +49,7 @@ impl Planner<'_> {
 
     pub(super) fn memory(&mut self, event: &Event) -> Fate {
         if let Some(open) = event.open {
-            self.opens.is_made(open, Have::Real, false);
+            self.opens.add_opened(open, Have::Real, false);
         }
         act(event, Operation::Memory)
     }

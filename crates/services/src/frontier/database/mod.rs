@@ -1,6 +1,6 @@
 //! The databases behind the gateway: one small interface, three kinds.
 //!
-//! [`Database::acquire`] waits for a connection, [`Held::value`] asks it for a single value, [`Held::start`] runs a query
+//! [`Database::acquire`] waits for a connection, [`PayloadConnection::value`] asks it for a single value, [`PayloadConnection::start`] runs a query
 //! whose text comes piece by piece from [`Running::next`]. Whoever drops a `Running` ends its query.
 //!
 //! `SQLite` blocks, so each of its connections has a thread ([`sqlite`]). `PostgreSQL` and `MariaDB` are read by the very
@@ -172,21 +172,24 @@ impl Database {
     }
 
     /// Waits for a connection, first come, first served.
-    pub(super) async fn acquire(&self) -> Result<Held, Failure> {
+    pub(super) async fn acquire(&self) -> Result<PayloadConnection, Failure> {
         match self {
-            Self::Sqlite(pool) => pool.acquire().await.map(Held::Sqlite),
-            Self::Server(pool) => pool.acquire().await.map(|lease| Held::Server(Box::new(lease))),
+            Self::Sqlite(pool) => pool.acquire().await.map(PayloadConnection::Sqlite),
+            Self::Server(pool) => pool
+                .acquire()
+                .await
+                .map(|lease| PayloadConnection::Server(Box::new(lease))),
         }
     }
 }
 
 /// A connection for one payload.
-pub(super) enum Held {
+pub(super) enum PayloadConnection {
     Sqlite(sqlite::Lease),
     Server(Box<server::Lease>),
 }
 
-impl Held {
+impl PayloadConnection {
     /// The first value of the first row as text; `None` where there is no row, or NULL.
     pub(super) async fn value(self, sql: &str) -> Result<(Option<String>, Self), Failure> {
         match self {

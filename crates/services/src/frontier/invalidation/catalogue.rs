@@ -85,7 +85,7 @@ struct Meaning {
 
 /// A table of a unit, for its trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member {
+pub(super) struct TriggerTable {
     pub(super) quoted: String,
     pub(super) watched: bool,
 }
@@ -106,7 +106,7 @@ pub(super) struct Differences {
 pub(super) struct Catalogue {
     meanings: HashMap<String, Vec<Meaning>>,
     unit_of: HashMap<String, Name>,
-    members: HashMap<Name, Vec<Member>>,
+    members: HashMap<Name, Vec<TriggerTable>>,
     cascades: HashMap<Name, BTreeSet<Name>>,
     /// By full name: what it is, and what is behind it.
     versions: HashMap<String, Version>,
@@ -145,7 +145,7 @@ impl Catalogue {
                     let unit = &units[at];
                     meaning.units.insert(unit.clone());
                     catalogue.unit_of.insert(one.full.clone(), unit.clone());
-                    let member = Member {
+                    let member = TriggerTable {
                         quoted: one.quoted.clone(),
                         watched: one.watched,
                     };
@@ -245,7 +245,7 @@ impl Catalogue {
     }
 
     /// The tables of a unit.
-    pub(super) fn members(&self, unit: &Name) -> &[Member] {
+    pub(super) fn members(&self, unit: &Name) -> &[TriggerTable] {
         self.members.get(unit).map_or(&[], Vec::as_slice)
     }
 

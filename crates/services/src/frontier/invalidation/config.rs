@@ -9,7 +9,7 @@ use super::super::database::Dialect;
 use crate::ServiceError;
 
 /// Most keys that can be asked for; each costs a few hundred bytes and its URL.
-const MOST_KEYS: usize = 10_000_000;
+const MAX_KEYS: usize = 10_000_000;
 
 /// Configuration of `frontier.invalidation`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl InvalidationConfig {
         if self.settle_ms.is_some_and(|ms| ms > 600_000) || self.again_ms > 600_000 {
             return wrong("settle_ms and again_ms: at most 600000");
         }
-        if !(1..=MOST_KEYS).contains(&self.most_keys) {
+        if !(1..=MAX_KEYS).contains(&self.most_keys) {
             return wrong("most_keys: 1 to 10000000");
         }
         Ok(())

@@ -9,11 +9,11 @@ use super::keys::Name;
 /// Between two looks that queries ask for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Names remembered as none of the database's: a workload has some hundred.
-const MOST_STRANGE: usize = 50_000;
+const MAX_STRANGE: usize = 50_000;
 
 /// The catalogue, and the names that were not in it.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct CatalogueCache {
     pub(super) catalogue: Catalogue,
     looked: Option<Instant>,
     /// Names of queries that meant nothing: should one come to mean something, these queries were judged wrongly.
@@ -33,7 +33,7 @@ pub(super) enum Renewed {
     All,
 }
 
-impl Known {
+impl CatalogueCache {
     /// A query names something for the first time that the catalogue does not have: it may be new.
     pub(super) fn needs_look(&self, names: &[String]) -> bool {
         let unheard = |name: &String| !self.catalogue.has(name, names) && !self.strange.contains(name);
@@ -50,7 +50,7 @@ impl Known {
             if self.catalogue.has(name, names) || self.strange.contains(name) {
                 continue;
             }
-            if self.strange.len() >= MOST_STRANGE {
+            if self.strange.len() >= MAX_STRANGE {
                 self.strange.clear();
                 self.forgot = true;
             }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_name_that_comes_to_mean_something_makes_everything_doubtful() {
-        let mut known = Known::default();
+        let mut known = CatalogueCache::default();
         let names = ["select".to_owned(), "later".to_owned()];
         assert!(known.needs_look(&names));
         let nothing = || Renewed::Units(BTreeSet::new());
@@ -134,12 +134,12 @@ mod tests {
 
     #[test]
     fn names_without_number_are_not_all_remembered() {
-        let mut known = Known::default();
+        let mut known = CatalogueCache::default();
         known.renew(&listing(&[]));
-        for number in 0..=MOST_STRANGE {
+        for number in 0..=MAX_STRANGE {
             known.depends(&[format!("x{number}")]);
         }
-        assert!(known.strange.len() <= MOST_STRANGE);
+        assert!(known.strange.len() <= MAX_STRANGE);
         let renewed = known.renew(&listing(&["x0"]));
         assert_eq!(renewed, Renewed::All, "it may have been among the forgotten");
     }

@@ -35,12 +35,12 @@ use crate::http::Head;
 use catalogue::Depends;
 use journal::Journal;
 use keys::{Keys, Name, Stale};
-use known::Known;
+use known::CatalogueCache;
 use purge::Purger;
 use watch::Ask;
 
 /// For the database to say what its tables are, or to get a trigger; a request waits for it.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// In place of tables where all keys are purged together.
 const EVERYTHING: &str = "*";
 
@@ -56,7 +56,7 @@ struct Shared {
     keys: Mutex<Keys>,
     /// None: a gateway after this one knows nothing of its keys.
     journal: Option<Mutex<Journal>>,
-    known: Mutex<Known>,
+    known: Mutex<CatalogueCache>,
     purger: Arc<Purger>,
     modified: Arc<Modified>,
     /// Changes are being told: without this nothing may be kept.
@@ -75,7 +75,7 @@ impl Shared {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CatalogueCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -293,7 +293,7 @@ impl Invalidation {
         } else {
             let (told, first) = oneshot::channel();
             tasks.spawn(watch::watch(shared.clone(), database.to_owned(), asked, told));
-            if let Ok(Ok(Err(why))) = timeout(PATIENCE, first).await {
+            if let Ok(Ok(Err(why))) = timeout(TIMEOUT, first).await {
                 let key = "invalidation";
                 return Err(ServiceError::Config { key, why });
             }
@@ -390,7 +390,7 @@ impl Invalidation {
             self.asks.send(ask(told)).await.ok()?;
             done.await.ok()
         };
-        timeout(PATIENCE, asked).await.ok().flatten() == Some(true)
+        timeout(TIMEOUT, asked).await.ok().flatten() == Some(true)
     }
 
     pub(super) fn stats(&self) -> InvalidationStats {

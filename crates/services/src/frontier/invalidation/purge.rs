@@ -27,7 +27,7 @@ use super::say;
 /// Keys told in one go: answers come one after the other, but nobody waits between them.
 const BATCH: usize = 32;
 /// For connecting, and for the answers to a batch.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// After a failure; doubled up to the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Without an answer of a cache, before the next one is told nevertheless.
@@ -37,7 +37,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// For the answer to such a question, which the first request waits for.
 const ASK: Duration = Duration::from_secs(2);
 /// Longest head or body of an answer, bytes.
-const MOST: usize = 256 * 1024;
+const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -335,27 +335,27 @@ fn is_taken(status: u16) -> bool {
 }
 
 /// Statuses in the order of the batch, as far as they came, and why there are no more.
-struct Told {
+struct PurgeAnswers {
     answers: Vec<u16>,
     trouble: Option<String>,
 }
 
-async fn tell(connection: &mut Option<Connection>, address: &str, batch: &[Owed]) -> Told {
+async fn tell(connection: &mut Option<Connection>, address: &str, batch: &[Owed]) -> PurgeAnswers {
     let mut answers = Vec::with_capacity(batch.len());
     // A kept connection may have been closed meanwhile: that is no failure yet.
     let mut second = connection.is_none();
     loop {
-        let told = timeout(PATIENCE, attempt(connection, address, batch, &mut answers)).await;
+        let told = timeout(TIMEOUT, attempt(connection, address, batch, &mut answers)).await;
         let trouble = match told {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(_) => Some(format!("no answer within {} s", TIMEOUT.as_secs())),
         };
         if trouble.is_some() {
             *connection = None;
         }
         if trouble.is_none() || second {
-            return Told { answers, trouble };
+            return PurgeAnswers { answers, trouble };
         }
         second = true;
     }
@@ -431,7 +431,7 @@ impl Connection {
     }
 
     async fn fill(&mut self) -> io::Result<()> {
-        if self.buffer.len() > MOST {
+        if self.buffer.len() > MAX_ANSWER_BYTES {
             return Err(io::Error::other("its answer is too long"));
         }
         match self.stream.read_buf(&mut self.buffer).await? {

@@ -47,7 +47,7 @@ impl Ask {
 }
 
 /// Why a session has ended.
-enum Ended {
+enum SessionEnd {
     /// The next one may do better.
     Trouble(String),
     /// The server is there, and must be told something first.
@@ -56,7 +56,7 @@ enum Ended {
     Over,
 }
 
-impl From<Trouble> for Ended {
+impl From<Trouble> for SessionEnd {
     fn from(trouble: Trouble) -> Self {
         Self::Trouble(trouble.to_string())
     }
@@ -89,12 +89,12 @@ pub(super) async fn watch(
             pause = PAUSE.0;
         }
         let why = match ended {
-            Ended::Over => return,
-            Ended::Trouble(why) => {
+            SessionEnd::Over => return,
+            SessionEnd::Trouble(why) => {
                 tell(&mut first, Ok(()));
                 why
             }
-            Ended::Unfit(why) => {
+            SessionEnd::Unfit(why) => {
                 tell(&mut first, Err(why.clone()));
                 why
             }
@@ -148,13 +148,13 @@ struct Desk {
 type Row = Vec<Option<String>>;
 
 impl Desk {
-    async fn open(address: &Address) -> Result<Self, Ended> {
+    async fn open(address: &Address) -> Result<Self, SessionEnd> {
         match timeout(CONNECT, Link::open(address)).await {
             Ok(link) => Ok(Self {
                 link: link?,
                 notified: HashSet::new(),
             }),
-            Err(_) => Err(Ended::Trouble(format!(
+            Err(_) => Err(SessionEnd::Trouble(format!(
                 "no answer within {} s",
                 CONNECT.as_secs()
             ))),

@@ -32,17 +32,14 @@ fn names_are_joined_and_told_apart() {
 fn names_have_a_longest_length() {
     let mut places = Places::default();
     let asked = places.join(None, &[b"/".as_slice(), &[b'x'; 9_000]].concat());
-    assert_eq!(places.names().path(asked).len(), LONGEST_ASKED);
+    assert_eq!(places.names().path(asked).len(), MAX_ASKED);
     let mut here = places.join(None, b"/top");
     let mut longest = 0;
     for _ in 0..10 {
         here = places.join(Some(here), &[b'd'; 1_000]);
         longest = longest.max(places.names().path(here).len());
     }
-    assert!(
-        (LONGEST_JOINED - 1_001..=LONGEST_JOINED).contains(&longest),
-        "{longest}"
-    );
+    assert!((MAX_JOINED - 1_001..=MAX_JOINED).contains(&longest), "{longest}");
     // What lies too deep after a rename has no name that is known.
     let (old, inner) = (
         places.join(None, b"/old"),

@@ -9,7 +9,7 @@ fn words(bytes: &[u8]) -> String {
 /// Pid, stamp, and the rest in a few words.
 fn told(line: &str) -> Option<(Option<u32>, Option<Stamp>, String)> {
     let Line { pid, stamp, what } = parse(line.as_bytes())?;
-    let end = |ended: Ended<'_>| {
+    let end = |ended: CallEnd<'_>| {
         let value = ended
             .value
             .map_or_else(|| "?".to_owned(), |value| value.to_string());

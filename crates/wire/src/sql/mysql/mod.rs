@@ -15,7 +15,7 @@ pub use self::binlog::LogEvent;
 use self::auth::Method;
 use self::binlog::Log;
 use self::packets::{FULL, Packets};
-use super::input::{Fields, LONGEST, LONGEST_OF_LOGIN, no_tls, nothing_behind};
+use super::input::{Fields, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, no_tls, nothing_behind};
 use super::session::Common;
 use super::{Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
@@ -40,7 +40,7 @@ const IN_TRANSACTION: u16 = 1;
 /// Status: another result follows.
 const MORE_RESULTS: u16 = 8;
 /// Most columns of a result; the servers' own limit is 4096.
-const MOST_COLUMNS: u64 = 65_535;
+const MAX_COLUMNS: u64 = 65_535;
 
 const OK: u8 = 0;
 const MORE_DATA: u8 = 1;
@@ -140,8 +140,8 @@ impl Client {
     pub(super) fn next(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         loop {
             let limit = match self.phase {
-                Phase::Greeting | Phase::Tls | Phase::Login => LONGEST_OF_LOGIN,
-                _ => LONGEST,
+                Phase::Greeting | Phase::Tls | Phase::Login => MAX_LOGIN_BYTES,
+                _ => MAX_MESSAGE_BYTES,
             };
             if !self.packets.hold(&mut common.input, limit)? {
                 return Ok(None);
@@ -273,7 +273,7 @@ impl Client {
     fn head(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
         body.extend_from_slice(&self.capabilities.to_le_bytes());
-        body.extend_from_slice(&(LONGEST as u32).to_le_bytes());
+        body.extend_from_slice(&(MAX_MESSAGE_BYTES as u32).to_le_bytes());
         body.push(CHARSET);
         body.extend_from_slice(&[0; 23]);
         body
@@ -335,7 +335,7 @@ impl Client {
             _ => {
                 let mut fields = Fields::new(common.input.message());
                 let count = lenenc::number(&mut fields)?;
-                if count == 0 || count > MOST_COLUMNS || !fields.is_empty() {
+                if count == 0 || count > MAX_COLUMNS || !fields.is_empty() {
                     return Err(nonsense("a result that begins with no number of columns"));
                 }
                 self.columns = Vec::new();

@@ -12,7 +12,7 @@ use crate::sql::{Login, SqlProtocolError};
 
 /// Greatest number of rounds of a password's hash that is computed: the server chooses it, and it is work for us (its
 /// usual 4096 take about a millisecond).
-const MOST_ROUNDS: u32 = 1_000_000;
+const MAX_ROUNDS: u32 = 1_000_000;
 enum Scram {
     First(ScramSha256),
     Final(ScramSha256),
@@ -96,7 +96,7 @@ impl Proof {
                 .parse::<u32>()
                 .ok()
         });
-        if rounds.is_none_or(|rounds| rounds > MOST_ROUNDS) {
+        if rounds.is_none_or(|rounds| rounds > MAX_ROUNDS) {
             return Err(nonsense("SCRAM with too many rounds"));
         }
         scram

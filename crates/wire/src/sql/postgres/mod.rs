@@ -15,7 +15,7 @@ use postgres_protocol::message::frontend;
 
 use self::login::Proof;
 use self::types::type_name;
-use super::input::{Fields, Input, LONGEST, LONGEST_OF_LOGIN, check_length, no_tls, nothing_behind};
+use super::input::{Fields, Input, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, check_length, no_tls, nothing_behind};
 use super::session::Common;
 use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
@@ -138,9 +138,9 @@ impl Client {
         }
         loop {
             let limit = if self.phase == Phase::Login {
-                LONGEST_OF_LOGIN
+                MAX_LOGIN_BYTES
             } else {
-                LONGEST
+                MAX_MESSAGE_BYTES
             };
             let Some(tag) = message(&mut common.input, limit)? else {
                 return Ok(None);

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::super::super::database::{Dialect, Link};
 use super::super::Shared;
 use super::super::catalogue::{Depends, Kind, Listing, Relation};
-use super::{Ask, Desk, Ended, First, Row, Trouble, renew, tell, value};
+use super::{Ask, Desk, First, Row, SessionEnd, Trouble, renew, tell, value};
 
 /// Without anything from the server, signs of life included.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub(super) async fn session(
     address: &Address,
     asks: &mut mpsc::Receiver<Ask>,
     first: &mut First,
-) -> Ended {
+) -> SessionEnd {
     let mut watcher = match Watcher::begin(shared, address).await {
         Ok(watcher) => watcher,
         Err(ended) => return ended,
@@ -65,7 +65,7 @@ pub(super) async fn session(
     match watcher.work(asks).await {
         Ok(()) => {
             watcher.desk.link.quit();
-            Ended::Over
+            SessionEnd::Over
         }
         Err(trouble) => trouble.into(),
     }
@@ -73,7 +73,7 @@ pub(super) async fn session(
 
 impl<'a> Watcher<'a> {
     /// The place in the log first, then the catalogue: what happens in between is told.
-    async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, Ended> {
+    async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, SessionEnd> {
         let mut desk = Desk::open(address).await?;
         let (file, position) = place(&mut desk).await?;
         let mut log = match Desk::open(address).await {
@@ -102,12 +102,12 @@ impl<'a> Watcher<'a> {
         match timeout(SILENCE, watcher.log.event()).await {
             Ok(Ok(Event::Log(event))) => watcher.take(event).await?,
             Ok(Ok(Event::Failed(refusal))) => {
-                return Err(Ended::Unfit(format!(
+                return Err(SessionEnd::Unfit(format!(
                     "the server does not send its binary log (the user needs the right REPLICATION SLAVE): {}",
                     refusal.message
                 )));
             }
-            Ok(Ok(_)) => return Err(Ended::Trouble("the binary log does not begin".to_owned())),
+            Ok(Ok(_)) => return Err(SessionEnd::Trouble("the binary log does not begin".to_owned())),
             Ok(Err(trouble)) => return Err(trouble.into()),
             Err(_) => return Err(silent().into()),
         }
@@ -294,19 +294,19 @@ fn silent() -> Trouble {
 }
 
 /// Where the log ends now.
-async fn place(desk: &mut Desk) -> Result<(String, u32), Ended> {
+async fn place(desk: &mut Desk) -> Result<(String, u32), SessionEnd> {
     let rows = desk
         .rows("SELECT @@GLOBAL.log_bin, @@GLOBAL.binlog_format")
         .await?;
     let row = rows.first().cloned().unwrap_or_default();
     if value(&row, 0) != "1" {
-        return Err(Ended::Unfit(
+        return Err(SessionEnd::Unfit(
             "the server writes no binary log: start it with --log-bin --binlog-format=ROW --server-id=1"
                 .to_owned(),
         ));
     }
     if !value(&row, 1).eq_ignore_ascii_case("row") {
-        return Err(Ended::Unfit(
+        return Err(SessionEnd::Unfit(
             "the server's binary log has statements, which do not name every table they change: start it with \
              --binlog-format=ROW"
                 .to_owned(),
@@ -319,7 +319,7 @@ async fn place(desk: &mut Desk) -> Result<(String, u32), Ended> {
     }
     let rows = match rows {
         Err(Trouble::Refused(refusal)) => {
-            return Err(Ended::Unfit(format!(
+            return Err(SessionEnd::Unfit(format!(
                 "the server does not say where its binary log ends (the user needs the right BINLOG MONITOR, or REPLICATION \
                  CLIENT): {}",
                 refusal.message
@@ -330,6 +330,6 @@ async fn place(desk: &mut Desk) -> Result<(String, u32), Ended> {
     let row = rows.first().cloned().unwrap_or_default();
     let position = value(&row, 1)
         .parse()
-        .map_err(|_| Ended::Trouble("the server does not say where its binary log ends".to_owned()))?;
+        .map_err(|_| SessionEnd::Trouble("the server does not say where its binary log ends".to_owned()))?;
     Ok((value(&row, 0), position))
 }

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::sql::{Address, Event};
 use tokio::sync::mpsc;
 
-use super::super::catalogue::{Kind, Listing, Member, Relation};
+use super::super::catalogue::{Kind, Listing, Relation, TriggerTable};
 use super::super::config::Triggers;
 use super::super::keys::Name;
 use super::super::{Shared, say};
-use super::{Ask, Desk, Ended, First, Trouble, renew, tell, value};
+use super::{Ask, Desk, First, SessionEnd, Trouble, renew, tell, value};
 
 const CHANNEL: &str = "plimsoll_changes";
 const TRIGGER: &str = "plimsoll_changed";
@@ -67,7 +67,7 @@ pub(super) async fn session(
     address: &Address,
     asks: &mut mpsc::Receiver<Ask>,
     first: &mut First,
-) -> Ended {
+) -> SessionEnd {
     let mut watcher = match Watcher::begin(shared, address).await {
         Ok(watcher) => watcher,
         Err(ended) => return ended,
@@ -77,14 +77,14 @@ pub(super) async fn session(
     match watcher.work(asks).await {
         Ok(()) => {
             watcher.desk.link.quit();
-            Ended::Over
+            SessionEnd::Over
         }
         Err(trouble) => trouble.into(),
     }
 }
 
 impl<'a> Watcher<'a> {
-    async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, Ended> {
+    async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, SessionEnd> {
         let desk = Desk::open(address).await?;
         let mut watcher = Self {
             shared,
@@ -219,8 +219,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    async fn install(&mut self, members: &[Member]) -> Result<(), Trouble> {
-        let unwatched: Vec<&Member> = members.iter().filter(|member| !member.watched).collect();
+    async fn install(&mut self, members: &[TriggerTable]) -> Result<(), Trouble> {
+        let unwatched: Vec<&TriggerTable> = members.iter().filter(|member| !member.watched).collect();
         if let (Triggers::Present, Some(member)) = (self.shared.config.triggers, unwatched.first()) {
             let why = format!("{} has no trigger {TRIGGER} (triggers: present)", member.quoted);
             return Err(refused(why));
@@ -238,7 +238,7 @@ impl<'a> Watcher<'a> {
         {
             self.desk.rows(FUNCTION).await?;
         }
-        for Member { quoted, .. } in unwatched {
+        for TriggerTable { quoted, .. } in unwatched {
             let create = format!(
                 "CREATE TRIGGER {TRIGGER} AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {quoted} FOR EACH STATEMENT \
                  EXECUTE FUNCTION plimsoll.changed()"

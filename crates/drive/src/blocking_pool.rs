@@ -12,15 +12,15 @@ use plimsoll_model::{Codes, Outcome, RunSpec, WhenFull};
 use plimsoll_schedule::{Arrival, Used};
 
 use crate::arrivals::Arrivals;
-use crate::books::{Books, Header, cancel};
-use crate::conduct::{Conduct, Seat, Turns, Verdict};
 use crate::control::{Control, parts};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester};
 use crate::lane::{TimeoutCodes, not_started};
+use crate::lane_stats::{Header, LaneStats, cancel};
 use crate::own_delays::Pulse;
+use crate::policy::{TesterPolicy, TesterSlot, TurnSchedule, Verdict};
 
 /// Most blocking testers of one process.
-pub const MOST: u32 = 4096;
+pub const MAX_BLOCKING_TESTERS: u32 = 4096;
 const SECOND: i64 = 1_000_000_000;
 /// How long a thread may take to give up once it is told to; a call that is stuck in the kernel for longer is left behind.
 const GRACE_NS: i64 = 2 * SECOND;
@@ -73,12 +73,12 @@ impl Limit<'_> {
 }
 
 /// A prepared blocking driver, with its type forgotten.
-pub trait Squad: Send + Sync {
+pub trait ErasedBlockingDriver: Send + Sync {
     /// Makes one tester on the current thread, which is the one that it will work on.
     ///
     /// # Errors
     /// What it lacks, for people.
-    fn tester(&self, crew: &Arc<Crew>, seat: Seat) -> Result<Box<dyn Work>, String>;
+    fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, String>;
 
     /// See [`BlockingDriver::tidy`].
     fn tidy(&self) -> Vec<String>;
@@ -91,22 +91,22 @@ pub trait Work {
 }
 
 /// A prepared blocking driver.
-pub struct BlockingSquad<D> {
+pub struct TypedBlockingDriver<D> {
     /// The driver.
     pub driver: Arc<D>,
     /// Per operation, what its texts use.
     pub used: Arc<Vec<Used>>,
 }
 
-impl<D: BlockingDriver> Squad for BlockingSquad<D> {
-    fn tester(&self, crew: &Arc<Crew>, seat: Seat) -> Result<Box<dyn Work>, String> {
+impl<D: BlockingDriver> ErasedBlockingDriver for TypedBlockingDriver<D> {
+    fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, String> {
         Ok(Box::new(Worker {
-            conduct: Conduct::new(&seat, Arc::clone(&self.used)),
-            attempt: Attempt::new(Arc::clone(&crew.clock), crew.codes.clone()),
-            tester: self.driver.tester(seat.tester())?,
-            timeout_ns: i64::try_from(seat.population.timeout_ns).unwrap_or(i64::MAX),
-            crew: Arc::clone(crew),
-            seat,
+            policy: TesterPolicy::new(&slot, Arc::clone(&self.used)),
+            attempt: Attempt::new(Arc::clone(&pool.clock), pool.codes.clone()),
+            tester: self.driver.tester(slot.tester())?,
+            timeout_ns: i64::try_from(slot.population.timeout_ns).unwrap_or(i64::MAX),
+            pool: Arc::clone(pool),
+            slot,
         }))
     }
 
@@ -115,14 +115,14 @@ impl<D: BlockingDriver> Squad for BlockingSquad<D> {
     }
 }
 
-/// What the threads of a crew share.
-pub struct Crew {
+/// What the threads of a pool share.
+pub struct BlockingPool {
     spec: Arc<RunSpec>,
     control: Arc<Control>,
     clock: Arc<dyn Clock>,
     codes: Codes,
     timeouts: TimeoutCodes,
-    books: Mutex<Books>,
+    stats: Mutex<LaneStats>,
     t0: AtomicI64,
     over_at: AtomicI64,
     cancelled: AtomicBool,
@@ -136,8 +136,8 @@ pub struct Crew {
     leader: Mutex<Option<Thread>>,
 }
 
-/// What a crew is made from.
-pub struct CrewSetup {
+/// What a pool is made from.
+pub struct BlockingPoolSetup {
     /// The run.
     pub spec: Arc<RunSpec>,
     /// Shared by the lanes.
@@ -146,8 +146,8 @@ pub struct CrewSetup {
     pub clock: Arc<dyn Clock>,
     /// Dictionary.
     pub codes: Codes,
-    /// The crew's books.
-    pub books: Books,
+    /// Counters of the pool.
+    pub stats: LaneStats,
     /// Per workload, the agent's part of the arrivals.
     pub arrivals: Vec<Option<Arrivals>>,
     /// Number of testers.
@@ -158,16 +158,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Crew {
-    /// A crew without threads yet.
-    pub fn new(setup: CrewSetup) -> std::io::Result<Arc<Self>> {
+impl BlockingPool {
+    /// A pool without threads yet.
+    pub fn new(setup: BlockingPoolSetup) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             spec: setup.spec,
             control: setup.control,
             clock: setup.clock,
             timeouts: TimeoutCodes::new(&setup.codes),
             codes: setup.codes,
-            books: Mutex::new(setup.books),
+            stats: Mutex::new(setup.stats),
             t0: AtomicI64::new(i64::MIN),
             over_at: AtomicI64::new(i64::MAX),
             cancelled: AtomicBool::new(false),
@@ -182,20 +182,20 @@ impl Crew {
     /// Starts the thread of one tester. `prelude` runs first on it; `ready` hears when the tester can begin, or why it cannot.
     pub fn hire<E>(
         self: &Arc<Self>,
-        seat: Seat,
-        squad: Arc<dyn Squad>,
+        slot: TesterSlot,
+        driver: Arc<dyn ErasedBlockingDriver>,
         prelude: impl FnOnce() -> Result<(), E> + Send + 'static,
         lacks: impl FnOnce(String) -> E + Send + 'static,
         ready: impl FnOnce(Result<(), E>) + Send + 'static,
     ) -> std::io::Result<Thread> {
-        let crew = Arc::clone(self);
+        let pool = Arc::clone(self);
         self.alive.fetch_add(1, Ordering::SeqCst);
         let thread = std::thread::Builder::new()
-            .name(format!("tester-{}", seat.tester()))
+            .name(format!("tester-{}", slot.tester()))
             .stack_size(STACK)
             .spawn(move || {
                 let work = || {
-                    let made = prelude().and_then(|()| squad.tester(&crew, seat).map_err(lacks));
+                    let made = prelude().and_then(|()| driver.tester(&pool, slot).map_err(lacks));
                     match made {
                         Ok(tester) => {
                             ready(Ok(()));
@@ -208,10 +208,10 @@ impl Crew {
                 if worked.is_err() {
                     let text =
                         "a tester has failed: this is a fault of Plimsoll, please report it".to_owned();
-                    locked(&crew.books).note(crew.clock.raw_ns(), "lane-failed", text);
+                    locked(&pool.stats).note(pool.clock.raw_ns(), "lane-failed", text);
                 }
-                crew.alive.fetch_sub(1, Ordering::SeqCst);
-                if let Some(leader) = locked(&crew.leader).as_ref() {
+                pool.alive.fetch_sub(1, Ordering::SeqCst);
+                if let Some(leader) = locked(&pool.leader).as_ref() {
                     leader.unpark();
                 }
             });
@@ -224,8 +224,8 @@ impl Crew {
         }
     }
 
-    /// Leads the crew to the end of the run, on the current thread, and has the squads tidy up after it.
-    pub fn lead(&self, threads: &[Thread], squads: &[Arc<dyn Squad>]) {
+    /// Runs the pool to the end of the run on the current thread, then lets the drivers tidy up.
+    pub fn lead(&self, threads: &[Thread], drivers: &[Arc<dyn ErasedBlockingDriver>]) {
         *locked(&self.leader) = Some(std::thread::current());
         let Some(t0) = self.control.wait_for_go() else {
             // One that is still getting ready would be in the way of the next run's.
@@ -233,8 +233,8 @@ impl Crew {
                 std::thread::park();
             }
             let now = self.clock.raw_ns();
-            self.tidy(squads, now);
-            locked(&self.books).close(now);
+            self.tidy(drivers, now);
+            locked(&self.stats).close(now);
             return;
         };
         self.begin(t0);
@@ -245,14 +245,14 @@ impl Crew {
         while self.alive.load(Ordering::SeqCst) > 0 {
             let now = self.clock.raw_ns();
             if now >= tick {
-                locked(&self.books).roll(now);
+                locked(&self.stats).roll(now);
                 tick += SECOND;
                 continue;
             }
             if now >= pulse.due()
                 && let Some(gap) = pulse.beat(now)
             {
-                locked(&self.books).gap(now, gap);
+                locked(&self.stats).gap(now, gap);
             }
             self.over_at
                 .fetch_min(self.control.stopped_at(), Ordering::SeqCst);
@@ -260,7 +260,7 @@ impl Crew {
             let give_up = over_at.saturating_add(drain_ns);
             if !over && (now >= over_at || self.control.exhausted()) {
                 over = true;
-                locked(&self.books).over_at(over_at);
+                locked(&self.stats).over_at(over_at);
                 threads.iter().for_each(Thread::unpark);
             }
             if now >= give_up && !self.cancelled.load(Ordering::SeqCst) {
@@ -283,26 +283,26 @@ impl Crew {
             std::thread::park_timeout(Duration::from_nanos((next - now) as u64));
         }
         let ended = self.clock.raw_ns();
-        self.tidy(squads, ended);
+        self.tidy(drivers, ended);
         self.close(ended);
     }
 
     /// Where a tester has not come back, what it works on stays: it may still use it.
-    fn tidy(&self, squads: &[Arc<dyn Squad>], now: i64) {
+    fn tidy(&self, drivers: &[Arc<dyn ErasedBlockingDriver>], now: i64) {
         if self.alive.load(Ordering::SeqCst) == 0 {
-            for text in squads.iter().flat_map(|squad| squad.tidy()) {
-                locked(&self.books).driver_note(now, text);
+            for text in drivers.iter().flat_map(|driver| driver.tidy()) {
+                locked(&self.stats).driver_note(now, text);
             }
         }
     }
 
     /// The run begins at `t0`: whoever comes first tells the books.
     fn begin(&self, t0: i64) {
-        let mut books = locked(&self.books);
+        let mut stats = locked(&self.stats);
         if self.t0.swap(t0, Ordering::SeqCst) != t0 {
             let parts = parts(&self.spec, t0);
             self.over_at.store(parts.over, Ordering::SeqCst);
-            books.begin(parts);
+            stats.begin(parts);
         }
     }
 
@@ -322,14 +322,14 @@ impl Crew {
                 let mut attempt = Attempt::new(Arc::clone(&self.clock), self.codes.clone());
                 attempt.start = start;
                 cancel(&mut attempt);
-                locked(&self.books).ended(&header, &attempt);
+                locked(&self.stats).ended(&header, &attempt);
                 stuck += 1;
             }
         }
-        let mut books = locked(&self.books);
+        let mut stats = locked(&self.stats);
         if stuck > 0 {
             let text = format!("{stuck} testers did not come back from a call that could not be interrupted");
-            books.note(now, "stuck", text);
+            stats.note(now, "stuck", text);
         }
         let over_at = self.over_at.load(Ordering::SeqCst);
         if now >= over_at {
@@ -337,10 +337,10 @@ impl Crew {
                 let left = locked(arrivals)
                     .as_mut()
                     .map_or(0, |stream| stream.rest_before(self.run_time(over_at)));
-                not_started(&mut books, now, left);
+                not_started(&mut stats, now, left);
             }
         }
-        books.close(now);
+        stats.close(now);
     }
 
     fn is_over(&self) -> bool {
@@ -382,9 +382,9 @@ impl Crew {
 
 /// One tester at work.
 struct Worker<T> {
-    crew: Arc<Crew>,
-    seat: Seat,
-    conduct: Conduct,
+    pool: Arc<BlockingPool>,
+    slot: TesterSlot,
+    policy: TesterPolicy,
     attempt: Attempt,
     tester: T,
     timeout_ns: i64,
@@ -392,11 +392,11 @@ struct Worker<T> {
 
 impl<T: BlockingTester> Work for Worker<T> {
     fn work(mut self: Box<Self>) {
-        let Some(t0) = self.crew.control.wait_for_go() else {
+        let Some(t0) = self.pool.control.wait_for_go() else {
             return;
         };
-        self.crew.begin(t0);
-        if self.seat.slot {
+        self.pool.begin(t0);
+        if self.slot.is_open {
             self.serve();
         } else {
             self.take_turns();
@@ -406,80 +406,80 @@ impl<T: BlockingTester> Work for Worker<T> {
 
 impl<T: BlockingTester> Worker<T> {
     fn take_turns(&mut self) {
-        let mut turns = Turns::new(&self.seat);
-        let mut next = turns.first_from(self.crew.control.joined_ns());
+        let mut turns = TurnSchedule::new(&self.slot);
+        let mut next = turns.first_from(self.pool.control.joined_ns());
         let mut together = turns.begin_together();
-        let mut free_at = self.crew.raw(0);
+        let mut free_at = self.pool.raw(0);
         while let Some(turn) = next {
-            let mut at = self.crew.raw(turn.at_ns);
-            if !self.crew.sleep_until(at) || !self.crew.control.take() {
+            let mut at = self.pool.raw(turn.at_ns);
+            if !self.pool.sleep_until(at) || !self.pool.control.take() {
                 break;
             }
             if std::mem::take(&mut together) {
-                at = self.crew.clock.raw_ns();
+                at = self.pool.clock.raw_ns();
             }
             turns.begun();
             if turn.missed > 0 {
-                locked(&self.crew.books).missed(turn.missed);
+                locked(&self.pool.stats).missed(turn.missed);
             }
             let Some((free, pause_ns)) = self.perform(at, turn.stage, None, free_at) else {
                 break;
             };
-            next = turns.after(self.crew.run_time(free).saturating_add(pause_ns));
+            next = turns.after(self.pool.run_time(free).saturating_add(pause_ns));
             free_at = free;
         }
-        let over = self.crew.over();
-        if self.crew.clock.raw_ns() >= over {
-            locked(&self.crew.books).missed(turns.left_before(self.crew.run_time(over)));
+        let over = self.pool.over();
+        if self.pool.clock.raw_ns() >= over {
+            locked(&self.pool.stats).missed(turns.left_before(self.pool.run_time(over)));
         }
     }
 
     fn serve(&mut self) {
-        self.leave_out_before(self.crew.control.joined_ns());
+        self.leave_out_before(self.pool.control.joined_ns());
         let mut free_since = 0;
         while let Some(arrival) = self.next_arrival(free_since) {
-            let at = self.crew.raw(arrival.at_ns);
-            if !self.crew.sleep_until(at) {
-                if at < self.crew.over() && !self.crew.control.exhausted() {
-                    not_started(&mut locked(&self.crew.books), self.crew.clock.raw_ns(), 1);
+            let at = self.pool.raw(arrival.at_ns);
+            if !self.pool.sleep_until(at) {
+                if at < self.pool.over() && !self.pool.control.exhausted() {
+                    not_started(&mut locked(&self.pool.stats), self.pool.clock.raw_ns(), 1);
                 }
                 return;
             }
-            if !self.crew.control.take() {
+            if !self.pool.control.take() {
                 return;
             }
-            let free_at = self.crew.raw(free_since);
+            let free_at = self.pool.raw(free_since);
             let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index), free_at) else {
                 return;
             };
-            free_since = self.crew.run_time(free);
+            free_since = self.pool.run_time(free);
             if pause_ns > 0 {
-                self.crew
+                self.pool
                     .sleep_until(free.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX)));
-                free_since = self.crew.run_time(self.crew.clock.raw_ns());
+                free_since = self.pool.run_time(self.pool.clock.raw_ns());
             }
         }
     }
 
     /// Arrivals that were due before this agent had joined are not started, and counted.
     fn leave_out_before(&self, joined_ns: u64) {
-        let workload = usize::from(self.seat.population.workload);
-        if let (1.., Some(arrivals)) = (joined_ns, locked(&self.crew.arrivals[workload]).as_mut()) {
-            locked(&self.crew.books).dropped(arrivals.rest_before(joined_ns));
+        let workload = usize::from(self.slot.population.workload);
+        if let (1.., Some(arrivals)) = (joined_ns, locked(&self.pool.arrivals[workload]).as_mut()) {
+            locked(&self.pool.stats).dropped(arrivals.rest_before(joined_ns));
         }
     }
 
     fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
-        if self.crew.is_over() {
+        if self.pool.is_over() {
             return None;
         }
-        let population = &self.seat.population;
-        let mut arrivals = locked(&self.crew.arrivals[usize::from(population.workload)]);
+        let population = &self.slot.population;
+        let mut arrivals = locked(&self.pool.arrivals[usize::from(population.workload)]);
         let arrivals = arrivals.as_mut()?;
         if population.when_full == WhenFull::Drop {
             let dropped = arrivals.drop_before(free_since);
             if dropped > 0 {
-                locked(&self.crew.books).dropped(dropped);
+                locked(&self.pool.stats).dropped(dropped);
             }
         }
         arrivals.take()
@@ -492,43 +492,43 @@ impl<T: BlockingTester> Worker<T> {
         arrival: Option<u64>,
         free_at: i64,
     ) -> Option<(i64, u64)> {
-        let header = self.conduct.choose(scheduled, stage, arrival);
+        let header = self.policy.choose(scheduled, stage, arrival);
         let start = self.attempt.reset();
-        *locked(&self.crew.progress[self.seat.member]) = Some((header, start));
-        locked(&self.crew.books).started(start, scheduled.max(free_at));
+        *locked(&self.pool.progress[self.slot.member]) = Some((header, start));
+        locked(&self.pool.stats).started(start, scheduled.max(free_at));
         let limit = Limit {
-            clock: &*self.crew.clock,
+            clock: &*self.pool.clock,
             deadline: start.saturating_add(self.timeout_ns),
-            cancelled: &self.crew.cancelled,
-            cancel_fd: self.crew.cancel.as_raw_fd(),
-            timeouts: self.crew.timeouts,
+            cancelled: &self.pool.cancelled,
+            cancel_fd: self.pool.cancel.as_raw_fd(),
+            timeouts: self.pool.timeouts,
         };
-        let request = self.conduct.request(|| self.crew.clock.realtime_ns());
+        let request = self.policy.request(|| self.pool.clock.realtime_ns());
         self.tester.operate(&request, &mut self.attempt, &limit);
-        locked(&self.crew.progress[self.seat.member]).take()?;
+        locked(&self.pool.progress[self.slot.member]).take()?;
         let (end, outcome) = (self.attempt.end, self.attempt.outcome);
-        let mut books = locked(&self.crew.books);
+        let mut stats = locked(&self.pool.stats);
         if let Some(text) = self.attempt.note.take() {
-            books.driver_note(end.max(start), text);
+            stats.driver_note(end.max(start), text);
         }
         if outcome == Outcome::Cancelled {
             cancel(&mut self.attempt);
-            books.ended(&header, &self.attempt);
+            stats.ended(&header, &self.attempt);
             return None;
         }
-        books.ended(&header, &self.attempt);
-        match self.conduct.judge(outcome) {
+        stats.ended(&header, &self.attempt);
+        match self.policy.judge(outcome) {
             Verdict::Go(pause_ns) => {
-                drop(books);
+                drop(stats);
                 Some((self.renewed()?, pause_ns))
             }
             Verdict::TakeOut(failures) => {
-                books.gone(self.seat.member);
-                books.note(end, "tester-stopped", self.conduct.taken_out(failures));
+                stats.gone(self.slot.member);
+                stats.note(end, "tester-stopped", self.policy.taken_out(failures));
                 None
             }
             Verdict::Done => {
-                books.gone(self.seat.member);
+                stats.gone(self.slot.member);
                 None
             }
         }
@@ -536,14 +536,14 @@ impl<T: BlockingTester> Worker<T> {
 
     /// Ready for another transaction. When it is free (raw, ns); none if it cannot go on, or need not.
     fn renewed(&mut self) -> Option<i64> {
-        if self.crew.is_over() {
+        if self.pool.is_over() {
             return None;
         }
         if let Err(why) = self.tester.renew(&mut self.attempt) {
-            let mut books = locked(&self.crew.books);
-            books.gone(self.seat.member);
-            let text = format!("tester {} cannot go on: {why}", self.seat.tester());
-            books.note(self.crew.clock.raw_ns(), "tester-stopped", text);
+            let mut stats = locked(&self.pool.stats);
+            stats.gone(self.slot.member);
+            let text = format!("tester {} cannot go on: {why}", self.slot.tester());
+            stats.note(self.pool.clock.raw_ns(), "tester-stopped", text);
             return None;
         }
         Some(self.attempt.free_at())

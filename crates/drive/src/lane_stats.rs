@@ -17,11 +17,11 @@ use crate::plan::Population;
 pub const BATCH: usize = 1024;
 const SECOND: i64 = 1_000_000_000;
 /// Longest response time that the histogram holds; longer ones count as this.
-pub const LONGEST_NS: u64 = 24 * 3_600 * SECOND as u64;
+pub const MAX_NS: u64 = 24 * 3_600 * SECOND as u64;
 /// Notes of drivers that a lane passes on.
-const MOST_NOTES: u32 = 20;
+const MAX_NOTES: u32 = 20;
 /// Events kept while the receiver does not keep up.
-const MOST_BACKLOG: usize = 10_000;
+const MAX_BACKLOG: usize = 10_000;
 
 /// Where the parts of a run begin, raw ns.
 #[derive(Debug, Clone, Copy)]
@@ -46,15 +46,15 @@ impl Parts {
     }
 }
 
-/// One tester of the lane, for the count of the active.
+/// A tester of the lane that counts as active.
 #[derive(Debug, Clone)]
-pub struct Member {
+pub struct ActiveTester {
     /// Its population.
     pub population: Arc<Population>,
     /// Its number within the testers, or within the slots, of the population.
     pub number: u32,
     /// Whether it is a slot of an open load.
-    pub slot: bool,
+    pub is_open: bool,
     /// Taken out, or done with its share.
     pub gone: bool,
 }
@@ -76,8 +76,8 @@ pub struct Header {
     pub endpoint: u16,
 }
 
-/// Books of a lane.
-pub struct Books {
+/// Counters of a lane.
+pub struct LaneStats {
     lane: usize,
     agent: u16,
     parts: Parts,
@@ -86,7 +86,7 @@ pub struct Books {
     backlog: VecDeque<DriveEvent>,
     batch: Vec<Transaction>,
     metrics: Vec<MetricRow>,
-    members: Vec<Member>,
+    members: Vec<ActiveTester>,
     total: Counters,
     in_flight: u64,
     in_progress: u32,
@@ -100,12 +100,12 @@ pub struct Books {
     closed: bool,
 }
 
-impl Books {
+impl LaneStats {
     /// Books that wait for [`Self::begin`].
     pub fn new(
         lane: usize,
         agent: u16,
-        members: Vec<Member>,
+        members: Vec<ActiveTester>,
         sink: Box<dyn Sink>,
         events: SyncSender<DriveEvent>,
     ) -> Self {
@@ -264,7 +264,7 @@ impl Books {
     /// Passes on what a driver has to say, the first few times.
     pub fn driver_note(&mut self, now: i64, text: String) {
         self.notes += 1;
-        if self.notes <= MOST_NOTES {
+        if self.notes <= MAX_NOTES {
             self.note(now, "driver", text);
         }
     }
@@ -331,7 +331,7 @@ impl Books {
     }
 
     fn send(&mut self, event: DriveEvent) {
-        if self.backlog.len() < MOST_BACKLOG {
+        if self.backlog.len() < MAX_BACKLOG {
             self.backlog.push_back(event);
         }
         while let Some(event) = self.backlog.pop_front() {
@@ -369,12 +369,12 @@ impl Books {
     }
 }
 
-impl Member {
+impl ActiveTester {
     fn active(&self, at_ns: u64) -> bool {
         if self.gone {
             return false;
         }
-        if self.slot {
+        if self.is_open {
             self.population
                 .curve
                 .as_ref()

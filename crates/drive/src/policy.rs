@@ -5,19 +5,19 @@ use std::sync::Arc;
 use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome};
 use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, Used, rng, uniform};
 
-use crate::books::Header;
 use crate::driver::Request;
+use crate::lane_stats::Header;
 use crate::plan::Population;
 
-/// A place in the load: one closed tester or one slot.
+/// One closed tester, or one slot of an open load.
 #[derive(Debug, Clone)]
-pub struct Seat {
+pub struct TesterSlot {
     /// Its population.
     pub population: Arc<Population>,
     /// Its number within the closed testers, or within the slots.
     pub number: u32,
-    /// Whether it is a slot.
-    pub slot: bool,
+    /// Whether it is a slot of an open load.
+    pub is_open: bool,
     /// Its place in the lane's list of members.
     pub member: usize,
     /// Seed of the run.
@@ -26,10 +26,10 @@ pub struct Seat {
     pub quota: Option<u64>,
 }
 
-impl Seat {
+impl TesterSlot {
     /// Its number over all workloads and agents.
     pub fn tester(&self) -> u32 {
-        let slots_after = if self.slot { self.population.closed() } else { 0 };
+        let slots_after = if self.is_open { self.population.closed() } else { 0 };
         self.population.first_tester + slots_after + self.number
     }
 }
@@ -46,7 +46,7 @@ pub struct Turn {
 }
 
 /// The turns of a closed tester.
-pub struct Turns {
+pub struct TurnSchedule {
     population: Arc<Population>,
     number: u32,
     slots: Option<Slots>,
@@ -56,22 +56,22 @@ pub struct Turns {
     think: Think,
 }
 
-impl Turns {
-    /// Of a seat that is no slot.
-    pub fn new(seat: &Seat) -> Self {
-        let population = Arc::clone(&seat.population);
+impl TurnSchedule {
+    /// Of a closed tester.
+    pub fn new(slot: &TesterSlot) -> Self {
+        let population = Arc::clone(&slot.population);
         let slots = population
             .every
-            .map(|(every_ns, late)| Slots::new(seat.number, population.closed(), every_ns, late));
+            .map(|(every_ns, late)| Slots::new(slot.number, population.closed(), every_ns, late));
         let think = Think::new(
             population.think,
-            seat.seed,
+            slot.seed,
             population.workload.into(),
-            seat.number.into(),
+            slot.number.into(),
         );
         Self {
             population,
-            number: seat.number,
+            number: slot.number,
             slots,
             slot: 0,
             settled: 0,
@@ -101,7 +101,7 @@ impl Turns {
                 .is_some_and(|presence| presence.begins_together(self.number))
     }
 
-    /// As [`Turns::first`] for a tester that comes `joined_ns` into the run: what was due before is not made up for.
+    /// As [`TurnSchedule::first`] for a tester that comes `joined_ns` into the run: what was due before is not made up for.
     pub fn first_from(&mut self, joined_ns: u64) -> Option<Turn> {
         if joined_ns == 0 {
             return self.first();
@@ -174,8 +174,8 @@ pub enum Verdict {
     Done,
 }
 
-/// Chooses operation, endpoint and values of one tester, and judges its failures.
-pub struct Conduct {
+/// Chooses operation, endpoint and values of a tester and decides what follows a failure.
+pub struct TesterPolicy {
     population: Arc<Population>,
     tester: u32,
     /// Per operation, what its texts use.
@@ -195,13 +195,13 @@ pub struct Conduct {
     planned_ahead: bool,
 }
 
-impl Conduct {
-    /// Of a seat.
-    pub fn new(seat: &Seat, used: Arc<Vec<Used>>) -> Self {
-        let population = Arc::clone(&seat.population);
-        let (tester, workload) = (seat.tester(), u64::from(population.workload));
+impl TesterPolicy {
+    /// Of a slot.
+    pub fn new(slot: &TesterSlot, used: Arc<Vec<Used>>) -> Self {
+        let population = Arc::clone(&slot.population);
+        let (tester, workload) = (slot.tester(), u64::from(population.workload));
         let of_workload = u64::from(tester - population.first_tester);
-        let mut endpoints = rng(seat.seed, Stream::Endpoints, workload, of_workload);
+        let mut endpoints = rng(slot.seed, Stream::Endpoints, workload, of_workload);
         let count = population.endpoints.len().max(1) as u64;
         let endpoint = match population.order {
             Order::RoundRobin => of_workload % count,
@@ -210,16 +210,16 @@ impl Conduct {
         Self {
             tester,
             used,
-            mix: Mix::start(seat.seed, workload, of_workload),
-            draws: population.values.start(seat.seed, workload, of_workload),
+            mix: Mix::start(slot.seed, workload, of_workload),
+            draws: population.values.start(slot.seed, workload, of_workload),
             endpoints,
             endpoint: endpoint as usize,
             operation: 0,
             begun: 0,
-            quota: seat.quota,
+            quota: slot.quota,
             failures: 0,
             refusals: 0,
-            planned_ahead: seat.slot || population.every.is_some(),
+            planned_ahead: slot.is_open || population.every.is_some(),
             population,
         }
     }

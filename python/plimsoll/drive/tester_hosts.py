@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, HostKind, Ready, remote
-from plimsoll.deploy.hosts.calls import Done
+from plimsoll.deploy.hosts import Agent, Cleaned, HostBackend, Ready, remote
+from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.check import Checked, check
 from plimsoll.deploy.hosts.dial_back import DialBack
 from plimsoll.deploy.hosts.dial_in import DialIn, Door, Lab
@@ -27,7 +27,7 @@ from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
 
 TOKEN_DIGITS: Final = 12
-MOST_REASONS: Final = 20
+MAX_REASONS: Final = 20
 """So many hosts that cannot be used are named."""
 
 
@@ -35,7 +35,7 @@ MOST_REASONS: Final = 20
 class _Mustered:
     """Hosts that were asked: `ready` as the kind of hosts sees them, `checked` as the engine does."""
 
-    kind: HostKind
+    kind: HostBackend
     ready: list[Ready]
     checked: list[Checked]
 
@@ -45,7 +45,7 @@ def token_of(directory: Path) -> str:
     return hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:TOKEN_DIGITS]
 
 
-class Crew:
+class TesterHosts:
     """Where the testers of an experiment run."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Crew:
         self._lab = lab
         self._heeds = True
         self._files: Sequence[Path] = ()
-        self._kinds: dict[Hosts, HostKind] = {}
+        self._kinds: dict[Hosts, HostBackend] = {}
         self._mustered: dict[Hosts, _Mustered] = {}
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which carry no testers."""
@@ -95,8 +95,8 @@ class Crew:
         if taken >= fewest(hosts):
             return
         left_out = [f"{one.host.name}: {one.reason}" for one in checked if not one.taken]
-        more = len(left_out) - MOST_REASONS
-        why = "; ".join(left_out[:MOST_REASONS] + ([f"and {more} more"] if more > 0 else []))
+        more = len(left_out) - MAX_REASONS
+        why = "; ".join(left_out[:MAX_REASONS] + ([f"and {more} more"] if more > 0 else []))
         what = "agents" if hosts.dials_in else "hosts"
         raise AgentsLost(f"{taken} of {len(checked)} {what} can be used, {fewest(hosts)} are needed: {why}")
 
@@ -118,7 +118,7 @@ class Crew:
         used = {host.name for host in chosen(hosts, answering)}
         return [one for one in mustered.ready if one.host.name in used]
 
-    def command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, Done]]:
+    def command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, CommandResult]]:
         """Runs a line of shell (`remote.command_line`) on every host of a run, side by side; gives what became of it by
         the host's name. It goes on through an interrupt, as commands on this host do."""
         hosts = config.hosts
@@ -172,7 +172,7 @@ class Crew:
         self._kinds, self._mustered = {}, {}
         return found
 
-    def _kind(self, hosts: Hosts) -> HostKind:
+    def _kind(self, hosts: Hosts) -> HostBackend:
         return hosts_of_kind(hosts, self._binary, self._token, self._check, self._lab)
 
     @contextlib.contextmanager

@@ -1,0 +1,66 @@
+"""Names in the code: verbs for what changes state, nouns for types, and the field's terms for constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT
+
+RUST = sorted(path for path in (ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
+PYTHON = sorted((ROOT / "python" / "plimsoll").rglob("*.py"))
+
+CHANGES_STATE = re.compile(r"fn (?:(?:is|has|was)_\w+|is|has|was)(?:<[^>]*>)?\(\s*&mut self")
+"""A predicate that may change what it is asked about."""
+PARTICIPLES = "Asked|Begun|Done|Ended|Found|Given|Gone|Held|Kept|Known|Left|Lost|Made|Met"
+PARTICIPLES += "|Opened|Said|Seen|Taken|Told|Wanted"
+OTHER_NAMES = "Conduct|Crew|Fleet|Member|Seat|Squad|Turns"
+"""Types of which nobody can tell what they contain."""
+RUST_TYPE = re.compile(rf"\b(?:struct|enum|trait|type) ({PARTICIPLES}|{OTHER_NAMES})\b")
+PYTHON_TYPE = re.compile(rf"^class (_?(?:{PARTICIPLES}|{OTHER_NAMES}))\b", re.MULTILINE)
+BOUNDS = "MOST|LEAST|LONGEST|SHORTEST|LARGEST|PATIENCE"
+RUST_CONSTANT = re.compile(rf"\b(?:const|static) (\w*_)?(?:{BOUNDS})(?:_\w+)?:")
+PYTHON_CONSTANT = re.compile(rf"^_?(?:[A-Z]+_)*(?:{BOUNDS})(?:_[A-Z0-9_]+)?(?:: Final)? =", re.MULTILINE)
+ALLOWED = {("client.py", "Done")}
+"""Part of the public interface of client programs."""
+
+
+def matches(pattern: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
+    """File and line of each match."""
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        for match in pattern.finditer(text):
+            if (path.name, match.group(match.lastindex or 0)) not in ALLOWED:
+                line = text.count("\n", 0, match.start()) + 1
+                yield f"{path.relative_to(ROOT)}:{line}: {match.group(0)}"
+
+
+def test_predicates_do_not_change_state() -> None:
+    assert list(matches(CHANGES_STATE, RUST)) == []
+
+
+def test_types_are_named_by_what_they_contain() -> None:
+    assert [*matches(RUST_TYPE, RUST), *matches(PYTHON_TYPE, PYTHON)] == []
+
+
+def test_bounds_are_called_max_min_and_timeout() -> None:
+    assert [*matches(RUST_CONSTANT, RUST), *matches(PYTHON_CONSTANT, PYTHON)] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (CHANGES_STATE, "fn is_gone(&mut self)"),
+        (CHANGES_STATE, "pub fn was_cut<R: Read>(\n        &mut self,"),
+        (CHANGES_STATE, "fn is(&mut self, kind: Kind)"),
+        (RUST_TYPE, "pub(super) struct Told<'a> {"),
+        (PYTHON_TYPE, "class Found:"),
+        (RUST_CONSTANT, "pub const MOST_LINES: usize"),
+        (PYTHON_CONSTANT, "MOST_FILES: Final = 3"),
+        (PYTHON_CONSTANT, "_UP_PATIENCE_S = 3"),
+    ],
+)
+def test_names_that_are_not_used_are_seen(pattern: re.Pattern[str], text: str) -> None:
+    assert pattern.search(text)
