@@ -149,6 +149,6 @@ def test_the_plan_says_what_runs_on_hosts_and_what_cannot(sshd: Sshd, lab: Lab) 
         "hosts.sites=null",
     )
     assert done.code == 2
-    assert "after_run.0.on: nobody can start a command on hosts of kind join" in done.err.replace(
+    assert "after_run.0.on: Plimsoll cannot start a command on hosts of kind join" in done.err.replace(
         "[0]", ".0"
     ), done.err

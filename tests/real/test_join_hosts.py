@@ -224,7 +224,7 @@ def test_the_end_of_the_lab_is_the_end_of_the_agents(lab: Lab, start: Start) -> 
         ('{agents: 1, template: job.sh, submit: ["false", "{file}"]}', "join.submit: it failed: it ended with exit"),
         ('{agents: 1, template: job.sh, submit: ["no-such", "{file}"]}', "submit: it cannot be started: No such file"),
         ('{agents: 1, template: job.sh, submit: [sh, -c, "echo full >&2; exit 3 # {file}"]}', "it failed: full"),
-        ('{agents: 1, template: empty.sh, submit: [sh, "{file}"]}', 'join.template: it must hold "{token}"'),
+        ('{agents: 1, template: empty.sh, submit: [sh, "{file}"]}', 'template: the template must contain "{token}"'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_handed_in_is_said(lab: Lab, join: str, said: str) -> None:
@@ -239,7 +239,7 @@ def test_the_address_that_agents_dial_must_be_said(lab: Lab) -> None:
     text = experiment("kind: join\njoin: {agents: 1}").replace("  controller: {address: 127.0.0.1}\n", "")
     done = lab.run("plan", lab.file(text))
     assert done.code == 2
-    assert "experiment.yaml:9: hosts: agents of kind join dial in: say at which address" in done.err
+    assert "experiment.yaml:9: hosts: agents of kind join dial in: give the address of this host" in done.err
     assert done.err.count("experiment.yaml") == 1, "said once"
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

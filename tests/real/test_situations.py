@@ -106,7 +106,7 @@ def test_each_request_of_a_mix_has_its_own_figures_and_thresholds(lab: Lab) -> N
     wrong = lab.run(
         "plan", path, "--set", "thresholds.0.metric=dropped", "--set", "thresholds.0.test=count<1"
     )
-    assert wrong.code == 2 and "dropped is no metric of single operations or workloads" in wrong.err
+    assert wrong.code == 2 and "dropped is not available for single operations or workloads" in wrong.err
 
 
 def test_a_capacity_by_one_request_of_a_mix(lab: Lab) -> None:

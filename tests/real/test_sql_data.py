@@ -86,7 +86,7 @@ def test_a_statement_that_fails(lab: Lab, kind: str, text: str, line: int, messa
     ("text", "message"),
     [
         ("SELECT 1;\nSELECT 'a", "schema.sql:2: a quote ' is not closed"),
-        ("-- nothing", "schema.sql holds no statement"),
+        ("-- nothing", "schema.sql contains no SQL statement"),
         (None, "there is no file"),
     ],
 )

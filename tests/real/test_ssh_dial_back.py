@@ -197,4 +197,4 @@ def test_hosts_are_checked_by_the_way_that_agents_will_go(sshd: Sshd, lab: Lab, 
 def test_the_address_that_agents_dial_must_be_said(sshd: Sshd, lab: Lab) -> None:
     done = lab.run("plan", experiment(sshd, lab.directory, 2, link="quic", controller=None))
     assert done.code == 2
-    assert "hosts.link: with link: quic agents dial this host: say at which of its addresses" in done.err
+    assert "hosts.link: with link: quic agents dial this host: give the address" in done.err

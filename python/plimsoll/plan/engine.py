@@ -77,7 +77,7 @@ def _carried(work: model.Workload, config: model.Config, agents: Sequence[Place]
     carry = carriers(work, agents)
     if not carry:
         of = f" of the site {' or '.join(work.sites)}" if work.sites else ""
-        raise AgentsLost(f"no host{of} is there to carry the workload {work.name}")
+        raise AgentsLost(f"no host{of} is available for the workload {work.name}")
     return {"agents": [one.name for one in carry], "load": _load(of_hosts(work.load, carry))}
 
 

@@ -93,8 +93,8 @@ class Experiment:
         yaml.width = 110
         yaml.dump(dict(self.cells[0].stored), out)
         return (
-            "# What Plimsoll understood, with every default.\n"
-            "# Factors change it for each cell; this is the first one.\n" + out.getvalue()
+            "# The experiment file as Plimsoll reads it, with all defaults.\n"
+            "# Factors change it for each cell; this is the first cell.\n" + out.getvalue()
         )
 
 
@@ -116,7 +116,12 @@ def load_experiment(
         size = file.stat().st_size
         if size > 4 * MAX_TEXT:
             raise BadInput(
-                [Problem(f"the file has {size:,} bytes, an experiment file at most {MAX_TEXT:,}", file=name)]
+                [
+                    Problem(
+                        f"the file has {size:,} bytes; the limit for an experiment file is {MAX_TEXT:,}",
+                        file=name,
+                    )
+                ]
             )
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -177,7 +182,7 @@ def _table(
 ) -> tuple[tuple[Factor, ...], tuple[combinations.Labels, ...]]:
     at: KeyPath = ("design", "table")
     if name == "None":
-        report.wrong(at, "required key missing: a CSV file whose first line names factors")
+        report.wrong(at, "required key missing: a CSV file with the names of factors in its first line")
         return factors, ()
     lines = report.lines(name, at)
     if not lines:
@@ -192,7 +197,7 @@ def _not_set_twice(
     for path, given in origins.said.items():
         for factor in factors:
             if any(overlap(setting.path, path) for level in factor.levels for setting in level.settings):
-                advice = f"choose its levels instead, --set 'factors.{factor.name}=...'"
+                advice = f"set its levels instead, --set 'factors.{factor.name}=...'"
                 message = f"{dotted(path)} is set by the factor {factor.name}: {advice}"
                 report.problems.append(Problem(message, file=f"--set {given}"))
 
@@ -367,7 +372,7 @@ def _known_metric(metric: str, at: KeyPath, use: Use, report: ResolveContext) ->
     known = catalogue.METRICS.names(use)
     near = meant if (meant := hints.OF_METRICS.get(metric)) in known else nearest(metric, known)
     report.wrong(
-        at, f"there is no metric {metric}" + ("" if near else f"; there are {', '.join(known)}"), near
+        at, f"there is no metric {metric}" + ("" if near else f"; expected one of {', '.join(known)}"), near
     )
     return False
 
@@ -401,7 +406,9 @@ def _thresholds(
             continue
         if parts and not catalogue.METRICS.of_transactions(threshold.metric):
             report.wrong(
-                (*at, "where"), f"{threshold.metric} is no metric of single operations or workloads", None
+                (*at, "where"),
+                f"{threshold.metric} is not available for single operations or workloads",
+                None,
             )
         rule = report.rule(threshold.test, threshold.metric, (*at, "test"))
         if rule is not None:
@@ -436,5 +443,7 @@ def _check_parts(
         if len(of.get(name, ())) > 1 and model.WORKLOAD not in capacity.parts:
             several = ", ".join(sorted(of[name]))
             report.wrong(
-                ("capacity", "where"), f"the operation {name} is one of {several}: name a workload, too", None
+                ("capacity", "where"),
+                f"the operation {name} occurs in several workloads ({several}): give the workload too",
+                None,
             )

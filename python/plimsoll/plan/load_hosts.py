@@ -61,7 +61,7 @@ def load_all_hosts(
         watched = (one for config in configs for one in lookouts(config))
         return AllHosts(_each(configs), tuple(dict.fromkeys(watched)), required(configs))
     if sets:
-        raise BadInput("--set changes an experiment file, and this is a file of hosts")
+        raise BadInput("--set applies to an experiment file, and this is a hosts file")
     part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
     return AllHosts((_resolved(part, file.absolute().parent, around),))
 

@@ -197,8 +197,7 @@ class OnError:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Where the values of a `{name}` come from: uniform (low, high), zipf (n, s), a list (items, order), a list with
-    weights, or a recording (items, and the sequence of their positions)."""
+    """The source of the values of a `{name}`: exactly one of uniform, zipf, list, file."""
 
     kind: Literal["uniform", "zipf", "list", "weighted", "recorded"]
     low: int = 0
@@ -344,7 +343,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response on which effects are computed."""
+    """A response for which effects are computed."""
 
     metric: str
     scale: Literal["linear", "log"]
@@ -382,8 +381,7 @@ class CapacityRules:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """When a run says nothing about the target. The shares of one core, of the plan, of the response time
-    at each percentile, of the window."""
+    """When a run is invalid because the load generator was the bottleneck."""
 
     tester_cpu: float = 0.98
     started: float = 0.99

@@ -251,10 +251,16 @@ def _of_loop(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
     others = [factor.name for factor in varied if factor.name not in experiment.design.loop]
     if not looped:
         return []
-    drift = f"{', '.join(looped)} in one order in each pass of the loop: not told from drift within a pass"
+    drift = (
+        f"{', '.join(looped)}: each pass of the loop has the same order, so drift within a pass is "
+        "confounded with the effect"
+    )
     passes = max(experiment.times, default=1) * experiment.design.repetitions
     count = "1 pass" if passes == 1 else f"{passes} passes"
-    shared = f"{', '.join(others)}: the replicates are the passes of the loop ({count} of each combination), not runs"
+    shared = (
+        f"{', '.join(others)}: the replicates are the passes of the loop ({count} of each "
+        "combination), not the runs"
+    )
     return [drift, *([shared] if others else [])]
 
 
@@ -267,10 +273,10 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
     if most == 1:
         said.append("one repetition: there is no error term, so no interval and no test of any effect")
     if experiment.design.kind == "one-at-a-time" and len(varied) > 1:
-        said.append("one factor is varied at a time: no interaction can be estimated")
+        said.append("one factor is varied at a time: interactions cannot be estimated")
         return tuple(said)
     if experiment.design.kind == "2^k" and varied:
-        said.append("two levels of each factor: a curvature between them cannot be seen")
+        said.append("two levels of each factor: curvature between them cannot be detected")
     labels = [cell.labels for cell in experiment.cells]
     by_name = {factor.name: factor for factor in experiment.factors}
     for first, second, gap in combinations.missing_combinations(labels, varied):
@@ -281,6 +287,6 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
     for factor in varied:
         if factor.name in experiment.design.block:
             said.append(
-                f"{factor.name} is also the block: its effect carries every difference between the blocks"
+                f"{factor.name} is also the block: its effect includes every difference between the blocks"
             )
     return tuple(said)

@@ -19,20 +19,22 @@ ONE_CHANGE = [
     (
         "kind: echo",
         "kind: ecko",
-        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite "
+        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, mariadb, nginx, null, "
+        "postgres, sqlite "
         'or squid, got "ecko"; did you mean "echo"?',
     ),
     (
         "kind: echo",
         "kind: postgresql",
-        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite "
+        "x.yaml:4: services.web.kind: expected command, delay, echo, frontier, mariadb, nginx, null, "
+        "postgres, sqlite "
         'or squid, got "postgresql"; did you mean "postgres"?',
     ),
     (
         "kind: echo",
         "kind: varnish",
-        "x.yaml:4: services.web.kind: the service kind varnish is not yet there; it comes with a later version "
-        "(this one has command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite, squid)",
+        "x.yaml:4: services.web.kind: the service kind varnish is not available in this version: expected one of "
+        "command, delay, echo, frontier, mariadb, nginx, null, postgres, sqlite, squid",
     ),
     (
         "kind: echo",
@@ -52,7 +54,8 @@ ONE_CHANGE = [
     (
         "kind: echo",
         "kind: nginx",
-        "x.yaml:4: services.web: give one of `origin: NAME` (a service above it) and `root: DIRECTORY` (files)",
+        "x.yaml:4: services.web: give one of `origin: NAME` (a service listed above it) and `root: "
+        "DIRECTORY` (files)",
     ),
     (
         "kind: echo",
@@ -74,12 +77,13 @@ ONE_CHANGE = [
     (
         "{kind: echo}",
         "{body: 1kB}",
-        "x.yaml:4: services.web.kind: required key missing: it says what kind of service this is",
+        "x.yaml:4: services.web.kind: required key missing: the kind of the service",
     ),
     (
         "target: web",
         "target: wep",
-        'x.yaml:7: workload.target: "wep" is no service and none of `targets`, and no URL; did you mean "web"?',
+        'x.yaml:7: workload.target: "wep" is not a service, not one of `targets` and not a URL; did you '
+        'mean "web"?',
     ),
     (
         "driver: http",
@@ -99,36 +103,39 @@ ONE_CHANGE = [
     (
         "testers: 1",
         "rate: 5/s, think: 1s",
-        "x.yaml:8: load: think means nothing in a load of rate: it can have arrivals, in_flight, when_full",
+        "x.yaml:8: load: think has no effect in a load of rate: the allowed keys are arrivals, in_flight, "
+        "when_full",
     ),
     ("testers: 1", "testers: 1, every: 0s", "x.yaml:8: load: `every` must be longer than 0s"),
     (
         "{testers: 1}",
         "{stages: [{for: 1s, testers: 1, rate: 1/s}]}",
-        "x.yaml:8: load.stages.0: a stage has either testers or a rate",
+        "x.yaml:8: load.stages.0: a stage needs either testers or a rate",
     ),
     (
         "{testers: 1}",
         "{stages: [{for: 1s, testers: 1}]}",
-        "x.yaml:9: run.duration: the stages say how long the run is: leave this key out; warmup cuts their beginning",
+        "x.yaml:9: run.duration: the stages define the length of the run: leave this key out; warmup "
+        "excludes the beginning of the stages",
     ),
     (
         "duration: 1s",
         "warmup: 1s",
-        "x.yaml:9: run: nothing ends the run: give duration (for example 30s) or until",
+        "x.yaml:9: run: the run has no end: give duration (for example 30s) or until",
     ),
-    ("duration: 1s", "duration: 0s", "x.yaml:9: run.duration: nothing is measured in 0s"),
+    ("duration: 1s", "duration: 0s", "x.yaml:9: run.duration: the duration must be longer than 0s"),
     ("plimsoll: 1", "plimsoll: one", 'x.yaml:1: plimsoll: expected 1, got "one"'),
     (
         "plimsoll: 1",
         "plimsoll: 2",
-        "x.yaml:1: plimsoll: this file is written for format 2, this Plimsoll reads 1: install a newer Plimsoll",
+        "x.yaml:1: plimsoll: the file has format 2, this version of Plimsoll reads format 1: install a "
+        "newer Plimsoll",
     ),
     (
         "target: web",
         "target: 'http://user:pw@host/'",
-        "x.yaml:7: workload.target: a URL must not hold a user or a password: it is stored; "
-        "give a header with a secret",
+        "x.yaml:7: workload.target: the URL contains a user or a password, and URLs are stored: "
+        "use a header with a secret",
     ),
     (
         "driver: http",
@@ -158,7 +165,7 @@ ONE_CHANGE = [
     (
         "target: web",
         "target: web\n  mix: [{connection: kept}]",
-        "x.yaml:8: workload.mix.0.connection: connection holds for all requests of a workload: give it in `http`",
+        "x.yaml:8: workload.mix.0.connection: connection applies to all requests of a workload: move it to `http`",
     ),
 ]
 
@@ -179,12 +186,13 @@ ONE_MORE = [
     ),
     (
         "factors: {vars.rows: [1, 2]}",
-        "x.yaml:10: factors.vars.rows: there is no vars.rows: vars has no parts",
+        "x.yaml:10: factors.vars.rows: there is no vars.rows: vars has no keys",
     ),
     (
         "factors: {design.repetitions: [1, 2]}",
-        "x.yaml:10: factors.design.repetitions: a factor cannot set design.repetitions: it belongs to the "
-        "experiment, not to a run (it can set after_run, before_run, ceiling, cpus, data, hosts, load, run, services, "
+        "x.yaml:10: factors.design.repetitions: a factor cannot set design.repetitions: it applies to the "
+        "experiment, not to a run (a factor can set after_run, before_run, ceiling, cpus, data, hosts, "
+        "load, run, services, "
         "targets, vars, workload, workloads)",
     ),
     (
@@ -193,9 +201,9 @@ ONE_MORE = [
     ),
     (
         "factors: {load.testers: []}",
-        "x.yaml:10: factors.load.testers: the list is empty: give at least one level",
+        "x.yaml:10: factors.load.testers: expected at least one level, got an empty list",
     ),
-    ("factors: {load.testers: [1, 1]}", "x.yaml:10: factors.load.testers: the level 1 stands twice"),
+    ("factors: {load.testers: [1, 1]}", "x.yaml:10: factors.load.testers: the level 1 is listed twice"),
     (
         "factors: {a: {path: load.testers, levels: [1]}, b: {path: load.testers, levels: [2]}}",
         "x.yaml:10: factors.b.levels.0: the factors a and b both set load.testers",
@@ -219,11 +227,12 @@ ONE_MORE = [
     ),
     (
         "factors: {load.testers: [1, 2]}\ndesign: {exclude: [{load.testers: [1, 2]}]}",
-        "x.yaml:11: design.exclude: every cell is excluded: nothing is left to run",
+        "x.yaml:11: design.exclude: every cell is excluded: no run is left",
     ),
     (
         "factors: {load.testers: [1, 2, 3]}\ndesign: {kind: 2^k}",
-        "x.yaml:10: factors.load.testers: 2^k takes two levels of each factor, load.testers has 3: give low and high",
+        "x.yaml:10: factors.load.testers: 2^k needs two levels of each factor, load.testers has 3: give "
+        "low and high",
     ),
     (
         "design: {order: randm}",
@@ -232,7 +241,7 @@ ONE_MORE = [
     ("design: {repetitions: 0}", "x.yaml:10: design.repetitions: must be at least 1, got 0"),
     (
         "hosts: {kind: ssh}",
-        "x.yaml:10: hosts: hosts of kind ssh are named: sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]",
+        "x.yaml:10: hosts: hosts of kind ssh must be listed: sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]",
     ),
     (
         "targets: {t: {endpoints: ['http://h'], watch: [h]}}",
@@ -244,11 +253,11 @@ ONE_MORE = [
     ),
     (
         "ceiling: [{metric: errors, test: 'rate<5%'}]",
-        'x.yaml:10: ceiling.0.test: "rate<5%": a ceiling says what stops the run, so it has > and not <',
+        'x.yaml:10: ceiling.0.test: "rate<5%": a ceiling stops the run when it is exceeded: use > instead of <',
     ),
     (
         "vars: {a: '${vars.b}', b: '${vars.a}'}",
-        "x.yaml:10: vars.a: ${vars.b} leads back to itself: b -> a -> b",
+        "x.yaml:10: vars.a: ${vars.b} refers to itself: b -> a -> b",
     ),
     (
         "vars: {a: '${env:NOPE}'}",
@@ -256,9 +265,9 @@ ONE_MORE = [
     ),
     (
         "vars: {aa: 1, b: '${vars.a}'}",
-        'x.yaml:10: vars.b: ${vars.a} is not there; did you mean "${vars.aa}"?',
+        'x.yaml:10: vars.b: ${vars.a} is not defined; did you mean "${vars.aa}"?',
     ),
-    ("load: {testers: 2}", "x.yaml:10: load: this key stands twice, first in line 8"),
+    ("load: {testers: 2}", "x.yaml:10: load: duplicate key, first in line 8"),
     ("quesiton: why", 'x.yaml:10: quesiton: unknown key; did you mean "question"?'),
 ]
 
@@ -286,9 +295,9 @@ def test_a_million_runs_are_refused_with_the_arithmetic() -> None:
     )
     (said,) = problems(BASE + "factors:\n" + factors)
     assert said == (
-        "x.yaml:10: factors: the design asks for 1,000,000 runs "
-        "(10 f0 x 10 f1 x 10 f2 x 10 f3 x 10 f4 x 10 f5 = 1,000,000); at most 100,000 can be planned: "
-        "fewer levels or factors, one-at-a-time, 2^k, or a table"
+        "x.yaml:10: factors: the design has 1,000,000 runs "
+        "(10 f0 x 10 f1 x 10 f2 x 10 f3 x 10 f4 x 10 f5 = 1,000,000), the limit is 100,000: "
+        "use fewer levels or factors, one-at-a-time, 2^k, or a table"
     )
 
 
@@ -320,7 +329,8 @@ def test_not_a_mapping(text: str) -> None:
         "plimsoll: 1\nworkload: {driver: exec}\nload: {testers: 1}\nrun: {duration: 1s}\n",
         "plimsoll: 1\nworkload: {driver: sql, mix: [5, {queries: 5}]}\nload: {testers: 1}\nrun: {duration: 1s}\n",
         "plimsoll: 1\nworkload: {driver: http, target: 'http://[::1', http: {}}\nload: {rate: 1/s}\nrun: {}\n",
-        "plimsoll: 1\nworkload: {driver: http, target: 'http://h:99999/'}\nload: {testers: 1}\nrun: {duration: 1s}\n",
+        "plimsoll: 1\nworkload: {driver: http, target: 'http://h:99999/'}\nload: {testers: 1}\nrun: "
+        "{duration: 1s}\n",
     ],
 )
 def test_wrong_in_many_ways_is_never_a_traceback(text: str) -> None:
@@ -347,7 +357,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("run.duration=5", f"--set run.duration=5: run.duration: 5 has no unit: {DURATION}"),
         (
             "load..testers=5",
-            '--set load..testers=5: "load..testers" is not a path: expected something like load.testers',
+            '--set load..testers=5: "load..testers" is not a path: expected a path such as load.testers',
         ),
     ],
 )
@@ -358,7 +368,7 @@ def test_wrong_options_name_the_option(given: str, said: str) -> None:
 def test_an_option_does_not_fight_with_a_factor() -> None:
     said = problems(BASE + "factors: {load.testers: [1, 2]}\n", ["load.testers=3"])
     assert said == [
-        "--set load.testers=3: load.testers is set by the factor load.testers: choose its levels instead, "
+        "--set load.testers=3: load.testers is set by the factor load.testers: set its levels instead, "
         "--set 'factors.load.testers=...'"
     ]
     assert len(load(BASE + "factors: {load.testers: [1, 2]}\n", ["factors.load.testers=[3]"]).cells) == 1

@@ -62,9 +62,13 @@ def test_a_table_may_have_columns_of_types() -> None:
         (
             COOL,
             ASKED.replace("channels: 10", "channels: 11"),
-            "11 channels are asked for, and data.conditions has 10",
+            "11 channels are requested, but data.conditions has only 10",
         ),
-        (COOL.replace("60B", "60B, versioning: multi"), ASKED, "single, and data.conditions is multi"),
+        (
+            COOL.replace("60B", "60B, versioning: multi"),
+            ASKED,
+            "versioning is single, but data.conditions has multi",
+        ),
         (COOL.replace("cool", "kool"), ASKED, "kind"),
         (COOL.replace("folders: 2, ", ""), ASKED, "folders"),
         (COOL.replace("60B", "60B, rows: 5"), ASKED, "rows"),

@@ -107,7 +107,7 @@ def test_one_at_a_time_starts_from_the_first_levels_or_the_base() -> None:
     based = load(BASE + TWO + "design: {kind: one-at-a-time, base: {load.testers: 4}}\n")
     assert cells(based)[0] == ("4", "1s")
     assert len(based.cells) == 4
-    assert "no interaction can be estimated" in " ".join(make_plan(based, 1).not_estimable)
+    assert "interactions cannot be estimated" in " ".join(make_plan(based, 1).not_estimable)
 
 
 def test_two_to_the_k_takes_low_and_high() -> None:
@@ -163,12 +163,12 @@ def test_nesting_in_a_circle_is_refused() -> None:
         "  a: {path: workload.http.headers.a, levels: [1, 2], when: {b: 1}}\n"
         "  b: {path: workload.http.headers.b, levels: [1, 2], when: {a: 1}}\n"
     )
-    assert problems(text) == ["x.yaml:10: factors: the `when` of some factors lead in a circle"]
+    assert problems(text) == ["x.yaml:10: factors: the `when` conditions of some factors form a cycle"]
 
 
 def test_one_at_a_time_says_what_would_never_be_varied() -> None:
     said = problems(BASE + NESTED + "design: {kind: one-at-a-time, base: {kind: anew}}\n")
-    assert "pause would never be varied: it needs kind = kept" in said[0]
+    assert "pause is never varied: it needs kind = kept" in said[0]
 
 
 def test_exclude_takes_cells_out_and_names_the_terms_that_are_lost() -> None:
@@ -203,8 +203,8 @@ def test_table(tmp_path: Path) -> None:
     [
         ("connection\nkpt\n", 'row 2: the factor connection has no level "kpt"; did you mean "kept"?'),
         ("connection,load.tester\nkept,1\n", 'there is no load.tester; did you mean "load.testers"?'),
-        ("connection,load.testers\nkept\n", "row 2 has 1 fields, the first line names 2"),
-        ("load.testers\n1\n", "there is no column for the factor connection"),
+        ("connection,load.testers\nkept\n", "row 2 has 1 fields, the header line has 2"),
+        ("load.testers\n1\n", "the table has no column for the factor connection"),
         ("connection,connection\nkept,kept\n", "two columns have the same name"),
         ("connection\n", "at least one row"),
     ],
@@ -279,7 +279,7 @@ def test_loop_is_innermost_and_in_the_order_of_the_levels() -> None:
 
 def test_what_a_loop_leaves_open_is_said() -> None:
     said = make_plan(load(BASE + TWO + "design: {loop: [load.testers], repetitions: 4}\n"), 3).not_estimable
-    assert any("load.testers in one order in each pass of the loop" in one for one in said)
+    assert any("load.testers: each pass of the loop has the same order" in one for one in said)
     assert any(
         "the replicates are the passes of the loop (4 passes of each combination)" in one for one in said
     )

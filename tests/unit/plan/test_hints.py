@@ -46,7 +46,7 @@ def test_names_of_metrics_of_other_tools() -> None:
 
 
 def test_keys_of_other_tools() -> None:
-    assert "steps: unknown key: `load.stages`" in told("steps: 3\n")
+    assert "steps: unknown key: use `load.stages`" in told("steps: 3\n")
     assert not set(OF_KEYS) & set(ExperimentRaw.model_fields), "a key that is known needs no advice"
 
 
@@ -70,7 +70,7 @@ def test_another_shape_than_expected(parts: Mapping[str, str], place: str, more:
 
 def test_a_line_indented_too_far() -> None:
     assert "indented deeper than the line before it" in told(run="run:\n  duration: 1s\n   warmup: 1s\n")
-    assert "wants quotes" in told(run="run: {duration: 1s}\nquestion: a: b\n")
+    assert "needs quotes" in told(run="run: {duration: 1s}\nquestion: a: b\n")
 
 
 def test_a_target_that_nothing_uses_is_a_warning() -> None:

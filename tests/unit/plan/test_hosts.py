@@ -93,27 +93,27 @@ def test_other_kinds_are_understood(tmp_path: Path) -> None:
 WRONG = [
     ("{kind: shs, hosts: [a]}", 'x.yaml:10: hosts.kind: expected local, ssh, slurm, dask, join or testbed, got "shs"'),
     ("{kind: slurm}", "x.yaml:10: hosts: hosts of kind slurm need the key slurm: {tasks: 4, partition: NAME"),
-    ("{kind: testbed}", "x.yaml:10: hosts: hosts of kind testbed need the key testbed: the file of a testbed"),
+    ("{kind: testbed}", "x.yaml:10: hosts: hosts of kind testbed need the key testbed: the path of a testbed file"),
     ("{kind: ssh, hosts: [a], sites: {s: [b]}}", "x.yaml:10: hosts.hosts: give hosts (of one site) or sites"),
-    ("{kind: ssh, hosts: [a, b, a]}", "x.yaml:10: hosts.hosts: the host a stands twice"),
+    ("{kind: ssh, hosts: [a, b, a]}", "x.yaml:10: hosts.hosts: the host a is listed twice"),
     (
         "{kind: ssh, hosts: [{host: a, agents: 2}, a.1]}",
-        "x.yaml:10: hosts.hosts: two agents would be called a.1: give one of the hosts another name",
+        "x.yaml:10: hosts.hosts: two agents have the name a.1: rename one of the hosts",
     ),
     ("{kind: ssh, hosts: ['-oProxyCommand=x']}", "x.yaml:10: hosts.hosts.0: expected a host"),
-    ("{kind: ssh, hosts: [{host: 'fe80::1'}]}", "x.yaml:10: hosts.hosts.0: fe80::1 cannot stand in file names"),
-    ("{kind: ssh, hosts: [a], use: 2}", "x.yaml:10: hosts.use: 2 hosts are to be used, and there are 1"),
-    ("{kind: ssh, hosts: [a, b], use: 1, at_least: 3}", "hosts.at_least: at least 3 of 2 hosts cannot answer"),
+    ("{kind: ssh, hosts: [{host: 'fe80::1'}]}", "x.yaml:10: hosts.hosts.0: fe80::1 is not valid in a file name"),
+    ("{kind: ssh, hosts: [a], use: 2}", "x.yaml:10: hosts.use: use is 2, but there are only 1 hosts"),
+    ("{kind: ssh, hosts: [a, b], use: 1, at_least: 3}", "hosts.at_least: at_least is 3, but there are only 2 hosts"),
     ("{kind: ssh, hosts: [a], require: {cores: 2}}", "hosts.require.cores: expected a bound such as \">=2\", got"),
     ("{kind: ssh, hosts: [a], require: {rtt: '<5'}}", 'hosts.require.rtt: "5" has no unit'),
     ("{kind: ssh, hosts: [a], require: {core: '>=2'}}", 'hosts.require.core: unknown key; did you mean "cores"?'),
-    ("{kind: ssh, hosts: [a], directory: /}", "x.yaml:10: hosts.directory: expected a directory of the hosts"),
-    ("{kind: ssh, hosts: [a], directory: '~/a b'}", "x.yaml:10: hosts.directory: expected a directory of the hosts"),
+    ("{kind: ssh, hosts: [a], directory: /}", "x.yaml:10: hosts.directory: expected a directory on the hosts"),
+    ("{kind: ssh, hosts: [a], directory: '~/a b'}", "x.yaml:10: hosts.directory: expected a directory on the hosts"),
     ("{kind: ssh, hosts: [a], directory: '~/$(id)'}", "x.yaml:10: hosts.directory: expected a directory"),
     ("{kind: ssh, hosts: [a], ssh: {config: no}}", "x.yaml:10: hosts.ssh.config: there is no file /nowhere/no"),
-    ("{kind: ssh, hosts: [a]}", "x.yaml:10: hosts: web runs on this host and is asked from others"),
+    ("{kind: ssh, hosts: [a]}", "x.yaml:10: hosts: testers on other hosts use web, which runs on this host"),
     ("{kind: ssh, hosts: [a], controller: {address: b, ports: 9..1}}", "hosts.controller.ports: expected ports from"),
-    ("{kind: dask, dask: {address: x}, hosts: [a]}", "x.yaml:10: hosts.hosts: hosts of kind dask are not named"),
+    ("{kind: dask, dask: {address: x}, hosts: [a]}", "x.yaml:10: hosts.hosts: hosts of kind dask are not listed"),
     ("{kind: dask, dask: {address: x}, link: ssh}", "x.yaml:10: hosts.link: agents of kind dask dial in: tcp or quic"),
     ("none.yaml", "x.yaml:10: hosts: none.yaml cannot be read: No such file or directory"),
 ]  # fmt: skip
@@ -158,23 +158,26 @@ def test_hosts_of_a_testbed_come_from_its_file(tmp_path: Path) -> None:
 WRONG_BEDS = [
     (
         "testbed: wan.yaml, hosts: [tokio-1]",
-        'no host tokio-1 that could carry testers; did you mean "tokyo-1"?',
+        'no host tokio-1 for testers; did you mean "tokyo-1"?',
     ),
     (
         "testbed: wan.yaml, hosts: [lab]",
-        "x.yaml:10: hosts.hosts.0: the testbed wan has no host lab that could carry",
+        "x.yaml:10: hosts.hosts.0: the testbed wan has no host lab for testers",
     ),
     ("testbed: wan.yaml, sites: {tokio: [x]}", 'the testbed wan has no site tokio; did you mean "tokyo"?'),
-    ("testbed: wan.yaml, sites: {tokyo: [cern-1]}", "in the testbed wan the host cern-1 is of the site cern"),
+    (
+        "testbed: wan.yaml, sites: {tokyo: [cern-1]}",
+        "in the testbed wan the host cern-1 belongs to the site cern",
+    ),
     (
         "testbed: wan.yaml, hosts: [{host: cern-1, user: me}]",
-        "x.yaml:10: hosts.hosts.0: who logs in to a testbed's",
+        "x.yaml:10: hosts.hosts.0: the testbed sets the user",
     ),
     (
         "testbed: wan.yaml, controller: {address: 127.0.0.1}",
         "hosts.controller.address: the host lab of the testbed wan",
     ),
-    ("testbed: wan.yaml, use: 5", "x.yaml:10: hosts.use: 5 hosts are to be used, and there are 4"),
+    ("testbed: wan.yaml, use: 5", "x.yaml:10: hosts.use: use is 5, but there are only 4 hosts"),
     ("testbed: none.yaml", "x.yaml:10: hosts.testbed: there is no file"),
     ("testbed: bad.yaml", 'x.yaml:10: hosts.testbed: bad.yaml:4: lab: there is no site "cren"'),
     ("testbed: empty.yaml", "x.yaml:10: hosts.testbed: the testbed wan has no hosts for testers"),
@@ -214,9 +217,9 @@ def test_a_file_of_hosts_says_its_own_lines_and_looks_beside_itself(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: ssh\n", "h.yaml:1: hosts: a file of hosts begins with `hosts: 1`"),
-        ("hosts: [a]\n", "h.yaml:1: hosts: a file of hosts begins with `hosts: 1`, got a list of 1"),
-        ("hosts: 2\n", "h.yaml:1: hosts: this file is written for format 2, this Plimsoll reads 1: install"),
+        ("kind: ssh\n", "h.yaml:1: hosts: a hosts file begins with `hosts: 1`"),
+        ("hosts: [a]\n", "h.yaml:1: hosts: a hosts file begins with `hosts: 1`, got a list of length 1"),
+        ("hosts: 2\n", "h.yaml:1: hosts: the file has format 2, this version of Plimsoll reads format 1: install"),
         ("hosts: true\n", "begins with `hosts: 1`, got true"),
         ("hosts: 1\nkind: ssh\nsites: {a: []}\n", "h.yaml:3: hosts.sites.a: expected at least one item, got none"),
     ],
@@ -250,7 +253,8 @@ def test_fewer_hosts_than_are_needed_are_told_with_their_reasons() -> None:
     gone = {"c1": "it does not answer", "l2": "it refuses the login"}
     assert [host.name for host in taken(hosts, gone)] == ["c2", "c3", "l1"]
     assert [host.name for host in taken(replace(hosts, use=2), {})] == ["c1", "l1"]
-    said = "2 of 5 hosts can be used, and 3 are needed:\n  c1: it does not answer\n  l1: x\n  l2: it refuses the login"
+    said = "2 of 5 hosts can be used, at least 3 are required:"
+    said += "\n  c1: it does not answer\n  l1: x\n  l2: it refuses the login"
     with pytest.raises(AgentsLost) as caught:
         taken(hosts, gone | {"l1": "x"})
     assert str(caught.value) == said
@@ -289,26 +293,26 @@ def test_per_host_wants_equal_hosts() -> None:
     text = edited("{testers: 1}", "{per_host: 7, every: 1s}")
     said = problems(text + "hosts: {kind: ssh, controller: {address: c}, hosts: [{host: a, agents: 2}, b]}\n")
     assert said == [
-        "x.yaml:8: load.per_host: the hosts carry different numbers of agents, to which testers are dealt in turn: "
-        "give them the same"
+        "x.yaml:8: load.per_host: per_host needs the same number of agents on each host, and the numbers differ: "
+        "give each host the same `agents`"
     ]
     dask = "hosts: {kind: dask, controller: {address: c}, dask: {address: d}}\n"
-    assert "nobody knows how many hosts of kind dask" in problems(text + dask)[0]
+    assert "the number of hosts of kind dask is not known" in problems(text + dask)[0]
 
 
 def test_a_workload_is_bound_to_its_sites() -> None:
     text = edited("  target: web\n", "  target: web\n  site: lyon\n") + SITES
     run = make_plan(load(text), 1).runs[0]
     assert engine_document(run, WEB, Path("/r"), "x")["workloads"][0]["agents"] == ["l1", "l2"]
-    with pytest.raises(AgentsLost, match="no host of the site lyon is there to carry the workload main"):
+    with pytest.raises(AgentsLost, match="no host of the site lyon is available for the workload main"):
         engine_document(run, WEB, Path("/r"), "x", agents=[Place("c1", "c1", "cern")])
     assert problems(text.replace("site: lyon", "site: lion")) == [
-        'x.yaml:8: workload.site: there is no site lion; hosts has cern, lyon; did you mean "lyon"?'
+        'x.yaml:8: workload.site: there is no site lion; the sites of hosts are cern, lyon; did you mean "lyon"?'
     ]
     few = text.replace("kind: ssh,", "kind: ssh, use: 1,")
-    assert problems(few) == ["x.yaml:8: workload.site: of the 1 hosts that are used none is of lyon"]
+    assert problems(few) == ["x.yaml:8: workload.site: none of the 1 hosts in use belongs to the site lyon"]
     assert len(load(text + "factors: {workload.site: [cern, lyon]}\n").cells) == 2
-    assert "there is no site lyon; hosts has local" in problems(text.replace(SITES, ""))[0]
+    assert "there is no site lyon; the sites of hosts are local" in problems(text.replace(SITES, ""))[0]
 
 
 def test_local_agents_may_stand_for_hosts_of_sites() -> None:
@@ -345,4 +349,4 @@ def test_a_host_named_as_the_agent_that_watches_the_services() -> None:
         "load: {testers: 1}\n",
         "load: {testers: 1}\nhosts: {kind: ssh, hosts: [lab], controller: {address: 127.0.0.1}}\n",
     )
-    assert any("give the host lab another name" in one for one in problems(text))
+    assert any("rename the host lab" in one for one in problems(text))

@@ -52,7 +52,8 @@ def test_the_page_of_metrics_is_that_of_the_table() -> None:
 
 def test_names_are_those_that_earlier_versions_listed() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
-        "response, request, lateness, stale_age, connect, tls_handshake, throughput, throughput_per_s, items_per_s, "
+        "response, request, lateness, stale_age, connect, tls_handshake, throughput, throughput_per_s, "
+        "items_per_s, "
         "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, "
         "origin_share, needless_share, transactions, dropped, missed, concurrency"
     )
@@ -107,7 +108,7 @@ def test_a_row_is_whole(row: Metric) -> None:
 
 
 def test_no_two_rows_share_a_name() -> None:
-    with pytest.raises(ValueError, match="two metrics are called response_p95"):
+    with pytest.raises(ValueError, match="two metrics have the name response_p95"):
         METRICS.extended(Metric("response_p95", "", Kind.TIME, Value("traffic.errors")))
 
 
@@ -137,7 +138,10 @@ def test_one_row_makes_a_metric(with_toy: MetricTable) -> None:
     assert [one.metric for one in experiment.responses] == ["toy_per_s"]
     rule = experiment.thresholds[0].rule
     assert (rule.stat, rule.value) == ("rate", 5.0)
-    assert "it has rate, avg" in problems(BASE + "thresholds: [{metric: toy_per_s, test: 'p(95)<5s'}]\n")[0]
+    assert (
+        "expected one of rate, avg"
+        in problems(BASE + "thresholds: [{metric: toy_per_s, test: 'p(95)<5s'}]\n")[0]
+    )
     # messages
     assert 'did you mean "toy_per_s"?' in problems(BASE + "responses: [{metric: toys_per_s}]\n")[0]
     assert "writes_per_s, toy_per_s, errors" in problems(BASE + "responses: [{metric: qqqqqq}]\n")[0]

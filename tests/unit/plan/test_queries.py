@@ -104,9 +104,9 @@ def test_a_section_with_everything() -> None:
         ("frontier: {queries: [SELECT 1], http: 2.0}", 'expected 1.0 or 1.1, got "2.0"'),
         (
             "frontier: {queries: [SELECT 1], load_balance: servers}",
-            "load_balance belongs to `failover: client`",
+            "load_balance needs `failover: client`",
         ),
-        ("frontier: {queries: [SELECT 1], failover_to_server: false}", "belongs to `failover: client`"),
+        ("frontier: {queries: [SELECT 1], failover_to_server: false}", "needs `failover: client`"),
         ("frontier: {queries: [SELECT 1], chatter_queries: [x]}", "chatter_queries needs chatter"),
         ("frontier: {queries: [SELECT 1], chatter: 1, chatter_queries: [' ']}", "the query is empty"),
         ("frontier: {queries: [SELECT 1], batch: 33}", "must be at most 32, got 33"),
@@ -116,8 +116,8 @@ def test_a_section_with_everything() -> None:
         ("frontier: {queries: [SELECT 1], from_log: {file: x}}", "give queries or from_log, not both"),
         ("frontier: {from_log: {file: x}}", "there is no file /nowhere/x"),
         ("frontier: {from_log: {file: x}}\n  mix: [{queries: [A]}]", "give mix or from_log, not both"),
-        ("frontier: {from_log: {file: x, speed: 2.0}}", "speed belongs to `as: replay`"),
-        ("table: {table: 'a b'}", "expected a name of SQL"),
+        ("frontier: {from_log: {file: x, speed: 2.0}}", "speed needs `as: replay`"),
+        ("table: {table: 'a b'}", "expected an SQL name"),
         ("table: {table: t}\n  frontier: {queries: [SELECT 1]}", "give table or queries, not both"),
         (
             "table: {table: t}\n  cool: {folders: 1, channels: 1, iovs: 1, payload: 1B}",
@@ -126,15 +126,15 @@ def test_a_section_with_everything() -> None:
         ("table: {table: t}\n  mix: [{queries: [SELECT 1]}]", "give table or mix, not both"),
         (
             "table: {table: t_string, rows: 100, distinct: 11}",
-            "11 x 100 rows are asked for, and data.t_string has 1000",
+            "11 x 100 rows are requested, but data.t_string has only 1000",
         ),
         (
             "cool: {folders: 1, channels: 1, iovs: 1, payload: 1B, access: head}",
-            "access head is for `versioning: multi`",
+            "access head needs `versioning: multi`",
         ),
         ("cool: {folders: 1, channels: 1, iovs: 1}", "payload: required key missing"),
-        ("mix: [{queries: [SELECT 1], weight: 0}]", "weight must be above 0, or `first` say"),
-        ("mix: [{queries: [SELECT 1], weight: 0, first: 1}]", "one of the weights must be above 0"),
+        ("mix: [{queries: [SELECT 1], weight: 0}]", "weight must be greater than 0, unless `first`"),
+        ("mix: [{queries: [SELECT 1], weight: 0, first: 1}]", "at least one weight must be greater than 0"),
     ],
 )
 def test_wrong_sections_say_what_is_wrong(text: str, message: str) -> None:
@@ -145,7 +145,7 @@ def test_a_generator_is_for_drivers_that_ask_queries() -> None:
     text = FILE.replace("driver: frontier", "driver: http").replace("WORK", "table: {table: t}")
     assert "table makes queries for frontier and sql, not for http" in problems(text)[0]
     text = FILE.replace("WORK", "table: {table: t, tables: 2}\n  values: {_table: {uniform: [1, 2]}}")
-    assert "_table is the name of a value that the queries made here need" in problems(text)[0]
+    assert "the generated queries use the name _table: choose another name" in problems(text)[0]
 
 
 def test_the_target_says_how_proxies_are_chosen() -> None:
@@ -365,7 +365,7 @@ def test_a_set_of_a_log_is_drawn_as_often_as_it_was_asked(tmp_path: Path) -> Non
         load(FILE.replace("WORK", "frontier: {from_log: {file: access.log}}"), directory=tmp_path), 1
     )
     assert plan.remarks == (
-        "access.log: 8 requests of 2 queries in 9 lines; 1 line holds no Frontier request",
+        "access.log: 8 requests of 2 queries in 9 lines; 1 line contains no Frontier request",
     )
     assert plan.to_json()["remarks"] == list(plan.remarks)
 
@@ -402,10 +402,10 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
         text = FILE.replace("load: {testers: 1}", "load: {replay: log}").replace(
             "WORK", f"frontier: {section}"
         )
-        assert "there are no times to replay" in problems(text, directory=tmp_path)[0]
+        assert "no times to replay" in problems(text, directory=tmp_path)[0]
     written(tmp_path, "nothing", name="empty.log")
     found = said("frontier: {from_log: {file: empty.log}}", tmp_path)
-    assert "there is no Frontier request in the log: empty.log: 0 requests of 0 queries in 1 lines" in found
+    assert "the log contains no Frontier request: empty.log: 0 requests of 0 queries in 1 lines" in found
     (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b\x08broken")
     assert "broken.gz cannot be read" in said("frontier: {from_log: {file: broken.gz}}", tmp_path)
 

@@ -54,9 +54,9 @@ def test_the_worked_example_of_the_protocol_unpacks() -> None:
         ("!!", "not base64"),
         ("AAAA", "not zlib"),
         (packed("x" * 300_000), "more than 262,144 bytes"),
-        (packed("SELECT 1")[:8], "cut off"),
+        (packed("SELECT 1")[:8], "p1 is truncated"),
         (packed(" \n"), "is empty"),
-        ("", "cut off"),
+        ("", "p1 is truncated"),
     ],
 )
 def test_what_cannot_be_unpacked_says_why(p1: str, said: str) -> None:
@@ -105,7 +105,7 @@ def test_a_log_of_a_cache(tmp_path: Path, name: str) -> None:
     assert (log.lines, log.other, log.bad, log.left_out) == (6, 1, 2, 0)
     said = log.remark("access.log")
     assert "access.log: 4 requests of 3 queries in 6 lines" in said
-    assert "1 line holds no Frontier request; 2 cannot be read (line 5: p1 is " in said
+    assert "1 line contains no Frontier request; 2 requests cannot be read (line 5: p1 is " in said
 
 
 def test_a_log_of_the_servlet(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_problems_do_not_tell_values_of_the_environment() -> None:
     (said,) = problems(edited("{testers: 1}", '{testers: {secret: "${env:PW}"}}'), environ=ENVIRON)
     assert PASSWORD not in said
     (said,) = problems(BASE + 'question: {secret: "${env:PW}"}\n', environ=ENVIRON)
-    assert "a secret cannot stand here" in said
+    assert "a secret is not allowed here" in said
 
 
 def test_names_in_the_results_are_those_of_the_file() -> None:

@@ -116,13 +116,17 @@ def test_a_tree_of_caches_and_siblings() -> None:
             "left is both a parent and a sibling of lower",
         ),
         ("parents: [upper]", "parents: [lower]", "lower cannot be one of its own parents"),
-        ("parents: [upper]", "parents: [right]", "right must stand above lower"),
+        ("parents: [upper]", "parents: [right]", "move right above lower"),
         ("parents: [upper]", "origin: plain", "plain is a forward proxy: name it in `parents`"),
         ("plain: {kind: squid}", "plain: {kind: squid, parents: [lower]}", "lower has parents itself"),
         ("web:   {kind: echo}", "web: {kind: echo, http: false}", "kind echo that does not speak http"),
         ("proxies: [plain]", "proxies: [upper]", "upper has an origin, so it is a reverse proxy"),
         ("proxies: [plain]", "proxies: [web]", "web is a service of kind echo: expected one of kind squid"),
-        ("proxies: [plain]", "proxies: [plan]", '"plan" is no service and no URL; did you mean "plain"?'),
+        (
+            "proxies: [plain]",
+            "proxies: [plan]",
+            '"plan" is not a service and not a URL; did you mean "plain"?',
+        ),
         ("target: lower", "target: plain", "plain is a forward proxy: give it an origin"),
     ],
 )
@@ -136,11 +140,11 @@ def test_what_caches_cannot_be_told(old: str, new: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("sets", "said"),
     [
-        ("services.db.settings.port=5432", "services.db.settings.port: this is given by Plimsoll"),
-        ("services.db.settings.Listen_Addresses='*'", "this is given by Plimsoll"),
+        ("services.db.settings.port=5432", "services.db.settings.port: Plimsoll sets this"),
+        ("services.db.settings.Listen_Addresses='*'", "Plimsoll sets this"),
         ("services.db.user=postgres", "postgres is the administrator of the server"),
-        ('services.db.settings.work_mem="1MB\\nfsync = off"', "expected a text of one line"),
-        ("data.t.into=cache", "kind postgres, mariadb or sqlite without `file`; cache is none"),
+        ('services.db.settings.work_mem="1MB\\nfsync = off"', "expected a single line"),
+        ("data.t.into=cache", "kind postgres, mariadb or sqlite without `file`; cache is not one"),
         ("services.front.database=cache", "expected one of kind sqlite or postgres or mariadb"),
         ("workload.target=db", "speaks postgresql; the driver needs http or https"),
     ],
@@ -157,22 +161,22 @@ def test_sql_goes_to_databases_by_name_or_by_url() -> None:
     far = load(text, ["workload.target=mysql://reader@db.example/events"])
     assert far.cells[0].config.workloads[0].target.endpoints[0].name == "db.example"
     said = problems(text, ["workload.target=mysql://reader:pw@db.example/events"])
-    assert "must not hold a password as it is" in said[0]
+    assert "the URL contains a password" in said[0]
 
 
 @pytest.mark.parametrize(
     ("target", "password", "said"),
     [
-        ("mysql://reader@db/x", "given", "the password stands in the file"),
-        ("mysql://reader:${env:PW}@db/x", "${env:PW}", "holds a password, too: give one of them"),
-        ("mysql://reader:${env:ODD}@db/x", None, "percent-encoded only; sql.password takes"),
-        ("mysql://reader:${env:AT}@db/x", None, "percent-encoded only; sql.password takes"),
+        ("mysql://reader@db/x", "given", "the file contains the password"),
+        ("mysql://reader:${env:PW}@db/x", "${env:PW}", "also contains a password: give only one"),
+        ("mysql://reader:${env:ODD}@db/x", None, "percent-encoded; sql.password accepts"),
+        ("mysql://reader:${env:AT}@db/x", None, "percent-encoded; sql.password accepts"),
         ("mysql://db/x", None, "names no user: expected mysql://USER@HOST:PORT/DATABASE"),
         ("mysql://reader@:1/x", None, "names no host"),
         ("sqlite:/dev/null", "${env:PW}", "is an SQLite file, which has no users"),
         ("mysql://reader@db/x?sslmode=require", None, "give sql: {tls: {ca_file: ca.pem}} for TLS"),
         ("mysql://reader@db/x?sslmode=prefer", None, "give sql: {tls: {ca_file: ca.pem}} for TLS"),
-        ("mysql://reader:${env:PW}@db/x?ssl=1", None, "the parameter ssl of the URL is not known"),
+        ("mysql://reader:${env:PW}@db/x?ssl=1", None, "unknown URL parameter ssl"),
     ],
 )
 def test_logins_that_cannot_be(target: str, password: str | None, said: str) -> None:
@@ -193,8 +197,8 @@ def test_tls_to_databases_has_the_keys_of_http() -> None:
     )
     far = text.replace("TARGET", "'mysql://reader@db/x?sslmode=disable'")
     here = text.replace("TARGET", "db")
-    assert "says sslmode=disable: give one of them" in "\n".join(problems(far.replace("TLS", "{}")))
-    assert "db is started here, without TLS" in "\n".join(problems(here.replace("TLS", "{}")))
+    assert "contains sslmode=disable: give only one" in "\n".join(problems(far.replace("TLS", "{}")))
+    assert "Plimsoll starts db without TLS" in "\n".join(problems(here.replace("TLS", "{}")))
     said = "\n".join(problems(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{ca_file: none.pem}")))
     assert "workload.sql.tls.ca_file: there is no file" in said
     good = load(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{verify: false}"))
@@ -317,7 +321,8 @@ def test_a_gateway_tells_caches_from_the_top_down_and_needs_none_of_them() -> No
 
 def test_what_a_gateway_can_be_told_arrives_in_its_configuration() -> None:
     keys = (
-        "query_timeout: 1m, max_acquire: 30s, max_execute: 0s, validate_last_modified: 2s, last_modified_table: o.t, "
+        "query_timeout: 1m, max_acquire: 30s, max_execute: 0s, validate_last_modified: 2s, "
+        "last_modified_table: o.t, "
         "stale_if_error: false, ages: {long_hour: 5, short: 1m},"
     )
     found = config(TOLD.replace("database: db,", f"database: db, {keys}"))
@@ -333,7 +338,7 @@ def test_what_a_gateway_can_be_told_arrives_in_its_configuration() -> None:
     [
         ("caches: [lower,", "caches: [lowr,", "there is no service lowr"),
         ("caches: [lower,", "caches: [db,", "db is a service of kind mariadb: expected one of kind squid"),
-        ("caches: [lower,", "caches: [away,", "away does not stand before gate, but before aside"),
+        ("caches: [lower,", "caches: [away,", "away is not a proxy of gate: its origin is aside"),
         ("caches: [lower, upper, plain]", "caches: []", "expected at least one item"),
         ("database: db, inv", "database: small, inv", "needs PostgreSQL or MariaDB"),
         ("invalidation: {", "invalidation: {on: {every: 1ms}, ", "expected at least 10ms"),

@@ -78,9 +78,9 @@ def test_delimiters_of_mariadb() -> None:
         ("SELECT E'a\\'", "postgres", 1, "a quote ' is not closed"),
         ("\n\nDO $x$ a $y$", "postgres", 3, r"a dollar quote \$x\$ is not closed"),
         ("SELECT 1; /* a", "mariadb", 1, r"a comment /\* is not closed"),
-        ("SELECT 1;\n\\connect other\n", "postgres", 2, r"\\connect is a command of psql"),
+        ("SELECT 1;\n\\connect other\n", "postgres", 2, r"\\connect is a psql command"),
         ("\nCOPY a (x) FROM stdin;\n1\n\\.\n", "postgres", 2, "use INSERT"),
-        ("SELECT\n'\0'", "postgres", 2, "a byte 0"),
+        ("SELECT\n'\0'", "postgres", 2, "the file contains a NUL byte"),
     ],
 )
 def test_what_cannot_be_cut(text: str, dialect: Dialect, line: int, message: str) -> None:

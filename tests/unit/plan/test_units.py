@@ -40,7 +40,7 @@ def test_durations(text: str, ns: int) -> None:
         (0, "0 has no unit"),
         (1.5, "1.5 has no unit"),
         ("30", '"30" has no unit'),
-        ("", "got an empty text"),
+        ("", "got an empty string"),
         ("-5s", "is not a duration"),
         ("5 parsecs", 'no unit "parsecs"'),
         ("5S", 'no unit "S"'),

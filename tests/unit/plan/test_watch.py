@@ -58,8 +58,8 @@ def test_a_target_that_is_not_asked_is_not_watched() -> None:
 WRONG = [
     (
         "{prometheus: 'http://h:9100', name: a}",
-        "x.yaml:14: targets.site.watch.0: give `kind: node` or `kind: squid` for the exporters that Plimsoll knows, or "
-        "`metrics`: the names of what is to be kept, such as [nginx_connections_active, 'myapp_*']",
+        "x.yaml:14: targets.site.watch.0: give `kind: node` or `kind: squid` for a known exporter, or "
+        "`metrics` with the names of the metrics to keep, such as [nginx_connections_active, 'myapp_*']",
     ),
     (
         "{prometheus: 'http://h:9100', name: a, kind: nodes}",
@@ -67,12 +67,13 @@ WRONG = [
     ),
     (
         "{prometheus: 'http://h:9100', name: a, kind: node, every: 500ms}",
-        "x.yaml:14: targets.site.watch.0.every: an exporter is read once in 1s to 1h: each reading is work for the "
-        "system that is watched",
+        "x.yaml:14: targets.site.watch.0.every: the interval must be from 1s to 1h: each reading is load on the "
+        "watched system",
     ),
     (
         "{prometheus: h:9100, name: a, kind: node}",
-        'x.yaml:14: targets.site.watch.0.prometheus: "h:9100" is not the URL of an exporter: http://HOST:PORT/metrics',
+        'x.yaml:14: targets.site.watch.0.prometheus: "h:9100" is not the URL of an exporter: '
+        "http://HOST:PORT/metrics",
     ),
     (
         "{prometheus: 'http://[h', name: a, kind: node}",
@@ -81,18 +82,20 @@ WRONG = [
     *(
         (
             f"{{prometheus: '{url}', name: a, kind: node}}",
-            "x.yaml:14: targets.site.watch.0.prometheus: a URL must not hold a user, a password or a key: it is "
-            "stored; give a header with a secret",
+            "x.yaml:14: targets.site.watch.0.prometheus: the URL contains a user, a password or a key, and "
+            "URLs are stored: use a header with a secret",
         )
         for url in ("http://me:pw@h:9100/metrics", "https://h/metrics?api_key=abc")
     ),
     (
         "{prometheus: 'http://h:9100', name: host, kind: node}",
-        "x.yaml:14: targets.site.watch.0.name: host is the name of something that is watched anyway",
+        "x.yaml:14: targets.site.watch.0.name: the name host is reserved for a component that is always "
+        "watched: choose another name",
     ),
     (
         "{prometheus: 'http://h:9100', name: web, kind: node}",
-        "x.yaml:14: targets.site.watch.0.name: web is a service of this file: give what is watched another name",
+        "x.yaml:14: targets.site.watch.0.name: web is a service of this file: choose another name for what "
+        "is watched",
     ),
 ]
 
@@ -110,7 +113,7 @@ def test_patterns_of_metrics_have_a_form() -> None:
 def test_two_of_one_name() -> None:
     node = "{prometheus: 'http://h:9100', name: a, kind: node}"
     assert problems(file(node, node)) == [
-        "x.yaml:15: targets.site.watch.1.name: two of this list have the name a"
+        "x.yaml:15: targets.site.watch.1.name: two entries of this list have the name a"
     ]
 
 
@@ -125,7 +128,7 @@ def test_a_name_means_one_thing_in_a_run_and_may_mean_another_in_the_next() -> N
     )
     head = f"plimsoll: 1\nrun: {{duration: 1s}}\ntargets:\n{sites}"
     assert problems(f"{head}workloads:\n{both}") == [
-        "x.yaml:5: targets.two.watch.0.name: a is watched of another target too, in another way"
+        "x.yaml:5: targets.two.watch.0.name: a is also watched for another target, with different settings"
     ]
     turns = load(
         f"{head}workload: {{driver: http, target: one}}\nload: {{testers: 1}}\n"

@@ -71,19 +71,27 @@ WRONG = [
         "{host: db1, link: 10}",
         "targets.site.watch.0.link: expected the capacity of a link such as 10Gbit/s, got 10",
     ),
-    ("{host: db1, unit: x, process: x}", "targets.site.watch.0: x stands twice"),
-    ("{host: 'fe80::1'}", "targets.site.watch.0: fe80::1 cannot stand in file names: give it a name"),
-    ("{host: lab}", "targets.site.watch.0.host: lab is the name of something that is watched anyway"),
+    ("{host: db1, unit: x, process: x}", "targets.site.watch.0: x is listed twice"),
+    ("{host: 'fe80::1'}", "targets.site.watch.0: fe80::1 is not valid in a file name: give the host a name"),
+    (
+        "{host: lab}",
+        "targets.site.watch.0.host: the name lab is reserved for a component that is always watched: "
+        "choose another name",
+    ),
     ("{host: db1, name: web}", "targets.site.watch.0.name: web is a service of this file"),
-    ("{host: local}", "targets.site.watch.0: this machine is watched anyway: say what on it"),
-    ("{host: local, unit: x, user: me}", "targets.site.watch.0.user: host: local is this machine: it takes"),
+    ("{host: local}", "targets.site.watch.0: this machine is always watched: give process"),
+    (
+        "{host: local, unit: x, user: me}",
+        "targets.site.watch.0.user: host: local is this machine: only process",
+    ),
     (
         "{host: local, process: web}",
-        "targets.site.watch.0.host: web is a service of this file, which is watched",
+        "targets.site.watch.0.host: web is a service of this file, and services are always watched",
     ),
     (
         "{host: h1}",
-        "targets.site.watch.0.host: testers run on a host called h1: give what is watched another name",
+        "targets.site.watch.0.host: testers run on a host with the name h1: choose another name for what "
+        "is watched",
     ),
     ("{name: db1, process: x}", "targets.site.watch.0.prometheus: required key missing"),
 ]

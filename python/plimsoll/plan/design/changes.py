@@ -88,12 +88,12 @@ def pinning(config: Config, cores: Sequence[int]) -> Pinning:
     unbound = [service for service in started if service.name not in own]
     if not unbound:
         return Pinning(
-            tuple(free), own, "" if free else "every core is given to a service: the testers are not bound"
+            tuple(free), own, "" if free else "the services take all cores: the testers are not bound"
         )
     half = max(1, len(free) // 2)
     testers, rest = tuple(free[len(free) - half :]), tuple(free[: len(free) - half])
     if not rest:
-        return Pinning((), own, "too few cores are left to keep testers and services apart")
+        return Pinning((), own, "too few cores are left to bind testers and services to separate cores")
     return Pinning(testers, {**own, **{service.name: rest for service in unbound}})
 
 
@@ -101,7 +101,14 @@ def _all_there(named: Sequence[int], cores: Sequence[int]) -> None:
     missing = sorted(set(named) - set(cores))
     if missing:
         have = ", ".join(map(str, cores))
-        raise BadInput([Problem(f"core {missing[0]} is not there, or not for us; there are {have}", "cpus")])
+        raise BadInput(
+            [
+                Problem(
+                    f"core {missing[0]} does not exist, or this process may not use it; available: {have}",
+                    "cpus",
+                )
+            ]
+        )
 
 
 def _shared(testers: Sequence[int], services: Mapping[str, Sequence[int]]) -> str:

@@ -142,7 +142,10 @@ def check_design(factors: Sequence[Factor], raw: DesignRaw, rows: int | None, re
     for index, entry in enumerate(raw.exclude):
         fine = check_labels(entry, by_name, (*_AT, "exclude", index), report) and fine
         if not entry:
-            report.wrong((*_AT, "exclude", index), "the entry is empty: name factors and levels")
+            report.wrong(
+                (*_AT, "exclude", index),
+                "the entry is empty: expected factors and levels, such as {testers: 4}",
+            )
             fine = False
     if kind_of(raw) == "2^k":
         for factor in factors:
@@ -150,15 +153,15 @@ def check_design(factors: Sequence[Factor], raw: DesignRaw, rows: int | None, re
                 have = f"{factor.name} has {len(factor.levels)}"
                 report.wrong(
                     ("factors", factor.name),
-                    f"2^k takes two levels of each factor, {have}: give low and high",
+                    f"2^k needs two levels of each factor, {have}: give low and high",
                 )
                 fine = False
     total = count(factors, raw, rows)
     if total.runs > MAX_RUNS:
         report.wrong(
             ("factors",),
-            f"the design asks for {total.runs:,} runs ({total.text}); at most {MAX_RUNS:,} can be planned: "
-            "fewer levels or factors, one-at-a-time, 2^k, or a table",
+            f"the design has {total.runs:,} runs ({total.text}), the limit is {MAX_RUNS:,}: use fewer "
+            f"levels or factors, one-at-a-time, 2^k, or a table",
         )
         fine = False
     return fine
@@ -199,7 +202,7 @@ def enumerate_cells(
                 (*_AT, "exclude", index), "this entry matches no cell of the design, so it excludes nothing"
             )
     if not kept:
-        report.wrong((*_AT, "exclude"), "every cell is excluded: nothing is left to run")
+        report.wrong((*_AT, "exclude"), "every cell is excluded: no run is left")
     return Cells(tuple(kept), tuple(kept_times), tuple(excluded))
 
 
@@ -240,7 +243,7 @@ def _one_at_a_time(factors: Sequence[Factor], raw: DesignRaw, report: Report) ->
             condition = ", ".join(f"{name} = {' or '.join(labels)}" for name, labels in factor.when.items())
             report.wrong(
                 (*_AT, "base"),
-                f"{factor.name} would never be varied: it needs {condition}, which the base does not have",
+                f"{factor.name} is never varied: it needs {condition}, which the base does not have",
             )
             continue
         for label in factor.labels:
@@ -268,7 +271,7 @@ def read_table(
     at: KeyPath = (*_AT, "table")
     rows = [row for row in csv.reader(io.StringIO(text)) if any(field.strip() for field in row)]
     if len(rows) < 2:
-        report.wrong(at, "the table needs a line with the names of factors and at least one row")
+        report.wrong(at, "the table needs a header line with the names of factors, and at least one row")
         return tuple(factors), ()
     names = [name.strip() for name in rows[0]]
     by_name = {factor.name: factor for factor in factors}
@@ -280,11 +283,11 @@ def read_table(
         report.wrong(at, "two columns have the same name")
     missing = [name for name in by_name if name not in known]
     if missing:
-        report.wrong(at, f"there is no column for the factor {missing[0]}")
+        report.wrong(at, f"the table has no column for the factor {missing[0]}")
     cells = []
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(names):
-            report.wrong(at, f"row {number} has {len(row)} fields, the first line names {len(names)}")
+            report.wrong(at, f"row {number} has {len(row)} fields, the header line has {len(names)}")
             continue
         cell: dict[str, str] = {}
         for name, value in zip(names, (field.strip() for field in row), strict=True):

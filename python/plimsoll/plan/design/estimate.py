@@ -165,7 +165,7 @@ def _assumptions(
             {service.kind for one in configs for service in one.services} & set(START_NS) - {"sqlite"}
         )
         others = "".join(f", {about_duration(START_NS[kind])} for {kind}" for kind in kinds)
-        said.append(f"{about_duration(OWN_START_NS)} until a service of ours is ready{others}")
+        said.append(f"{about_duration(OWN_START_NS)} until a service of Plimsoll is ready{others}")
     if any(warm_caches(one) for one in configs):
         said.append(f"{about_duration(FILL_NS)} to warm the caches before a run")
     if loads:
@@ -179,11 +179,9 @@ def _assumptions(
             f"a request of a closed load takes {about_duration(CLOSED_REQUEST_NS)}, "
             f"and all testers together reach at most {MAX_CLOSED_PER_S:,.0f}/s"
         )
-    said.append(
-        f"a transaction takes {TRANSACTION_BYTES} B when kept, {SEGMENT_BYTES} B while its run goes on"
-    )
+    said.append(f"a transaction takes {TRANSACTION_BYTES} B when kept, {SEGMENT_BYTES} B during its run")
     if unbounded:
-        said.append(f"{unbounded} runs are ended by counts alone: their time is not in the sum")
+        said.append(f"{unbounded} runs end only by counts: their time is not included")
     if any(one.before_run or one.after_run for one in configs):
         said.append("hooks take no time")
     return tuple(said)

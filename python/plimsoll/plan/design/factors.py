@@ -178,7 +178,7 @@ def _long(
     elif isinstance(levels, Mapping):
         found = _named_levels(levels, here, tree, report)
     else:
-        report.wrong(at, "path is missing: what do these levels set?")
+        report.wrong(at, "path is missing: give the path that these levels set, such as load.testers")
         return None
     low, high = (_label(value.get(key), (*at, key), report) for key in ("low", "high"))
     return _built(name, found, _when(value.get("when"), at, report), low, high, at, report)
@@ -207,7 +207,7 @@ def _values(
     if steps is None:
         return []
     if not levels:
-        report.wrong(here, "there are no levels: give at least one")
+        report.wrong(here, "expected at least one level, got none")
     found = []
     for name, value in levels.items():
         label = _label(value, (*here, name), report) if own_labels else str(name)
@@ -228,7 +228,7 @@ def _one_path(
     if steps is None:
         return []
     if not values:
-        report.wrong(at, "the list is empty: give at least one level")
+        report.wrong(at, "expected at least one level, got an empty list")
     found = []
     for index, value in enumerate(values[: MAX_LEVELS + 1]):
         label = _label(value, (*at, index), report)
@@ -242,7 +242,7 @@ def _named_levels(
 ) -> list[Level]:
     """Levels that set several paths: label -> {path: value}."""
     if not value:
-        report.wrong(at, "there are no levels: give at least one")
+        report.wrong(at, "expected at least one level, got none")
     found = []
     for label, sets in value.items():
         here: KeyPath = (*at, label)
@@ -284,7 +284,7 @@ def checked_path(path: str, tree: Mapping[str, Any], at: KeyPath, report: Report
         known = ", ".join(sorted(RUN_SECTIONS))
         report.wrong(
             at,
-            f"a factor cannot set {path}: it belongs to the experiment, not to a run (it can set {known})",
+            f"a factor cannot set {path}: it applies to the experiment, not to a run (a factor can set {known})",
         )
         return None
     return steps
@@ -339,7 +339,7 @@ def _built(
         else []
     )
     if twice:
-        report.wrong(at, f"the level {twice[0]} stands twice")
+        report.wrong(at, f"the level {twice[0]} is listed twice")
         return None
     if not levels:  # why has been said where they were read
         return None
@@ -347,7 +347,7 @@ def _built(
         if label is not None and label not in labels:
             report.wrong(
                 (*at, key),
-                f"there is no level {label}; there are {', '.join(labels[:12])}",
+                f"there is no level {label}; the levels are {', '.join(labels[:12])}",
                 nearest(label, labels),
             )
             return None
@@ -361,7 +361,7 @@ def _check_nesting(factors: list[Factor], report: Report) -> None:
             check_labels({other: labels}, by_name, ("factors", factor.name, "when"), report)
     order = in_order(factors)
     if order is None:
-        report.wrong(("factors",), "the `when` of some factors lead in a circle")
+        report.wrong(("factors",), "the `when` conditions of some factors form a cycle")
 
 
 def check_labels(

@@ -22,7 +22,7 @@ TLS_FILES: Final = ("ca_file", "cert", "key")
 
 
 class Tls(Raw):
-    """How the server is checked, and who we are."""
+    """How the certificate of the server is checked, and the client certificate."""
 
     ca_file: PlainText | None = None
     ca_dir: PlainText | None = None
@@ -33,7 +33,7 @@ class Tls(Raw):
     @model_validator(mode="after")
     def _pair(self) -> Tls:
         if self.cert is None and self.key is not None:
-            raise PydanticCustomError("tls", "a key needs its certificate: give cert as well")
+            raise PydanticCustomError("tls", "key needs a certificate: give cert too")
         return self
 
 
@@ -60,10 +60,10 @@ def proxy(address: str | Secret, at: KeyPath, context: Context) -> str | Secret:
     """A proxy's URL, which must not hold a password: no driver would use it, and where it is plain it is stored."""
     text = address.reveal() if isinstance(address, Secret) else address
     if text.startswith("https:"):
-        context.wrong(at, "a proxy is spoken to over http://: a URL of https: is not supported")
+        context.wrong(at, "a proxy URL must use http://: https:// is not supported")
     if "@" in text:
         context.wrong(
-            at, "a proxy's URL holds a user or a password: give a Proxy-Authorization header with a secret"
+            at, "the proxy URL contains a user or a password: use a Proxy-Authorization header with a secret"
         )
     return address
 
@@ -85,12 +85,14 @@ def check_regex(pattern: str | None, path: KeyPath, context: Context, groups: bo
         context.wrong(path, f'"{short_name(pattern)}" is not a regular expression: {error}')
         return
     if groups and compiled.groups < 1:
-        context.wrong(path, 'the expression needs a group around the number, such as "([0-9]+) bytes"')
+        context.wrong(
+            path, 'the regular expression needs a group around the number, such as "([0-9]+) bytes"'
+        )
 
 
 def named_queries(queries: list[str], at: KeyPath, context: Context) -> list[tuple[str, str]]:
     if not queries:
-        context.wrong((*at, "queries"), "there is none: give at least one query")
+        context.wrong((*at, "queries"), "expected at least one query, got none")
     named = [
         ("query" if len(queries) == 1 else f"query-{number}", query)
         for number, query in enumerate(queries, 1)

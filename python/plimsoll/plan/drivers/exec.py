@@ -18,7 +18,7 @@ from plimsoll.plan.source.secret import Secret
 
 
 class ExecBytes(Raw):
-    """Where the payload of a program's transaction comes from: exactly one of the three."""
+    """The source of the payload size of a transaction: exactly one of the three."""
 
     fixed: Size | None = None
     regex: PlainText | None = None
@@ -34,8 +34,8 @@ class ExecBytes(Raw):
 
 
 class ExecSection(Raw):
-    """Any executable, one process for each transaction, or one for each tester that prints a line for
-    each."""
+    """Any executable: one process per transaction, or one per tester that prints a line for each
+    transaction."""
 
     command: Argv | None = None
     mode: Literal["per-transaction", "long-lived"] = "per-transaction"
@@ -51,7 +51,7 @@ def _exec_settings(section: ExecSection, at: KeyPath, context: Context) -> dict[
     files = [context.file(name, (*at, "files", index)) for index, name in enumerate(section.files)]
     for index, name in enumerate(files):
         if Path(name).is_dir():
-            context.wrong((*at, "files", index), f"{name} is a directory: name the files in it")
+            context.wrong((*at, "files", index), f"{name} is a directory: list the files in it")
     env = {name: _found(text, section, context) for name, text in section.env.items()}
     return {"mode": section.mode, "env": env, "cwd": cwd, "files": files}
 
@@ -69,7 +69,8 @@ def _exec_requests(section: ExecSection, at: KeyPath, context: Context) -> Reque
         return []
     if section.mode == "long-lived" and section.stdin is not None:
         context.wrong(
-            (*at, "stdin"), "a long-lived program is told on stdin when to go on: no other stdin can be given"
+            (*at, "stdin"),
+            "stdin cannot be set for a long-lived program: Plimsoll writes to its stdin to start each transaction",
         )
     wanted: dict[str, Json] = {"kind": "none"}
     if section.bytes is not None and section.bytes.fixed is not None:

@@ -19,7 +19,7 @@ from plimsoll.plan.source.units import NS
 
 
 class FrontierSection(Raw):
-    """SQL through a Frontier gateway or a cache in front of it."""
+    """SQL through a Frontier gateway, or through a cache in front of it."""
 
     queries: Queries = Field(default_factory=list)
     from_log: FromLog | None = None
@@ -46,13 +46,15 @@ class FrontierSection(Raw):
         if self.failover == "none" and self.load_balance != "none":
             raise PydanticCustomError(
                 "failover",
-                "load_balance belongs to `failover: client`; without it `choose` and `order` of a target say how "
-                "endpoints and proxies are chosen",
+                "load_balance needs `failover: client`; without it, `choose` and `order` of a target "
+                "select endpoints and proxies",
             )
         if self.failover == "none" and not self.failover_to_server:
-            raise PydanticCustomError("failover", "failover_to_server belongs to `failover: client`")
+            raise PydanticCustomError("failover", "failover_to_server needs `failover: client`")
         if self.chatter == 0 and self.chatter_queries is not None:
-            raise PydanticCustomError("chatter", "chatter_queries needs chatter: how many of them, such as 4")
+            raise PydanticCustomError(
+                "chatter", "chatter_queries needs chatter, the number of queries, such as 4"
+            )
         return self
 
 

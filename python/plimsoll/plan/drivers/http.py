@@ -32,7 +32,7 @@ def _statuses(value: object) -> object:
 
 
 class Expect(Raw):
-    """What an answer must be like; one that is not counts as "wrong"."""
+    """What an answer must contain. Any other answer counts as "wrong"."""
 
     status: (
         Annotated[
@@ -111,7 +111,7 @@ def _http_requests(section: HttpSection, at: KeyPath, context: Context) -> Reque
         plain = HIDDEN if isinstance(path, Secret) else context.as_written(here, path).split("?", 1)[0]
         if isinstance(path, str) and not path.startswith(("/", "{")):
             context.wrong(
-                here, f'"{short_name(path)}" is not a path: it begins with /; the host belongs to target'
+                here, f'"{short_name(path)}" is not a path: a path begins with /; put the host into target'
             )
         requests.append((f"{section.method} {short_name(plain)}", {**common, "path": path}))
     return requests

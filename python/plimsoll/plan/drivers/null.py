@@ -11,7 +11,7 @@ from plimsoll.plan.source.fields import Raw
 
 
 class NullSection(Raw):
-    """Does nothing at all: what remains is the cost of the tool itself."""
+    """Sends no requests: measures the cost of the tool itself."""
 
 
 def _nothing(section: Any, at: KeyPath, context: Context) -> dict[str, Json]:

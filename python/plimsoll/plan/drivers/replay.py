@@ -19,7 +19,8 @@ _MAX_RULES: Final = 10_000_000
 
 
 class Copies(Raw):
-    """Which names of a trace all jobs have in common; what matches neither list is private, as is what matches both."""
+    """Which names of a trace are shared by all jobs. A name that matches neither list, or both, is
+    private."""
 
     private: list[PlainText] = Field(default_factory=list)
     shared: list[PlainText] = Field(default_factory=list)
@@ -27,7 +28,7 @@ class Copies(Raw):
 
 
 class ReplaySection(Raw):
-    """A trace of file I/O, done to a directory: one job, the whole trace, is one transaction."""
+    """A trace of file I/O, replayed in a directory. One job, the whole trace, is one transaction."""
 
     trace: PlainText | None = None
     root: PlainText | None = None
@@ -50,7 +51,8 @@ def replay_settings(section: ReplaySection, at: KeyPath, context: Context) -> di
     copies = section.copies
     if copies.write_shared and not copies.shared:
         context.wrong(
-            (*at, "copies", "write_shared"), "nothing is shared: name it in `shared`, or leave this out"
+            (*at, "copies", "write_shared"),
+            "`shared` is empty: list the shared names in it, or leave this key out",
         )
     return {
         "trace": _trace(section.trace, (*at, "trace"), context),
@@ -101,8 +103,8 @@ def _trace(name: str | None, at: KeyPath, context: Context) -> Json:
     if begins != _BEGINS:
         context.wrong(
             at,
-            f"{context.as_written(at, name)} is no trace: make one with `plimsoll trace record`, or, of a log of "
-            "strace, with `plimsoll trace import`",
+            f"{context.as_written(at, name)} is not a trace: record one with `plimsoll trace record`, or "
+            f"convert a strace log with `plimsoll trace import`",
         )
     return full
 
@@ -116,8 +118,8 @@ def _root(name: str | None, at: KeyPath, context: Context) -> Json:
     if "{tester}" not in last or "{tester}" in above:
         context.wrong(
             at,
-            f"the last part of {context.as_written(at, name)}, and no other, has to hold {{tester}}: each job needs a "
-            "directory of its own",
+            f"only the last part of {context.as_written(at, name)} must contain {{tester}}: each job needs "
+            f"its own directory",
         )
     return context.beside(name.rstrip("/"))
 

@@ -20,8 +20,9 @@ from plimsoll.plan.source.near import nearest
 
 
 class MixEntry(Raw):
-    """One kind of request: its share is weight / sum of the weights; each tester begins with `first` of them. `table`:
-    in place of queries. Beside these keys, keys of the driver's section."""
+    """One kind of request. Its share is weight / sum of the weights; each tester begins with
+    `first` of them. `table`: in place of queries. Other keys are those of the section of the
+    driver."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -34,7 +35,7 @@ class MixEntry(Raw):
     def _asked(self) -> MixEntry:
         if self.weight == 0 and self.first == 0:
             raise PydanticCustomError(
-                "weight", "weight must be above 0, or `first` say how many each tester begins with"
+                "weight", "weight must be greater than 0, unless `first` is greater than 0"
             )
         return self
 
@@ -74,14 +75,12 @@ def read_section(
     given = made or {}
     if mix is not None:
         if section.get("from_log") is not None:
-            context.wrong((*here, "from_log"), "give mix or from_log, not both: each says what is asked")
+            context.wrong((*here, "from_log"), "give mix or from_log, not both: each defines the requests")
         found: NamedRequests = []
         for index, entry in enumerate(mix):
             found += _entry(driver, section, entry, (*at, "mix", index), context, given.get(index))
         if found and all(weight == 0 for _, weight, _, _ in found):
-            context.wrong(
-                (*at, "mix"), "one of the weights must be above 0: what is asked after the first ones?"
-            )
+            context.wrong((*at, "mix"), "at least one weight must be greater than 0")
         values = {name: one for asked in given.values() for name, one in asked.values.items()}
         return Section(settings, _named(found), values)
     asked = given.get(None) or _from_log(parsed, here, context)
@@ -96,7 +95,7 @@ def read_section(
 def _alone(section: Any, made: QuerySet, at: KeyPath, context: Context) -> None:
     """A version is that of one query, not of a batch."""
     if getattr(section, "batch", 1) > 1 and any(query.version is not None for query in made.queries):
-        context.wrong((*at, "batch"), "with versions each query is a request of its own: give batch: 1")
+        context.wrong((*at, "batch"), "queries with versions cannot be batched: give batch: 1")
 
 
 def _from_log(section: Any, at: KeyPath, context: Context) -> QuerySet | None:
@@ -125,7 +124,7 @@ def _entry(
     shared = sorted(DRIVERS[driver].shared_keys & set(own))
     if shared:
         context.wrong(
-            (*at, shared[0]), f"{shared[0]} holds for all requests of a workload: give it in `{driver}`"
+            (*at, shared[0]), f"{shared[0]} applies to all requests of a workload: move it to `{driver}`"
         )
         return []
     known = _request_keys(driver)

@@ -15,7 +15,8 @@ from plimsoll.plan.source.fields import Count, Raw, Text
 
 
 class TcpSection(Raw):
-    """Sends a text, then waits for so many bytes, for a line, or for the end of the connection."""
+    """Sends a string, then waits for a number of bytes, for a line, or for the end of the
+    connection."""
 
     send: Text = "ping\n"
     expect_bytes: Count | None = None

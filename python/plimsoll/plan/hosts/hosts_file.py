@@ -48,10 +48,10 @@ def hosts_document(text: str, name: str, beside: Path, directory: Path) -> Docum
     version = tree.get("hosts") if isinstance(tree, Mapping) else None
     if not isinstance(tree, Mapping) or isinstance(version, bool) or not isinstance(version, int):
         got = "" if version is None else f", got {shown(version)}"
-        said = f"a file of hosts begins with `hosts: {FILE_VERSION}`{got}; hosts stand below `sites` in it"
+        said = f"a hosts file begins with `hosts: {FILE_VERSION}`{got}; it lists its hosts under `sites`"
         raise BadInput([Problem(said, "hosts", name, document.line(SECTION))])
     if version != FILE_VERSION:
-        said = f"this file is written for format {version}, this Plimsoll reads {FILE_VERSION}"
+        said = f"the file has format {version}, this version of Plimsoll reads format {FILE_VERSION}"
         mend = ": install a newer Plimsoll" if version > FILE_VERSION else ""
         raise BadInput([Problem(said + mend, "hosts", name, document.line(SECTION))])
     found = {key: value for key, value in tree.items() if key != "hosts"}

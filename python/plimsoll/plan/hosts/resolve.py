@@ -51,10 +51,10 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
     if raw.link == "ssh" and raw.kind in COME_THEMSELVES:
         context.wrong((*AT, "link"), f"agents of kind {raw.kind} dial in: tcp or quic")
     if raw.controller is None and raw.kind in COME_THEMSELVES and not missing:
-        message = f"agents of kind {raw.kind} dial in: say at which address of this host, "
+        message = f"agents of kind {raw.kind} dial in: give the address of this host that they connect to, "
         context.wrong(AT, message + "controller: {address: ...}")
     if raw.controller is None and raw.kind == "ssh" and raw.link in ("tcp", "quic"):
-        message = f"with link: {raw.link} agents dial this host: say at which of its addresses, "
+        message = f"with link: {raw.link} agents dial this host: give the address that they connect to, "
         context.wrong((*AT, "link"), message + "controller: {address: ...}, or leave link out")
     found = Hosts(
         kind=raw.kind,
@@ -88,8 +88,8 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
 _EXAMPLES: Final = {
     "slurm": "{tasks: 4, partition: NAME, time: 30m}",
     "dask": "{address: 'tcp://HOST:8786'}",
-    "join": "{agents: 10}, and submit and template where they are to be handed in",
-    "testbed": "the file of a testbed",
+    "join": "{agents: 10}, with submit and template if Plimsoll submits the job",
+    "testbed": "the path of a testbed file",
 }
 
 
@@ -108,14 +108,14 @@ def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tupl
         sites, at = {ONE_SITE: raw.hosts}, AT
     if raw.kind in COME_THEMSELVES:
         if sites:
-            message = f"hosts of kind {raw.kind} are not named here: leave this out"
+            message = f"hosts of kind {raw.kind} are not listed in the file: leave this key out"
             context.wrong(at if raw.sites else (*AT, "hosts"), message)
         return ()
     if not sites and raw.kind == LOCAL:
         return (Host(LOCAL, "", LOCAL, raw.agents),)
     if not sites:
         example = "sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]"
-        context.wrong(AT, f"hosts of kind {raw.kind} are named: {example}")
+        context.wrong(AT, f"hosts of kind {raw.kind} must be listed: {example}")
     found = []
     for site, listed in sites.items():
         for index, one in enumerate(listed):
@@ -127,7 +127,9 @@ def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tupl
 def _host(raw: HostRaw, site: str, agents: int, at: KeyPath, context: Context) -> Host:
     name = raw.name or raw.host
     if set(name) & set(":%"):
-        context.wrong(at, f"{name} cannot stand in file names: give it a name, {{host: '{name}', name: ...}}")
+        context.wrong(
+            at, f"{name} is not valid in a file name: give the host a name, {{host: '{name}', name: ...}}"
+        )
     return Host(name, raw.host, site, raw.agents or agents, raw.user, raw.port, raw.link)
 
 
@@ -140,11 +142,13 @@ def _no_name_twice(raw: HostsRaw, hosts: Sequence[Host], context: Context) -> No
     at: KeyPath = (*AT, "sites") if raw.sites is not None else (*AT, "hosts")
     for name, times in Counter(host.name for host in hosts).items():
         if times > 1:
-            context.wrong(at, f"the host {name} stands twice: `agents: 2` puts several agents on one")
+            context.wrong(
+                at, f"the host {name} is listed twice: use `agents: 2` for several agents on one host"
+            )
             return
     for name, times in Counter(name for host in hosts for name in host.agent_names).items():
         if times > 1:
-            context.wrong(at, f"two agents would be called {name}: give one of the hosts another name")
+            context.wrong(at, f"two agents have the name {name}: rename one of the hosts")
 
 
 def _requirements(raw: HostsRaw) -> tuple[Requirement, ...]:
@@ -164,12 +168,14 @@ def _join(raw: HostsRaw, context: Context) -> Join | None:
         return None
     at: KeyPath = (*AT, "join")
     if (raw.join.submit is None) != (raw.join.template is None):
-        context.wrong(at, "submit and template belong together: the command that hands in the filled file")
+        context.wrong(
+            at,
+            "submit and template must be given together: submit is the command that submits "
+            "the filled template",
+        )
     submit = tuple(raw.join.submit or ())
     if submit and not any("{file}" in str(part) for part in submit):
-        context.wrong(
-            (*at, "submit"), 'one of its arguments must hold "{file}": the name of the filled template'
-        )
+        context.wrong((*at, "submit"), 'one argument must contain "{file}", the path of the filled template')
     template = raw.join.template
     if raw.kind == "join" and template is not None:
         template = context.file(template, (*at, "template"))
@@ -185,12 +191,12 @@ def _template(path: str, at: KeyPath, context: Context) -> None:
     except FileNotFoundError:
         return  # told already
     except (OSError, UnicodeDecodeError) as error:
-        context.wrong(at, f"it cannot be read: {getattr(error, 'strerror', None) or error}")
+        context.wrong(at, f"the template cannot be read: {getattr(error, 'strerror', None) or error}")
         return
     if len(text) > MAX_TEXT:
-        context.wrong(at, f"a template has at most {MAX_TEXT:,} signs")
+        context.wrong(at, f"the template has more than {MAX_TEXT:,} characters")
     elif "{token}" not in text:
-        context.wrong(at, 'it must hold "{token}", the name of the file without which no agent is let in')
+        context.wrong(at, 'the template must contain "{token}", the path of the token file that agents need')
 
 
 def _enough(hosts: Hosts, context: Context) -> None:
@@ -198,9 +204,9 @@ def _enough(hosts: Hosts, context: Context) -> None:
     most = len(hosts.hosts) or hosts.expected
     what = "hosts" if hosts.hosts else "agents"
     if hosts.use is not None and most is not None and hosts.use > most:
-        context.wrong((*AT, "use"), f"{hosts.use} {what} are to be used, and there are {most}")
+        context.wrong((*AT, "use"), f"use is {hosts.use}, but there are only {most} {what}")
     elif hosts.at_least is not None and most is not None and hosts.at_least > most:
-        context.wrong((*AT, "at_least"), f"at least {hosts.at_least} of {most} {what} cannot answer")
+        context.wrong((*AT, "at_least"), f"at_least is {hosts.at_least}, but there are only {most} {what}")
 
 
 def check_reach(
@@ -217,17 +223,22 @@ def check_reach(
     ):
         context.wrong(
             AT,
-            f"the agent that watches the services here is called {WATCHER}: give the host {WATCHER} another name",
+            f"the name {WATCHER} is reserved for the agent that watches the services on this machine: "
+            f"rename the host {WATCHER}",
         )
     for work, at in workloads:
         asked = [one.service for one in work.target.endpoints]
         used = [services[name] for name in asked if name is not None and name in services]
         if any(not service.starts_process for service in used):
-            context.wrong((*at, "target"), "an SQLite file lies on this host, and testers run on others")
+            context.wrong(
+                (*at, "target"),
+                "the SQLite file is on this host, and the testers run on other hosts: use a database server",
+            )
         elif used and hosts.kind != "testbed" and not hosts.dials_in and hosts.controller is None:
             context.wrong(
                 AT,
-                f"{used[0].name} runs on this host and is asked from others: say at which of its addresses, "
+                f"testers on other hosts use {used[0].name}, which runs on this host: give the address of "
+                f"this host, "
                 "controller: {address: ...}",
             )
 
@@ -238,8 +249,8 @@ def check_hooks(hosts: Hosts, on: Sequence[str], at: KeyPath, context: Context) 
         if what != "controller" and hosts.dials_in:
             context.wrong(
                 (*at, index, "on"),
-                f"nobody can start a command on hosts of kind {hosts.kind}, whose agents dial in: leave `on: {what}` "
-                "out, and have whatever starts the agents do it",
+                f"Plimsoll cannot start a command on hosts of kind {hosts.kind}, because their agents dial "
+                f"in: leave `on: {what}` out, and run the command where the agents are started",
             )
 
 
@@ -259,28 +270,38 @@ def on_hosts(
     for site in sites:
         if hosts.sites and site not in hosts.sites:
             near = nearest(site, hosts.sites)
-            context.wrong((*at, "site"), f"there is no site {site}; hosts has {', '.join(hosts.sites)}", near)
+            context.wrong(
+                (*at, "site"),
+                f"there is no site {site}; the sites of hosts are {', '.join(hosts.sites)}",
+                near,
+            )
             return work
     if sites and not hosts.sites:
-        context.wrong((*at, "site"), f"nobody knows of what site hosts of kind {hosts.kind} will be")
+        context.wrong(
+            (*at, "site"),
+            f"the sites of hosts of kind {hosts.kind} are not known before the run: leave site out",
+        )
         return work
     found = replace(work, sites=sites)
     used = chosen(hosts)
     agents = carriers(found, places(used) or come_themselves(hosts))
     if used and not agents:
         context.wrong(
-            (*at, "site"), f"of the {len(used)} hosts that are used none is of {' or '.join(sites)}"
+            (*at, "site"), f"none of the {len(used)} hosts in use belongs to the site {' or '.join(sites)}"
         )
         return found
     if load.per_host is None:
         return found
     if not hosts.hosts and hosts.expected is None:
         context.wrong(
-            (*load_at, "per_host"), f"nobody knows how many hosts of kind {hosts.kind} there will be"
+            (*load_at, "per_host"),
+            f"the number of hosts of kind {hosts.kind} is not known before the run: give testers instead "
+            f"of per_host",
         )
     if len({host.agents for host in used if not sites or host.site in sites}) > 1:
         context.wrong(
             (*load_at, "per_host"),
-            "the hosts carry different numbers of agents, to which testers are dealt in turn: give them the same",
+            "per_host needs the same number of agents on each host, and the numbers differ: give each host "
+            "the same `agents`",
         )
     return replace(found, load=of_hosts(found.load, agents))

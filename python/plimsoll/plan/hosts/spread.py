@@ -51,7 +51,7 @@ def taken(hosts: Hosts, left_out: Mapping[str, str]) -> tuple[Host, ...]:
     if len(answering) < fewest(hosts):
         reasons = "".join(f"\n  {host.name}: {gone[host.name]}" for host in hosts.hosts if host.name in gone)
         count = f"{len(answering)} of {len(hosts.hosts)} hosts can be used"
-        raise AgentsLost(f"{count}, and {fewest(hosts)} are needed:{reasons}")
+        raise AgentsLost(f"{count}, at least {fewest(hosts)} are required:{reasons}")
     return chosen(hosts, answering)
 
 

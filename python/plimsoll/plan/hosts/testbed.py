@@ -69,7 +69,7 @@ def parse_bit_rate(value: object) -> int:
         raise units.UnitError(f"expected a rate of bits, got {shown(value)}: {RATE_LIKE}")
     rate = float(match[1]) * _BITS[match[2]]
     if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
-        raise units.UnitError(f"{shown(value)}: a link carries from 1 kbit/s to 1 Tbit/s")
+        raise units.UnitError(f"{shown(value)}: the rate of a link must be from 1 kbit/s to 1 Tbit/s")
     return round(rate)
 
 
@@ -283,7 +283,7 @@ class _Checker:
         known = [self._site((*path, "between", index), name) for index, name in enumerate(raw.between)]
         self._delays(path, raw.rtt, raw.jitter, raw.asymmetry)
         if raw.queue is not None and not _MIN_QUEUE <= raw.queue <= _MAX_QUEUE:
-            self._wrong((*path, "queue"), "a queue holds from 2kB (one full frame) to 4GB")
+            self._wrong((*path, "queue"), "the size of a queue must be from 2kB (one full frame) to 4GB")
         if not all(known):
             return []
         one, other = raw.between
@@ -295,12 +295,15 @@ class _Checker:
 
     def _delays(self, path: KeyPath, rtt: int, jitter: int, asymmetry: int) -> None:
         if rtt > MAX_RTT_NS:
-            self._wrong((*path, "rtt"), "a round trip takes at most 60s")
+            self._wrong((*path, "rtt"), "the round-trip time must be at most 60s")
         if abs(asymmetry) > rtt:
-            self._wrong((*path, "asymmetry"), "one direction would take less than no time: at most the rtt")
+            self._wrong(
+                (*path, "asymmetry"), "the delay of one direction would be negative: the limit is the rtt"
+            )
         elif jitter > rtt - abs(asymmetry):
             self._wrong(
-                (*path, "jitter"), "one direction would take less than no time: at most rtt - |asymmetry|"
+                (*path, "jitter"),
+                "the delay of one direction would be negative: the limit is rtt - |asymmetry|",
             )
 
     def _twice(self) -> None:
@@ -308,7 +311,7 @@ class _Checker:
         for index, link in enumerate(self.raw.links):
             pair = frozenset(link.between)
             if pair in first:
-                self._wrong(("links", index), f"this pair of sites has a link already: links.{first[pair]}")
+                self._wrong(("links", index), f"this pair of sites already has a link: links.{first[pair]}")
             first.setdefault(pair, index)
 
     def _routes(self, linked: set[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -317,7 +320,7 @@ class _Checker:
             if source != lab and (source, lab) not in linked:
                 self._wrong(
                     ("sites", source),
-                    f"it has no link to the lab's site: give one between {lab} and {source}",
+                    f"the site has no link to the site of the lab: add one between {lab} and {source}",
                 )
             for to in self.raw.sites:
                 if source != to and lab not in (source, to) and (source, to) not in linked:
@@ -328,10 +331,10 @@ class _Checker:
         # Testbeds share no network, so that equal addresses do no harm; different ones are easier on the eye.
         net = 64 + int(hashlib.sha256(self.raw.name.encode()).hexdigest(), 16) % 128
         if len(self.raw.sites) > MAX_PER_SITE:
-            self._wrong(("sites",), f"at most {MAX_PER_SITE} sites")
+            self._wrong(("sites",), f"expected at most {MAX_PER_SITE} sites")
             return ()
         if 1 + sum(site.hosts for site in self.raw.sites.values()) > MAX_HOSTS:
-            self._wrong(("sites",), f"at most {MAX_HOSTS} hosts, the one called lab included")
+            self._wrong(("sites",), f"expected at most {MAX_HOSTS} hosts, including the host lab")
         found = [HostSpec(LAB, self.raw.lab, f"10.{net}.0.1")]
         for number, (name, site) in enumerate(self.raw.sites.items(), start=1):
             found += [

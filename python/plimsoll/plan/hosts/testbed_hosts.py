@@ -44,12 +44,14 @@ def hosts_of(spec: TestbedSpec, raw: HostsRaw, context: Context) -> tuple[Host, 
     for site, at, one in _named(spec, raw, context):
         host = there.get(one.host)
         if host is None:
-            message = f"the testbed {spec.name} has no host {one.host} that could carry testers"
+            message = f"the testbed {spec.name} has no host {one.host} for testers"
             context.wrong(at, message, nearest(one.host, there))
         elif site not in (None, host.site):
-            context.wrong(at, f"in the testbed {spec.name} the host {one.host} is of the site {host.site}")
+            context.wrong(
+                at, f"in the testbed {spec.name} the host {one.host} belongs to the site {host.site}"
+            )
         elif one.user is not None or one.port is not None:
-            context.wrong(at, "who logs in to a testbed's hosts, and where, is the testbed's: leave this out")
+            context.wrong(at, "the testbed sets the user and the port of its hosts: leave this key out")
         else:
             agents = one.agents or raw.agents
             found.append(Host(one.name or one.host, one.host, host.site, agents, link_bytes_s=one.link))
@@ -75,6 +77,6 @@ def lab_address(spec: TestbedSpec, raw: HostsRaw, context: Context) -> str:
     """At which address testers reach what runs on `lab`: it has only one."""
     told = raw.controller.address if raw.controller else spec.lab.address
     if told != spec.lab.address:
-        message = f"the host lab of the testbed {spec.name} has the address {spec.lab.address} and no other"
+        message = f"the host lab of the testbed {spec.name} has only the address {spec.lab.address}"
         context.wrong((*AT, "controller", "address"), message)
     return spec.lab.address

@@ -129,7 +129,7 @@ def _fits(stat: Stat, metric: str, row: Metric, text: str) -> None:
     allowed = row.rule_statistics
     if stat not in allowed:
         names = ", ".join("p(N)" if name == "p" else name for name in allowed)
-        raise RuleError(f"the rule {text!r} does not fit the metric {metric}: it has {names}")
+        raise RuleError(f"the rule {text!r} does not fit the metric {metric}: expected one of {names}")
 
 
 def _value(number: float, unit: str | None, stat: Stat, row: Metric, text: str) -> float:
@@ -144,7 +144,7 @@ def _value(number: float, unit: str | None, stat: Stat, row: Metric, text: str) 
             number, unit = number / 100.0, None
         if unit is None and 0 <= number <= 1:
             return number
-        raise RuleError(f"the rule {text!r} needs a share: expected 10% or 0.1")
+        raise RuleError(f"the rule {text!r} needs a share such as 10% or 0.1")
     if row.kind is Kind.RATE:
         scale = 1.0 if unit in (None, "/s") else _per_second(unit, row)
         if scale is not None:

@@ -302,7 +302,7 @@ class MetricTable:
         names = [spelled for row in self.rows for spelled in _spelled(row)]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"two metrics are called {twice}")
+            raise ValueError(f"two metrics have the name {twice}")
 
     def extended(self, *rows: Metric) -> MetricTable:
         """The table with further rows."""

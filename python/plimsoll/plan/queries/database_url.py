@@ -17,8 +17,8 @@ from plimsoll.plan.source.secret import Secret
 SCHEMES: Final = ("postgresql", "postgres", "mysql", "mariadb")
 """Of databases that have users."""
 _ENCODE: Final = (
-    "a URL takes characters such as @ / ? # in a user, a password or a database percent-encoded only; "
-    "sql.password takes a password as it is"
+    "in a URL, characters such as @ / ? # of a user, password or database must be percent-encoded; "
+    "sql.password accepts a password unencoded"
 )
 
 
@@ -47,7 +47,7 @@ def endpoint(
     scheme = text.partition("://")[0]
     if schemes and scheme not in schemes:
         known = " or ".join(f"{one}:" for one in schemes)
-        context.wrong(at, f"a URL of {scheme}: is no URL of {known}")
+        context.wrong(at, f"the URL has the scheme {scheme}: expected {known}")
         return nothing
     try:
         url = urlsplit(text)
@@ -70,7 +70,7 @@ def endpoint(
     if url.password is not None and _is_literal(written):
         context.wrong(
             at,
-            "a URL must not hold a password as it is, since the file is stored: write ${env:NAME} in its place, or "
+            "the URL contains a password, and the file is stored: write ${env:NAME} in its place, or "
             'give sql: {password: {secret: "${env:NAME}"}}',
         )
         return nothing
@@ -83,10 +83,10 @@ def _parameter(key: str, value: str, at: KeyPath, context: Context) -> None:
     if key == "sslmode" and value != "disable":
         context.wrong(
             at,
-            "sslmode is not read from a URL: give sql: {tls: {ca_file: ca.pem}} for TLS, or leave sslmode out",
+            "sslmode in a URL is not supported: give sql: {tls: {ca_file: ca.pem}} for TLS, or leave sslmode out",
         )
     elif key != "sslmode":
-        context.wrong(at, f"the parameter {key} of the URL is not known: leave it out")
+        context.wrong(at, f"unknown URL parameter {key}: leave it out")
 
 
 def _is_literal(written: str) -> bool:
@@ -99,7 +99,8 @@ def password(given: str | Secret | None, at: KeyPath, context: Context) -> Secre
     """`sql.password`, which comes from the environment or is a secret."""
     if isinstance(given, str) and context.as_written(at, given) == given:
         context.wrong(
-            at, 'the password stands in the file, which is stored: write {secret: "${env:NAME}"} in its place'
+            at,
+            'the file contains the password, and the file is stored: write {secret: "${env:NAME}"} in its place',
         )
         return None
     return Secret(given) if isinstance(given, str) else given
@@ -120,11 +121,11 @@ def check_settings(
         url = one.url.reveal() if isinstance(one.url, Secret) else one.url or ""
         for key in given:
             if one.service in files or url.startswith("sqlite:"):
-                why = "is an SQLite file, which has no users and no TLS: leave this out"
+                why = "is an SQLite file, which has no users and no TLS: leave this key out"
                 context.wrong((*at, key), f"{one.name} {why}")
         if "password" in given and "@" in url and urlsplit(url).password is not None:
-            context.wrong((*at, "password"), f"the URL of {one.name} holds a password, too: give one of them")
+            context.wrong((*at, "password"), f"the URL of {one.name} also contains a password: give only one")
         if "tls" in given and one.service in started:
-            context.wrong((*at, "tls"), f"{one.service} is started here, without TLS: leave this out")
+            context.wrong((*at, "tls"), f"Plimsoll starts {one.service} without TLS: leave this key out")
         if "tls" in given and "sslmode=disable" in url:
-            context.wrong((*at, "tls"), f"the URL of {one.name} says sslmode=disable: give one of them")
+            context.wrong((*at, "tls"), f"the URL of {one.name} contains sslmode=disable: give only one")

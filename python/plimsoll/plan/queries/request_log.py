@@ -70,14 +70,14 @@ class RequestLog:
             f"{name}: {sum(self.counts):,} requests of {len(self.queries):,} queries in {self.lines:,} lines"
         ]
         if self.other:
-            hold = "line holds" if self.other == 1 else "lines hold"
+            hold = "line contains" if self.other == 1 else "lines contain"
             said.append(f"{self.other:,} {hold} no Frontier request")
         if self.bad:
-            said.append(f"{self.bad:,} cannot be read ({self.first_bad})")
+            said.append(f"{self.bad:,} requests cannot be read ({self.first_bad})")
         if self.left_out:
             said.append(
-                f"{self.left_out:,} requests are left out: at most {MAX_QUERIES:,} queries "
-                f"and {MAX_REQUESTS:,} requests are kept"
+                f"{self.left_out:,} requests are left out: the limits are {MAX_QUERIES:,} queries and "
+                f"{MAX_REQUESTS:,} requests"
             )
         return "; ".join(said)
 
@@ -130,7 +130,7 @@ class _Reader:
             self.first_bad = self.first_bad or f"line {self.lines}: {error}"
         if not queries:
             self.bad += 1
-            self.first_bad = self.first_bad or f"line {self.lines}: the URL has no p1"
+            self.first_bad = self.first_bad or f"line {self.lines}: the URL has no parameter p1"
             return
         at_ns = time_of(line)
         for query in queries:
@@ -188,13 +188,13 @@ def unpacked(p1: bytes) -> str:
     except zlib.error:
         raise ValueError("p1 is not zlib data") from None
     if len(sql) > MAX_QUERY:
-        raise ValueError(f"p1 holds more than {MAX_QUERY:,} bytes")
+        raise ValueError(f"p1 contains more than {MAX_QUERY:,} bytes")
     if not inflate.eof:
-        raise ValueError("p1 is cut off")
+        raise ValueError("p1 is truncated")
     try:
         text = sql.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("p1 does not hold text") from None
+        raise ValueError("p1 is not UTF-8 text") from None
     text = text.removesuffix("\n")
     if not text.strip():
         raise ValueError("p1 is empty")

@@ -21,7 +21,7 @@ def _identifier(value: str) -> str:
         return value
     raise PydanticCustomError(
         "identifier",
-        "expected a name of SQL (letters, digits and _, with a schema: a.b), got {shown}",
+        "expected an SQL name (letters, digits and _, optionally with a schema: a.b), got {shown}",
         {"shown": shown(value)},
     )
 
@@ -38,8 +38,9 @@ Identifier = Annotated[PlainText, AfterValidator(_identifier)]
 
 
 class TableWork(Raw):
-    """`SELECT columns FROM table LIMIT rows`, of one table or of several, the same rows or different ones; with
-    versions, what writes or reads those of an object, a range of rows."""
+    """`SELECT columns FROM table LIMIT rows`, from one or several tables, with the same or
+    different rows. With versions, it writes or reads the rows of an object, which is a range of
+    rows."""
 
     table: Identifier
     rows: Count = 1000
@@ -56,21 +57,21 @@ class TableWork(Raw):
         if self.versions != "none" and self.distinct > MAX_OBJECTS:
             raise PydanticCustomError(
                 "distinct",
-                "with versions distinct must be at most {most}, got {distinct}",
+                "with versions, distinct must be at most {most}, got {distinct}",
                 {"most": MAX_OBJECTS, "distinct": self.distinct},
             )
         if self.written is not None and self.versions != "write":
             raise PydanticCustomError(
-                "written", "written (rows changed at a time) belongs to `versions: write`"
+                "written", "written (the number of rows changed at a time) needs `versions: write`"
             )
         if self.written is not None and self.written > self.rows:
-            raise PydanticCustomError("written", "written must be at most rows: an object has no more")
+            raise PydanticCustomError("written", "written must be at most rows: an object has no more rows")
         return self
 
 
 class CoolWork(Raw):
-    """What a client of a COOL conditions database asks in a session. The keys up to `versioning` are those of the data
-    set."""
+    """The requests of a client of a COOL conditions database in a session. The keys up to
+    `versioning` are those of the data set."""
 
     prefix: Annotated[PlainText, AfterValidator(_prefix)] = ""
     folders: Annotated[int, Field(ge=1, le=9999)]
@@ -91,14 +92,14 @@ class CoolWork(Raw):
         if self.access in ("by-tag", "head") and self.versioning == "single":
             raise PydanticCustomError(
                 "access",
-                "access {access} is for `versioning: multi`: single-version folders have no tags and no head",
+                "access {access} needs `versioning: multi`: single-version folders have no tags and no head",
                 {"access": self.access},
             )
         return self
 
 
 class FromLog(Raw):
-    """Queries of a log: of a cache (native or combined format) or of a gateway, plain or gzip."""
+    """Queries from a log of a cache (native or combined format) or of a gateway, plain or gzip."""
 
     file: PlainText
     as_: Literal["set", "replay"] = Field(default="set", alias="as")
@@ -107,7 +108,7 @@ class FromLog(Raw):
     @model_validator(mode="after")
     def _replayed(self) -> FromLog:
         if self.as_ == "set" and self.speed != 1.0:
-            raise PydanticCustomError("speed", "speed belongs to `as: replay`: a set has no times")
+            raise PydanticCustomError("speed", "speed needs `as: replay`: a set has no times")
         return self
 
 

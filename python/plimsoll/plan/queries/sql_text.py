@@ -45,7 +45,9 @@ def statements(data: bytes, dialect: Dialect) -> Iterator[Statement]:
     """The statements of a file, in order. Raises SqlTextError, when the statement at fault is reached."""
     text = data.removeprefix(b"\xef\xbb\xbf").decode("latin-1")
     if (nul := text.find("\0")) >= 0:
-        raise SqlTextError(1 + text.count("\n", 0, nul), "a byte 0 cannot be in an SQL file")
+        raise SqlTextError(
+            1 + text.count("\n", 0, nul), "the file contains a NUL byte, which SQL does not allow"
+        )
     counted = at = 0
     line, delimiter = 1, ";"
     following = _next(dialect, delimiter)
@@ -131,9 +133,7 @@ def _checked(text: str, line: int, dialect: Dialect) -> str:
     """What only a client program understands is refused with what to do."""
     if dialect == "postgres" and text.startswith("\\"):
         word = text.split(None, 1)[0]
-        raise SqlTextError(line, f"{word} is a command of psql and not SQL: remove the line")
+        raise SqlTextError(line, f"{word} is a psql command, not SQL: remove the line")
     if dialect == "postgres" and _COPY.match(text):
-        raise SqlTextError(
-            line, "COPY ... FROM STDIN has its rows in the file: use INSERT (pg_dump --inserts)"
-        )
+        raise SqlTextError(line, "COPY ... FROM STDIN is not supported: use INSERT (pg_dump --inserts)")
     return text

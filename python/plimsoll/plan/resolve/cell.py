@@ -255,7 +255,8 @@ def _ceilings(raw: ExperimentRaw, context: ResolveContext) -> tuple[model.Ceilin
             )
         elif rule.upper:
             context.wrong(
-                (*at, "test"), f'"{ceiling.test}": a ceiling says what stops the run, so it has > and not <'
+                (*at, "test"),
+                f'"{ceiling.test}": a ceiling stops the run when it is exceeded: use > instead of <',
             )
         found.append(model.Ceiling(ceiling.metric, rule, ceiling.test, ceiling.for_))
     return tuple(found)

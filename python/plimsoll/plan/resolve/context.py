@@ -73,7 +73,7 @@ class ResolveContext:
             self.wrong(path, f"{name} cannot be read: {error}")
             return ()
         if full.exists() and (not found or found == [""]):
-            self.wrong(path, f"{name} holds no lines")
+            self.wrong(path, f"{name} has no lines")
         return tuple(found)
 
     def request_log(self, name: str, path: KeyPath) -> RequestLog | None:
@@ -88,7 +88,7 @@ class ResolveContext:
             self.wrong(path, f"{shown_name} cannot be read: {error}")
             return None
         if not found.queries:
-            self.wrong(path, f"there is no Frontier request in the log: {found.remark(shown_name)}")
+            self.wrong(path, f"the log contains no Frontier request: {found.remark(shown_name)}")
             return None
         return found
 

@@ -79,7 +79,7 @@ def resolve_workload(
         database_url.check_settings(settings, target, services, (*at, "sql"), context)
     values = {key: _values(key, value, (*at, "values", key), context) for key, value in raw.values.items()}
     for key in set(values) & set(asked.values):
-        context.wrong((*at, "values", key), f"{key} is the name of a value that the queries made here need")
+        context.wrong((*at, "values", key), f"the generated queries use the name {key}: choose another name")
     values |= asked.values
     if raw.driver == "frontier" and settings:
         settings = with_target(
@@ -124,8 +124,8 @@ def _unknown_names(
     said = []
     for name, where in list(found.items())[:MAX_UNKNOWN]:
         near = nearest(name, known)
-        hint = f"; did you mean {{{near}}}?" if near else f"; write {{{{{name}}}}} if that is meant"
-        said.append(f"{workload}, {where}: {{{name}}} names no value and is sent as it is{hint}")
+        hint = f"; did you mean {{{near}}}?" if near else f"; write {{{{{name}}}}} for literal braces"
+        said.append(f"{workload}, {where}: {{{name}}} is not a defined value and is sent as written{hint}")
     return tuple(said)
 
 
@@ -187,7 +187,7 @@ def _target(
             *resolve_watch(raw.target, listed, context),
         )
     near = nearest(raw.target, [*services, *targets])
-    context.wrong(here, f'"{raw.target}" is no service and none of `targets`, and no URL', near)
+    context.wrong(here, f'"{raw.target}" is not a service, not one of `targets` and not a URL', near)
     return model.Target(raw.target, ())
 
 
@@ -201,13 +201,13 @@ def _proxies(
         if isinstance(one, Secret) or "://" in one:
             found.append(proxy(one, at, context))
         elif one not in services:
-            context.wrong(at, f'"{one}" is no service and no URL', nearest(one, services))
+            context.wrong(at, f'"{one}" is not a service and not a URL', nearest(one, services))
         else:
             kind = services[one].kind
             if kind not in ("squid", "command"):
                 context.wrong(at, f"{one} is a service of kind {kind}: expected one of kind squid")
             elif services[one].settings.get("origin") is not None:
-                context.wrong(at, f"{one} has an origin, so it is a reverse proxy: make it the endpoint")
+                context.wrong(at, f"{one} has an origin, so it is a reverse proxy: use it as an endpoint")
             found.append(model.Via(one))
     return tuple(found)
 
@@ -248,7 +248,7 @@ def _endpoint(
     if database_url.is_database(address):
         return database_url.endpoint(address, name, at, schemes, context)
     if isinstance(address, Secret):
-        context.wrong(at, "a secret can only be the URL of a database: give a header with a secret")
+        context.wrong(at, "only the URL of a database can be a secret: use a header with a secret")
         return model.Endpoint(name or "", "", None)
     try:
         url = urlsplit(address)
@@ -260,24 +260,24 @@ def _endpoint(
             context.wrong(at, f'"{address}" is not a URL: {error}')
             return model.Endpoint(name or "", address, None)
         context.wrong(
-            at, "a URL must not hold a user or a password: it is stored; give a header with a secret"
+            at, "the URL contains a user or a password, and URLs are stored: use a header with a secret"
         )
         return model.Endpoint(name or "", "", None)
     if inside:
         context.wrong(
-            at, "a URL must not hold a user or a password: it is stored; give a header with a secret"
+            at, "the URL contains a user or a password, and URLs are stored: use a header with a secret"
         )
         return model.Endpoint(name or "", "", None)
     known = list(schemes) or ["http", "https", "tcp", "sqlite", *database_url.SCHEMES, "exec"]
     if url.scheme not in known:
         context.wrong(
             at,
-            f'"{address}" is no service, and no URL of {" or ".join(f"{one}:" for one in known)}',
+            f'"{address}" is not a service and not a URL with {" or ".join(f"{one}:" for one in known)}',
         )
     elif url.scheme != "sqlite" and not url.hostname and schemes:
-        context.wrong(at, f'"{address}" names no host')
+        context.wrong(at, f'"{address}" has no host')
     elif url.scheme == "tcp" and port is None:
-        context.wrong(at, f'"{address}" names no port')
+        context.wrong(at, f'"{address}" has no port')
     written = address
     if url.scheme == "sqlite" and not url.netloc:
         address = f"sqlite:{context.file(url.path, at)}"
@@ -302,7 +302,9 @@ def _on_error(raw: OnErrorRaw) -> model.OnError:
 def _values(name: str, raw: ValuesRaw, at: KeyPath, context: FileContext) -> model.Generator:
     if not _VALUE_NAME.match(name) or name in _GIVEN_NAMES:
         context.wrong(
-            at, f'"{name}" cannot name a value: letters, digits and _, and none of {", ".join(_GIVEN_NAMES)}'
+            at,
+            f'"{name}" is not a valid value name: use letters, digits and _, and none of '
+            f"{', '.join(_GIVEN_NAMES)}",
         )
     if raw.uniform is not None:
         return model.Generator("uniform", low=raw.uniform.low, high=raw.uniform.high)
@@ -333,8 +335,8 @@ def resolve_load(
         if not recorded_ns:
             context.wrong(
                 (*at, "replay"),
-                "there are no times to replay: the driver's section needs `from_log: {file: ..., as: replay}`, "
-                "of a log that says when each request began",
+                "no times to replay: the section of the driver needs `from_log: {file: ..., as: replay}` "
+                "with a log that has the start time of each request",
             )
         return model.Recorded(recorded_ns or (0,), slots, full)
     if raw.rate is not None:
@@ -376,17 +378,20 @@ def resolve_run(
     if raw.duration is not None and staged:
         context.wrong(
             (*at, "duration"),
-            "the stages say how long the run is: leave this key out; warmup cuts their beginning",
+            "the stages define the length of the run: leave this key out; warmup excludes the beginning of "
+            "the stages",
         )
     if raw.duration == 0:
-        context.wrong((*at, "duration"), "nothing is measured in 0s")
+        context.wrong((*at, "duration"), "the duration must be longer than 0s")
     own = [length for load, _ in loads if (length := own_length_ns(load)) is not None]
     if end is None and own and (raw.until is None or staged):
         end = max(own)
         if raw.warmup >= end:
-            context.wrong((*at, "warmup"), f"the warm-up takes the whole run of {show_duration(end)}")
+            context.wrong(
+                (*at, "warmup"), f"the warm-up must be shorter than the run, which takes {show_duration(end)}"
+            )
     if end is None and raw.until is None:
-        context.wrong(at, "nothing ends the run: give duration (for example 30s) or until")
+        context.wrong(at, "the run has no end: give duration (for example 30s) or until")
     if (
         raw.until is not None
         and raw.until.each_tester is not None
@@ -394,7 +399,7 @@ def resolve_run(
     ):
         context.wrong(
             (*at, "until", "each_tester"),
-            "an open load has no testers to count for: use transactions or duration",
+            "an open load has no testers: use transactions or duration",
         )
     return model.RunSettings(
         warmup_ns=raw.warmup,

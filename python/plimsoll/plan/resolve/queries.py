@@ -30,8 +30,8 @@ def object_numbers(works: Mapping[KeyPath, WorkloadRaw], context: Context) -> Ma
         if seen.setdefault(name, layout) != layout:
             context.wrong(
                 at,
-                f"an object of {raw.table} is {_told(seen[name])} elsewhere in this file, and {_told(layout)} here: "
-                "who writes versions and who reads them need the same rows, tables and distinct",
+                f"an object of {raw.table} is {_told(seen[name])} elsewhere in this file, and "
+                f"{_told(layout)} here: writers and readers of versions need the same rows, tables and distinct",
             )
     if len(seen) < 2:
         return dict.fromkeys(seen, "")
@@ -104,7 +104,7 @@ def _asks(raw: WorkloadRaw, at: KeyPath, context: Context) -> bool:
 
 def _alone(others: list[str], at: KeyPath, context: Context) -> None:
     if others:
-        context.wrong(at, f"give {at[-1]} or {others[0]}, not both: each says what is asked")
+        context.wrong(at, f"give {at[-1]} or {others[0]}, not both: each defines the requests")
 
 
 def _as_written(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
@@ -119,11 +119,11 @@ def _as_written(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, context: Co
         for key in ("folders", "channels", "iovs"):
             asked, there = getattr(raw, key), told.get(key)
             if isinstance(there, int) and asked > there:
-                context.wrong((*at, key), f"{asked} {key} are asked for, and data.{name} has {there}")
+                context.wrong((*at, key), f"{asked} {key} are requested, but data.{name} has only {there}")
         if told.get("versioning", "single") != raw.versioning:
             context.wrong(
                 (*at, "versioning"),
-                f"{raw.versioning}, and data.{name} is {told.get('versioning', 'single')}",
+                f"versioning is {raw.versioning}, but data.{name} has {told.get('versioning', 'single')}",
             )
 
 
@@ -142,13 +142,13 @@ def _table_fits(
     if work.driver != "sql":
         context.wrong(
             (*at, "versions"),
-            f"{work.driver} only reads: give the writer a population of its own in `workloads`, with `driver: sql` and "
-            "the database as its target",
+            f"the driver {work.driver} only reads: put the writer into its own entry of `workloads`, with "
+            f"`driver: sql` and the database as target",
         )
     elif dialect_of(target, services) == "sqlite":
         context.wrong(
             (*at, "versions"),
-            "SQLite is opened for reading: versions can be written into PostgreSQL and MariaDB",
+            "SQLite is opened read-only: use PostgreSQL or MariaDB to write versions",
         )
 
 
@@ -161,15 +161,15 @@ def _as_filled(raw: TableWork, tree: Mapping[str, Any], at: KeyPath, context: Co
         key = f"{key}_{raw.tables}"
         listed = data.get(key)
     elif made > 1 and not 1 < raw.tables <= made:
-        context.wrong((*at, "tables"), f"{raw.tables} of them are asked for, and data.{key} has {made}")
+        context.wrong((*at, "tables"), f"{raw.tables} tables are requested, but data.{key} has {made}")
     if not isinstance(listed, Mapping) or listed.get("kind", "table") != "table":
         return
     rows = listed.get("rows")
     if isinstance(rows, int) and raw.rows * raw.distinct > rows:
         what = f"{raw.distinct} x {raw.rows}" if raw.distinct > 1 else f"{raw.rows}"
-        context.wrong((*at, "rows"), f"{what} rows are asked for, and data.{key} has {rows}")
+        context.wrong((*at, "rows"), f"{what} rows are requested, but data.{key} has only {rows}")
     if raw.versions != "none" and not listed.get("versions", False):
-        context.wrong((*at, "versions"), f"data.{key} has none: give it `versions: true`")
+        context.wrong((*at, "versions"), f"data.{key} has no versions: add `versions: true` to it")
 
 
 def _data(tree: Mapping[str, Any]) -> Mapping[str, Any]:

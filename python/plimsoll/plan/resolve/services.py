@@ -104,7 +104,7 @@ def resolve_service(
         case _:
             pass
     if raw.cpus is not None and not raw.cpus:
-        context.wrong((*at, "cpus"), "the list is empty: leave the key out, or name at least one core")
+        context.wrong((*at, "cpus"), "the list is empty: leave the key out, or list at least one core")
     kind = str(getattr(raw, "kind"))  # noqa: B009 - every member of AnyService has it, their base has not
     cpus = None if raw.cpus is None else tuple(raw.cpus)
     return model.Service(name, kind, fresh, cpus, raw.ready_timeout, needs, _plain(settings))
@@ -181,7 +181,7 @@ def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, conte
     ):
         context.wrong(
             (*at, "validate_last_modified"),
-            "give `last_modified_table` too: this database does not know when its tables changed",
+            "give `last_modified_table` too: this database does not record when its tables change",
         )
 
 
@@ -196,7 +196,7 @@ def _caches(
     if told.on.every is None and _kind_of_database(raw, file) not in ("postgres", "mariadb"):
         context.wrong(
             (*at, "on"),
-            "seeing changes needs PostgreSQL or MariaDB as its database; `on: {every: 10s}` works with SQLite too",
+            "change detection needs PostgreSQL or MariaDB; `on: {every: 10s}` also works with SQLite",
         )
     found: dict[str, bool] = {}
     for index, one in enumerate(told.caches):
@@ -207,7 +207,7 @@ def _caches(
         elif not isinstance(other, SquidService):
             context.wrong(here, f"{one} is a service of kind {other.kind}: expected one of kind squid")
         elif _origin(other, file) not in (name, None):
-            context.wrong(here, f"{one} does not stand before {name}, but before {_origin(other, file)}")
+            context.wrong(here, f"{one} is not a proxy of {name}: its origin is {_origin(other, file)}")
         else:
             found[one] = bool(other.parents)
     return sorted(found, key=lambda one: found[one])
@@ -249,15 +249,13 @@ def _mentioned(
 def _stands_above(name: str, other: str, file: ExperimentRaw, at: KeyPath, context: ResolveContext) -> None:
     order = list(file.services)
     if order.index(other) >= order.index(name):
-        context.wrong(at, f"{other} must stand above {name}: services are started in the order of the file")
+        context.wrong(at, f"move {other} above {name}: services start in the order of the file")
 
 
 def _check_settings(kind: str, settings: Mapping[str, str], at: KeyPath, context: ResolveContext) -> None:
     for key in settings:
         if key.lower().replace("-", "_") in _OURS[kind]:
-            context.wrong(
-                (*at, key), "this is given by Plimsoll: the service gets a place and an address of its own"
-            )
+            context.wrong((*at, key), "Plimsoll sets this: each service gets its own directory and address")
 
 
 def _before(
@@ -318,7 +316,7 @@ def _peers(
             elif key == "parents":
                 _stands_above(name, other, file, here, context)
                 if known.parents:
-                    context.wrong(here, f"{other} has parents itself: a tree of caches has two levels")
+                    context.wrong(here, f"{other} has parents itself: a cache tree has at most two levels")
                 needs.append(other)
     siblings = [
         other
@@ -345,14 +343,15 @@ def resolve_data(
         elif into.kind not in DATABASES or into.settings.get("file") is not None:
             context.wrong(
                 (*at, "into"),
-                f"tables can be written into a service of kind {', '.join(DATABASES[1:])} or sqlite without `file`; "
-                f"{data.into} is none",
+                f"tables can be written into a service of kind {', '.join(DATABASES[1:])} or sqlite "
+                f"without `file`; "
+                f"{data.into} is not one",
             )
         if isinstance(data, SqlData):
             found.append(_sql(name, data, None if into is None else into.kind, context))
             continue
         if isinstance(data, TableData) and not _TABLE.match(name):
-            context.wrong(at, f'"{name}" cannot be the name of a table: letters, digits and _ only')
+            context.wrong(at, f'"{name}" is not a valid table name: use letters, digits and _')
         found.append(_data_set(name, data))
     return found
 
@@ -361,7 +360,7 @@ def _sql(name: str, raw: SqlData, kind: str | None, context: ResolveContext) -> 
     """The file is cut into statements once here, so that a quote that is not closed is found before anything starts."""
     at: KeyPath = ("data", name, "file")
     if kind == "sqlite":
-        context.wrong(("data", name, "into"), "a file of SQL can be loaded into postgres or mariadb")
+        context.wrong(("data", name, "into"), "an SQL file can only be loaded into postgres or mariadb")
     path = Path(context.file(raw.file, at))
     size = 0
     try:
@@ -371,7 +370,7 @@ def _sql(name: str, raw: SqlData, kind: str | None, context: ResolveContext) -> 
         elif kind in ("postgres", "mariadb"):
             dialect: Dialect = "postgres" if kind == "postgres" else "mariadb"
             if sum(1 for _ in statements(path.read_bytes(), dialect)) == 0:
-                context.wrong(at, f"{raw.file} holds no statement")
+                context.wrong(at, f"{raw.file} contains no SQL statement")
     except SqlTextError as error:
         context.wrong(at, f"{raw.file}:{error.line}: {error}")
     except OSError as error:

@@ -33,7 +33,7 @@ def header_as_value(name: str, file: str, items: Sequence[str]) -> tuple[str, ..
     words = not _has_digit(first) and sum(map(_has_digit, rest)) * 2 > len(rest)
     if not (columns or words or first.strip(' "').lower() == name.lower()):
         return ()
-    whole = ", and each line is one value with all its columns" if columns else ""
+    whole = ", and each line is one value that includes all its columns" if columns else ""
     return (
         f'values.{name}: the first line of {file}, "{first[:60]}", is used as a value{whole}: '
         "a file of values has no header line",
@@ -52,7 +52,8 @@ def many_ports(configs: Iterable[Config]) -> tuple[str, ...]:
             if each > MANY_PORTS:
                 found[work.name] = (
                     f"{work.name}: up to {each:,.0f} connections from one host to one address. A host has about "
-                    f"{LOCAL_PORTS:,} local ports for them, and connects become slow or fail above {MANY_PORTS:,}: use "
+                    f"{LOCAL_PORTS:,} local ports for them, and connects become slow or fail above "
+                    f"{MANY_PORTS:,}: use "
                     "more hosts or more addresses of the target, or widen net.ipv4.ip_local_port_range"
                 )
     return tuple(found.values())

@@ -20,7 +20,7 @@ OURS: Final = ("host", "testers", "monitor", "lab")
 SITE: Final = "target"
 """Of hosts that are watched: no testers are there."""
 _CREDENTIALS: Final = (
-    "a URL must not hold a user, a password or a key: it is stored; give a header with a secret"
+    "the URL contains a user, a password or a key, and URLs are stored: use a header with a secret"
 )
 
 
@@ -35,9 +35,12 @@ def resolve_watch(
         at: KeyPath = ("targets", target, "watch", index)
         name, here = _name(one, at)
         if name in OURS:
-            context.wrong(here, f"{name} is the name of something that is watched anyway")
+            context.wrong(
+                here,
+                f"the name {name} is reserved for a component that is always watched: choose another name",
+            )
         if name in names:
-            context.wrong(here, f"two of this list have the name {name}")
+            context.wrong(here, f"two entries of this list have the name {name}")
         names.add(name)
         if isinstance(one, WatchRaw):
             exporters.append(_watched(one, at, context))
@@ -58,7 +61,9 @@ def _name(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
 def _watched_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> WatchedHost:
     name, _ = _name(raw, at)
     if set(name) & set(":%"):
-        context.wrong(at, f"{name} cannot stand in file names: give it a name, {{host: '{name}', name: ...}}")
+        context.wrong(
+            at, f"{name} is not valid in a file name: give the host a name, {{host: '{name}', name: ...}}"
+        )
     processes = (
         *(WatchedProcess("process", one) for one in raw.process),
         *(WatchedProcess("pid", str(one)) for one in raw.pid),
@@ -68,7 +73,7 @@ def _watched_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> WatchedHo
         processes = (replace(processes[0], called=raw.name),)
     named = [one.name for one in processes]
     for twice in dict.fromkeys(each for each in named if named.count(each) > 1):
-        context.wrong(at, f"{twice} stands twice")
+        context.wrong(at, f"{twice} is listed twice")
     if raw.host == LOCAL:
         _here(raw, at, context)
     ssh = None
@@ -84,15 +89,19 @@ def _here(raw: WatchHostRaw, at: KeyPath, context: Context) -> None:
     """This host is watched anyway, and nobody logs in to it."""
     one_process = len([*raw.process, *raw.pid, *raw.unit]) == 1
     if raw.name is not None and not one_process:
-        context.wrong((*at, "name"), "name is that of one process: give one process, pid or unit")
+        context.wrong((*at, "name"), "name applies to one process: give exactly one process, pid or unit")
     for key in ("user", "port", "link", "ssh", "directory", "optional"):
         if not getattr(raw, key):
             continue
         context.wrong(
-            (*at, key), f"host: {LOCAL} is this machine: it takes process, pid, unit, and the name of one"
+            (*at, key),
+            f"host: {LOCAL} is this machine: only process, pid, unit and, for a single "
+            f"process, name are allowed",
         )
     if not (raw.process or raw.pid or raw.unit):
-        context.wrong(at, "this machine is watched anyway: say what on it, process, pid or unit")
+        context.wrong(
+            at, "this machine is always watched: give process, pid or unit to watch a process on it"
+        )
 
 
 def _watched(raw: WatchRaw, at: KeyPath, context: Context) -> model.Watched:
@@ -149,14 +158,18 @@ def check_watched(
                 _no_services(host, services, at, context)
                 name = f"{target.name} {name}"
             elif name in services:
-                context.wrong(at, f"{name} is a service of this file: give what is watched another name")
+                context.wrong(
+                    at, f"{name} is a service of this file: choose another name for what is watched"
+                )
             elif host is not None and name in testers:
-                context.wrong(at, f"testers run on a host called {name}: give what is watched another name")
+                context.wrong(
+                    at, f"testers run on a host with the name {name}: choose another name for what is watched"
+                )
             if known.setdefault(name, one) != one:
-                context.wrong(at, f"{name} is watched of another target too, in another way")
+                context.wrong(at, f"{name} is also watched for another target, with different settings")
 
 
 def _no_services(one: WatchedHost, services: Collection[str], at: KeyPath, context: Context) -> None:
     for process in one.processes:
         if process.name in services:
-            context.wrong(at, f"{process.name} is a service of this file, which is watched anyway")
+            context.wrong(at, f"{process.name} is a service of this file, and services are always watched")

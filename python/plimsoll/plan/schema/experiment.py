@@ -39,7 +39,7 @@ FORMAT_VERSION = 1
 
 
 class CpusRaw(Raw):
-    """Which cores testers and services are bound to."""
+    """The cores to which testers and services are bound."""
 
     mode: Literal["auto", "none", "set"] = "set"
     testers: Cores = Field(default_factory=list)
@@ -68,7 +68,7 @@ Cpus = Annotated[
 
 
 class Until(Raw):
-    """Ends a run by counts instead of by time; what comes first ends it."""
+    """Ends a run by counts instead of by time. The first limit that is reached ends the run."""
 
     each_tester: Count | None = None
     transactions: Count | None = None
@@ -81,7 +81,7 @@ class Until(Raw):
 
 
 class RunRaw(Raw):
-    """How long a run is, and what stays of it."""
+    """The length of a run, and what is kept of it."""
 
     warmup: Duration = 0
     duration: Duration | None = None
@@ -93,14 +93,14 @@ class RunRaw(Raw):
 
 
 class ResponseRaw(Raw):
-    """A response on which effects are computed."""
+    """A response for which effects are computed."""
 
     metric: Annotated[PlainText, MetricName(Use.RESPONSE)]
     scale: Literal["linear", "log"] = "linear"
 
 
 class CapacityRaw(Raw):
-    """What usable and error-limited capacity mean here: rules on the response time and on the errors."""
+    """The rules for usable and error-limited capacity: on the response time and on the errors."""
 
     response: PlainText | None = None
     errors: PlainText | None = None
@@ -108,7 +108,7 @@ class CapacityRaw(Raw):
 
 
 class ThresholdRaw(Raw):
-    """A rule that makes the exit code 99 where it does not hold, judged for each cell."""
+    """A rule, checked for each cell. If it fails, the exit code is 99."""
 
     metric: Annotated[PlainText, MetricName(Use.RULE)]
     test: PlainText
@@ -116,7 +116,7 @@ class ThresholdRaw(Raw):
 
 
 class CeilingRaw(Raw):
-    """A rule that stops a run once it has held for so long."""
+    """A rule that stops a run after it has held for the given time."""
 
     metric: Annotated[PlainText, MetricName(Use.CEILING)]
     test: PlainText
@@ -124,7 +124,7 @@ class CeilingRaw(Raw):
 
 
 class ValidityRaw(Raw):
-    """When a run says nothing about the target, because the generator was the limit."""
+    """When a run is invalid because the load generator was the bottleneck."""
 
     tester_cpu: Fraction = 0.98
     started: Fraction = 0.99
@@ -141,7 +141,7 @@ def _command(value: object) -> object:
 
 
 class HookRaw(Raw):
-    """A command before or after a run: a list of arguments, or a text for the shell."""
+    """A command before or after a run: a list of arguments, or a string for the shell."""
 
     run: Annotated[
         list[Text],
@@ -155,7 +155,7 @@ class HookRaw(Raw):
 
 
 class DesignRaw(Raw):
-    """Which combinations of levels are run, how often, in which order."""
+    """Which combinations of levels are run, how often and in which order."""
 
     kind: Literal["full-factorial", "one-at-a-time", "2^k", "table"] | None = None
     table: PlainText | None = None
@@ -170,9 +170,9 @@ class DesignRaw(Raw):
     @model_validator(mode="after")
     def _fits(self) -> DesignRaw:
         if (self.kind == "table") != (self.table is not None) and self.kind is not None:
-            raise PydanticCustomError("design", "`kind: table` and `table: FILE.csv` belong together")
+            raise PydanticCustomError("design", "`kind: table` and `table: FILE.csv` must be given together")
         if self.base and self.kind != "one-at-a-time":
-            raise PydanticCustomError("design", "base belongs to `kind: one-at-a-time`")
+            raise PydanticCustomError("design", "base needs `kind: one-at-a-time`")
         return self
 
 
@@ -218,13 +218,13 @@ class ExperimentRaw(Raw):
         together."""
         if (self.workload is None) == (self.workloads is None):
             raise PydanticCustomError(
-                "workload", "give workload (one population) or workloads (several), one of the two"
+                "workload", "give either workload (one population) or workloads (several)"
             )
         if self.workload is not None and self.load is None:
             raise PydanticCustomError("load", LOAD_MISSING)
         if self.workloads is not None and self.load is not None:
             raise PydanticCustomError(
-                "load", "load belongs to workload; each of workloads has a load of its own"
+                "load", "load applies only to workload; each entry of workloads has its own load"
             )
         if self.workloads is not None and not self.workloads:
             raise PydanticCustomError("workload", "workloads is empty: give at least one population")

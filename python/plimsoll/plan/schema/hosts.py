@@ -41,7 +41,7 @@ def _text(pattern: str, like: str) -> Any:
 
 
 HostName = Annotated[
-    str, *_text("[A-Za-z0-9_][A-Za-z0-9._:%-]{0,252}", "a host: its name, its address, or what ssh calls it")
+    str, *_text("[A-Za-z0-9_][A-Za-z0-9._:%-]{0,252}", "a host: its name, its address, or its ssh alias")
 ]
 """What ssh is given. It cannot begin with a dash: ssh would take it for an option."""
 AgentName = Annotated[
@@ -53,7 +53,7 @@ Directory = Annotated[
     str,
     *_text(
         "(~|(/[A-Za-z0-9._+@%=,-]+))(/[A-Za-z0-9._+@%=,-]+)+/?",
-        "a directory of the hosts such as ~/.cache/plimsoll, without blanks and signs that shells take for their own",
+        "a directory on the hosts such as ~/.cache/plimsoll, without spaces and shell metacharacters",
     ),
 ]
 """Absolute and two levels deep at least, or below the home of whoever logs in: what is ours there is removed."""
@@ -99,7 +99,7 @@ def _bound(what: str) -> Any:
 
 
 class RequireRaw(Raw):
-    """What a host must have to be taken."""
+    """Requirements for a host."""
 
     cores: Annotated[str, *_bound("cores")] | None = None
     memory: Annotated[str, *_bound("memory")] | None = None
@@ -156,8 +156,9 @@ Capacity = Annotated[
 
 
 class HostRaw(Raw):
-    """One host. `host`: what ssh is given; `name`: in the results, where that cannot stand in file names; `link`: what
-    its network can carry, where that is known better than it can be measured."""
+    """One host. `host`: the address for ssh; `name`: the name in the results, if `host` is not
+    valid in file names; `link`: the capacity of its network, if it is known better than it can
+    be measured."""
 
     host: HostName
     name: AgentName | None = None
@@ -182,7 +183,7 @@ SomeHosts = Annotated[list[AnyHost], Field(min_length=1, max_length=100_000)]
 
 
 class SshRaw(Raw):
-    """How ssh is called. `options` stand before ours, so that they have their way."""
+    """How ssh is called. `options` precede those of Plimsoll, so they take precedence."""
 
     config: PlainText | None = None
     options: list[PlainText] = Field(default_factory=list)
@@ -194,7 +195,7 @@ Agents = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class SlurmRaw(Raw):
-    """An array job. `options`: further ones of sbatch."""
+    """A Slurm array job. `options`: further options of sbatch."""
 
     partition: PlainText | None = None
     time: Duration | None = None
@@ -203,13 +204,14 @@ class SlurmRaw(Raw):
 
 
 class DaskRaw(Raw):
-    """The scheduler of a cluster that runs."""
+    """The scheduler of a running cluster."""
 
     address: PlainText
 
 
 class JoinRaw(Raw):
-    """Agents of any batch system. `submit`: the command that hands in the filled `template`, `{file}` in it."""
+    """Agents started by any batch system. `submit`: the command that submits the filled `template`,
+    with `{file}` as its path."""
 
     submit: Annotated[list[Text], Field(min_length=1)] | None = None
     template: PlainText | None = None
@@ -217,14 +219,14 @@ class JoinRaw(Raw):
 
 
 class ControllerRaw(Raw):
-    """Where agents and testers reach this host, and which ports may be listened on."""
+    """The address at which agents and testers reach this host, and the ports that it may use."""
 
     address: HostName
     ports: Ports | None = None
 
 
 class HostClockRaw(Raw):
-    """What is assumed of clocks and paths."""
+    """Assumptions about clocks and network paths."""
 
     physical_min_rtt: Duration = 0
     max_rate_error_ppm: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] = 500.0

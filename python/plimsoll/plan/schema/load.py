@@ -36,7 +36,7 @@ from plimsoll.plan.source.units import NS
 
 
 class Ramp(Raw):
-    """Testers that join one after the other."""
+    """Testers that start one after the other."""
 
     testers: Testers
     every: Duration
@@ -54,9 +54,9 @@ class Stage(Raw):
     @model_validator(mode="after")
     def _one(self) -> Stage:
         if (self.testers is None) == (self.rate is None):
-            raise PydanticCustomError("stage", "a stage has either testers or a rate")
+            raise PydanticCustomError("stage", "a stage needs either testers or a rate")
         if self.for_ == 0:
-            raise PydanticCustomError("stage", "a stage needs some time: `for` must be longer than 0s")
+            raise PydanticCustomError("stage", "`for` must be longer than 0s")
         return self
 
 
@@ -113,10 +113,11 @@ class LoadRaw(Raw):
         if wrong:
             slotted = self.every is not None and lead in ("testers", "per_host")
             kind = f"{lead} with `every`" if slotted else lead
-            known = f"it can have {', '.join(sorted(allowed))}" if allowed else "it has no further keys"
+            keys = ", ".join(sorted(allowed))
+            known = f"the allowed keys are {keys}" if allowed else "no further keys are allowed"
             raise PydanticCustomError(
                 "load",
-                "{wrong} means nothing in a load of {kind}: {known}",
+                "{wrong} has no effect in a load of {kind}: {known}",
                 {"wrong": " and ".join(wrong), "kind": kind, "known": known},
             )
 
@@ -142,14 +143,14 @@ def _pair(value: object) -> object:
 
 
 class Zipf(Raw):
-    """Ranks 1 to n, the chance of rank k is proportional to k to the power -s."""
+    """Ranks 1 to n. The probability of rank k is proportional to k to the power -s."""
 
     n: Count
     s: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 1.0
 
 
 class ValuesRaw(Raw):
-    """Where the values of a `{name}` come from: exactly one of uniform, zipf, list, file."""
+    """The source of the values of a `{name}`: exactly one of uniform, zipf, list, file."""
 
     uniform: Annotated[
         Pair | None,
@@ -167,15 +168,17 @@ class ValuesRaw(Raw):
         if sum(value is not None for value in (self.uniform, self.zipf, self.list_, self.file)) != 1:
             raise PydanticCustomError("values", "give exactly one of uniform, zipf, list, file")
         if self.order is not None and self.list_ is None and self.file is None:
-            raise PydanticCustomError("values", "order belongs to list and file")
+            raise PydanticCustomError("values", "order needs list or file")
         if self.uniform is not None and self.uniform.low > self.uniform.high:
-            raise PydanticCustomError("values", "the first number of uniform must not be above the second")
+            raise PydanticCustomError(
+                "values", "the first number of uniform must not be greater than the second"
+            )
         return self
 
 
 class Backoff(Raw):
-    """Waits `first` after a failure, twice as long after each further one in a row, at most `max`. `when`: after any
-    failure, or where there was no connection."""
+    """Waits `first` after a failure, and twice as long after each further consecutive failure, up
+    to `max`. `when`: after any failure, or only when there was no connection."""
 
     first: Duration = 100 * NS["ms"]
     max: Duration = 10 * NS["s"]
@@ -183,13 +186,13 @@ class Backoff(Raw):
 
 
 class StopTester(Raw):
-    """Takes a tester out after so many failures in a row."""
+    """Stops a tester after the given number of consecutive failures."""
 
     after: Count = 5
 
 
 class OnErrorRaw(Raw):
-    """What a tester does after a failure; neither key: it goes on."""
+    """What a tester does after a failure. Without a key it continues."""
 
     backoff: Backoff | None = None
     stop_tester: StopTester | None = Field(default=None, alias="stop-tester")
@@ -233,8 +236,8 @@ OnError = Annotated[
 
 
 class WorkloadRaw(Raw):
-    """What is asked, and of whom. The sections of drivers that are not chosen may stand there: levels can
-    choose them."""
+    """The requests and their target. The sections of drivers that are not selected are allowed,
+    because levels can select them."""
 
     driver: Annotated[
         Literal["exec", "frontier", "http", "null", "replay", "sql", "tcp"], BeforeValidator(null_word)
@@ -258,9 +261,7 @@ class WorkloadRaw(Raw):
     @model_validator(mode="after")
     def _some_time(self) -> WorkloadRaw:
         if self.timeout == 0:
-            raise PydanticCustomError(
-                "timeout", "a transaction needs some time: timeout must be longer than 0s"
-            )
+            raise PydanticCustomError("timeout", "timeout must be longer than 0s")
         return self
 
 

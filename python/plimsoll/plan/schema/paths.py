@@ -40,7 +40,7 @@ def split(path: str) -> KeyPath:
     """Parts of a dotted path. Raises PathError for empty parts."""
     parts = path.split(".")
     if not all(parts):
-        raise PathError(f'"{path}" is not a path: expected something like load.testers')
+        raise PathError(f'"{path}" is not a path: expected a path such as load.testers')
     return tuple(parts)
 
 
@@ -108,8 +108,8 @@ def _named(
 def _position(kind: Any, here: Any, part: str, so_far: KeyPath) -> tuple[int, list[Any]]:
     length = len(here) if isinstance(here, Sequence) and not isinstance(here, str) else 0
     if not part.isdigit() or int(part) >= length:
-        have = f"0 to {length - 1}" if length else "none: the list is empty or not given"
-        raise PathError(f'{dotted(so_far)} is a list, "{part}" is no position in it ({have})')
+        have = f"expected 0 to {length - 1}" if length else "the list is empty or missing"
+        raise PathError(f'{dotted(so_far)} is a list, and "{part}" is not a valid index ({have})')
     return int(part), unwrapped(get_args(kind)[0])
 
 
@@ -130,7 +130,7 @@ def _nowhere(part: str, so_far: KeyPath, known: Iterable[str]) -> str:
     if known:
         shown = ", ".join(sorted(known)[:12])
         return f"there is no {full}; {dotted(so_far) or 'a file'} has {shown}"
-    return f"there is no {full}: {dotted(so_far)} has no parts"
+    return f"there is no {full}: {dotted(so_far)} has no keys"
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _unknown_key(key: str, model: type[BaseModel], parent: KeyPath, tree: Any) -
         return f"unknown key: {advice}", None
     near = nearest(key, known)
     if near is None and known:
-        return f"unknown key; known here: {', '.join(sorted(known))}", None
+        return f"unknown key; expected one of {', '.join(sorted(known))}", None
     return "unknown key", near
 
 
@@ -160,7 +160,7 @@ def _kind(detail: ErrorDetails, value: str) -> Words:
     ]
     tag = str(context.get("tag", ""))
     if not tag:
-        return "required key missing: it says what kind of service this is", None
+        return "required key missing: the kind of the service", None
     return f'expected {_either(known)}, got "{tag}"', nearest(tag, known)
 
 
@@ -174,7 +174,7 @@ def _bound(sign: str, key: str) -> Callable[[ErrorDetails, str], Words]:
 
 
 def _pattern(detail: ErrorDetails, value: str) -> Words:
-    return f"{value} does not have the right form: letters, digits, - and _, beginning with a letter", None
+    return f"{value} is not a valid name: use letters, digits, - and _, beginning with a letter", None
 
 
 def _empty(detail: ErrorDetails, value: str) -> Words:
@@ -196,7 +196,7 @@ _WORDS: Final[dict[str, Callable[[ErrorDetails, str], Words]]] = {
     "float_type": _expected("a number"),
     "finite_number": _expected("a finite number"),
     "bool_type": _expected("true or false"),
-    "string_type": _expected("a text"),
+    "string_type": _expected("a string"),
     "list_type": _expected("a list"),
     "dict_type": _expected("a mapping (key: value)"),
     "model_type": _expected("a mapping (key: value)"),

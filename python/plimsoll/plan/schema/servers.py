@@ -23,7 +23,7 @@ class ServiceRaw(Raw):
 
 
 class Ready(Raw):
-    """How to see that a service is ready: exactly one of the three."""
+    """How to detect that a service is ready: exactly one of the three."""
 
     tcp: Literal[True] | None = None
     http: PlainText | None = None
@@ -39,7 +39,7 @@ class Ready(Raw):
 
 
 class CommandService(ServiceRaw):
-    """Any server binary. `{address}` and `{port}` are where it is to listen, `{dir}` is a directory of its own."""
+    """Any server binary. It listens on `{address}` and `{port}`; `{dir}` is its own directory."""
 
     kind: Literal["command"]
     command: Argv
@@ -71,7 +71,7 @@ ServerVersion = Annotated[
 
 def _one_line(value: str) -> str:
     if "\n" in value or "\r" in value:
-        raise PydanticCustomError("one_line", "expected a text of one line")
+        raise PydanticCustomError("one_line", "expected a single line")
     return value
 
 
@@ -84,7 +84,7 @@ ServerSettings = dict[SettingName, Line]
 
 
 class PostgresService(ServiceRaw):
-    """A PostgreSQL server with a cluster of its own."""
+    """A PostgreSQL server with its own cluster."""
 
     kind: Literal["postgres"]
     version: ServerVersion = "auto"
@@ -94,7 +94,7 @@ class PostgresService(ServiceRaw):
 
 
 class MariadbService(ServiceRaw):
-    """A MariaDB server with a data directory of its own."""
+    """A MariaDB server with its own data directory."""
 
     kind: Literal["mariadb"]
     settings: ServerSettings = Field(default_factory=dict)
@@ -102,7 +102,7 @@ class MariadbService(ServiceRaw):
 
 
 class CacheRaw(Raw):
-    """What a Squid may keep, and what it holds when a run begins."""
+    """What a Squid may store, and what it contains when a run begins."""
 
     start: Literal["warm", "cold"] = "warm"
     memory: Size = 64_000_000
@@ -142,7 +142,7 @@ def _refresh(value: str) -> str:
 
 
 class SquidService(ServiceRaw):
-    """A Squid cache: a reverse proxy before `origin`, or a forward proxy where there is none."""
+    """A Squid cache: a reverse proxy for `origin`, or a forward proxy without `origin`."""
 
     kind: Literal["squid"]
     origin: Name | None = None
@@ -157,7 +157,7 @@ class SquidService(ServiceRaw):
 
 
 class NginxService(ServiceRaw):
-    """nginx as a reverse proxy that caches nothing, or as a server of files."""
+    """nginx as a reverse proxy without cache, or as a file server."""
 
     kind: Literal["nginx"]
     origin: Name | None = None
@@ -169,6 +169,7 @@ class NginxService(ServiceRaw):
     def _one(self) -> NginxService:
         if (self.origin is None) == (self.root is None):
             raise PydanticCustomError(
-                "nginx", "give one of `origin: NAME` (a service above it) and `root: DIRECTORY` (files)"
+                "nginx",
+                "give one of `origin: NAME` (a service listed above it) and `root: DIRECTORY` (files)",
             )
         return self

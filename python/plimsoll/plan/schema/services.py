@@ -51,7 +51,7 @@ LATER_KINDS: Final = ("mysql", "varnish", "xrootd")
 
 
 class Ages(Raw):
-    """For how long caches may keep an answer of the gateway, by the request's `ttl`."""
+    """How long caches may keep an answer of the gateway, by the `ttl` of the request."""
 
     short: Duration = 0
     long: Duration = 7 * NS["d"]
@@ -62,7 +62,8 @@ class Ages(Raw):
 
 
 class WhenRaw(Raw):
-    """When a gateway purges objects: when their tables have changed, or all of them `every` so often."""
+    """When a gateway purges objects: when their tables have changed, or all objects at the interval
+    `every`."""
 
     every: Duration | None = None
 
@@ -80,7 +81,7 @@ def _when(value: object) -> object:
 
 
 class InvalidationRaw(Raw):
-    """Caches before a gateway that it tells when objects are old."""
+    """Caches in front of a gateway, which the gateway notifies when objects change."""
 
     caches: list[Name] = Field(min_length=1)
     on: Annotated[WhenRaw, BeforeValidator(_when), Short({"const": "change"})] = Field(
@@ -93,7 +94,7 @@ class InvalidationRaw(Raw):
 
 
 class FrontierService(ServiceRaw):
-    """Our gateway that answers Frontier requests from a database."""
+    """The Frontier gateway of Plimsoll, which answers requests from a database."""
 
     kind: Literal["frontier"]
     database: Text
@@ -116,15 +117,15 @@ class FrontierService(ServiceRaw):
 
 
 class SqliteService(ServiceRaw):
-    """An embedded SQLite file: nothing is started, `data:` fills it; or `file`, one that exists, opened for
-    reading."""
+    """An SQLite file, without a server process. `data:` fills it; `file` is an existing file,
+    opened read-only."""
 
     kind: Literal["sqlite"]
     file: PlainText | None = None
 
 
 class EchoService(ServiceRaw):
-    """Answers at once: HTTP with a body of a fixed size, or raw TCP that sends back what it gets."""
+    """Answers immediately: HTTP with a body of a fixed size, or raw TCP that echoes its input."""
 
     kind: Literal["echo"]
     http: bool = True
@@ -133,21 +134,21 @@ class EchoService(ServiceRaw):
 
 
 class NullService(ServiceRaw):
-    """Reads everything; answers each line with `reply`, or nothing."""
+    """Reads all input, and answers each line with `reply`, or does not answer."""
 
     kind: Literal["null"]
     reply: PlainText | None = None
 
 
 class Stall(Raw):
-    """All servers stand still once, `at` after the start of the service, `for` so long."""
+    """All servers pause once, `at` after the start of the service, for the duration `for`."""
 
     at: Duration
     for_: Duration = Field(alias="for")
 
 
 class DelayService(ServiceRaw):
-    """`servers` servers behind one queue, each request takes `time`: M/M/c where it is exponential."""
+    """`servers` servers behind one queue. Each request takes `time`: M/M/c if it is exponential."""
 
     kind: Literal["delay"]
     time: Drawn
@@ -171,7 +172,7 @@ def _known_kind(value: object) -> object:
     if isinstance(kind, str) and kind in LATER_KINDS:
         raise PydanticCustomError(
             "later",
-            "the service kind {kind} is not yet there; it comes with a later version (this one has {known})",
+            "the service kind {kind} is not available in this version: expected one of {known}",
             {"kind": kind, "known": ", ".join(KINDS), "key": "kind"},
         )
     return value
@@ -196,8 +197,8 @@ AnyService = Annotated[
 
 
 class TableData(Raw):
-    """A table that is written before the runs; its name is the key under which it stands. `tables`: NAME_1, NAME_2, ...
-    in its place; `versions`: with a column for what writers change."""
+    """A table that is written before the runs. Its key is its name. `tables`: writes NAME_1,
+    NAME_2, ... instead; `versions`: adds a column that writers change."""
 
     into: Name
     kind: Literal["table"] = "table"
@@ -212,7 +213,7 @@ class TableData(Raw):
 
 
 class CoolData(Raw):
-    """A conditions database as COOL lays it out: several tables, whose names begin with `prefix`."""
+    """A conditions database in the layout of COOL: several tables, whose names begin with `prefix`."""
 
     into: Name
     kind: Literal["cool"]
@@ -229,7 +230,7 @@ class CoolData(Raw):
 
 
 class SqlData(Raw):
-    """Tables of the user's own: a file of SQL statements."""
+    """Tables of the user: a file of SQL statements."""
 
     into: Name
     kind: Literal["sql"]
@@ -259,7 +260,7 @@ def _endpoint(value: object) -> object:
 
 
 class TargetRaw(Raw):
-    """A system that exists, or several services as one target."""
+    """An existing system, or several services as one target."""
 
     endpoints: list[Annotated[EndpointRaw, BeforeValidator(_endpoint), Short({"type": "string"})]] = Field(
         min_length=1

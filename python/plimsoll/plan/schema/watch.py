@@ -24,13 +24,13 @@ def _seldom(value: int) -> int:
     if not NS["s"] <= value <= NS["h"]:
         raise PydanticCustomError(
             "every",
-            "an exporter is read once in 1s to 1h: each reading is work for the system that is watched",
+            "the interval must be from 1s to 1h: each reading is load on the watched system",
         )
     return value
 
 
 class WatchRaw(Raw):
-    """An exporter of Prometheus metrics that is read while a run goes on."""
+    """An exporter of Prometheus metrics that is read during a run."""
 
     prometheus: PlainText
     name: Name
@@ -47,8 +47,8 @@ class WatchRaw(Raw):
         if self.kind is None and not self.metrics:
             raise PydanticCustomError(
                 "watch",
-                "give `kind: node` or `kind: squid` for the exporters that Plimsoll knows, or `metrics`: the names of "
-                "what is to be kept, such as [nginx_connections_active, 'myapp_*']",
+                "give `kind: node` or `kind: squid` for a known exporter, or `metrics` with the names of "
+                "the metrics to keep, such as [nginx_connections_active, 'myapp_*']",
             )
         return self
 
@@ -81,8 +81,8 @@ Pids = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], *_one_or_more(
 
 
 class WatchHostRaw(Raw):
-    """A host of the target, on which an agent looks at the host and at processes. The keys of a host are those of
-    `hosts:`; `ssh`, `directory`: where they are not those of `hosts:`."""
+    """A host of the target, on which an agent monitors the host and processes. The keys of a host
+    are those of `hosts:`; `ssh` and `directory` override those of `hosts:`."""
 
     host: HostName
     name: AgentName | None = None

@@ -79,7 +79,7 @@ def parse_document(text: str, name: str) -> Document:
         raise _bad(
             name,
             None,
-            f"the file is longer than {MAX_TEXT:,} characters: put data into files of their own",
+            f"the file is longer than {MAX_TEXT:,} characters: move data into separate files",
         )
     if name.endswith(".json"):
         text = text.replace(
@@ -87,7 +87,7 @@ def parse_document(text: str, name: str) -> Document:
         )  # white space in JSON, not in YAML; within a JSON string it cannot stand
     node = _compose(text, name)
     if node is None:
-        raise _bad(name, None, "the file is empty: `plimsoll init` writes one to start from")
+        raise _bad(name, None, "the file is empty: `plimsoll init` writes a template")
     walker = _Walker(name)
     data = walker.value(node, (), 0)
     if walker.problems:
@@ -131,17 +131,21 @@ def _compose(text: str, name: str) -> Node | None:
         nodes = yaml.compose_all(io.StringIO(text))
         first = next(nodes, None)
         if first is not None and next(nodes, None) is not None:
-            raise _bad(name, None, 'the file holds several documents: one experiment a file, no "---" inside')
+            raise _bad(
+                name,
+                None,
+                'the file contains several YAML documents: remove "---", and write one experiment per file',
+            )
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(part for part in (error.context, error.problem) if part) or "not understood"
+        what = " ".join(part for part in (error.context, error.problem) if part) or "syntax error"
         line = None if mark is None else mark.line + 1
         around = text.split("\n")[max(0, line - 2) : line] if line is not None else []
         advice = _advice(what, around[-1] if around else "", around[0] if len(around) > 1 else "")
-        raise _bad(name, line, f"this is not YAML: {what}{advice}") from None
+        raise _bad(name, line, f"invalid YAML: {what}{advice}") from None
     except (YAMLError, ValueError) as error:
-        what = str(error).splitlines()[0] if str(error) else "not understood"
-        raise _bad(name, None, f"this is not YAML: {what}") from None
+        what = str(error).splitlines()[0] if str(error) else "syntax error"
+        raise _bad(name, None, f"invalid YAML: {what}") from None
     except RecursionError:
         raise _bad(name, None, f"the file is nested deeper than {DEEPEST} levels") from None
     return first
@@ -149,15 +153,15 @@ def _compose(text: str, name: str) -> Node | None:
 
 def _advice(what: str, line: str, before: str) -> str:
     if "${" in line:
-        return " (${...} inside { } or [ ] wants quotes)"
+        return " (${...} inside { } or [ ] needs quotes)"
     if "mapping values are not allowed" in what and _indent(line) > _indent(before) and ": " in before:
-        return " (this line is indented deeper than the line before it, which has a value already)"
+        return " (this line is indented deeper than the line before it, which already has a value)"
     if "mapping values are not allowed" in what:
-        return " (a text with a colon in it wants quotes)"
+        return " (a string with a colon in it needs quotes)"
     if "found character" in what and "'\\t'" in what:
         return " (indent with spaces, not with tabs)"
     if "cannot start any token" in what:
-        return " (a text that begins with this character wants quotes)"
+        return " (a string that begins with this character needs quotes)"
     return ""
 
 
@@ -181,23 +185,21 @@ class _Walker:
             raise _bad(
                 self.name,
                 line,
-                f"the file holds more than {MAX_NODES:,} values (aliases are counted expanded)",
+                f"the file contains more than {MAX_NODES:,} values (with aliases expanded)",
             )
         if depth > DEEPEST:
-            raise _bad(
-                self.name, line, f"nested deeper than {DEEPEST} levels (or an alias that holds itself)"
-            )
+            raise _bad(self.name, line, f"nested deeper than {DEEPEST} levels (or an alias refers to itself)")
         self.lines.setdefault(path, line)
         tag = str(node.tag or "")
         if tag and tag not in _CORE_TAGS:
-            self._problem(line, path, f'the tag "{tag}" has no meaning here: leave it out')
+            self._problem(line, path, f'the tag "{tag}" is not supported: leave it out')
         if isinstance(node, ScalarNode):
             return self._scalar(node, tag)
         if isinstance(node, SequenceNode):
             return [self.value(item, (*path, index), depth + 1) for index, item in enumerate(node.value)]
         if isinstance(node, MappingNode):
             return self._mapping(node, path, depth)
-        raise _bad(self.name, line, "this is not YAML: an unknown kind of node")
+        raise _bad(self.name, line, "invalid YAML: unknown kind of node")
 
     @staticmethod
     def _scalar(node: ScalarNode, tag: str) -> Any:
@@ -215,14 +217,16 @@ class _Walker:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, ScalarNode):
-                self._problem(line, path, "a key must be a plain text")
+                self._problem(line, path, "a key must be a plain string")
                 continue
             key = str(key_node.value)
             if key == "<<" and key_node.style is None:
-                self._problem(line, path, 'merge keys ("<<") are not part of YAML 1.2: write the keys out')
+                self._problem(
+                    line, path, 'merge keys ("<<") are not supported in YAML 1.2: write the keys out'
+                )
                 continue
             if key in found:
-                self._problem(line, (*path, key), f"this key stands twice, first in line {first_at[key]}")
+                self._problem(line, (*path, key), f"duplicate key, first in line {first_at[key]}")
                 continue
             first_at[key] = line
             self.lines[(*path, key)] = line

@@ -116,7 +116,7 @@ class _Expander:
 
     def _secret(self, text: Any, path: KeyPath) -> Any:
         if not isinstance(text, str):
-            self.done.wrong.append((path, 'a secret is written {secret: "${env:NAME}"}'))
+            self.done.wrong.append((path, 'expected a secret such as {secret: "${env:NAME}"}'))
             return ""
         try:
             value = self._fill(text, (), whole_text=True)
@@ -128,7 +128,7 @@ class _Expander:
     def _hide(self, value: str, text: str, path: KeyPath) -> Any:
         if len(value) < MIN_LENGTH:
             self.done.wrong.append(
-                (path, f"the secret has fewer than {MIN_LENGTH} characters: it could not be kept out of logs")
+                (path, f"the secret has fewer than {MIN_LENGTH} characters: it cannot be hidden in logs")
             )
             return ""
         self.done.secrets.add(value)
@@ -162,12 +162,14 @@ class _Expander:
                 continue
             value = self._place(match[1], within)
             if isinstance(value, (dict, list)) or value is None:
-                raise _Unknown(f"${{{match[1]}}} is not a text or a number, so it cannot stand inside a text")
+                raise _Unknown(
+                    f"${{{match[1]}}} is not a string or a number, so it cannot be part of a string"
+                )
             hide = hide or isinstance(value, Secret)
             parts.append(value.reveal() if isinstance(value, Secret) else _as_text(value))
         joined = "".join((*parts, text[at:]))
         if len(joined) > MAX_TEXT:
-            raise _Unknown(f"this grows beyond {MAX_TEXT:,} characters")
+            raise _Unknown(f"the expanded value is longer than {MAX_TEXT:,} characters")
         if hide:
             self.done.secrets.add(joined)
             return Secret(joined)
@@ -178,15 +180,15 @@ class _Expander:
             return self._environment(what[4:])
         if not what.startswith("vars."):
             known = nearest(what, [f"vars.{name}" for name in self.vars])
-            hint = f'; did you mean "${{{known}}}"?' if known else ": known are ${vars.NAME} and ${env:NAME}"
-            raise _Unknown(f"${{{what}}} is not understood{hint}")
+            hint = f'; did you mean "${{{known}}}"?' if known else ": expected ${vars.NAME} or ${env:NAME}"
+            raise _Unknown(f"${{{what}}} is not valid{hint}")
         name = what[5:]
         if name not in self.vars:
             near = nearest(name, self.vars)
-            hint = f'; did you mean "${{vars.{near}}}"?' if near else ": it is not among `vars`"
-            raise _Unknown(f"${{vars.{name}}} is not there{hint}")
+            hint = f'; did you mean "${{vars.{near}}}"?' if near else ": add it to `vars`"
+            raise _Unknown(f"${{vars.{name}}} is not defined{hint}")
         if name in within or len(within) > _DEEPEST:
-            raise _Unknown(f"${{vars.{name}}} leads back to itself: {' -> '.join((*within, name))}")
+            raise _Unknown(f"${{vars.{name}}} refers to itself: {' -> '.join((*within, name))}")
         return self._variable(self.vars[name], (*within, name))
 
     def _variable(self, value: Any, within: tuple[str, ...]) -> Any:
@@ -202,7 +204,7 @@ class _Expander:
 
     def _environment(self, name: str) -> Any:
         if not _ENV_NAME.match(name):
-            raise _Unknown(f'"{name}" cannot be the name of an environment variable')
+            raise _Unknown(f'"{name}" is not a valid name of an environment variable')
         text = self.environ.get(name)
         if text is None:
             raise _Unknown(f"the environment variable {name} is not set: export {name}=...")

@@ -90,14 +90,14 @@ def text_of(value: object) -> str | Secret:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return str(value)
-    raise PydanticCustomError("text", "expected a text, got {shown}", {"shown": shown(value)})
+    raise PydanticCustomError("text", "expected a string, got {shown}", {"shown": shown(value)})
 
 
 def label_of(value: object) -> str:
     """The label of a level: its value as text, so that 1 and "1" are the same level."""
     text = text_of(value)
     if isinstance(text, Secret):
-        raise PydanticCustomError("text", "a secret cannot name anything")
+        raise PydanticCustomError("text", "a secret cannot be used as a name")
     return text
 
 
@@ -107,7 +107,7 @@ def plain_text_of(value: object) -> str:
     if isinstance(text, Secret):
         raise PydanticCustomError(
             "text",
-            "a secret cannot stand here: it can in headers, bodies, environments, commands and proxies",
+            "a secret is not allowed here: it is allowed in headers, bodies, environments, commands and proxies",
         )
     return text
 
@@ -128,7 +128,7 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return f"a mapping ({', '.join(map(str, list(value)[:4]))})" if value else "an empty mapping"
     if isinstance(value, list):
-        return f"a list of {len(value)}"
+        return f"a list of length {len(value)}"
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -174,7 +174,8 @@ def format_version(own: int) -> BeforeValidator:
         if isinstance(value, int) and not isinstance(value, bool) and value > own:
             raise PydanticCustomError(
                 "version",
-                "this file is written for format {found}, this Plimsoll reads {own}: install a newer Plimsoll",
+                "the file has format {found}, this version of Plimsoll reads format {own}: install a newer "
+                "Plimsoll",
                 {"found": value, "own": own},
             )
         if value != own or isinstance(value, bool):
@@ -216,12 +217,12 @@ def _pair(value: object) -> object:
     if isinstance(value, list) and len(value) == 2:
         return {"low": value[0], "high": value[1]}
     raise PydanticCustomError(
-        "pair", "expected two durations [least, greatest], got {shown}", {"shown": shown(value)}
+        "pair", "expected two durations [minimum, maximum], got {shown}", {"shown": shown(value)}
     )
 
 
 class Dist(Raw):
-    """A duration that may be drawn: `1s`, `{exponential: 1s}` (its mean), `{uniform: [0s, 2s]}`."""
+    """A fixed or random duration: `1s`, `{exponential: 1s}` (its mean), `{uniform: [0s, 2s]}`."""
 
     fixed: Duration | None = None
     exponential: Duration | None = None
@@ -262,7 +263,7 @@ def _argv(value: object) -> object:
     if isinstance(value, str):
         raise PydanticCustomError(
             "argv",
-            'expected a list of arguments such as ["squid", "-N", "-f", "{dir}/squid.conf"], got one text',
+            'expected a list of arguments such as ["squid", "-N", "-f", "{dir}/squid.conf"], got a single string',
         )
     return value
 

@@ -21,14 +21,14 @@ OF_METRICS: Final = {
 """Names of metrics in k6, Locust, JMeter and in speech -> ours."""
 
 OF_KEYS: Final = {
-    "steps": "`load.stages` changes the load in steps; `workload.mix` has several requests",
-    "stages": "stages belong to `load`: {stages: [{for: 30s, testers: 10}]}",
-    "scenarios": "several populations are `workloads`",
-    "vus": "the number of users is `load.testers`",
-    "users": "the number of users is `load.testers`",
-    "duration": "the duration is `run.duration`",
-    "iterations": "a number of requests is `run.until`: {transactions: 1000}",
-    "watch": "`watch` belongs to a target: targets: {site: {endpoints: [...], watch: [...]}}",
+    "steps": "use `load.stages` to change the load in steps, or `workload.mix` for several requests",
+    "stages": "stages are a key of `load`: {stages: [{for: 30s, testers: 10}]}",
+    "scenarios": "use `workloads` for several populations",
+    "vus": "use `load.testers` for the number of users",
+    "users": "use `load.testers` for the number of users",
+    "duration": "use `run.duration` for the duration",
+    "iterations": "to end a run after a number of requests, use `run.until`: {transactions: 1000}",
+    "watch": "`watch` is a key of a target: targets: {site: {endpoints: [...], watch: [...]}}",
 }
 """Unknown keys -> advice."""
 
@@ -37,10 +37,10 @@ OF_SHAPES: Final = {
     "thresholds": f"expected a list of thresholds, {_THRESHOLD}",
     "thresholds.*": f"expected a threshold, {_THRESHOLD}",
     "workload.target": (
-        "expected the name of one target; several endpoints of it are "
-        "`targets: {site: {endpoints: [URL, URL]}}`, several populations are `workloads`"
+        "expected the name of one target; use `targets: {site: {endpoints: [URL, URL]}}` for several "
+        "endpoints, `workloads` for several populations"
     ),
-    "hosts": "expected a name of a file, or hosts such as {kind: ssh, hosts: [node1, node2]}",
+    "hosts": "expected a file name, or hosts such as {kind: ssh, hosts: [node1, node2]}",
     "hosts.hosts.*": "expected the name or address of a host, or a mapping such as {host: node1, agents: 2}",
     "load": "expected a load, for example {testers: 4} or {rate: 100/s}",
     "run": "expected the length of a run, for example {warmup: 5s, duration: 30s}",

@@ -117,11 +117,11 @@ def parse_duration(value: object) -> int:
         total += _number(part[1]) * NS[unit]
         at = part.end()
     if not text.strip():
-        raise UnitError(f"expected a quantity, got an empty text: {DURATION_LIKE}")
+        raise UnitError(f"expected a quantity, got an empty string: {DURATION_LIKE}")
     if total > MAX_NS:
         raise UnitError(f"{_shown(text)} is longer than a year")
     if total != total.to_integral_value():
-        raise UnitError(f"{_shown(text)} is not a whole number of nanoseconds")
+        raise UnitError(f"{_shown(text)} must be a whole number of nanoseconds")
     return int(total)
 
 
@@ -141,7 +141,7 @@ def parse_size(value: object) -> int:
     if total > MAX_BYTES:
         raise UnitError(f"{_shown(text)} is more than 1 PB")
     if total != total.to_integral_value():
-        raise UnitError(f"{_shown(text)} is not a whole number of bytes")
+        raise UnitError(f"{_shown(text)} must be a whole number of bytes")
     return int(total)
 
 
@@ -181,7 +181,7 @@ def parse_rate_range(value: object) -> tuple[float, float]:
         first, _, last = value.partition("..")
         low, high = _rate(first), _rate(last)
         if low == high == 0:
-            raise UnitError(f"{_shown(value)}: one of the two rates must be greater than 0")
+            raise UnitError(f"{_shown(value)}: at least one of the two rates must be greater than 0")
         return low, high
     rate = parse_rate(value)
     return rate, rate
