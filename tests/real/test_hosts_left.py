@@ -156,7 +156,7 @@ def test_the_host_of_the_lab_goes_in_mid_run(sshd: Sshd, lab: Lab, start: Start,
     until("the end of the agents", lambda: not agents_left(sshd), 30)
     assert len(list(sshd.home.rglob("*.arrow"))) >= 3, "what was measured is kept"
     said = proves(lab, path)
-    assert said.count("kept ") == 3 and "which holds what was not brought in" in said
+    assert said.count("kept ") == 3 and "contains data that was not collected" in said
     assert len(spools(sshd)) == 1, "they share a directory here"
     done = lab.run("collect", results)
     assert done.code == 0, done.out + done.err

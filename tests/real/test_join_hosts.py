@@ -64,7 +64,7 @@ def nothing_left(lab: Lab) -> None:
 def test_a_script_brings_agents_that_carry_all_runs(lab: Lab) -> None:
     done = lab.run("run", submitting(lab, agents=3, repetitions=2))
     assert done.code == 0, done.err
-    assert "agents: 3 of 3 agents have come" in done.err
+    assert "agents: 3 of 3 agents connected" in done.err
     for run in ("0001", "0002"):
         books = summary(lab.results(), run)
         assert books["balanced"] and not books["damage"]
@@ -105,12 +105,12 @@ def test_without_a_batch_system_it_says_what_to_start(lab: Lab, start: Start) ->
 def test_those_that_come_are_enough_or_not(lab: Lab) -> None:
     done = lab.run("run", submitting(lab, "wait: 2s\nat_least: 2", agents=3, start="2"))
     assert done.code == 0, done.err
-    assert "host-left-out: agent 3 of 3: it has not come within 2 s" in done.err
+    assert "host-left-out: agent 3 of 3: it did not connect within 2 s" in done.err
     assert len(carried(lab.results())) == 2
     nothing_left(lab)
     done = lab.run("run", submitting(lab, "wait: 2s", agents=3, start="2"))
     assert done.code == 98
-    assert "2 of 3 agents can be used, 3 are needed: agent 3 of 3: it has not come within 2 s" in done.err
+    assert "2 of 3 agents can be used, 3 are needed: agent 3 of 3: it did not connect within 2 s" in done.err
     nothing_left(lab)
     assert len(list((lab.directory / "results").glob("far-*"))) == 1, "what never began leaves no directory"
 
@@ -124,7 +124,7 @@ def test_two_agents_of_one_name_do_not_put_each_other_out(lab: Lab) -> None:
     assert done.code == 98, done.err
     said = " ".join(done.err.split())
     assert "1 of 2 agents can be used, 2 are needed" in said
-    assert "it has not come within 5 s" in said
+    assert "it did not connect within 5 s" in said
     assert "an agent that calls itself same may not take part: another agent of this name is there" in said
     # Whoever was turned away ends by itself, before its grace is over.
     until("their end", lambda: not descendants_in(lab.directory), 40)
@@ -221,9 +221,9 @@ def test_the_end_of_the_lab_is_the_end_of_the_agents(lab: Lab, start: Start) -> 
 @pytest.mark.parametrize(
     ("join", "said"),
     [
-        ('{agents: 1, template: job.sh, submit: ["false", "{file}"]}', "join.submit: it failed: it ended with exit"),
-        ('{agents: 1, template: job.sh, submit: ["no-such", "{file}"]}', "submit: it cannot be started: No such file"),
-        ('{agents: 1, template: job.sh, submit: [sh, -c, "echo full >&2; exit 3 # {file}"]}', "it failed: full"),
+        ('{agents: 1, template: job.sh, submit: ["false", "{file}"]}', "the command failed: it ended with exit"),
+        ('{agents: 1, template: job.sh, submit: ["no-such", "{file}"]}', "the command cannot be started: No such file"),
+        ('{agents: 1, template: job.sh, submit: [sh, -c, "echo full >&2; exit 3 # {file}"]}', "failed: full"),
         ('{agents: 1, template: empty.sh, submit: [sh, "{file}"]}', 'template: the template must contain "{token}"'),
     ],
 )  # fmt: skip
@@ -247,7 +247,9 @@ def test_the_address_that_agents_dial_must_be_said(lab: Lab) -> None:
             "127.0.0.1}", f"127.0.0.1, ports: {port}}}"
         )
         done = lab.run("run", lab.file(text))
-        assert done.code == 1 and "the engine refuses: " in done.err and str(port) in done.err, done.err
+        assert done.code == 1 and "the engine rejects the command: " in done.err and str(port) in done.err, (
+            done.err
+        )
     nothing_left(lab)
 
 

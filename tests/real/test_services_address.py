@@ -136,5 +136,5 @@ def test_an_address_that_is_not_of_this_host(tmp_path: Path) -> None:
             fleet.ensure(config, {}, same_cell=False)
     finally:
         fleet.stop()
-    with pytest.raises(BadInput, match=r"nowhere\.invalid cannot be looked up"):
+    with pytest.raises(BadInput, match=r"the name nowhere\.invalid cannot be resolved"):
         RunningServices(find_engine(), tmp_path / "work", lambda: None, "nowhere.invalid")

@@ -153,7 +153,7 @@ def test_a_task_that_waits_in_the_queue_comes_late(at: Lab, cluster: Cluster, st
     cluster.call("scancel", blocker)
     done = finish(process)
     assert done.code == 0, done.err
-    assert "host-left-out: slurm.4: it has not come within 4 s" in done.err
+    assert "host-left-out: slurm.4: it did not connect within 4 s" in done.err
     first = json.loads((at.results() / "runs" / "0001" / "run.json").read_text())["places"]
     late = [one for one in carried(at.results()) if one["name"] == "slurm.4"]
     for one in late:  # it may also have come between the runs
@@ -171,7 +171,7 @@ def test_a_task_that_waits_in_the_queue_comes_late(at: Lab, cluster: Cluster, st
 def test_who_waits_for_ever_is_given_up(at: Lab, cluster: Cluster, start: Start) -> None:
     done = at.run("run", job(at, "{tasks: 2, options: [--hold]}", "wait: 1s"))
     assert done.code == 98
-    assert "0 of 2 agents can be used, 2 are needed: slurm.1: it has not come within 1 s" in done.err
+    assert "0 of 2 agents can be used, 2 are needed: slurm.1: it did not connect within 1 s" in done.err
     nothing_left(at, cluster)
     process = start(job(at, "{tasks: 2, options: [--hold]}"))
     until("the job", cluster.queue)
@@ -189,7 +189,10 @@ def test_tasks_that_end_at_once_say_why(at: Lab, cluster: Cluster) -> None:
     engine.chmod(0o600)
     done = at.run("run", job(at, "{tasks: 2}"))
     assert done.code == 98
-    assert f"its task has ended; slurm.1 said: {engine} is not seen here: do the nodes share it?" in done.err
+    assert (
+        f"its task has ended; last output of slurm.1: {engine} does not exist on this node: the nodes must "
+        f"share its directory" in done.err
+    )
     nothing_left(at, cluster)
     engine.chmod(0o700)
     done = at.run("run", job(at, "{tasks: 1, options: ['--output=/dev/null', '--wrap=exit 1']}"))
@@ -206,7 +209,7 @@ def test_what_sbatch_refuses_is_said(at: Lab, cluster: Cluster) -> None:
 
 def test_without_a_slurm_it_says_so(lab: Lab) -> None:
     done = lab.run("run", job(lab), PATH="/nowhere")
-    assert done.code == 2 and "hosts.kind: there is no sbatch here" in done.err, done.err
+    assert done.code == 2 and "hosts.kind: sbatch is not installed here" in done.err, done.err
     assert not shared(lab).exists()
 
 

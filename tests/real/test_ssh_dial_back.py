@@ -171,12 +171,14 @@ def test_ports_and_addresses_that_do_not_lead_here_are_said(sshd: Sshd, lab: Lab
         port = other.getsockname()[1]
         told = {"address": "127.0.0.1", "ports": port}
         done = lab.run("run", experiment(sshd, lab.directory, 2, link="tcp", controller=told), "--quiet")
-        assert done.code == 1 and "the engine refuses: " in done.err and str(port) in done.err, done.err
+        assert done.code == 1 and "the engine rejects the command: " in done.err and str(port) in done.err, (
+            done.err
+        )
     told = {"address": "192.0.2.1", "ports": "4000..4100"}
     path = experiment(sshd, lab.directory, 2, link="tcp", controller=told)
     done = lab.run("hosts", "check", path)
     assert done.code == 1, done.out + done.err
-    said = "h1: left out: its agent has not dialled 192.0.2.1 within 25 s: no link to the controller of experiment"
+    said = "h1: left out: its agent did not connect to 192.0.2.1 within 25 s: no link to the controller of experiment"
     assert said in done.out and "tcp 192.0.2.1:4" in done.out, done.out
     assert "0 of 3 hosts can be used, 3 are needed" in done.out
     nothing_left(sshd, lab)

@@ -122,12 +122,12 @@ def test_who_does_not_let_us_in_is_told_by_its_reason(sshd: Sshd) -> None:
                   f"UserKnownHostsFile={sshd.directory}/known_hosts", "-o", "HostName=127.0.0.1", "-o",
                   "IdentityAgent=none").startswith("it refuses the login (")  # fmt: skip
     (sshd.directory / "known_hosts").write_text("")
-    assert reason().startswith("its host key is not known here: log in once by hand")
+    assert reason().startswith("its host key is not known: log in once by hand")
     assert reason(accept=True) == ""
     assert reason() == "", "it was written down when it was accepted"
     other = (sshd.directory / "id.pub").read_text().split()[1]
     (sshd.directory / "known_hosts").write_text(known.replace(known.split()[-1], other))
-    assert reason().startswith("its host key is not the one that is known here: somebody else")
+    assert reason().startswith("its host key differs from the known one: another machine")
     assert reason(accept=True).startswith("its host key is not the one"), (
         "accepting is for hosts that are new"
     )
@@ -142,19 +142,21 @@ def test_architecture_and_version_that_do_not_fit(
     struct.pack_into("<H", image, 18, 22)
     foreign.write_bytes(image)
     said = only(kind_of(hosts_of(sshd, "h1"), engine=foreign).prepare()).reason
-    assert said == f"its architecture is {machine}; the engine here is for s390x"
+    assert said == f"its architecture is {machine}; the engine is built for s390x"
     said = only(kind_of(hosts_of(sshd, "h1", architecture="aarch65")).prepare()).reason
     assert said == f"its architecture is {machine}; required is aarch65"
     assert ours(sshd) == [], "nothing was copied"
     monkeypatch.setattr(ssh_hosts, "__version__", "9.9.9")
     said = only(kind_of(hosts_of(sshd, "h1")).prepare()).reason
-    assert said.startswith("the engine there is 0.") and "the lab 9.9.9: install both" in said
+    assert (
+        said.startswith("the engine on the host has version 0.") and "the lab has 9.9.9: install both" in said
+    )
 
 
 def test_a_directory_that_cannot_be_made(sshd: Sshd) -> None:
     (sshd.home / "file").write_text("")
     said = only(kind_of(hosts_of(sshd, "h1", directory="~/file/plimsoll")).prepare()).reason
-    assert said == "~/file/plimsoll cannot be written there (Not a directory): name another `directory`"
+    assert said == "~/file/plimsoll is not writable on the host (Not a directory): set another `directory`"
 
 
 @contextmanager
@@ -178,8 +180,8 @@ def mounted(place: Path, options: str) -> Iterator[None]:
     ("options", "said"),
     [
         ("size=1m", "the engine cannot be copied to {place}/p: cat: write error: No space left on device"),
-        ("ro", "{place}/p cannot be written there (Read-only file system): name another `directory`"),
-        ("noexec", "the engine does not run there (sh: 1: {place}/p/engine-"),
+        ("ro", "{place}/p is not writable on the host (Read-only file system): set another `directory`"),
+        ("noexec", "the engine does not run on the host (sh: 1: {place}/p/engine-"),
     ],
 )
 def test_full_and_forbidden_file_systems(sshd: Sshd, tmp_path: Path, options: str, said: str) -> None:
@@ -188,7 +190,7 @@ def test_full_and_forbidden_file_systems(sshd: Sshd, tmp_path: Path, options: st
         reason = only(kind_of(hosts_of(sshd, "h1", directory=f"{place}/p")).prepare()).reason
         assert reason.startswith(said.format(place=place))
         if options == "noexec":
-            assert reason.endswith("without the right to execute: name another `directory`")
+            assert reason.endswith("mounted noexec: set another `directory`")
         assert list(place.rglob("part-*")) == []
 
 
@@ -213,7 +215,7 @@ def test_any_login_shell_and_what_it_prints(tmp_path: Path, shell: str) -> None:
 def test_a_host_that_prints_for_ever_is_left(tmp_path: Path) -> None:
     with running_sshd(tmp_path / "sshd", "ForceCommand yes") as sshd:
         said = only(kind_of(hosts_of(sshd, "h1")).prepare()).reason
-        assert said == "it does not answer: it says more than 1,000,000 bytes"
+        assert said == "it does not answer: its output is longer than 1,000,000 bytes"
 
 
 def test_an_interrupt_ends_every_call(tmp_path: Path) -> None:
@@ -279,7 +281,7 @@ def test_an_engine_that_another_host_with_the_same_home_may_run_is_kept(sshd: Ss
     theirs = Path(ready.directory) / "spool-other"  # no process of it is on this host
     theirs.mkdir()
     [cleaned] = kind.clean()
-    assert cleaned.proven and cleaned.kept_because == [f"{ready.engine}, which others use"]
+    assert cleaned.proven and cleaned.kept_because == [f"{ready.engine} (in use by others)"]
     assert Path(ready.engine).exists()
     theirs.rmdir()
     [cleaned] = kind.clean()

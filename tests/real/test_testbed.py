@@ -415,7 +415,7 @@ def test_refusals(home: Path, lab: Lab) -> None:
     (open_to_all / "plimsoll").mkdir(parents=True)
     (open_to_all / "plimsoll").chmod(0o777)
     done = lab.run("testbed", "up", lab.file(SMALL), XDG_RUNTIME_DIR=str(open_to_all))
-    assert (done.code, "only you can enter" in done.err) == (1, True), done.err
+    assert (done.code, "not a private directory" in done.err) == (1, True), done.err
 
 
 # ---- the truth of the emulation: only on an idle machine -------------------------------------------------------------

@@ -181,11 +181,14 @@ def test_check_takes_a_testbed_that_is_up_and_leaves_it_up(lab: Lab, bed: Path) 
         astray = subprocess.run(
             [*mine.enter_argv("far-1"), *words], env=lab.env, capture_output=True, text=True, check=False
         )
-        assert astray.returncode == 2 and "this is the host far-1 of the testbed hosts" in astray.stderr
+        assert (
+            astray.returncode == 2
+            and "this process runs on the host far-1 of the testbed hosts" in astray.stderr
+        )
         # Another testbed of that name.
         bed.write_text(BED.replace("1ms", "2ms"))
         done = lab.run("hosts", "check", lab.directory / "experiment.yaml")
-        assert done.code == 2 and "made from another file" in done.err
+        assert done.code == 2 and "from another file" in done.err
 
 
 def test_a_script_outside_is_told_where_to_go(lab: Lab, bed: Path) -> None:
@@ -198,7 +201,7 @@ def test_a_script_outside_is_told_where_to_go(lab: Lab, bed: Path) -> None:
         text=True,
         check=False,
     )
-    assert "BadInput: hosts.kind: this process is not on the host lab of the testbed" in done.stderr
+    assert "BadInput: hosts.kind: this process does not run on the host lab of the testbed" in done.stderr
     assert not list((lab.directory / "results").glob("*")), "nothing was begun"
 
 
@@ -210,7 +213,7 @@ def test_two_testbeds_and_ways_out_are_refused(lab: Lab, bed: Path) -> None:
     factor = "  hosts: [near-1]\n  controller: {address: ADDRESS}\nfactors: {hosts.kind: [testbed, ssh]}\n"
     factor = factor.replace("ADDRESS", load_testbed(bed).lab.address)
     done = lab.run("run", lab.file(on_testbed(lab).read_text() + factor))
-    assert done.code == 2 and "there is no way out of a testbed" in done.err, done.err
+    assert done.code == 2 and "a testbed has no network to the outside" in done.err, done.err
 
 
 def inner(outer: subprocess.Popen[str]) -> int:

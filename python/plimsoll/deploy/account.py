@@ -78,7 +78,8 @@ def account() -> Account:
             continue
         return Account(name, entry.pw_uid, _group(entry.pw_gid), change=True)
     raise ServiceError(
-        "servers must not run as root, and this host has no account nobody: make one, or run Plimsoll as another user"
+        "servers do not run as root, and this host has no account `nobody`: create one, or run Plimsoll as "
+        "another user"
     )
 
 
@@ -107,5 +108,7 @@ def _group(otherwise: int) -> int:
 def _setpriv() -> str:
     found = shutil.which("setpriv") or shutil.which("setpriv", path=PATH)
     if found is None:
-        raise ServiceError("servers are started by setpriv where we are root: apt-get install util-linux")
+        raise ServiceError(
+            "as root, Plimsoll starts servers with setpriv, which was not found: apt-get install util-linux"
+        )
     return found

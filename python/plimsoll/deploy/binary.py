@@ -38,7 +38,7 @@ def find_engine() -> Path:
     if override:
         path = Path(override)
         if not os.access(path, os.X_OK):
-            raise EngineError(f"PLIMSOLL_ENGINE is {override!r}, which is no executable file")
+            raise EngineError(f"PLIMSOLL_ENGINE is {override!r}, which is not an executable file")
         return path.resolve()
     places = _places(Path(__file__).resolve().parents[2])
     found = shutil.which(NAME)
@@ -49,8 +49,8 @@ def find_engine() -> Path:
             return place.resolve()
     looked = "\n".join(f"  {place}" for place in places)
     raise EngineError(
-        f"the engine ({NAME}) was not found. Looked at:\n{looked}\n"
-        "In a checkout, build it with `make engine`; else set PLIMSOLL_ENGINE to its path."
+        f"the engine ({NAME}) was not found. Searched:\n{looked}\n"
+        "In a checkout, build it with `make engine`; otherwise set PLIMSOLL_ENGINE to its path."
     )
 
 
@@ -74,12 +74,14 @@ def engine_version(path: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"{path} does not run: {error}") from error
     if done.returncode != 0:
-        raise EngineError(f"{path} version failed with {done.returncode}: {done.stderr.strip()[:500]}")
+        raise EngineError(
+            f"`{path} version` failed with exit status {done.returncode}: {done.stderr.strip()[:500]}"
+        )
     try:
         return str(json.loads(done.stdout)["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise EngineError(
-            f"{path} is no engine of Plimsoll: it says {done.stdout.strip()[:100]!r}"
+            f"{path} is not the Plimsoll engine: it printed {done.stdout.strip()[:100]!r}"
         ) from error
 
 
@@ -87,7 +89,8 @@ def require_same_version(found: str, path: Path | str) -> None:
     """Raises EngineError unless lab and engine carry one version."""
     if found != __version__:
         raise EngineError(
-            f"the lab is {__version__} and the engine at {path} is {found}: install both from one release"
+            f"the lab has version {__version__}, and the engine at {path} has version {found}: install "
+            f"both from one release"
         )
 
 
@@ -106,7 +109,7 @@ def elf_facts(path: Path) -> ElfFacts:
         with path.open("rb") as file:
             head = file.read(64)
             if head[:6] != b"\x7fELF\x02\x01" or len(head) < 64:
-                raise EngineError(f"{path} is no program for a 64-bit Linux")
+                raise EngineError(f"{path} is not a program for 64-bit Linux")
             machine = struct.unpack_from("<H", head, 18)[0]
             start, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
             file.seek(start)

@@ -32,7 +32,7 @@ def numeric(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        said = f"{host} cannot be looked up: {error.strerror}"
+        said = f"the name {host} cannot be resolved: {error.strerror}"
         raise BadInput([Problem(said, "hosts.controller.address")]) from error
     return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
 

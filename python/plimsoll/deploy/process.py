@@ -194,7 +194,7 @@ def run_to_end(
             check_interrupt()
             program.wait(0.05)
             if deadline is not None and time.monotonic() > deadline:
-                raise ServiceError(f"{what}: it takes longer than {timeout_s:g} s{program.last_lines()}")
+                raise ServiceError(f"{what}: timeout after {timeout_s:g} s{program.last_lines()}")
         if program.returncode != 0:
             raise ServiceError(f"{what}{program.last_lines()}")
     finally:
@@ -213,7 +213,7 @@ def wait_until(ready: Guarded, check: Callable[[], bool], timeout_s: float) -> N
         if time.monotonic() > deadline:
             raise ServiceError(
                 f"service {ready.name} was not ready after {timeout_s:g} s{ready.last_lines()}\n"
-                "Give it longer with `ready_timeout: 60s`, or look at its command."
+                "Increase the limit, for example `ready_timeout: 60s`, or check its command."
             )
         time.sleep(pause)
         pause = min(pause * 1.5, 0.2)

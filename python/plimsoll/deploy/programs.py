@@ -48,8 +48,8 @@ def require(service: str, what: str, names: Sequence[str], package: str) -> Path
 
 def missing(service: str, what: str, package: str) -> ServiceError:
     """What to say of a server that is not there."""
-    looked = f" (looked in {VARIABLE}={os.environ[VARIABLE]!r})" if VARIABLE in os.environ else ""
-    return ServiceError(f"service {service}: there is no {what} here{looked}: apt-get install {package}")
+    looked = f" (searched in {VARIABLE}={os.environ[VARIABLE]!r})" if VARIABLE in os.environ else ""
+    return ServiceError(f"service {service}: {what} was not found{looked}: apt-get install {package}")
 
 
 def require_package(service: str, module: str, distribution: str) -> None:
@@ -71,7 +71,7 @@ def postgres_directory(service: str, version: str) -> Path:
     if found and version != "auto":
         have = ", ".join(str(one) for one in sorted(found))
         raise ServiceError(
-            f"service {service}: there is no PostgreSQL {version} server here, only {have}: "
+            f"service {service}: no PostgreSQL {version} server was found, only {have}: "
             f"apt-get install postgresql-{version}"
         )
     raise missing(service, "PostgreSQL server", "postgresql" + ("" if version == "auto" else f"-{version}"))

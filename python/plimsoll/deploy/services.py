@@ -1,8 +1,8 @@
-"""Services of an experiment: started below a guard, in a directory of their own, on a free port of loopback or of the
-address at which testers of other hosts reach this one.
+"""Services of an experiment. Each runs under a guard, in its own directory, on a free port of loopback or of the
+address at which testers on other hosts reach this host.
 
-`RunningServices` holds the services that run. Before each run it compares them with those that the run needs: services
-that differ, and those that `fresh` wants new, are stopped and started again, with every service that needs them.
+`RunningServices` owns the running services. Before each run it gets the services of that run: a service that differs,
+or that `fresh` requires to be new, is restarted together with everything that needs it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class RunningServices:
         existing = running.wanted.settings.get("file")
         path = Path(existing).resolve() if existing else running.directory / "data.sqlite"
         if existing and not path.is_file():
-            raise ServiceError(f"service {running.wanted.name}: there is no SQLite file {path}")
+            raise ServiceError(f"service {running.wanted.name}: the SQLite file {path} does not exist")
         if running.data:
             self._fill(str(path), running.data, path.with_suffix(".log"))
         running.urls = [f"sqlite:{path}"]

@@ -145,7 +145,7 @@ class EngineTalk:
         while True:
             event = self._event(deadline)
             if event.get("type") == "refused":
-                raise EngineError(f"the engine refuses: {event.get('error')}")
+                raise EngineError(f"the engine rejects the command: {event.get('error')}")
             if event.get("type") == "note":
                 self._aside.append(event)
                 continue
@@ -156,13 +156,13 @@ class EngineTalk:
     def _greet(self) -> None:
         hello = self._event(time.monotonic() + HELLO_S)
         if hello.get("type") != "hello" or hello.get("format") != FORMAT:
-            raise EngineError(f"{self._binary} does not speak {FORMAT}")
+            raise EngineError(f"{self._binary} does not use the protocol {FORMAT}")
         require_same_version(str(hello.get("version")), self._binary)
 
     def _send(self, command: Mapping[str, Any]) -> None:
         pipe = self._process.stdin
         if pipe is None or pipe.closed:
-            raise EngineError("the engine was closed")
+            raise EngineError("the engine is already closed")
         try:
             pipe.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
             pipe.flush()
@@ -177,7 +177,9 @@ class EngineTalk:
             if event is not None:
                 return event
             if left <= 0:
-                raise EngineError(f"the engine {self._binary} did not answer in time{self._last_words()}")
+                raise EngineError(
+                    f"the engine {self._binary} did not answer before the timeout{self._last_words()}"
+                )
 
     def _next(self, timeout_s: float) -> dict[str, Any] | None:
         """The next event, or None when none came in time. Raises EngineError when the engine is gone."""
@@ -189,7 +191,7 @@ class EngineTalk:
             self._events.put(None)
             raise EngineError(self._obituary())
         if isinstance(event, bytes):
-            raise EngineError(f"{self._binary} says what is no event: {event[:200]!r}")
+            raise EngineError(f"{self._binary} printed a line that is not an event: {event[:200]!r}")
         return event
 
     def _read_events(self) -> None:
@@ -241,4 +243,4 @@ class EngineTalk:
 
     def _last_words(self) -> str:
         lines = list(self._last_lines)
-        return "; its last lines:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
+        return "; its last output:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""

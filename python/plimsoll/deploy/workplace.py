@@ -47,10 +47,11 @@ class Workplace:
         path = self._open_place(account) / path.name
         path.mkdir(mode=0o755)
         path.chmod(0o755)
-        why = f"as the account {account.name} may not enter {self._work.parent}"
+        why = f"because the account {account.name} cannot enter {self._work.parent}"
         return (
             path,
-            f"it works in {path}, {why if plain else 'as not every server takes a path with such signs'}",
+            f"it works in {path}, "
+            f"{why if plain else 'because some servers do not accept such characters in a path'}",
         )
 
     def remove(self) -> None:
@@ -71,7 +72,7 @@ class Workplace:
                         return self._elsewhere
             looked = ", ".join(map(str, [self._work.parent, *parents]))
             raise ServiceError(
-                f"servers run as {account.name}, which may enter none of {looked}: use --out on a directory that "
-                "everybody may pass, such as one below /srv"
+                f"servers run as {account.name}, which cannot enter any of {looked}: use --out with a "
+                f"directory that all users can enter, such as one below /srv"
             )
         return self._elsewhere

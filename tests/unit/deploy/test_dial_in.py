@@ -55,7 +55,7 @@ def test_private_files_are_private_from_the_first_byte(tmp_path: Path) -> None:
     assert [one.name for one in place.iterdir()] == ["token"]
     with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
         write_private(tmp_path / "none" / "token", "secret")
-    with pytest.raises(BadInput, match="cannot be made: Not a directory"):
+    with pytest.raises(BadInput, match="cannot be created: Not a directory"):
         private_directory(other / "below")
 
 
@@ -65,7 +65,7 @@ def test_a_directory_that_is_there_stays_as_it_is_unless_others_can_write_to_it(
     shared.chmod(0o755)
     assert stat.S_IMODE(private_directory(shared).stat().st_mode) == 0o755
     shared.chmod(0o775)
-    with pytest.raises(BadInput, match=r"others can write to .*shared: chmod go-w"):
+    with pytest.raises(BadInput, match=r"other users can write to .*shared: run `chmod go-w`"):
         private_directory(shared)
 
 

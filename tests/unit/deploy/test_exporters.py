@@ -71,7 +71,7 @@ def test_pages_of_something_else_are_refused() -> None:
         node_reading(everything(SQUID))
     with pytest.raises(ValueError, match="no squid_client_http_requests_total"):
         SquidPages().reading(everything(NODE))
-    with pytest.raises(ValueError, match="does not reach its Squid"):
+    with pytest.raises(ValueError, match="cannot reach its Squid"):
         SquidPages().reading(everything('squid_up{host="localhost"} 0\n'))
 
 
@@ -191,14 +191,14 @@ def silent(to: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (endless, "more than 1 MiB|takes longer"),
+        (endless, "larger than 1 MiB|takes longer"),
         (dripping, "takes longer"),
         (silent, "timed out"),
-        (page_of(b"no", b"503 Busy"), "it answers 503 Busy"),
-        (page_of(b"", b"302 Found"), "it answers 302 Found"),
-        (page_of(b"<html>log in</html>"), "it has none of a"),
-        (page_of(bytes(range(256)) * 50), "it has none of a"),
-        (page_of(b"a NaN\n"), "it has none of a"),
+        (page_of(b"no", b"503 Busy"), "the status of the answer is 503 Busy"),
+        (page_of(b"", b"302 Found"), "the status of the answer is 302 Found"),
+        (page_of(b"<html>log in</html>"), "the page has no metric of a"),
+        (page_of(bytes(range(256)) * 50), "the page has no metric of a"),
+        (page_of(b"a NaN\n"), "the page has no metric of a"),
         (page_of(b"".join(b'a{n="%d"} 1\n' % number for number in range(501))), "more than 500"),
         (page_of(b"".join(b'a{n="%d"} 1\n' % number for number in range(20_001))), "more than 20,000"),
         (lambda to: to.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "SSH-2.0"),

@@ -81,14 +81,14 @@ def test_values_that_are_no_numbers_to_count_with_are_left_out() -> None:
 )
 def test_a_wanted_line_that_cannot_be_read_is_an_error_and_others_may_be_anything(line: str) -> None:
     page = f"good 1\n{line}\n"
-    with pytest.raises(ValueError, match=r"cannot be read|no number"):
+    with pytest.raises(ValueError, match=r"cannot be parsed|no value"):
         everything(page)
     assert [one.name for one in samples(page, lambda name: name == "good")] == ["good"]
 
 
 def test_labels_of_any_size_cost_no_more_than_their_length() -> None:
     many = "a{" + ",".join(f'l{number}="x"' for number in range(100_000)) + "} 1\n"
-    with pytest.raises(ValueError, match=f"at most {MAX_LINE:,}"):
+    with pytest.raises(ValueError, match=f"the limit is {MAX_LINE:,}"):
         everything(many)
     assert everything("x" * 1_000_000 + " 1\nb 2\n") == [Sample("b", {}, 2.0, False)]
     slashes = 'a{b="' + "\\\\" * 5_000 + '"} 1\n'

@@ -74,9 +74,9 @@ _ended = CommandResult
         (_ended(255, "", "ssh: Could not resolve hostname x: unknown\n"), "there is no host of this name"),
         (_ended(255, "", "me@x: Permission denied (publickey).\n"), "it refuses the login (me@x: Permission"),
         (_ended(255, "", "No ED25519 host key is known for x and you have requested\nHost key verification failed.\n"),
-         "its host key is not known here"),
+         "its host key is not known"),
         (_ended(255, "", "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"),
-         "its host key is not the one that is known here"),
+         "its host key differs from the known one"),
         (_ended(255, "", "kex_exchange_identification: Connection closed by remote host\n"), "it cannot be reached"),
         (_ended(255, "", ""), "ssh ended with exit status 255"),
         (_ended(1, "", "cat: write error: No space left on device\n"), "cat: write error: No space left on device"),
@@ -94,7 +94,7 @@ def test_a_command_is_bounded_in_time_and_output() -> None:
         3, "out\n", "err\n"
     )
     assert calls.run(["sh", "-c", "sleep 60 & wait"], 0.2).trouble == "no answer within 0.2 s"
-    assert "says more than" in calls.run(["yes"], 20.0).trouble
+    assert "output is longer than" in calls.run(["yes"], 20.0).trouble
     assert calls.run(["sh", "-c", "exec >&- 2>&-; sleep 60"], 0.3).trouble == "no end within 0.3 s"
     with pytest.raises(FileNotFoundError):
         calls.run(["/no/such/program"], 1.0)
@@ -156,7 +156,7 @@ def test_agents_of_this_host_have_nothing_to_be_made_ready_or_left() -> None:
 
 def test_hosts_of_a_testbed_are_had_from_within_it_only() -> None:
     wan = Path(__file__).parents[3] / "examples" / "testbeds" / "wan.yaml"
-    with pytest.raises(BadInput, match=r"hosts\.kind: this process is not on the host lab"):
+    with pytest.raises(BadInput, match=r"hosts\.kind: this process does not run on the host lab"):
         hosts_of_kind(Hosts(kind="testbed", testbed=str(wan)), Path("/e"), "t", nobody)
 
 
@@ -237,15 +237,18 @@ HELLO = f'echo \'{{"type":"hello","format":"{FORMAT}","version":"{__version__}"}
     [
         ("exit 4", r"ended \(4\)"),
         ("echo broken >&2; exit 4", "broken"),
-        ("echo rubbish; exec sleep 60", "says what is no event"),
-        ('echo \'{"type":"hello","format":"other/1"}\'; exec sleep 60', "does not speak plimsoll.engine/1"),
-        (HELLO.replace(__version__, "9.9.9") + "; exec sleep 60", r"the engine at .* is 9\.9\.9"),
+        ("echo rubbish; exec sleep 60", "printed a line that is not an event"),
+        (
+            'echo \'{"type":"hello","format":"other/1"}\'; exec sleep 60',
+            "does not use the protocol plimsoll.engine/1",
+        ),
+        (HELLO.replace(__version__, "9.9.9") + "; exec sleep 60", r"the engine at .* has version 9\.9\.9"),
         (
             f'{HELLO}; read x; echo \'{{"type":"refused","error":"no"}}\'; exec sleep 60',
-            "the engine refuses: no",
+            "the engine rejects the command: no",
         ),
-        (f"{HELLO}; read x; exec sleep 60", "did not answer in time"),
-        (f"{HELLO}; read x; yes | tr -d '\\n'", "says what is no event"),
+        (f"{HELLO}; read x; exec sleep 60", "did not answer before the timeout"),
+        (f"{HELLO}; read x; yes | tr -d '\\n'", "printed a line that is not an event"),
     ],
 )
 def test_an_engine_that_behaves_badly_is_told_and_ended(tmp_path: Path, script: str, said: str) -> None:
@@ -270,7 +273,7 @@ def test_a_sink_takes_bytes_of_several() -> None:
             connection.sendall(bytes(4_000_000))
             connection.close()
     with (
-        pytest.raises(BadInput, match=r"nothing can listen on 198\.51\.100\.1"),
+        pytest.raises(BadInput, match=r"cannot listen on 198\.51\.100\.1"),
         sink("198.51.100.1", (4000, 4001)),
     ):
         pass

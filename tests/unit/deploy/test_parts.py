@@ -22,7 +22,7 @@ from plimsoll.errors import EngineError, ServiceError
 
 def test_an_override_that_is_no_program_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PLIMSOLL_ENGINE", str(tmp_path / "nothing"))
-    with pytest.raises(EngineError, match="no executable file"):
+    with pytest.raises(EngineError, match="not an executable file"):
         find_engine()
 
 
@@ -40,9 +40,9 @@ def test_the_engine_of_the_same_installation_comes_first(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("#!/bin/sh\nexit 3\n", "failed with 3"),
-        ("#!/bin/sh\necho hello\n", "no engine of Plimsoll"),
-        ('#!/bin/sh\necho "[]"\n', "no engine of Plimsoll"),
+        ("#!/bin/sh\nexit 3\n", "failed with exit status 3"),
+        ("#!/bin/sh\necho hello\n", "not the Plimsoll engine"),
+        ('#!/bin/sh\necho "[]"\n', "not the Plimsoll engine"),
         ("#!/no/such/interpreter\n", "does not run"),
     ],
 )

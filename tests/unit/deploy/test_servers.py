@@ -154,7 +154,7 @@ def test_the_page_of_stub_status() -> None:
     found = nginx_counters.reading(page, own_requests=5)
     assert found.counters == {"accepted": 11, "handled": 11, "requests": 100}
     assert found.gauges == {"active": 2, "reading": 0, "writing": 1, "waiting": 1}
-    with pytest.raises(ValueError, match="no page of stub_status"):
+    with pytest.raises(ValueError, match="not that of stub_status"):
         nginx_counters.reading("<html>", 0)
 
 
@@ -168,17 +168,17 @@ def test_ports_are_kept() -> None:
 def test_missing_servers_are_told_with_their_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     with pytest.raises(
-        ServiceError, match=r"service db: there is no PostgreSQL server .* install postgresql$"
+        ServiceError, match=r"service db: PostgreSQL server was not found .* install postgresql$"
     ):
         postgres_directory("db", "auto")
-    with pytest.raises(ServiceError, match=r"service c: there is no Squid .* install squid$"):
+    with pytest.raises(ServiceError, match=r"service c: Squid was not found .* install squid$"):
         require("c", "Squid", ("squid",), "squid")
     for name, text in (("postgres", "postgres (PostgreSQL) 14.2"), ("initdb", "")):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
         (tmp_path / name).chmod(0o755)
     assert postgres_directory("db", "14") == tmp_path
     with pytest.raises(
-        ServiceError, match="no PostgreSQL 15 server here, only 14: apt-get install postgresql-15"
+        ServiceError, match="no PostgreSQL 15 server was found, only 14: apt-get install postgresql-15"
     ):
         postgres_directory("db", "15")
     assert version_number("nginx version: nginx/1.22.1") == "1.22.1"
@@ -201,7 +201,7 @@ def test_root_without_an_unprivileged_account_is_told(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(accounts, "pwd", SimpleNamespace(getpwnam=unknown))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(ServiceError, match="no account nobody"):
+    with pytest.raises(ServiceError, match="no account `nobody`"):
         accounts.account()
 
 
@@ -216,12 +216,12 @@ def test_a_server_works_where_its_account_may_enter(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     monkeypatch.setattr("plimsoll.deploy.workplace.ELSEWHERE", str(elsewhere))
     place = Workplace(tmp_path / "results" / ".work")
-    with pytest.raises(ServiceError, match="servers run as stranger, which may enter none of"):
+    with pytest.raises(ServiceError, match="servers run as stranger, which cannot enter any of"):
         place.directory_for("db", stranger)
     monkeypatch.setattr(Account, "may_enter", lambda self, path: elsewhere in (path, *path.parents))
     directory, remark = place.directory_for("db", stranger)
     assert elsewhere in directory.parents
-    assert "stranger may not enter" in remark
+    assert "stranger cannot enter" in remark
     place.remove()
     assert list(elsewhere.iterdir()) == []
 

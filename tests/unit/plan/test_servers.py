@@ -119,7 +119,11 @@ def test_a_tree_of_caches_and_siblings() -> None:
         ("parents: [upper]", "parents: [right]", "move right above lower"),
         ("parents: [upper]", "origin: plain", "plain is a forward proxy: name it in `parents`"),
         ("plain: {kind: squid}", "plain: {kind: squid, parents: [lower]}", "lower has parents itself"),
-        ("web:   {kind: echo}", "web: {kind: echo, http: false}", "kind echo that does not speak http"),
+        (
+            "web:   {kind: echo}",
+            "web: {kind: echo, http: false}",
+            "kind echo that does not speak http",
+        ),
         ("proxies: [plain]", "proxies: [upper]", "upper has an origin, so it is a reverse proxy"),
         ("proxies: [plain]", "proxies: [web]", "web is a service of kind echo: expected one of kind squid"),
         (

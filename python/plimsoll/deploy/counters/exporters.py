@@ -69,7 +69,7 @@ def node_reading(found: Sequence[Sample]) -> Reading:
         elif one.name in _NODE_GAUGES:
             gauges[_with_part(_NODE_GAUGES[one.name], one)] = one.value
     if "cpu.all" not in counters:
-        raise ValueError(f"it has no {_CPU}, which a node exporter gives")
+        raise ValueError(f"the page has no {_CPU}: it is not the page of a node exporter")
     if "memory.total" in gauges and "memory.available" in gauges:
         gauges["memory.used"] = gauges["memory.total"] - gauges["memory.available"]
     # Of a link that is down, or is virtual, the speed is -1 or 0.
@@ -128,9 +128,9 @@ class SquidPages:
         if _REQUESTS not in counters:
             down = any(one.name == "squid_up" and one.value == 0 for one in found)
             raise ValueError(
-                "the exporter does not reach its Squid (squid_up is 0)"
+                "the exporter cannot reach its Squid (squid_up is 0)"
                 if down
-                else "it has no squid_client_http_requests_total, which a Squid exporter gives"
+                else "the page has no squid_client_http_requests_total: it is not the page of a Squid exporter"
             )
         counters[_REQUESTS] = self._without_ours(counters[_REQUESTS], found)
         return Reading(counters, gauges)

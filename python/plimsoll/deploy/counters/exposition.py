@@ -58,9 +58,7 @@ def samples(page: str, wanted: Callable[[str], bool]) -> Iterator[Sample]:
         if head is None or len(head[1]) > MAX_NAME or not wanted(head[1]):
             continue
         if len(line) > MAX_LINE:
-            raise ValueError(
-                f"a line of {head[1]} has {len(line):,} characters, at most {MAX_LINE:,} are read"
-            )
+            raise ValueError(f"a line of {head[1]} has {len(line):,} characters; the limit is {MAX_LINE:,}")
         labels, at = _labels(line, head.end())
         value = _value(line, at)
         if abs(value) <= GREATEST:  # no NaN is
@@ -78,7 +76,7 @@ def _labels(line: str, at: int) -> tuple[dict[str, str], int]:
         at = found.end()
     closed = _CLOSE.match(line, at)
     if closed is None:
-        raise ValueError(f"the labels of this line cannot be read: {line.strip()[:200]}")
+        raise ValueError(f"the labels of a line cannot be parsed: {line.strip()[:200]}")
     return labels, closed.end()
 
 
@@ -90,7 +88,7 @@ def _value(line: str, at: int) -> float:
             raise ValueError
         return float(found[1])
     except ValueError:
-        raise ValueError(f"this line has no number: {line.strip()[:200]}") from None
+        raise ValueError(f"a line has no value: {line.strip()[:200]}") from None
 
 
 def _counts(name: str, types: Mapping[str, str]) -> bool:

@@ -50,7 +50,7 @@ def reading(page: str, own_requests: int) -> Reading:
     """The page of stub_status; raises ValueError where it is none."""
     found = _FORM.search(page)
     if found is None:
-        raise ValueError(f"this is no page of stub_status: {page[:100]!r}")
+        raise ValueError(f"the page is not that of stub_status: {page[:100]!r}")
     active, accepts, handled, requests, being_read, being_written, waiting = map(float, found.groups())
     return Reading(
         {

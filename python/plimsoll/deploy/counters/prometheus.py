@@ -52,13 +52,13 @@ class PrometheusReader:
         reading = self._known(found)
         named = named_reading(found, self._is_named)
         if len(named.counters) + len(named.gauges) > MAX_NAMED:
-            raise ValueError(f"more than {MAX_NAMED} of its series are meant by `metrics`: name fewer")
+            raise ValueError(f"`metrics` selects more than {MAX_NAMED} series: list fewer")
         names = {one.name for one in found}
         self.unmatched = tuple(
             one for one in self._watched.metrics if not any(map(_pattern([one]).fullmatch, names))
         )
         if not (reading.counters or reading.gauges or named.counters or named.gauges):
-            raise ValueError(f"it has none of {', '.join(self._watched.metrics)}")
+            raise ValueError(f"the page has no metric of {', '.join(self._watched.metrics)}")
         return Reading({**reading.counters, **named.counters}, {**reading.gauges, **named.gauges})
 
     def _known(self, found: Sequence[Sample]) -> Reading:
@@ -92,7 +92,7 @@ def _pattern(names: Sequence[str]) -> re.Pattern[str]:
 def _bounded(found: Iterator[Sample]) -> Iterator[Sample]:
     yield from islice(found, MAX_SAMPLES)
     if next(found, None) is not None:
-        raise ValueError(f"more than {MAX_SAMPLES:,} of its series are meant")
+        raise ValueError(f"more than {MAX_SAMPLES:,} series are selected")
 
 
 def fetch(watched: Watched) -> str:
@@ -114,7 +114,7 @@ def fetch(watched: Watched) -> str:
         connection.request("GET", path, headers={"Accept": _ACCEPT, "Accept-Encoding": "identity", **given})
         answer = connection.getresponse()
         if answer.status != 200:
-            raise OSError(f"it answers {answer.status} {answer.reason}")
+            raise OSError(f"the status of the answer is {answer.status} {answer.reason}")
         return _body(answer, deadline).decode("utf-8", "replace")
     finally:
         connection.close()
@@ -125,7 +125,7 @@ def _body(answer: http.client.HTTPResponse, deadline: float) -> bytes:
     while part := answer.read1(_CHUNK):
         parts += part
         if len(parts) > MAX_BYTES:
-            raise OSError(f"its answer has more than {MAX_BYTES // 2**20} MiB")
+            raise OSError(f"the answer is larger than {MAX_BYTES // 2**20} MiB")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"its answer takes longer than {TIMEOUT_S:g} s")
+            raise TimeoutError(f"the answer takes longer than {TIMEOUT_S:g} s")
     return bytes(parts)

@@ -49,7 +49,7 @@ class CounterLog(ReadingThread):
         if not self._ended() and self._failed is None:
             self._failed = (f"no answer within {TIMEOUT_S:g} s", time.time())
         if self._failed is not None or self._first is None or self._last is None:
-            text, at = self._failed or ("nothing was read", time.time())
+            text, at = self._failed or ("no reading was taken", time.time())
             return Counted(failed=text, failed_at=at)
         before = self._first.counters
         differences = {key: plain(value - before.get(key, 0.0)) for key, value in self._last.counters.items()}
@@ -64,7 +64,10 @@ class CounterLog(ReadingThread):
                 self._read_all(file)
         except Exception as error:
             # Whatever it is (the server died, a disk is full, a driver is broken): it is told, and the run goes on.
-            self._failed = (f"{type(error).__name__}: {str(error).strip() or 'no text'}"[:500], time.time())
+            self._failed = (
+                f"{type(error).__name__}: {str(error).strip() or 'no message'}"[:500],
+                time.time(),
+            )
         finally:
             self._begun.set()
             with contextlib.suppress(Exception):

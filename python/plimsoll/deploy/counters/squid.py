@@ -62,7 +62,7 @@ class SquidCounters:
         answer = self._connection.getresponse()
         body = answer.read()
         if answer.status != 200:
-            raise OSError(f"the cache manager answers {answer.status} {answer.reason}")
+            raise OSError(f"the cache manager answers with status {answer.status} {answer.reason}")
         self._asked += 1
         self._received += (
             len(body) + sum(len(key) + len(value) + 4 for key, value in answer.getheaders()) + 20
@@ -77,7 +77,7 @@ def manager(address: str, port: int, page: str) -> bytes:
         connection.request("GET", f"/squid-internal-mgr/{page}")
         return connection.getresponse().read()
     except http.client.HTTPException as error:
-        raise OSError(f"no answer of the cache manager: {error}") from error
+        raise OSError(f"no answer from the cache manager: {error}") from error
     finally:
         connection.close()
 

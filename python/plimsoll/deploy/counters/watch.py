@@ -154,5 +154,5 @@ def words_of(error: Exception) -> str:
     """A system's error by its own words, any other with its name; nothing of a page may steer a terminal."""
     text = str(error.strerror if isinstance(error, OSError) and error.strerror else error).strip()
     named = isinstance(error, (OSError, ValueError)) and bool(text)
-    told = (text if named else f"{type(error).__name__}: {text or 'no text'}")[:300]
+    told = (text if named else f"{type(error).__name__}: {text or 'no message'}")[:300]
     return "".join(sign if sign.isprintable() else "?" for sign in told)

@@ -1,7 +1,7 @@
-"""Hosts for testers: found, made ready, handed to the engine as agents to be started, and left as they were.
+"""Hosts for testers: they are checked and prepared, the engine starts agents on them, and they are cleaned up.
 
-Each kind of hosts is one file with a class that implements `HostBackend`; `kinds.py` chooses. The engine starts agents
-and speaks with them; a backend states how.
+Each kind of hosts is one file with a class that implements `HostBackend`; `kinds.py` selects it. The engine starts
+the agents and communicates with them; this package describes how.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Cleaned:
     def kept_because(self) -> list[str]:
         """What is kept, and why, for people."""
         return [
-            f"{path}, which others use"
+            f"{path} (in use by others)"
             if PurePath(path).name.startswith("engine-")
-            else f"{path}, which holds what was not brought in (hosts clean --discard removes it)"
+            else f"{path} (contains data that was not collected; `plimsoll hosts clean --discard` removes it)"
             for path in self.kept
         ]
 

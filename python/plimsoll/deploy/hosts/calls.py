@@ -132,7 +132,7 @@ def _source(stdin: Path | bytes | None, stack: contextlib.ExitStack) -> int | Bi
     stack.callback(os.close, mouth)
     os.set_blocking(mouth, False)
     if len(stdin) > MAX_SAID or os.write(mouth, stdin) < len(stdin):
-        raise OSError(errno.E2BIG, f"it is told at most {MAX_SAID:,} bytes")
+        raise OSError(errno.E2BIG, f"its input is longer than {MAX_SAID:,} bytes")
     return source
 
 
@@ -152,7 +152,7 @@ def _read_to_end(process: subprocess.Popen[bytes], deadline: float, timeout_s: f
                 if not chunk:
                     selector.unregister(key.fd)
             if max(len(out), len(err)) > MAX_OUTPUT:
-                trouble = f"it says more than {MAX_OUTPUT:,} bytes"
+                trouble = f"its output is longer than {MAX_OUTPUT:,} bytes"
             elif time.monotonic() >= deadline:
                 trouble = f"no answer within {timeout_s:g} s"
     code = None

@@ -148,7 +148,9 @@ def _checked(ready: Ready, facts: Mapping[str, Any] | None, error: str, hosts: H
     if not ready.answers:
         return Checked(ready.host, None, ready.reason)
     if facts is None:
-        what = "it is gone" if hosts.dials_in or hosts.dials_back else "its agent cannot be started"
+        what = (
+            "its agent disconnected" if hosts.dials_in or hosts.dials_back else "its agent cannot be started"
+        )
         return Checked(ready.host, None, f"{what}: {error or 'no answer'}")
     return Checked(ready.host, facts, "; ".join(shortcomings(facts, hosts.require, hosts.architecture)))
 

@@ -185,11 +185,11 @@ class DaskWorkers:
                 trouble[worker] = f"its worker does not answer: {found}"
             elif (found["system"], found["architecture"]) != ("Linux", ours):
                 machine = f"{found['system']} on {found['architecture']}"
-                trouble[worker] = f"its worker is {machine}; the engine is for Linux on {ours}"
+                trouble[worker] = f"its worker runs {machine}; the engine needs Linux on {ours}"
             elif not found["engine"]:
                 said = self._ask(dask_worker.put, name, content, workers=[worker]).get(worker, "no answer")
                 if said:
-                    trouble[worker] = f"the engine cannot be put on its worker: {said}"
+                    trouble[worker] = f"the engine cannot be copied to its worker: {said}"
         return trouble
 
     def _put(self, file: Path, workers: Mapping[str, str]) -> dict[str, str]:
@@ -209,7 +209,7 @@ class DaskWorkers:
                 self._files[agent][str(file)] = found["path"]
             else:
                 why = found["why"] if isinstance(found, Mapping) else found
-                trouble[worker] = f"{file} cannot be put on its worker: {why}"
+                trouble[worker] = f"{file} cannot be copied to its worker: {why}"
         return trouble
 
     def _ask(

@@ -68,8 +68,8 @@ def put(name: str, content: bytes, dask_worker: Any) -> str:
         done = subprocess.run([there, "version"], capture_output=True, text=True, timeout=10, check=False)
         version = json.loads(done.stdout)["version"] if done.returncode == 0 else None
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
-        return f"it does not run there: {error}"
-    return "" if version else f"it does not run there: {done.stderr.strip()[-300:]}"
+        return f"it does not run on the worker: {error}"
+    return "" if version else f"it does not run on the worker: {done.stderr.strip()[-300:]}"
 
 
 def put_file(experiment: str, name: str, content: bytes, mode: int, dask_worker: Any) -> dict[str, str]:
@@ -118,7 +118,7 @@ def carry(engine: str, experiment: str, name: str, token: Handed) -> str:
         _agents(worker).pop(key, None)
     with contextlib.suppress(OSError):
         Path(spool).rmdir()  # what it has kept stays
-    return f"its agent has ended ({code}): {lines[-1][:300] if lines else 'it says nothing'}"
+    return f"its agent ended ({code}): {lines[-1][:300] if lines else 'no output'}"
 
 
 def end(experiment: str, engine: str, discard: bool, dask_worker: Any) -> dict[str, list[str]]:

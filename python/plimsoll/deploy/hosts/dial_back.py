@@ -39,8 +39,8 @@ class DialBack(Doorkeeper):
         self._ready: list[Ready] = []
 
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
-        """See `HostBackend`. The first call starts the agents and waits until they have dialled in; so does a call
-        after the engine was replaced."""
+        """See `HostBackend`. The first call starts the agents and waits until they have connected;
+        so does the first call after the engine that they dialled was replaced."""
         self._files = files or self._files
         token = self._token_of_new_door(self.over_ssh.clean)
         if token is not None:
@@ -104,7 +104,7 @@ class DialBack(Doorkeeper):
 
         waited = about_duration(min(DIAL_NS, self._hosts.wait_ns))
         return {
-            one.host.name: f"its agent has not dialled {self._hosts.controller} within {waited}: {_last(done)}"
+            one.host.name: f"its agent did not connect to {self._hosts.controller} within {waited}: {_last(done)}"
             for one, done in zip(mute, self.over_ssh.each(mute, asked), strict=True)
         }
 
@@ -112,4 +112,4 @@ class DialBack(Doorkeeper):
 def _last(done: CommandResult) -> str:
     """The last thing that an agent said."""
     said = [line for line in remote.answers(done.out).get("log", ()) if line]
-    return said[0].removeprefix(LOG)[:500] if said else "it says nothing"
+    return said[0].removeprefix(LOG)[:500] if said else "no output"

@@ -114,7 +114,7 @@ class Doorkeeper:
     def door(self) -> Door:
         """Whom agents have dialled: only it can ask them. Raises EngineError before `prepare`."""
         if self._door is None:
-            raise EngineError("nobody listens for agents yet")
+            raise EngineError("the engine does not listen for agents yet")
         return self._door
 
     def _token_of_new_door(self, end_former: Callable[[], object]) -> Secret | None:
@@ -132,7 +132,8 @@ class Doorkeeper:
 
 
 class DialIn(Doorkeeper):
-    """Hosts whose agents dial in (`HostBackend`). A "host" is an agent: no file names its hosts beforehand."""
+    """A kind of hosts (`HostBackend`) whose agents dial in. Each "host" is an agent: its hosts are
+    not known before."""
 
     def __init__(
         self, hosts: Hosts, lab: Lab, bringer: Bringer, check_interrupt: Callable[[], None] = lambda: None
@@ -202,7 +203,7 @@ class DialIn(Doorkeeper):
             now = time.monotonic()
             if len(here) != told and (now >= tell_at or len(here) >= self._expected):
                 told, tell_at = len(here), now + TELL_S
-                self._lab.say("agents", f"{told} of {self._expected} agents have come")
+                self._lab.say("agents", f"{told} of {self._expected} agents connected")
             if len(here) >= self._expected or self._outlook.over or now >= deadline:
                 return
 
@@ -223,7 +224,7 @@ class DialIn(Doorkeeper):
             files = self._bringer.files(name)
             found.append(Ready(Host(name, host or said, site), "", machine, files=files))
         waited = about_duration(self._hosts.wait_ns)
-        late = f"it has not come within {waited} (`wait` says how long to wait)"
+        late = f"it did not connect within {waited} (`wait` sets this limit)"
         why = self._outlook.over or "; but ".join([late, *self.door.turned_away()[-1:]])
         return found + [
             Ready(Host(name, name, self._bringer.site), self._outlook.why.get(name, why))

@@ -101,22 +101,20 @@ class Joiners:
         try:
             done = Calls(self._check_interrupt).alone(command, SUBMIT_S)
         except OSError as error:
-            raise refused(f"it cannot be started: {error.strerror}", "hosts.join.submit") from error
+            raise refused(f"the command cannot be started: {error.strerror}", "hosts.join.submit") from error
         if done.code != 0:
-            hint = ": it must hand the job in and end" if done.trouble else ""
-            raise refused(f"it failed: {done.complaint}{hint}", "hosts.join.submit")
+            hint = ": it must submit the job and exit" if done.trouble else ""
+            raise refused(f"the command failed: {done.complaint}{hint}", "hosts.join.submit")
 
     def _instructions(self, token: Path) -> str:
         agents = (
-            "1 agent"
-            if self._join.agents == 1
-            else f"{self._join.agents} agents, each with a name of its own"
+            "1 agent" if self._join.agents == 1 else f"{self._join.agents} agents, each with its own name"
         )
         return (
             f"start {agents}:\n  {self._engine} agent --join {token} --name NAME --directory DIRECTORY\n"
-            f"NAME: letters, digits, . _ -; DIRECTORY: one for each, of its own. Elsewhere with a copy of the "
-            f"token that only its owner can read, or with `--join - < FILE`. They reach this host as "
-            f"{self._hosts.controller}"
+            f"NAME: letters, digits, . _ -; DIRECTORY: a separate one for each agent. On other hosts, use "
+            f"a copy of the token file that only its owner can read, or `--join - < FILE`. The agents "
+            f"connect to this host at {self._hosts.controller}"
         )
 
 

@@ -66,8 +66,9 @@ def _testbed(hosts: Hosts) -> Testbed:
     found = here(load_testbed(hosts.testbed))
     if found is None:
         message = (
-            "this process is not on the host lab of the testbed: `plimsoll run FILE` goes there by itself; a script is "
-            f"started by plimsoll testbed up {hosts.testbed}, then plimsoll testbed exec lab -- python SCRIPT"
+            "this process does not run on the host lab of the testbed: use `plimsoll run FILE`, which enters the "
+            f"testbed, or for a script `plimsoll testbed up {hosts.testbed}`, then "
+            "`plimsoll testbed exec lab -- python SCRIPT`"
         )
         raise BadInput([Problem(message, "hosts.kind")])
     return found

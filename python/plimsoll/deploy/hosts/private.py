@@ -17,11 +17,13 @@ def private_directory(path: Path) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.stat()
         if found.st_uid != os.geteuid():
-            raise BadInput(f"{path} is somebody else's: remove it, or use another directory")
+            raise BadInput(f"{path} belongs to another user: remove it, or use another directory")
         if found.st_mode & 0o022:
-            raise BadInput(f"others can write to {path}: chmod go-w, or name another directory")
+            raise BadInput(
+                f"other users can write to {path}: run `chmod go-w` on it, or use another directory"
+            )
     except OSError as error:
-        raise BadInput(f"{path} cannot be made: {error.strerror}") from error
+        raise BadInput(f"{path} cannot be created: {error.strerror}") from error
     return path
 
 

@@ -211,12 +211,12 @@ def answers(out: str) -> dict[str, list[str]]:
 _TROUBLE: Final[Sequence[tuple[str, str]]] = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one that is known here: somebody else may answer in its place. If it was set up anew, "
-        "ssh-keygen -R HOST forgets the old key",
+        "its host key differs from the known one: another machine may answer in its place. If the host was "
+        "reinstalled, remove the old key with `ssh-keygen -R HOST`",
     ),
     (
         r"Host key verification failed|No \S+ host key is known|host key.*(?:not known|unknown)",
-        "its host key is not known here: log in once by hand to look at it, or say `unknown_host_keys: accept`",
+        "its host key is not known: log in once by hand to check it, or set `unknown_host_keys: accept`",
     ),
     (
         r"Permission denied|Too many authentication failures|No more authentication methods",

@@ -78,4 +78,4 @@ def _listening(address: str, ports: tuple[int, int] | None) -> socket.socket:
             why = error.strerror or str(error)
             continue
         return listener
-    raise BadInput([Problem(f"nothing can listen on {address}: {why}", "hosts.controller")])
+    raise BadInput([Problem(f"cannot listen on {address}: {why}", "hosts.controller")])

@@ -79,7 +79,9 @@ class SlurmTasks:
     def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
         """Puts engine, token and files where the nodes see them, and hands the job in."""
         if shutil.which("sbatch") is None:
-            raise refused("there is no sbatch here: start it on a login node of the cluster", "hosts.kind")
+            raise refused(
+                "sbatch is not installed here: run Plimsoll on a login node of the cluster", "hosts.kind"
+            )
         engine = shared_engine(self._engine, private_directory(self._directory))
         private_directory(self._spool)
         self._files = {str(file): shared_file(file, self._spool) for file in files}
@@ -88,7 +90,9 @@ class SlurmTasks:
         done = self._call(submission(self._slurm, self._spool, script, f"{JOB}{self._token}"))
         job = done.out.strip().partition(";")[0]
         if done.code != 0 or not job.isdigit():
-            raise refused(f"sbatch refuses: {done.complaint.removeprefix('sbatch: error: ')}", "hosts.slurm")
+            raise refused(
+                f"sbatch rejects the job: {done.complaint.removeprefix('sbatch: error: ')}", "hosts.slurm"
+            )
         self._job, self._gone_since = job, None
         return self._slurm.tasks
 
@@ -127,14 +131,14 @@ class SlurmTasks:
         done = self._call(["sh", "-c", files], 30.0 + 2 * remote.GRACE_S)
         said = remote.answers(done.out)
         if "done" not in said:
-            reason = reason or f"{self._directory} cannot be looked at: {done.complaint}"
+            reason = reason or f"{self._directory} cannot be read: {done.complaint}"
         host = Host(KIND, "", self.site)
         return [Cleaned(host, tuple(said.get("kept", ())), (*left, *said.get("left", ())), reason)]
 
     def _cancel(self, wanted: str) -> tuple[list[str], str]:
         """Jobs that are left, and why nobody could look."""
         if shutil.which("squeue") is None:
-            return [], "" if self._job is None else "there is no squeue here"
+            return [], "" if self._job is None else "squeue is not installed here"
         deadline = time.monotonic() + GONE_S
         while True:
             done = self._call(["squeue", "--noheader", f"--user={os.getuid()}", "--format=%F|%j"])
@@ -164,10 +168,10 @@ class SlurmTasks:
         for name, log in logs.items():
             with contextlib.suppress(OSError):
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-                return f"its task has ended; {name} said: {lines[-1][:300] if lines else 'nothing'}"
+                return f"its task has ended; last output of {name}: {lines[-1][:300] if lines else 'none'}"
         return (
-            f"its task has ended and left no log in {self._spool}: do the nodes see this directory? "
-            "Name one that they share with this host, `directory`"
+            f"its task has ended without a log in {self._spool}: set `directory` to a directory that the nodes "
+            "share with this host"
         )
 
     def _call(self, command: Sequence[str], timeout_s: float = SLURM_S) -> CommandResult:
@@ -181,8 +185,8 @@ def shared_engine(engine: Path, directory: Path) -> Path:
     """The engine in a directory, under a name of its content; copied once. Raises BadInput."""
     if not elf_facts(engine).static:
         raise BadInput(
-            f"the engine {engine} needs libraries of this host, which nodes may not have: `make engine` builds one "
-            "that does not"
+            f"the engine {engine} needs shared libraries that the nodes may not have: build a static one "
+            f"with `make engine`"
         )
     try:
         with engine.open("rb") as file:
@@ -221,7 +225,8 @@ def job_script(engine: Path, token: Path, spool: Path) -> str:
     name = f"{KIND}.$SLURM_ARRAY_TASK_ID"
     return (
         "#!/bin/sh\n"
-        f'test -x "{engine}" || {{ echo "{engine} is not seen here: do the nodes share it?" >&2; exit 1; }}\n'
+        f'test -x "{engine}" || '
+        f'{{ echo "{engine} does not exist on this node: the nodes must share its directory" >&2; exit 1; }}\n'
         f'exec "{engine}" agent --join "{token}" --name "{name}" --directory "{spool}/{name}"\n'
     )
 

@@ -139,37 +139,36 @@ class SshHosts:
         """Why nothing can be done with a host, by its first answer; empty where it can."""
         if "cannot" in said:
             why = said["cannot"][0].rpartition(": ")[2] or "no reason given"
-            return f"{self._directory(host)} cannot be written there ({why}): name another `directory`"
+            return f"{self._directory(host)} is not writable on the host ({why}): set another `directory`"
         if "uname" in said:
             system, _, machine = said["uname"][0].partition(" ")
             ours = elf_facts(self._engine_path).architecture
             wanted = self._hosts.architecture
             if system != "Linux":
-                return f"it runs {system or 'an unknown system'}; the engine is for Linux"
+                return f"it runs {system or 'an unknown system'}; the engine needs Linux"
             if wanted is not None and machine != wanted:
                 return f"its architecture is {machine}; required is {wanted}"
             if machine != ours:
-                return f"its architecture is {machine}; the engine here is for {ours}"
+                return f"its architecture is {machine}; the engine is built for {ours}"
         if "done" not in said or "directory" not in said:
             return remote.reason(done)
         directory = said["directory"][0]
         plain = remote.PLAIN.fullmatch(directory)
-        return (
-            ""
-            if plain
-            else f"{directory!r} has signs that shells take for their own: name another `directory`"
-        )
+        return "" if plain else f"{directory!r} contains shell metacharacters: set another `directory`"
 
     def _does_not_run(self, said: str, directory: str) -> str:
         version = _version(said)
         if version is not None:
-            return f"the engine there is {version}, the lab {__version__}: install both from one release"
+            return (
+                f"the engine on the host has version {version}, the lab has {__version__}: install both from one "
+                "release"
+            )
         hint = ""
         if "ermission denied" in said:
-            hint = f"; {directory} may be on a file system without the right to execute: name another `directory`"
+            hint = f"; {directory} may be on a file system mounted noexec: set another `directory`"
         elif not elf_facts(self._engine_path).static:
-            hint = "; it needs libraries of this host: `make engine` builds one that does not"
-        return f"the engine does not run there ({said[:200] or 'it says nothing'}){hint}"
+            hint = "; it needs shared libraries of this host: build a static one with `make engine`"
+        return f"the engine does not run on the host ({said[:200] or 'no output'}){hint}"
 
     def _directory(self, host: Host) -> str:
         """Where our things lie there, as the file says it."""
@@ -187,7 +186,7 @@ class SshHosts:
         try:
             return calls.run(self._call(host, command), CONNECT_S + timeout_s, stdin)
         except OSError as error:
-            return CommandResult(None, "", "", f"ssh cannot be started here: {error}")
+            return CommandResult(None, "", "", f"ssh cannot be started: {error}")
 
     def _call(self, host: Host, command: str) -> list[str]:
         """The command line. What the file's own options say comes first, as the first holds with ssh."""

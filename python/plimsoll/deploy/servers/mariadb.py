@@ -57,7 +57,7 @@ def start_mariadb(running: RunningService, site: Site) -> None:
             {"HOME": str(directory), "LC_ALL": "C"},
         ),
         log=directory / "install.log",
-        what=f"service {name}: its data directory could not be made (mariadb-install-db)",
+        what=f"service {name}: its data directory could not be created (mariadb-install-db)",
         check_interrupt=site.check_interrupt,
         timeout_s=INSTALL_S,
         cwd=directory,

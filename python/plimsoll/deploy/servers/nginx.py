@@ -36,8 +36,8 @@ def start_nginx(running: RunningService, site: Site) -> None:
     root = told["root"]
     if root is not None and not site.account.may_enter(Path(root)):
         raise ServiceError(
-            f"service {name}: nginx runs as {site.account.name}, which may not enter {root}: give others the right to "
-            "pass (chmod o+x) on the way, or put the files elsewhere"
+            f"service {name}: nginx runs as {site.account.name}, which cannot enter {root}: run `chmod "
+            f"o+x` on its parent directories, or move the files"
         )
     place = running.directory / "nginx"
     place.mkdir()

@@ -59,7 +59,7 @@ def start_postgres(running: RunningService, site: Site) -> None:
             _furnish(connection, told["user"], told["database"], with_statements=STATEMENTS in text)
             running.version = _one(connection, "SHOW server_version").split()[0]
     except Exception as error:
-        raise ServiceError(f"service {name}: its user and database could not be made: {error}") from error
+        raise ServiceError(f"service {name}: its user and database could not be created: {error}") from error
     running.configuration = (
         f"# PostgreSQL {running.version}, initdb --locale=C --encoding={ENCODING}\n{text.rstrip()}"
     )
@@ -121,7 +121,7 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
             {"HOME": str(running.directory), "LC_ALL": "C"},
         ),
         log=running.directory / "initdb.log",
-        what=f"service {running.wanted.name}: its cluster could not be made (initdb)",
+        what=f"service {running.wanted.name}: its cluster could not be created (initdb)",
         check_interrupt=site.check_interrupt,
         timeout_s=INITDB_S,
         cwd=running.directory,

@@ -168,7 +168,7 @@ def _make_disk(running: RunningService, site: Site, account: Account, command: l
         site.engine,
         account.command(command, {"HOME": str(running.directory), "LC_ALL": "C"}),
         log=running.directory / "disk.log",
-        what=f"service {running.wanted.name}: its cache directory could not be made (squid -z)",
+        what=f"service {running.wanted.name}: its cache directory could not be created (squid -z)",
         check_interrupt=site.check_interrupt,
         timeout_s=DISK_S,
         cwd=running.directory,
@@ -187,8 +187,8 @@ def _account(running: RunningService, site: Site) -> Account:
     if not site.account.change:
         if not os.access(STATE, os.W_OK):
             raise ServiceError(
-                f"service {running.wanted.name}: several workers of Squid speak over sockets in {STATE}, where "
-                f"{site.account.name} may not write: use `workers: 1`, or run Plimsoll as root"
+                f"service {running.wanted.name}: several Squid workers need sockets in {STATE}, where "
+                f"{site.account.name} cannot write: use `workers: 1`, or run Plimsoll as root"
             )
         return site.account
     STATE.mkdir(mode=0o755, exist_ok=True)

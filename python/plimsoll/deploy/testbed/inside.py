@@ -63,13 +63,13 @@ def only_testbed(hosts: Iterable[Hosts]) -> TestbedSpec | None:
         return None
     if len(files) > 1:
         raise BadInput(
-            f"the hosts are those of {len(files)} testbeds ({', '.join(sorted(files))}), and this can only be in one "
-            "at a time: make it an experiment for each"
+            f"the hosts belong to {len(files)} testbeds ({', '.join(sorted(files))}), and an experiment "
+            f"can use only one: write one experiment for each"
         )
     if others := kinds - {"testbed"}:
         raise BadInput(
-            f"hosts of kinds testbed and {' and '.join(sorted(others))} are asked for at once: there is no way out of "
-            f"a testbed; only {LOCAL} goes with it"
+            f"hosts of kind testbed cannot be combined with {' and '.join(sorted(others))}: a testbed has "
+            f"no network to the outside. Only {LOCAL} can be combined with it"
         )
     return load_testbed(files.pop())
 
@@ -82,12 +82,12 @@ def here(spec: TestbedSpec) -> Testbed | None:
         return None
     if (name, host) != (spec.name, LAB):
         raise BadInput(
-            f"this is the host {host} of the testbed {name}, and what is asked for runs on the host {LAB} of "
-            f"{spec.name}: start it outside"
+            f"this process runs on the host {host} of the testbed {name}, but the command must run on the "
+            f"host {LAB} of {spec.name}: start it outside the testbed"
         )
     bed = find(name)
     if bed.fingerprint != spec.fingerprint():
-        raise BadInput(f"the testbed {name}, in which this runs, was made from another file")
+        raise BadInput(f"this process runs in the testbed {name}, which was created from another file")
     return bed
 
 
@@ -118,7 +118,7 @@ def _inside(spec: TestbedSpec, words: Sequence[str]) -> int:
     if messenger.heard:
         return int(ExitCode.INTERRUPTED)
     name = signal.Signals(-code).name
-    print(f"plimsoll: the process on the host {LAB} of {spec.name} was ended by {name}", file=sys.stderr)
+    print(f"plimsoll: the process on the host {LAB} of {spec.name} was killed by {name}", file=sys.stderr)
     return int(ExitCode.ERROR)
 
 
@@ -146,8 +146,8 @@ def _lock(bed: Testbed) -> int:
     except BlockingIOError:
         os.close(lock)
         raise BadInput(
-            f"the testbed {bed.name} was brought up by another command, which will take it down: wait for its end, "
-            "or bring it up yourself before both (plimsoll testbed up)"
+            f"another command started the testbed {bed.name} and will stop it: wait until it ends, or run "
+            f"`plimsoll testbed up` before both commands"
         ) from None
     return lock
 

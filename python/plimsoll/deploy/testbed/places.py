@@ -37,7 +37,7 @@ def base() -> Path:
         # In /tmp anybody could have made it first, or put a link there.
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
             raise ServiceError(
-                f"{directory} is not a directory that only you can enter: remove it, or set XDG_RUNTIME_DIR"
+                f"{directory} is not a private directory of this user: remove it, or set XDG_RUNTIME_DIR"
             )
     return place / "testbed"
 
@@ -47,8 +47,8 @@ def place(name: str) -> Path:
     directory = base() / name
     if len(os.fsencode(directory / SOCKET)) > _MAX_SOCKET:
         raise ServiceError(
-            f"{directory / SOCKET} is longer than the path of a socket can be ({_MAX_SOCKET} bytes): "
-            "set XDG_RUNTIME_DIR to a shorter one"
+            f"the socket path {directory / SOCKET} is longer than {_MAX_SOCKET} bytes: set XDG_RUNTIME_DIR "
+            f"to a shorter path"
         )
     return directory
 
@@ -76,12 +76,12 @@ def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
                 text += part
         except OSError as error:
             raise ServiceError(
-                f"the testbed {directory.name} does not answer ({error.strerror or error}): it was killed, or hangs"
+                f"the testbed {directory.name} does not answer ({error.strerror or error}): it was killed or hangs"
             ) from error
     try:
         answer = json.loads(text)
     except ValueError as error:
-        raise ServiceError(f"the testbed {directory.name} does not answer in JSON") from error
+        raise ServiceError(f"the testbed {directory.name} returned an answer that is not JSON") from error
     if not isinstance(answer, dict) or "error" in answer:
         raise ServiceError(
             f"the testbed {directory.name}: {answer.get('error') if isinstance(answer, dict) else answer}"

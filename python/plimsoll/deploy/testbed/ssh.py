@@ -104,5 +104,5 @@ def _make_key(keygen: str, path: Path) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or b""
         raise ServiceError(
-            f"no key could be made for the testbed: {said.decode(errors='replace').strip() or error}"
+            f"the ssh key of the testbed could not be created: {said.decode(errors='replace').strip() or error}"
         ) from error

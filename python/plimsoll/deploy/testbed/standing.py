@@ -99,7 +99,8 @@ class Testbed:
             places.ask(self.directory, {"ask": "down"})
             if not select.select([process], [], [], _DOWN_TIMEOUT_S)[0]:
                 raise ServiceError(
-                    f"the testbed {self.name} is not down after {_DOWN_TIMEOUT_S:g} s; its owner is process {owner}"
+                    f"the testbed {self.name} did not stop within {_DOWN_TIMEOUT_S:g} s; its owner is "
+                    f"process {owner}"
                 )
         finally:
             os.close(process)
@@ -126,8 +127,8 @@ def up(spec: TestbedSpec) -> Testbed:
             if found.fingerprint == spec.fingerprint():
                 return found
             raise BadInput(
-                f"a testbed called {spec.name} is up, made from another file: `plimsoll testbed down {spec.name}` "
-                "first, or give this one another name"
+                f"a testbed with the name {spec.name} is already up, from another file: run `plimsoll "
+                f"testbed down {spec.name}`, or rename this one"
             )
         # What a testbed has left whose processes were all killed at once.
         shutil.rmtree(directory, ignore_errors=True)
@@ -168,10 +169,10 @@ def _bring_up(spec: TestbedSpec, directory: Path) -> Testbed:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ServiceError(f"the testbed {spec.name} does not come up: {error}") from error
+        raise ServiceError(f"the testbed {spec.name} cannot be started: {error}") from error
     if done.returncode != 0:
         why = done.stderr.strip().removeprefix("plimsoll-engine: ")
-        raise ServiceError(f"the testbed {spec.name} does not come up: {why}")
+        raise ServiceError(f"the testbed {spec.name} cannot be started: {why}")
     return _testbed(record, directory, reused=False)
 
 
@@ -190,13 +191,13 @@ def find(name: str | None = None) -> Testbed:
     found = standing()
     names = ", ".join(testbed.name for testbed in found)
     if name is None and len(found) > 1:
-        raise BadInput(f"several testbeds are up ({names}): say which")
+        raise BadInput(f"several testbeds are up ({names}): give a name")
     for testbed in found:
         if name in (None, testbed.name):
             return testbed
     if not found:
-        raise BadInput("no testbed of yours is up on this machine: `plimsoll testbed up FILE`")
-    raise BadInput(f'no testbed called "{name}" is up (there are: {names})')
+        raise BadInput("no testbed of this user is up on this machine: run `plimsoll testbed up FILE`")
+    raise BadInput(f'no testbed with the name "{name}" is up (up: {names})')
 
 
 def down(name: str | None = None) -> Testbed | None:
