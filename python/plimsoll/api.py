@@ -124,7 +124,7 @@ def cells(directory: str | Path, response: str = "throughput_per_s") -> pd.DataF
     found = analysis(directory)
     known = dict.fromkeys(name for cell in found.cells for name in cell.responses)
     if known and response not in known:
-        raise BadInput(f"no cell has a response {response!r}: there are {', '.join(known)}")
+        raise BadInput(f"no cell has the response {response!r}: expected one of {', '.join(known)}")
     intervals = [cell.responses.get(response) for cell in found.cells]
     columns = {
         **{
@@ -174,7 +174,7 @@ def figures(directory: str | Path, out: str | Path, form: str = "svg") -> list[P
     from plimsoll.report.figures import write_figures
 
     if form not in ("svg", "png", "pdf"):
-        raise BadInput(f"figures are svg, png or pdf, not {form!r}")
+        raise BadInput(f"unknown format of figures {form!r}: expected svg, png or pdf")
     return write_figures(analysis(directory), Path(out), form)
 
 
@@ -191,7 +191,7 @@ def _run(directory: str | Path, run: str | int) -> RunFiles:
         if each.id == name:
             return each
     raise BadInput(
-        f"{results.path} has no run {name}: it has {', '.join(one.id for one in results.runs) or 'none'}"
+        f"{results.path} has no run {name}: its runs are {', '.join(one.id for one in results.runs) or 'none'}"
     )
 
 
@@ -199,7 +199,7 @@ def _parquet(run: RunFiles, name: str) -> pd.DataFrame:
     path = run.path / name
     if not path.exists():
         raise DamagedResults(
-            f"run {run.id} has no {name}: single transactions were not kept, or it was never measured"
+            f"run {run.id} has no {name}: single transactions were not kept, or the run measured nothing"
         )
     return _frame(pq.read_table(path))
 

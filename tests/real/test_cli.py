@@ -129,7 +129,7 @@ def test_files_that_are_not_there(lab: Lab) -> None:
     assert lab.run("run").code == 2
     done = lab.run("run", "--resume", "nowhere")
     assert done.code == 1
-    assert "no results directory" in done.err
+    assert "not a results directory" in done.err
 
 
 def test_init_then_plan_then_run(lab: Lab) -> None:

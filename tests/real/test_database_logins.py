@@ -85,7 +85,7 @@ def test_a_login_that_fails_is_found_before_the_first_run(lab: Lab, server: Data
     file = lab.file(FILE.replace("TARGET", server.url("reader")).replace(" KEYS", ", password: '${env:PW}'"))
     done = lab.run("run", file, PW="wrong-one")
     assert done.code == 2, done.err
-    assert ": no login: login refused; check user, password and database (sql: " in done.err, done.err
+    assert ": login failed: login refused; check user, password and database (sql: " in done.err, done.err
     assert "password authentication failed" in done.err or "Access denied" in done.err, done.err
     assert "wrong-one" not in done.err
     assert not list((lab.directory / "results").glob("*")), "nothing may be left"
@@ -94,7 +94,7 @@ def test_a_login_that_fails_is_found_before_the_first_run(lab: Lab, server: Data
     )
     done = lab.run("run", file)
     assert done.code == 2, done.err
-    assert "/none" not in done.err and ": no login: " in done.err, done.err
+    assert "/none" not in done.err and ": login failed: " in done.err, done.err
 
 
 def test_a_password_that_is_missing_is_told_with_what_to_do(lab: Lab, server: Database) -> None:

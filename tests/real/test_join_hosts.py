@@ -110,7 +110,10 @@ def test_those_that_come_are_enough_or_not(lab: Lab) -> None:
     nothing_left(lab)
     done = lab.run("run", submitting(lab, "wait: 2s", agents=3, start="2"))
     assert done.code == 98
-    assert "2 of 3 agents can be used, 3 are needed: agent 3 of 3: it did not connect within 2 s" in done.err
+    assert (
+        "2 of 3 agents can be used, at least 3 are required: agent 3 of 3: it did not connect within 2 s"
+        in done.err
+    )
     nothing_left(lab)
     assert len(list((lab.directory / "results").glob("far-*"))) == 1, "what never began leaves no directory"
 
@@ -170,7 +173,7 @@ def test_nobody_is_taken_for_having_brought_in_what_is_elsewhere(lab: Lab, start
     for _ in range(2):
         done = lab.run("collect", lab.results())
         assert done.code == 98, done.out + done.err
-        assert "join.2: whoever answers under this name has nothing of this run" in done.out
+        assert "join.2: the agent with this name has no data of this run" in done.out
 
 
 @pytest.mark.long

@@ -188,7 +188,7 @@ def test_no_probe_measures_what_is_down(lab: Lab) -> None:
 def test_an_unknown_name_is_refused(lab: Lab) -> None:
     done = lab.run("http://nowhere.invalid/", *QUICK, "--out", "results")
     message = refused(lab, done)
-    assert "the name nowhere.invalid cannot be looked up" in message and "check its spelling" in message
+    assert "the name nowhere.invalid cannot be resolved" in message and "check its spelling" in message
 
 
 def test_a_target_that_swallows_connections_is_given_up(lab: Lab) -> None:
@@ -217,7 +217,10 @@ def test_a_certificate_that_is_not_trusted_is_refused_with_the_option_that_trust
     )
     workload = f'{{driver: http, target: "{url}", http: {{tls: {{TLS}}}}}}'
     message = refused(lab, lab.run("run", lab.file(experiment(workload.replace("TLS", "")))))
-    assert "give its authority with http.tls.ca_file or http.tls.ca_dir, or http.tls.verify: false" in message
+    assert (
+        "give its certificate authority with http.tls.ca_file or http.tls.ca_dir, or http.tls.verify: false"
+        in message
+    )
 
 
 def test_what_the_user_trusts_is_not_mentioned(lab: Lab, site: Site) -> None:
@@ -252,14 +255,14 @@ def test_a_key_of_another_certificate_is_refused(lab: Lab, site: Site) -> None:
     own = f'cert: "{site.place}/member.pem", key: "{site.place}/server.key", verify: false'
     workload = f'{{driver: http, target: "https://127.0.0.1:{site.mutual}", http: {{tls: {{{own}}}}}}}'
     message = refused(lab, lab.run("run", lab.file(experiment(workload))))
-    assert "the certificate and the key of http.tls do not belong together" in message
+    assert "the key of http.tls does not match the certificate" in message
 
 
 def test_a_port_without_tls_is_refused(lab: Lab, site: Site) -> None:
     message = refused(
         lab, lab.run(f"https://127.0.0.1:{site.plain}/", *QUICK, "--insecure", "--out", "results")
     )
-    assert "the TLS handshake failed: " in message and "check that this port speaks TLS" in message
+    assert "the TLS handshake failed: " in message and "check that this port uses TLS" in message
 
 
 class Tunnel(BaseHTTPRequestHandler):
@@ -343,7 +346,7 @@ def test_a_program_is_looked_for_where_the_driver_looks(lab: Lab) -> None:
         (
             "/moved",
             "GET /moved is answered with 301 Moved Permanently, Location: https://new.example/there?***. "
-            "Redirects are not followed: the answer is measured, and counts as a success",
+            "Redirects are not followed: this answer is measured and counts as a success",
         ),
         (
             "/login",
@@ -366,8 +369,8 @@ def test_a_program_is_looked_for_where_the_driver_looks(lab: Lab) -> None:
         ),
         (
             "/nothing",
-            "GET /nothing is answered with 204 No Content and an empty body. It counts as a success: check that the "
-            "URL is the one to be measured",
+            "GET /nothing is answered with 204 No Content and an empty body. It counts as a success: check that this "
+            "is the URL to measure",
         ),
     ],
 )
@@ -420,7 +423,7 @@ def test_what_may_still_be_started_is_a_warning(lab: Lab) -> None:
     file = lab.file(experiment(f'{{driver: http, target: "http://127.0.0.1:{free_port()}"}}', rest))
     done = lab.run("run", file)
     assert done.code == 0, done.err
-    assert "(the experiment goes on: a command of before_run may change this)" in done.err
+    assert "(the experiment continues: a command of before_run may change this)" in done.err
 
 
 def test_resuming_looks_at_what_is_left_only(lab: Lab, site: Site) -> None:

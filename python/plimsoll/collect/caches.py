@@ -32,7 +32,7 @@ def read_caches(path: Path, start_ns: int, end_ns: int) -> Iterator[tuple[str, I
     except (OSError, pa.ArrowException) as error:
         raise DamagedResults(f"{path} cannot be read: {error}") from error
     except KeyError as error:
-        raise DamagedResults(f"{path} lacks the column {error}") from error
+        raise DamagedResults(f"{path} has no column {error}") from error
 
 
 def _spoken(file: Any) -> bool:

@@ -41,14 +41,10 @@ def check(results: Results) -> Iterator[Finding]:
     last = max((at for at, name in enumerate(ids) if name in there), default=-1)
     for name in ids[:last]:
         if name not in there:
-            yield Finding(
-                name, "is missing, and a later run is there: its directory was removed", missing=True
-            )
+            yield Finding(name, "is missing, but a later run exists: its directory was removed", missing=True)
     for directory in sorted((results.path / "runs").glob("*")):
         if directory.is_dir() and not (directory / "run.json").exists():
-            yield Finding(
-                directory.name, "was begun and never ended; `plimsoll run --resume` will carry it out again"
-            )
+            yield Finding(directory.name, "was started but did not end; `plimsoll run --resume` repeats it")
 
 
 def _check_run(run: RunFiles) -> Iterator[Finding]:
@@ -58,12 +54,12 @@ def _check_run(run: RunFiles) -> Iterator[Finding]:
     if summary is None:
         yield Finding(
             run.id,
-            "has no summary.json: the engine did not close its books (`plimsoll run --resume` repeats it)",
+            "has no summary.json: the engine did not finish the run (`plimsoll run --resume` repeats it)",
         )
         return
     counters = summary["counters"]
     if counters["started"] != counters["succeeded"] + counters["failed"] + summary["in_flight"]:
-        yield Finding(run.id, "started is not succeeded + failed + in flight at the end")
+        yield Finding(run.id, "the number started differs from succeeded + failed + in flight at the end")
     for damage in summary.get("damage", []):
         yield Finding(run.id, f"damaged while recording: {damage}")
     yield from _check_segments(run)
@@ -71,7 +67,7 @@ def _check_run(run: RunFiles) -> Iterator[Finding]:
     for service in (*run.record["services"], *run.record.get("watched", ())):
         if "counters" in service and len(run.counters(service["name"])) < 2:
             yield Finding(
-                run.id, f"{service['name']} counted, and its counters.jsonl has not even two readings"
+                run.id, f"{service['name']} has counters, but its counters.jsonl has fewer than two readings"
             )
     rows = _rows(run)
     if rows is None:
@@ -80,8 +76,8 @@ def _check_run(run: RunFiles) -> Iterator[Finding]:
     elif rows != counters["started"] - counters["lost_records"]:
         yield Finding(
             run.id,
-            f"{rows} transactions are on disk, the books say {counters['started']} started"
-            f" and {counters['lost_records']} not recorded",
+            f"{rows} transactions are on disk, but the summary counts {counters['started']} started and "
+            f"{counters['lost_records']} not recorded",
         )
     if run.samples is None:
         yield Finding(run.id, "has no samples.parquet")

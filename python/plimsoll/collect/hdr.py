@@ -43,7 +43,7 @@ def decode(text: str) -> Histogram:
     except (binascii.Error, struct.error, ValueError) as error:
         raise DamagedResults(f"not a histogram in V2 encoding: {error}") from error
     if cookie & ~0xF0 != COOKIE or not 0 <= digits <= 5 or lowest < 1 or length != len(data) - _HEAD.size:
-        raise DamagedResults("not a histogram in V2 encoding: its head is wrong")
+        raise DamagedResults("not a histogram in V2 encoding: its header is wrong")
     places, counts = _counts(data[_HEAD.size :])
     return Histogram(_values(places, digits, lowest), counts)
 
@@ -70,7 +70,7 @@ def _number(payload: bytes, at: int) -> tuple[int, int]:
     value = 0
     for k in range(9):
         if at >= len(payload):
-            raise DamagedResults("not a histogram in V2 encoding: cut short")
+            raise DamagedResults("not a histogram in V2 encoding: truncated")
         byte = payload[at]
         at += 1
         value |= (byte if k == 8 else byte & 0x7F) << (7 * k)

@@ -198,7 +198,7 @@ def _clocks(path: Path) -> tuple[int, Mapping[str, AgentClock]]:
     except OSError:
         return 0, {}
     if size > MAX_CLOCK_BYTES:
-        raise DamagedResults(f"{path} has {size} bytes: a clock map is never as long")
+        raise DamagedResults(f"{path} has {size} bytes: too large for a clock map")
     try:
         read = _ClockMap.model_validate(read_json(path, "plimsoll.clock-map"))
     except ValidationError as error:

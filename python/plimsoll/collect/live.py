@@ -58,9 +58,9 @@ def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
                 )
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedResults(f"live.jsonl: a line is no second of a run: {error!r}") from error
+            raise DamagedResults(f"live.jsonl: a line is not a valid second of a run: {error!r}") from error
         if not 0 <= out[-1].number < MAX_SECONDS or min(numbers.values()) < 0:
-            raise DamagedResults(f"live.jsonl: second {out[-1].number} cannot be")
+            raise DamagedResults(f"live.jsonl: invalid second {out[-1].number}")
     return out
 
 

@@ -78,10 +78,10 @@ class TransactionFile:
         except (OSError, pa.ArrowException) as error:
             raise DamagedResults(f"{path} cannot be read: {error}") from error
         except KeyError as error:
-            raise DamagedResults(f"{path} lacks the column {error}") from error
+            raise DamagedResults(f"{path} has no column {error}") from error
         for name in self._read:
             if name not in self._file.schema_arrow.names:
-                raise DamagedResults(f"{path} lacks the column {name}")
+                raise DamagedResults(f"{path} has no column {name}")
         self._path = path
         self.names = {"outcome": Names.of(OUTCOMES), "code": Names.of(("",)), "workload": Names.of(workloads)}
         self.names["operation"] = Names()
@@ -167,7 +167,7 @@ def read_samples(path: Path) -> list[SampleSeries]:
         t_s = numbers(table, "t") / 1e9
         value = numbers(table, "value")
     except KeyError as error:
-        raise DamagedResults(f"{path} lacks a column: {error}") from error
+        raise DamagedResults(f"{path}: missing column: {error}") from error
     rows: dict[tuple[str, str, str, str], list[int]] = {}
     for index, key in enumerate(zip(*columns, strict=True)):
         rows.setdefault(key, []).append(index)
@@ -210,7 +210,7 @@ def row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]
         require_format(file, name, path)
         missing = [column for column in columns if column not in file.schema_arrow.names]
         if missing:
-            raise DamagedResults(f"{path} lacks the column {missing[0]}")
+            raise DamagedResults(f"{path} has no column {missing[0]}")
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, columns=list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:

@@ -33,11 +33,11 @@ def require_readable(found: object, name: str, where: Path) -> None:
     """Raises DamagedResults unless `found` is "NAME/MAJOR" with a major version that we read."""
     kind, _, major = str(found).partition("/")
     if kind != name or not major.isdigit():
-        raise DamagedResults(f"{where}: this is no {name} file (its format is {found!r})")
+        raise DamagedResults(f"{where}: not a {name} file (its format is {found!r})")
     if int(major) > READABLE[name]:
         raise DamagedResults(
-            f"{where}: written in version {major} of {name}, this release reads up to {READABLE[name]}; "
-            "use a newer Plimsoll"
+            f"{where}: its format is version {major} of {name}, this release reads up to version "
+            f"{READABLE[name]}: use a newer Plimsoll"
         )
 
 
@@ -146,9 +146,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def open_results(path: Path) -> Results:
     """Reads a results directory; raises DamagedResults if it is none, or cannot be read."""
     if not path.is_dir():
-        raise DamagedResults(f"{path} is no directory")
+        raise DamagedResults(f"{path} is not a directory")
     if not (path / "plan.json").exists():
-        raise DamagedResults(f"{path} is no results directory: it has no plan.json")
+        raise DamagedResults(f"{path} is not a results directory: it has no plan.json")
     plan = read_json(path / "plan.json", "plimsoll.plan")
     runs = []
     for planned in plan["runs"]:

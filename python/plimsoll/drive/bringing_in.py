@@ -64,14 +64,14 @@ def bring_in(
             described = [one.to_json() for one in agents if one.name in names]
             there = {one["name"] for one in described}
             gone = [
-                f"{name}: its host is left out, or it dialled in and has ended"
+                f"{name}: its host is left out, or its agent dialled in and has ended"
                 for name in names
                 if name not in there
             ]
             talk = crew.talk(configs.get(run) if names else None)
             done.append(_one(directory / "runs" / run, described, gone, talk))
             if run in outstanding(directory) and not done[-1].missing:
-                nothing = f"{', '.join(names)}: whoever answers under this name has nothing of this run"
+                nothing = f"{', '.join(names)}: the agent with this name has no data of this run"
                 done[-1] = replace(done[-1], missing=(nothing,))
     finally:
         crew.clean()

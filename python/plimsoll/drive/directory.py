@@ -62,8 +62,11 @@ class ResultsDirectory:
                     (path / "runs").mkdir()
                     return cls(path)
         except OSError as error:
-            raise BadInput(f"--out {parent}: no results can be written there: {error.strerror}") from error
-        raise BadInput(f"--out {parent}: a thousand results of one second; something starts runs in a loop")
+            raise BadInput(f"--out {parent}: results cannot be written there: {error.strerror}") from error
+        raise BadInput(
+            f"--out {parent}: 1,000 results directories of the same second exist; another program may "
+            f"start runs in a loop"
+        )
 
     def point_latest(self) -> None:
         """Makes `latest` beside it lead here."""

@@ -97,7 +97,9 @@ class EngineSession(EngineTalk):
         try:
             return _parse(event)
         except (KeyError, TypeError, ValueError) as error:
-            raise EngineError(f"{self._binary} says what is not understood: {str(event)[:300]}") from error
+            raise EngineError(
+                f"{self._binary} sent an event that cannot be parsed: {str(event)[:300]}"
+            ) from error
 
 
 def _parse(event: dict[str, Any]) -> Message:

@@ -193,8 +193,9 @@ class ExperimentRunner:
         free = self._directory.free_bytes()
         if free < need:
             raise BadInput(
-                f"{self._directory.path}: this needs {need / 1e6:,.0f} MB, of which {free / 1e6:,.0f} are free; "
-                "use --out on another file system, or `run: {keep: summaries}`"
+                f"{self._directory.path}: the experiment needs {need / 1e6:,.0f} MB, but only "
+                f"{free / 1e6:,.0f} MB are free; use --out on another file system, or "
+                "`run: {keep: summaries}`"
             )
         self._look()
         experiment = self._plan.experiment
@@ -301,13 +302,13 @@ class ExperimentRunner:
             cleaned = self._crew.clean()
         except KeyboardInterrupt:
             names = ", ".join(self._crew.names)
-            self._listener.note("host-not-clean", f"{names}: not cleaned up; see plimsoll hosts clean")
+            self._listener.note("host-not-clean", f"{names}: not cleaned up; run `plimsoll hosts clean`")
             registry.leave(self._entry)
             raise
         for one in cleaned:
             if not one.proven:
                 what = one.reason or f"{', '.join(one.left)} could not be removed"
-                self._listener.note("host-not-clean", f"{one.host.name}: {what}; see plimsoll hosts clean")
+                self._listener.note("host-not-clean", f"{one.host.name}: {what}; run `plimsoll hosts clean`")
             for kept in one.kept_because:
                 self._listener.note("host-keeps", f"{one.host.name}: {kept}")
         registry.leave(self._entry)
@@ -347,12 +348,12 @@ class ExperimentRunner:
             self._early.append(f"run {run.id}: {end.status}: {reason}")
         self._agents_lost |= end.status == "agent-lost" or bool(end.finished and end.finished.lost)
         if end.status == "refused":
-            raise PlimsollError(f"run {run.id} was refused by the engine: {reason}")
+            raise PlimsollError(f"the engine rejected run {run.id}: {reason}")
         # A service that cannot even be started fails every run alike: give up at the second, with the reason.
         self._nothing_measured = self._nothing_measured + 1 if end.finished is None else 0
         if self._nothing_measured == 2:
             kind = AgentsLost if end.status == "agent-lost" else ServiceError
-            raise kind(f"run {run.id}, as the one before it, measured nothing: {reason}")
+            raise kind(f"run {run.id} measured nothing, like the run before it: {reason}")
 
     def _measure(self, run: PlannedRun, directory: Path, pins: Pinning, log: Log) -> RunEnd:
         config = run.config

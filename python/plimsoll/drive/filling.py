@@ -43,7 +43,7 @@ def fill(
         if end.status == "service-gone":
             raise ServiceError(end.reason)
         if end.status in LOST:
-            raise EngineError(f"while the caches were filled: {end.reason}")
+            raise EngineError(f"filling the caches failed: {end.reason}")
         if end.finished is not None:
             sent += end.finished.counters["started"]
             failed += end.finished.counters["failed"] + end.finished.in_flight

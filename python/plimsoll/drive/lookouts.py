@@ -47,7 +47,8 @@ class Lookouts:
         wrong = [f"{one.host.name}: {one.reason}" for one in told if one.reason and one.host.name in must]
         if wrong:
             raise ServiceError(
-                f"what is to be watched cannot be had: {'; '.join(wrong)} (`optional: true` goes on without it)"
+                f"hosts under `watch` cannot be watched: {'; '.join(wrong)} (with `optional: true` the "
+                f"experiment continues without them)"
             )
         return told
 

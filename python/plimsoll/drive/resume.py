@@ -32,15 +32,15 @@ def resumed_plan(path: Path, again: Sequence[str] = ()) -> tuple[Plan, ResultsDi
         )
         sets, directory = list(came_from["sets"]), Path(came_from["directory"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedResults(f"{path / 'plan.json'} is no plan of ours: {error!r}") from error
+        raise DamagedResults(f"{path / 'plan.json'} is not a Plimsoll plan: {error!r}") from error
     if any(one.directory == path.resolve() for one in running()):
         raise BadInput(f"{path}: this experiment is running now (see plimsoll status)")
     sets = _with_secrets(path, sets, again)
     plan = make_plan(load_experiment(path / "experiment.yaml", sets, directory=directory), seed)
     if [_identity(run) for run in plan.to_json()["runs"]] != then:
         raise DamagedResults(
-            f"{path}: its experiment.yaml no longer gives the runs of its plan.json; the file was changed, or it was "
-            "written by another version. Start it anew."
+            f"{path}: experiment.yaml does not match the runs of plan.json: the file was changed, or "
+            f"another version wrote it. Start a new experiment."
         )
     return plan, ResultsDirectory(path)
 
@@ -53,13 +53,13 @@ def _with_secrets(results: Path, sets: Sequence[str], again: Sequence[str]) -> l
     if missing:
         words = " ".join(f"--set {path}=..." for path in hidden)
         raise BadInput(
-            f"{results}: what --set {missing[0]} gave is a secret, which is not stored: give it again, "
-            f"plimsoll run --resume {results} {words}"
+            f"{results}: the value of --set {missing[0]} is a secret, which is not stored: give it again "
+            f"with plimsoll run --resume {results} {words}"
         )
     beside = [path for path in given if path not in hidden]
     if beside:
         raise BadInput(
-            f"--set {beside[0]}: --resume takes the experiment from the directory; only a secret is given again"
+            f"--set {beside[0]}: --resume reads the experiment from the directory: only secrets can be given again"
         )
     return [given[one.partition("=")[0].strip()] if HIDDEN in one else one for one in sets]
 
@@ -85,16 +85,16 @@ def _plan_file(path: Path) -> dict[str, Any]:
     try:
         told = json.loads((path / "plan.json").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise DamagedResults(f"{path} is no results directory: it has no plan.json") from error
+        raise DamagedResults(f"{path} is not a results directory: it has no plan.json") from error
     except (OSError, ValueError) as error:
         raise DamagedResults(f"{path / 'plan.json'} cannot be read: {error}") from error
     name, _, major = str(told.get("format") if isinstance(told, dict) else "").partition("/")
     ours, _, known = FORMAT.partition("/")
     if not isinstance(told, dict) or name != ours or not major.isdigit():
-        raise DamagedResults(f"{path / 'plan.json'} is no plan of ours")
+        raise DamagedResults(f"{path / 'plan.json'} is not a Plimsoll plan")
     if int(major) > int(known):
         raise DamagedResults(
-            f"{path / 'plan.json'}: written in version {major} of {name}, this release reads up to {known}; "
-            "use a newer Plimsoll"
+            f"{path / 'plan.json'}: its format is version {major} of {name}, this release reads up to "
+            f"version {known}: use a newer Plimsoll"
         )
     return told

@@ -98,7 +98,9 @@ class TesterHosts:
         more = len(left_out) - MAX_REASONS
         why = "; ".join(left_out[:MAX_REASONS] + ([f"and {more} more"] if more > 0 else []))
         what = "agents" if hosts.dials_in else "hosts"
-        raise AgentsLost(f"{taken} of {len(checked)} {what} can be used, {fewest(hosts)} are needed: {why}")
+        raise AgentsLost(
+            f"{taken} of {len(checked)} {what} can be used, at least {fewest(hosts)} are required: {why}"
+        )
 
     def agents(self, config: Config) -> list[Agent]:
         """Those of a run, in the order in which testers are dealt; empty where there is only the agent of this host

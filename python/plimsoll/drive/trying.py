@@ -48,7 +48,7 @@ def try_targets(
         lines = _tried(run, wanted, agents, session, scratch, watchman)
         excuse = excuse_here(run.config)
         if excuse:
-            found.warnings.extend(f"{line} (the experiment goes on: {excuse})" for line in lines)
+            found.warnings.extend(f"{line} (the experiment continues: {excuse})" for line in lines)
         else:
             found.fatal.extend(f"{line} (--no-probe starts anyway)" for line in lines)
     return found

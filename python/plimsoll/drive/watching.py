@@ -33,7 +33,8 @@ def look_at(watched: Iterable[Watched], redactor: Redactor) -> list[str]:
         ]
     if wrong:
         raise ServiceError(
-            f"what is to be watched cannot be read: {'; '.join(wrong)} (`optional: true` goes on without it)"
+            f"exporters under `watch` cannot be read: {'; '.join(wrong)} (with `optional: true` the "
+            f"experiment continues without them)"
         )
     return remarks
 

@@ -29,7 +29,7 @@ def test_a_newer_major_is_refused_with_a_clear_message(name: str) -> None:
 
 @pytest.mark.parametrize("found", [None, "", "plimsoll.plan", "plimsoll.plan/x", "other/1", 1])
 def test_what_is_not_ours_is_said(found: object) -> None:
-    with pytest.raises(DamagedResults, match=r"this is no plimsoll\.plan file"):
+    with pytest.raises(DamagedResults, match=r"not a plimsoll\.plan file"):
         require_readable(found, "plimsoll.plan", HERE)
 
 
@@ -76,7 +76,7 @@ def test_parquet_without_our_columns_is_said(tmp_path: Path, name: str) -> None:
     path = tmp_path / "file.parquet"
     table = pa.table({"a": [1]}).replace_schema_metadata({"format": f"plimsoll.{name}/1"})
     pq.write_table(table, path)
-    with pytest.raises(DamagedResults, match="lacks"):
+    with pytest.raises(DamagedResults, match=r"no column|missing column"):
         if name == "transactions":
             TransactionFile(path, ("main",))
         else:

@@ -102,7 +102,7 @@ def test_a_probe_that_cannot_be_true_is_left_out(made: Path, monkeypatch: pytest
     ("change", "said"),
     [
         ({"format": "plimsoll.clock-map/2"}, "use a newer Plimsoll"),
-        ({"format": "plimsoll.clock/1"}, "no plimsoll.clock-map file"),
+        ({"format": "plimsoll.clock/1"}, "not a plimsoll.clock-map file"),
         ({"t0_ns": "soon"}, "t0_ns"),
         ({"agents": {"n1": {"bound_ns": -1}}}, "agents.n1.bound_ns"),
         ({"agents": {"n1": {"pieces": [{"from_ns": 1}]}}}, "agents.n1.pieces.0.to_ns"),
@@ -127,6 +127,6 @@ def test_rubbish_is_told_and_not_read(made: Path, monkeypatch: pytest.MonkeyPatc
         crew(made)
     (run / "probes.parquet").unlink()
     monkeypatch.setattr(hosts, "MAX_CLOCK_BYTES", 1000)
-    with pytest.raises(DamagedResults, match="never as long"):
+    with pytest.raises(DamagedResults, match="too large for a clock map"):
         crew(made)
-    assert any("never as long" in finding.what for finding in check(open_results(made)))
+    assert any("too large for a clock map" in finding.what for finding in check(open_results(made)))

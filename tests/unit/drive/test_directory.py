@@ -35,7 +35,7 @@ def test_a_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_parent_that_is_a_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="no results can be written"):
+    with pytest.raises(BadInput, match="results cannot be written"):
         ResultsDirectory.create(tmp_path / "file", "x", NOW)
 
 

@@ -93,7 +93,7 @@ def test_ports_and_passwords_of_databases() -> None:
     [
         ("", ""),
         ("before_run: [{run: ['true']}]", "a command of before_run may change this"),
-        ("hosts: {kind: ssh, sites: {far: [h1]}}", "testers run on other hosts, from which it may differ"),
+        ("hosts: {kind: ssh, sites: {far: [h1]}}", "testers run on other hosts, where the result may differ"),
         ("services: {own: {kind: command, command: [x], url: 'http://127.0.0.1:1'}}",
          "a service of kind command may change this"),
     ],

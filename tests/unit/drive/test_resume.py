@@ -48,7 +48,7 @@ def test_the_plan_is_that_of_the_first_time(begun: Path) -> None:
 
 def test_a_changed_file_is_refused(begun: Path) -> None:
     (begun / "experiment.yaml").write_text(FILE.replace("[1, 2]", "[1, 3]"))
-    with pytest.raises(DamagedResults, match="no longer gives the runs"):
+    with pytest.raises(DamagedResults, match="does not match the runs"):
         resumed_plan(begun)
 
 
@@ -66,12 +66,12 @@ def test_what_runs_now_is_refused(begun: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "no results directory"),
+        (None, "not a results directory"),
         ("{", "cannot be read"),
-        ("[]", "no plan of ours"),
-        ('{"format": "other/1"}', "no plan of ours"),
+        ("[]", "not a Plimsoll plan"),
+        ('{"format": "other/1"}', "not a Plimsoll plan"),
         ('{"format": "plimsoll.plan/9"}', "use a newer Plimsoll"),
-        ('{"format": "plimsoll.plan/1"}', "no plan of ours"),
+        ('{"format": "plimsoll.plan/1"}', "not a Plimsoll plan"),
     ],
 )
 def test_what_is_no_plan_is_said(begun: Path, text: str | None, said: str) -> None:
@@ -111,7 +111,7 @@ def test_a_secret_of_the_command_line_is_given_again(tmp_path: Path, monkeypatch
     assert "hunter2" not in (path / "plan.json").read_text()
     with pytest.raises(BadInput, match=r"is a secret.*--set workload\.http\.headers\.X-Token=\.\.\."):
         resumed_plan(path)
-    with pytest.raises(BadInput, match="only a secret is given again"):
+    with pytest.raises(BadInput, match="only secrets can be given again"):
         resumed_plan(path, [*sets])
     again, _ = resumed_plan(path, sets[:1])
     assert again.runs[0].config == plan.runs[0].config

@@ -21,7 +21,8 @@ class Options:
 
 
 IN_FILE: Final = Options(
-    "give its authority with http.tls.ca_file or http.tls.ca_dir, or http.tls.verify: false to accept any certificate",
+    "give its certificate authority with http.tls.ca_file or http.tls.ca_dir, or http.tls.verify: false to "
+    "accept any certificate",
     "http.headers or http.token_file",
 )
 IN_URL_MODE: Final = Options("give --insecure to accept any certificate", "-H")
@@ -52,7 +53,7 @@ def judged(seen: VisitResult, options: Options) -> Judgement | None:
 
 def _down(text: str, excuse: str) -> Judgement:
     if excuse:
-        return Judgement(False, f"{text} (the experiment goes on: {excuse})")
+        return Judgement(False, f"{text} (the experiment continues: {excuse})")
     return Judgement(True, f"{text} (--no-probe starts anyway)")
 
 
@@ -63,19 +64,21 @@ def _failed(wanted: Visit, found: Failure, options: Options) -> Judgement:
     match found.kind:
         case "name":
             host = (wanted.proxy or wanted.address).host
-            why = f"the name {host} cannot be looked up ({found.cause}): check its spelling, or give the address"
+            why = (
+                f"the name {host} cannot be resolved ({found.cause}): check its spelling, or give the address"
+            )
         case "connect":
             why = f"no connection: {found.cause}; check the address, and that the service runs"
         case "certificate":
             why = f"the certificate of the server is not trusted: {found.cause}; {options.trust}"
         case "handshake":
-            why = f"the TLS handshake failed: {found.cause}; check that this port speaks TLS"
+            why = f"the TLS handshake failed: {found.cause}; check that this port uses TLS"
         case "tls-pair":
-            why = "the certificate and the key of http.tls do not belong together: give the key of this certificate"
+            why = "the key of http.tls does not match the certificate: give the key of this certificate"
         case "tls-files":
             return Judgement(False, f"{peer}: the files of http.tls cannot be read: {found.cause}")
         case "proxy":
-            return Judgement(False, f"{peer}: the proxy does not connect: {found.cause}")
+            return Judgement(False, f"{peer}: the proxy cannot connect: {found.cause}")
         case _:
             name = wanted.request.name if wanted.request else "the request"
             return Judgement(False, f"{peer}: {name} got no answer: {found.cause}")
@@ -92,7 +95,7 @@ def _remark(wanted: Visit, found: Answer, options: Options) -> str | None:
     if 300 <= found.status < 400:
         place = f", Location: {_without_credentials(found.location)}" if found.location else ""
         what = "failure" if request.expected else "success"
-        return f"{head}{place}. Redirects are not followed: the answer is measured, and counts as a {what}"
+        return f"{head}{place}. Redirects are not followed: this answer is measured and counts as a {what}"
     if found.status in (401, 403):
         return f"{head}. It counts as a failure: give credentials with {options.credentials}"
     if found.status == 429:
@@ -100,9 +103,7 @@ def _remark(wanted: Visit, found: Answer, options: Options) -> str | None:
     if found.status >= 400 or request.expected:
         return f"{head}. It counts as a failure"
     if found.empty:
-        return (
-            f"{head} and an empty body. It counts as a success: check that the URL is the one to be measured"
-        )
+        return f"{head} and an empty body. It counts as a success: check that this is the URL to measure"
     return None
 
 

@@ -175,7 +175,7 @@ def _why(one: Tried) -> str | None:
     if one.outcome != "refused":
         return None
     if one.trial.work.driver == "sql" and one.code not in ("refused", "unreachable"):
-        return f"no login: {one.code}; check user, password and database"
+        return f"login failed: {one.code}; check user, password and database"
     return f"no connection: {one.code}; check the address, and that the service runs"
 
 

@@ -124,7 +124,7 @@ def _of_workload(work: Workload, config: Config) -> Iterator[Wanted]:
 
 def _excuse(config: Config) -> str:
     if config.hosts.elsewhere:
-        return "testers run on other hosts, from which it may differ"
+        return "testers run on other hosts, where the result may differ"
     return excuse_here(config)
 
 
