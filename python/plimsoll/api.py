@@ -1,8 +1,8 @@
 """Plimsoll from a script or a notebook: plan and run experiments, read results as data frames, analyse, report.
 
-Everything in `__all__` is public and stays; everything else may change. Paths may be texts. Every function raises
-`plimsoll.errors.PlimsollError`: BadInput where an experiment file or an argument is wrong, DamagedResults where a
-directory is no results directory, or cannot be read. Functions that return a data frame need pandas.
+Everything in `__all__` is public and stable; everything else may change. Paths may be strings. Every function raises
+`plimsoll.errors.PlimsollError`: BadInput if an experiment file or an argument is invalid, DamagedResults if a
+directory is not a results directory or cannot be read. Functions that return a data frame need pandas.
 
     from plimsoll import api
 
@@ -55,19 +55,20 @@ __all__ = [
 
 
 def plan(file: str | Path, sets: Sequence[str] = (), *, seed: int | None = None) -> Plan:
-    """The runs of an experiment file and their order; nothing is started.
+    """Returns the runs of an experiment file in their order. Starts nothing.
 
-    `sets`: changes of the file, as "path=value"; `seed`: of a design whose file gives none (None: drawn). Raises
-    BadInput.
+    `sets`: changes of the file, as "path=value"; `seed`: used if the design of the file has none
+    (None: random). Raises BadInput.
     """
     return make_plan(load_experiment(Path(file), list(sets)), secrets.randbits(32) if seed is None else seed)
 
 
 def run(file: str | Path, sets: Sequence[str] = (), *, out: str | Path = "results") -> Path:
-    """Carries out an experiment file, and returns its results directory, a new one below `out`.
+    """Runs an experiment file and returns its results directory, a new one below `out`.
 
-    From the main thread only. It writes analysis.json, report.html and the table of runs as well. Testers and services
-    run in processes of their own; targets are not looked at before. Raises BadInput, ServiceError, EngineError.
+    Call it from the main thread only. It also writes analysis.json, report.html and the table of
+    runs. Testers and services run in separate processes; the targets are not probed before. Raises
+    BadInput, ServiceError, EngineError.
     """
     from plimsoll.drive.scripted import run_experiment
 
@@ -77,47 +78,51 @@ def run(file: str | Path, sets: Sequence[str] = (), *, out: str | Path = "result
 
 
 def open_results(directory: str | Path) -> Results:
-    """A results directory: `plan`, `environment`, and `runs`, each with its files. Raises DamagedResults."""
+    """Opens a results directory: `plan`, `environment`, and `runs`, each with its files. Raises
+    DamagedResults."""
     return _open_results(Path(directory))
 
 
 def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
-    """The whole analysis, computed from the files: `answer`, `runs`, `cells`, `saturation`, `effects`, `verdicts`.
+    """Computes the whole analysis from the files: `answer`, `runs`, `cells`, `saturation`,
+    `effects`, `verdicts`.
 
-    Units stand in the names of fields (`_ms`, `_per_s`, `_s`); a field without one is a count or a fraction of 1, and
-    None means that it cannot be said. `options`: another warm-up (s), quantum (s), or quantiles from histograms. Raises
-    DamagedResults.
+    Names of fields end with their unit (`_ms`, `_per_s`, `_s`); a field without one is a count or a
+    fraction of 1. None means that the value cannot be determined. `options`: another warm-up (s),
+    quantum (s), or quantiles from histograms. Raises DamagedResults.
     """
     return analysis_of(open_results(directory), options)
 
 
 def document(found: Analysis) -> dict[str, Any]:
-    """The analysis as plain data: what analysis.json holds."""
+    """The analysis as plain data, as in analysis.json."""
     return as_document(found)
 
 
 def summary(found: Analysis, width: int = 80) -> str:
-    """What `plimsoll show` prints, without colours, at most `width` columns wide (at least 40)."""
+    """The output of `plimsoll show`, without colours, at most `width` columns wide (at least 40)."""
     from plimsoll.report.terminal import summary_lines
 
     return "\n".join(summary_lines(found, width))
 
 
 def runs(directory: str | Path) -> pd.DataFrame:
-    """A row per run: levels (numbers as numbers), covariates, validity, and all responses (docs/results.md).
+    """A row per run: levels (numbers as numbers), covariates, validity, and all responses
+    (docs/results.md).
 
-    Times in ms and rates per second, as the names say; levels in s, bytes, per second, or fractions. Raises
-    DamagedResults.
+    Times are in ms and rates per second, as their names say; levels are in s, bytes, per second, or
+    fractions. Raises DamagedResults.
     """
     results = open_results(directory)
     return _frame(as_table(columns_of(results, analysis_of(results))))
 
 
 def cells(directory: str | Path, response: str = "throughput_per_s") -> pd.DataFrame:
-    """A row per cell of the design: its levels, `runs`, `valid`, and of the response `mean`, `low`, `high` (95 %).
+    """A row per cell of the design: its levels, `runs`, `valid`, and `mean`, `low`, `high` (95 %)
+    of the response.
 
-    In the unit that the name of the response says; NaN where it cannot be said, such as the interval of one repetition.
-    Raises BadInput where there is no such response.
+    The unit is that in the name of the response. NaN means that the value cannot be determined,
+    such as the interval of one repetition. Raises BadInput if there is no such response.
     """
     import pyarrow as pa
 
@@ -141,18 +146,19 @@ def cells(directory: str | Path, response: str = "throughput_per_s") -> pd.DataF
 
 
 def transactions(directory: str | Path, run: str | int = 1) -> pd.DataFrame:
-    """Every transaction of a run, a row each, warm-up and drain included; columns as in docs/results.md.
+    """A row per transaction of a run, including warm-up and drain; columns as in docs/results.md.
 
-    `run`: its id ("0001") or its number. Times in ns: `start` from the zero of the run, all others from `start`, so the
-    response time is `end - scheduled`. Raises BadInput where there is no such run, DamagedResults where single
-    transactions were not kept.
+    `run`: its id ("0001") or its number. Times are in ns: `start` from the zero of the run, all
+    others from `start`, so the response time is `end - scheduled`. Raises BadInput if there is no
+    such run, DamagedResults if single transactions were not kept.
     """
     return _parquet(_run(directory, run), "transactions.parquet")
 
 
 def samples(directory: str | Path, run: str | int = 1) -> pd.DataFrame:
-    """What was watched of host, services and testers, once a second: `t` (ns from the zero of the run), `component`,
-    `metric`, `part`, `value`; units as in docs/results.md. Raises as `transactions` does."""
+    """The samples of host, services and testers, one per second: `t` (ns from the zero of the run),
+    `component`, `metric`, `part`, `value`; units as in docs/results.md. Raises the same errors
+    as `transactions`."""
     return _parquet(_run(directory, run), "samples.parquet")
 
 
@@ -179,7 +185,8 @@ def figures(directory: str | Path, out: str | Path, form: str = "svg") -> list[P
 
 
 def check(directory: str | Path) -> list[str]:
-    """What is wrong with the files of a results directory, a text each; empty: all is there, and the counts agree."""
+    """The problems of the files of a results directory, one string each. Empty: the directory is
+    complete and its counts agree."""
     found = check_results(open_results(directory))
     return [f"run {each.run}: {each.what}" if each.run else each.what for each in found]
 

@@ -1,9 +1,9 @@
 """For client programs: report transactions to Plimsoll's `exec` driver. One file, standard library only.
 
-Copy it beside your program or import `plimsoll.client`; without Plimsoll around it, the program runs as before and the
-reports go to stdout.
+Copy it beside your program or import `plimsoll.client`. Without Plimsoll the program runs as before, and the reports
+go to stdout.
 
-A program that makes one transaction and ends (`mode: per-transaction`)::
+A program that makes one transaction and exits (`mode: per-transaction`)::
 
     import client
 
@@ -11,13 +11,13 @@ A program that makes one transaction and ends (`mode: per-transaction`)::
         data = fetch()
         done.bytes = len(data)
 
-A program that stays and makes many (`mode: long-lived`)::
+A program that makes many transactions (`mode: long-lived`)::
 
     for request in client.requests():
         with client.transaction() as done:
             done.bytes = len(fetch(request["n"]))
 
-An exception inside the block makes the transaction an error (and goes on upwards in the first form only).
+An exception inside the block makes the transaction an error. Only the first form raises it again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Any
 
 
 class Done:
-    """What a transaction did. Fill in what you know.
+    """The result of a transaction. Set the fields that you know.
 
-    `bytes`: payload bytes; `items`: rows, files, entries; `ok`: False makes it an error; `code`: a short word for the
-    kind of error; `metrics`: further numbers by name.
+    `bytes`: payload bytes; `items`: rows, files, entries; `ok`: False marks an error; `code`: a
+    short word for the kind of error; `metrics`: further numbers by name.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,8 @@ def transaction() -> Iterator[Done]:
 
 
 def requests() -> Iterator[dict[str, Any]]:
-    """The requests that Plimsoll hands to a long-lived program, one dict each: `n`, `tester`, `endpoint`."""
+    """The requests that Plimsoll sends to a long-lived program, one dict each: `n`, `tester`,
+    `endpoint`."""
     global _long_lived
     _long_lived = True
     for line in sys.stdin:
@@ -74,7 +75,7 @@ def requests() -> Iterator[dict[str, Any]]:
 
 
 def report(done: Done, start_ns: int, end_ns: int) -> None:
-    """Writes the line that the driver reads."""
+    """Writes the line of JSON that the driver reads."""
     line = {
         "bytes": done.bytes,
         "items": done.items,

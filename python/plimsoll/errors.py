@@ -2,16 +2,16 @@
 
 ::
 
-    PlimsollError                 something went wrong that is no bug of ours          exit 1
+    PlimsollError                 an error that is not a bug of Plimsoll               exit 1
     ├── BadInput                  an experiment file, option or table is wrong         exit 2
-    ├── DamagedResults            a results directory cannot be read as it stands      exit 1
+    ├── DamagedResults            a results directory cannot be read                   exit 1
     ├── EngineError               the engine is missing, of another version, or failed exit 1
     ├── ServiceError              a service did not start, was not ready, or died      exit 1
     ├── AgentsLost                agents were lost, the run is incomplete              exit 98
     └── Interrupted               stopped by the user; what was measured is kept       exit 130
 
-Messages tell what happened, where, and what to do about it. They are plain text: whoever shows them in HTML
-escapes them. An exception outside this tree is a bug.
+A message states what happened, where, and what to do. It is plain text: HTML output must escape it. An exception
+outside this tree is a bug.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 MAX_PROBLEMS = 20
-"""So many problems of one file are shown; the rest is counted."""
+"""At most this many problems of one file are shown; the rest is counted."""
 
 
 class ExitCode(IntEnum):
@@ -32,11 +32,11 @@ class ExitCode(IntEnum):
     ERROR = 1
     BAD_INPUT = 2
     MEASUREMENT_INVALID = 97
-    """The generator was the limit, or no transaction ended: the numbers say nothing about the target. Outranks
-    99."""
+    """The load generator was the bottleneck, or no transaction ended, so the results are not valid
+    for the target. Outranks 99."""
     AGENTS_LOST = 98
     THRESHOLD_FAILED = 99
-    """The value that k6 made known."""
+    """The same value as k6."""
     INTERRUPTED = 130
 
 
@@ -48,10 +48,10 @@ class PlimsollError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with an input.
+    """One problem of an input.
 
-    `path` is the key as a dotted path ("load.testers"; "" for the whole), `line` counts from 1, `value` is
-    the offending value as text, never that of a secret.
+    `path` is the key as a dotted path ("load.testers"; "" for the whole input), `line` counts from
+    1, `value` is the invalid value as text, never that of a secret.
     """
 
     message: str
@@ -68,7 +68,7 @@ class Problem:
 
 
 class BadInput(PlimsollError):
-    """An input is wrong; every problem that could be found in one go is in `problems`."""
+    """An input is invalid. `problems` contains every problem that was found in one pass."""
 
     exit_code = ExitCode.BAD_INPUT
 
@@ -86,11 +86,11 @@ class BadInput(PlimsollError):
 
 
 class DamagedResults(PlimsollError):
-    """A results directory is incomplete, of a newer format, or not ours."""
+    """A results directory is incomplete, has a newer format, or was not written by Plimsoll."""
 
 
 class EngineError(PlimsollError):
-    """The engine cannot be found, speaks another version, or ended in error."""
+    """The engine was not found, has another version, or failed."""
 
 
 class ServiceError(PlimsollError):

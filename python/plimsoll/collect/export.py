@@ -97,5 +97,5 @@ def _target(out: Path, name: str) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PlimsollError(f"{out} cannot be made: {error.strerror}") from error
+        raise PlimsollError(f"{out} cannot be created: {error.strerror}") from error
     return out / name

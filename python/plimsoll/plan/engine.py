@@ -1,8 +1,8 @@
-"""The run document that the engine reads (crate `model`, run.rs): a resolved run with the addresses of its
-services.
+"""The run document that the engine reads (crate `model`, run.rs): a resolved run with the addresses
+of its services.
 
-It goes to the engine's stdin and nowhere else, so secrets stand in it as they are; `redacted=True` gives the
-form that may be stored.
+It is sent only to the stdin of the engine, so it contains secrets as they are. `redacted=True`
+returns the form that may be stored.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from plimsoll.plan.source.secret import Redactor
 
 DEFAULT_RESPONSE: Final = "throughput"
 _CELLS_LOOKED_AT: Final = 200
-"""Once a cell is wrong, so many more are looked at for further problems."""
+"""After the first invalid cell, at most this many further cells are checked for problems."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ PARTS: Final = (OPERATION, WORKLOAD)
 
 
 MAX_OPERATIONS: Final = 100
-"""Operations of a workload that have figures of their own: nobody reads a table of hundreds."""
+"""The maximum number of operations of a workload with separate figures: a table of hundreds is not
+readable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from plimsoll.plan.source.units import NS
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
-"""Keys of plan.json whose values are words of ours."""
+"""Keys of plan.json whose values are words of Plimsoll."""
 _BY_FACTOR: Final = frozenset({"cell", "values", "when", "where", "excluded"})
 """Those of mappings whose keys are the user's."""
 
@@ -162,8 +162,8 @@ class Plan:
 
 
 def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
-    """Labels and option texts are the user's own; should one hold a secret all the same, it is not stored. Words of
-    ours stay what they are: a secret may be "seed"."""
+    """Labels and option texts come from the user. If one contains a secret, it is not stored. Words
+    of Plimsoll stay unchanged: a secret may be "seed"."""
     if isinstance(value, str):
         return redactor.text(value)
     if isinstance(value, dict):
@@ -179,8 +179,8 @@ def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
 def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
     """The runs of an experiment in their order.
 
-    `seed` is used where the file gives none: the caller draws one, and records it with the plan. Raises
-    BadInput where neither gives one, or where the seed is not in 0 to 2^63 - 1.
+    `seed` is used if the file has none: the caller draws one, and records it with the plan. Raises
+    BadInput if there is no seed, or if it is not in 0 to 2^63 - 1.
     """
     used = experiment.design.seed if experiment.design.seed is not None else seed
     if used is None or not 0 <= used < 2**63:
@@ -265,8 +265,8 @@ def _of_loop(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
 
 
 def not_estimable(experiment: Experiment) -> tuple[str, ...]:
-    """What the design cannot tell, in words: no error term, nested and excluded combinations, one factor at a
-    time."""
+    """What cannot be estimated from the design, as text: no error term, nested and excluded
+    combinations, one factor at a time."""
     said = []
     varied = [factor for factor in experiment.factors if len(factor.levels) > 1]
     most = max((times * experiment.design.repetitions for times in experiment.times), default=1)

@@ -53,7 +53,7 @@ class CellMaker:
                 self._changing.setdefault(name, []).append(factor)
 
     def cell(self, labels: Mapping[str, str]) -> ResolvedCell | FailedCell:
-        """The cell with these levels, or what is wrong with it."""
+        """The cell with these levels, or its problems."""
         tree = dict(self._tree)
         moved: dict[KeyPath, KeyPath] = {}
         problems: list[Problem] = []
@@ -96,6 +96,6 @@ class CellMaker:
 
 
 def overlap(one: KeyPath, other: KeyPath) -> bool:
-    """Whether one of the paths lies on the other."""
+    """Whether one path is a prefix of the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]

@@ -20,11 +20,11 @@ class Changes:
 
 
 def changes(before: Config | None, after: Config, same_cell: bool) -> Changes:
-    """What lies between the run that was (None: nothing runs yet) and the run that comes.
+    """The changes between the previous run (None: nothing runs yet) and the next run.
 
-    A service is restarted when its own resolved keys differ, when `fresh` asks for it, when tables in it
-    differ, or when a service that it talks to is restarted. All services are started anew when cores are
-    bound differently.
+    A service is restarted when its own resolved keys differ, when `fresh` requires it, when tables
+    in it differ, or when a service that it uses is restarted. All services are restarted when cores
+    are bound differently.
     """
     running = {service.name: service for service in before.services} if before is not None else {}
     new: set[str] = set()

@@ -20,7 +20,8 @@ START_NS: Final = {
     "sqlite": 0,
     "squid": 3 * NS["s"],
 }
-"""Assumed time to end a service and until a new one is ready, by kind; the others are ours."""
+"""Assumed time to stop a service and to start it again, by kind; other kinds are services of
+Plimsoll."""
 OWN_START_NS: Final = 300 * NS["ms"]
 FILL_NS: Final = 500 * NS["ms"]
 """Of each filling of a warm cache."""
@@ -31,7 +32,7 @@ WRITE_BYTES_PER_S: Final = 50_000_000
 TRANSACTION_BYTES: Final = 20
 """In Parquet, as the recorder promises."""
 SEGMENT_BYTES: Final = 120
-"""While a run goes on, before conversion."""
+"""During a run, before conversion."""
 SECOND_BYTES: Final = 6_000
 """Samples, histograms and live lines of one second of a run."""
 RUN_BYTES: Final = 50_000

@@ -129,7 +129,7 @@ def _sets_load(level: Level, ending: tuple[str, ...]) -> float | None:
 
 
 def parse_factors(tree: Mapping[str, Any], report: Report) -> tuple[Factor, ...]:
-    """All factors of a file; what is wrong goes to `report`, and the factor is left out."""
+    """All factors of a file. Problems go to `report`, and the factor is left out."""
     written = tree.get("factors") or {}
     if not isinstance(written, Mapping):
         report.wrong(("factors",), f"expected a mapping of factors, got {shown(written)}")
@@ -159,7 +159,7 @@ def _long(
             near = nearest(key, LONG_KEYS)
             report.wrong(
                 (*at, key),
-                "unknown key" if near else f"unknown key; known here: {', '.join(LONG_KEYS)}",
+                "unknown key" if near else f"unknown key; expected one of {', '.join(LONG_KEYS)}",
                 near,
             )
     levels = value.get("levels")
@@ -268,7 +268,8 @@ def _named_levels(
 
 
 def _number(label: str, value: Any) -> float | None:
-    """What an axis shows of a level with a name: "10 kB" says more than the number of rows behind it."""
+    """The value of a named level on an axis: "10 kB" is more informative than the number of rows
+    behind it."""
     named = quantity(label)
     return quantity(value) if named is None else named
 

@@ -30,14 +30,14 @@ from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS
 
 MAX_VALUES: Final = 1000
-"""Of each generator so many values are asked for: all where there are no more, else the first of a range or a list, and
-the most frequent of a Zipf law."""
+"""The number of values requested of each generator: all if there are no more, otherwise the first
+of a range or a list, and the most frequent of a Zipf law."""
 MAX_OBJECTS: Final = 100_000
-"""Of a table with versions so many objects are asked for."""
+"""The number of objects requested of a table with versions."""
 AT_ONCE: Final = 8
 """Operations in progress at the same time: a service must not be flooded by what only prepares a run."""
 MAX_NS: Final = 60 * NS["s"]
-"""A filling run ends after so long."""
+"""The longest duration of a filling run."""
 _DRAIN_NS: Final = 5 * NS["s"]
 _IDEMPOTENT: Final = ("GET", "HEAD")
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")

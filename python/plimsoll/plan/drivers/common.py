@@ -76,7 +76,8 @@ def short_name(text: str | Secret, longest: int = 60) -> str:
 
 
 def check_regex(pattern: str | None, path: KeyPath, context: Context, groups: bool = False) -> None:
-    """The engine's expressions are a part of these: what is no expression here is none there."""
+    """The regular expressions of the engine are a subset of Python's: an expression that is invalid
+    here is invalid there."""
     if pattern is None:
         return
     try:

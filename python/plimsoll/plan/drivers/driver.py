@@ -37,7 +37,7 @@ class Context(Protocol):
         """The value, or what stands for it in the file where it came from the environment: names are stored."""
 
     def request_log(self, name: str, path: KeyPath) -> RequestLog | None:
-        """The Frontier requests of a log; reports what is wrong with it."""
+        """The Frontier requests of a log. Reports its problems."""
 
 
 def _no_files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iterator[str]:

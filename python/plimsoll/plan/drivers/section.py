@@ -132,7 +132,7 @@ def _entry(
         near = nearest(key, known)
         context.wrong(
             (*at, key),
-            "unknown key" if near else f"unknown key; known here: {', '.join(sorted(known))}",
+            "unknown key" if near else f"unknown key; expected one of {', '.join(sorted(known))}",
             near,
         )
     if set(own) - known:

@@ -14,12 +14,12 @@ from plimsoll.plan.source.fields import shown
 
 SECTION: Final[KeyPath] = ("hosts",)
 _FILES: Final[tuple[KeyPath, ...]] = (("ssh", "config"), ("join", "template"), ("testbed",))
-"""Keys that name files, which are looked up beside the file that they stand in."""
+"""Keys that name files. The files are looked up beside the file that contains the key."""
 
 
 def included(document: Document, directory: Path) -> Document:
-    """The experiment file with `hosts: FILE` replaced by what the file says; its lines are still told as its own.
-    Relative names are looked up in `directory`. Raises BadInput."""
+    """The experiment file with `hosts: FILE` replaced by the content of that file, with its own
+    line numbers. Relative names are looked up in `directory`. Raises BadInput."""
     tree = document.data
     if not isinstance(tree, Mapping) or not isinstance(tree.get("hosts"), str):
         return document

@@ -138,7 +138,7 @@ def _file(name: str | None, at: KeyPath, context: Context) -> str | None:
 
 
 def _no_name_twice(raw: HostsRaw, hosts: Sequence[Host], context: Context) -> None:
-    """Hosts by name, agents by name: both stand in the results."""
+    """The names of hosts and of agents must be unique: both are in the results."""
     at: KeyPath = (*AT, "sites") if raw.sites is not None else (*AT, "hosts")
     for name, times in Counter(host.name for host in hosts).items():
         if times > 1:

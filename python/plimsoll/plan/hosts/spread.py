@@ -1,6 +1,6 @@
-"""Which hosts are used, which agents carry a workload, and how many testers each has. Pure.
+"""Which hosts are used, which agents run a workload, and how many testers each has. Pure.
 
-The engine deals testers to the agents of a workload in turn; what is said here before a run is what it will do.
+The engine assigns testers to the agents of a workload in turn; the result here must be the same.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def come_themselves(hosts: Hosts) -> tuple[Place, ...]:
 
 
 def carriers(work: Workload, agents: Sequence[Place]) -> tuple[Place, ...]:
-    """The agents that carry a workload: those of its sites, or all."""
+    """The agents that run a workload: those of its sites, or all."""
     return tuple(one for one in agents if not work.sites or one.site in work.sites)
 
 
@@ -86,7 +86,7 @@ def of_hosts(load: Load, agents: Sequence[Place]) -> Load:
 
 
 def shares(slots: int, agents: Sequence[Place]) -> dict[str, int]:
-    """How many of so many testers each agent has: they differ by one at most."""
+    """The number of testers of each agent: they differ by at most one."""
     whole, rest = divmod(slots, len(agents)) if agents else (0, 0)
     return {one.name: whole + (index < rest) for index, one in enumerate(agents)}
 

@@ -54,7 +54,7 @@ _MIN_QUEUE: Final = 2_000
 _DEFAULT_QUEUE: Final = 64 * 1514
 """Room for 64 full frames at least, so that the smallest round trip does not make a queue that no TCP can work with."""
 _UNBOUNDED_QUEUE: Final = 256 * 10**6
-"""Without a rate no queue forms; so many bytes may be on their way, which bounds the memory."""
+"""Without a rate no queue forms. At most this many bytes are in flight, which bounds the memory."""
 _MAX_QUEUE: Final = 4 * 10**9
 
 
@@ -74,7 +74,7 @@ def parse_bit_rate(value: object) -> int:
 
 
 def show_bit_rate(rate: int) -> str:
-    """The rate in its largest unit that needs no rounding; parse_bit_rate gives back the same."""
+    """The rate in its largest unit that needs no rounding; parse_bit_rate returns the same rate."""
     for unit, factor in reversed(_BITS.items()):
         if rate % factor == 0:
             return f"{rate // factor}{unit}"

@@ -47,7 +47,7 @@ _BYTES = {
 
 
 class RuleError(BadInput):
-    """A rule that cannot be read. The text names the rule, what is wrong, and what was expected."""
+    """A rule that cannot be parsed. The text contains the rule, the problem, and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ class Metric:
     rules: tuple[str, ...] | None = None
     """Statistics of rules; None: those of the kind."""
     live: Mapping[str, str] = field(default_factory=dict)
-    """Statistics that the engine can watch while a run goes on, and what it calls the reading."""
+    """Statistics that the engine can watch during a run, and its name of the reading."""
     response: bool = True
     """Whether effects can be computed on it."""
     capacity: bool = False
@@ -246,7 +246,7 @@ class Named:
 
     @cached_property
     def path(self) -> str:
-        """Where its value stands in the result of a run."""
+        """The place of its value in the result of a run."""
         reader = self.metric.reader
         if isinstance(reader, Distribution) and self.meant == "mean" and reader.mean:
             return self.scoped(reader.mean)

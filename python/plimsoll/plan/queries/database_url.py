@@ -79,7 +79,7 @@ def endpoint(
 
 
 def _parameter(key: str, value: str, at: KeyPath, context: Context) -> None:
-    """Only `sslmode=disable` says what is done anyway."""
+    """Only `sslmode=disable` is accepted: it is the default of Plimsoll."""
     if key == "sslmode" and value != "disable":
         context.wrong(
             at,
@@ -90,7 +90,7 @@ def _parameter(key: str, value: str, at: KeyPath, context: Context) -> None:
 
 
 def _is_literal(written: str) -> bool:
-    """Whether the password of a URL stands in the text of the file."""
+    """Whether the text of the file contains the password of a URL."""
     login, at_sign, _ = written.rpartition("@")
     return bool(at_sign) and "${" not in login.partition("://")[2].partition(":")[2]
 
@@ -113,7 +113,7 @@ def check_settings(
     at: KeyPath,
     context: Context,
 ) -> None:
-    """What a workload of `sql` says about its connections must fit its endpoints."""
+    """The connection settings of a workload of `sql` must fit its endpoints."""
     files = {one.name for one in services.values() if one.kind == "sqlite"}
     started = {one.name for one in services.values() if one.kind in ("postgres", "mariadb")}
     given = [key for key in ("password", "tls") if settings.get(key) is not None]

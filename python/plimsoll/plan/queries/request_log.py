@@ -176,7 +176,8 @@ class _Reader:
 
 
 def unpacked(p1: bytes) -> str:
-    """The SQL of a `p1`, without the newline that some clients add. Raises ValueError in words."""
+    """The SQL of a `p1`, without the newline that some clients add. Raises ValueError with the
+    reason."""
     standard = unquote_to_bytes(p1).translate(_STANDARD)
     try:
         packed = base64.b64decode(standard, validate=True)
@@ -202,7 +203,7 @@ def unpacked(p1: bytes) -> str:
 
 
 def time_of(line: bytes) -> int | None:
-    """When a request began, ns since 1970; None where the line does not say it."""
+    """The start of a request, ns since 1970; None if the line has no time."""
     if native := _NATIVE.match(line):
         # The stamp of Squid's own format is that of the end; the third column says how long it took, in ms.
         return (int(native[1]) * 1000 + int(native[2]) - max(0, int(native[3]))) * 1_000_000

@@ -84,7 +84,7 @@ def _skipped(text: str, at: int) -> int:
 
 
 def _is_comment(text: str, token: re.Match[str], dialect: Dialect) -> bool:
-    """MariaDB executes what stands in `/*! ... */`."""
+    """MariaDB executes the text in `/*! ... */`."""
     if dialect == "mariadb" and text.startswith(("/*!", "/*M!"), token.start()):
         return False
     return token[0] in ("--", "#", "/*")

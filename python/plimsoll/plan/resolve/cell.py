@@ -81,10 +81,8 @@ def resolve_cell(
     environ: Mapping[str, str],
     memo: Memo,
 ) -> ResolvedCell | FailedCell:
-    """Resolves the file of one cell, with its levels already set, or gives what is wrong with it.
-
-    `memo`: of the cells of this file that were resolved before.
-    """
+    """Resolves the file of one cell, with its levels already set, or returns its problems. `memo`:
+    of the cells of this file that were resolved before."""
     expanded = expand(tree, environ, memo)
     context = ResolveContext(origins, expanded.written, directory)
     for path, message in expanded.wrong:
@@ -103,7 +101,8 @@ def resolve_cell(
 
 
 def _no_load(tree: Any, found: Sequence[Problem], origins: Origins) -> list[Problem]:
-    """`load` is required by what stands beside it, so its absence is not found where another section is wrong."""
+    """The model checks `load` only if all other sections are valid, so a missing `load` is reported
+    here."""
     if "load" in tree or "workload" not in tree or any(one.message == LOAD_MISSING for one in found):
         return []
     file, line = origins.place(("load",))

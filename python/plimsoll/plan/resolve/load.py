@@ -29,7 +29,7 @@ from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS, show_duration
 
 IN_FLIGHT: Final = 100
-"""Slots of an open load where the file gives no `in_flight`."""
+"""Slots of an open load without `in_flight`."""
 _VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME_IN_TEXT: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 MAX_UNKNOWN: Final = 5
@@ -114,8 +114,8 @@ def resolve_workload(
 def _unknown_names(
     workload: str, operations: Sequence[model.Operation], known: Collection[str]
 ) -> tuple[str, ...]:
-    """Names in braces that stand for nothing: a misspelt value is sent as it is written. Not of a log, whose requests
-    nobody wrote for us."""
+    """Names in braces that are not defined: a misspelt value is sent as written. Requests of a log
+    are not checked, since they were not written for Plimsoll."""
     found: dict[str, str] = {}
     for operation in operations:
         for name in _NAME_IN_TEXT.findall(" ".join(_texts(operation.request))):

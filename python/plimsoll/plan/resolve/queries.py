@@ -108,7 +108,7 @@ def _alone(others: list[str], at: KeyPath, context: Context) -> None:
 
 
 def _as_written(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
-    """A data set of this file with the same prefix must have what is asked for."""
+    """A data set of this file with the same prefix must have at least what is requested."""
     for name, told in _data(tree).items():
         if (
             not isinstance(told, Mapping)
