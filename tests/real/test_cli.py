@@ -193,7 +193,7 @@ def test_serve_is_the_service_itself(lab: Lab) -> None:
         process.communicate(timeout=30)
     done = lab.run("serve", "delay", "--set", "{")
     assert done.code == 2
-    assert "no JSON" in done.err
+    assert "not valid JSON" in done.err
     assert lab.run("serve", "squid").code == 2
 
 
@@ -213,14 +213,14 @@ def test_show_is_the_stored_analysis(measured: Lab) -> None:
 
 def test_status_check_and_stop(measured: Lab) -> None:
     assert "complete, 4 of 4 runs" in measured.run("status", "results/latest").out
-    assert "nothing runs" in measured.run("status").out
+    assert "no experiment of yours runs" in measured.run("status").out
     done = measured.run("check", "results/latest")
     assert done.code == 0, done.out
-    assert "all good" in done.out
+    assert "no problems" in done.out
     assert measured.run("stop", "--all").code == 0
     done = measured.run("stop", "results/latest")
     assert done.code == 2
-    assert "no experiment of yours runs there" in done.err
+    assert "no running experiment of yours" in done.err
 
 
 def test_a_refusal_for_want_of_disk_leaves_nothing_behind(lab: Lab) -> None:
@@ -292,8 +292,8 @@ def test_a_table_of_anybody(lab: Lab) -> None:
     ("table", "words", "said"),
     [
         (TABLE, ["--response", "time"], "--factors"),
-        (TABLE, ["--response", "tme", "--factors", "machine"], "there is no column 'tme'"),
-        (TABLE, ["--response", "machine", "--factors", "load"], "is no number"),
+        (TABLE, ["--response", "tme", "--factors", "machine"], "no column 'tme'"),
+        (TABLE, ["--response", "machine", "--factors", "load"], "is not a number"),
         ("a,b\n1\n", ["--response", "a", "--factors", "b"], "row 2 has 1 values"),
         ("", ["--response", "a", "--factors", "b"], "expected a line of column names"),
         ("a,b\nnan,1\n2,2\n", ["--response", "a", "--factors", "b"], "nan"),

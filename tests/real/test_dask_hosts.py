@@ -161,7 +161,7 @@ def test_the_address_may_be_checked(lab: Lab, cluster: Cluster) -> None:
     nothing_left(lab, cluster)
     assert len(list(cluster.place.rglob("plimsoll-engine-*"))) == 2, "one for each worker, for the next time"
     done = lab.run("hosts", "clean", path)
-    assert done.code == 0 and "nothing of ours is left" in done.out
+    assert done.code == 0 and "no process or file of Plimsoll is left" in done.out
     assert not list(cluster.place.rglob("plimsoll-*"))
 
 

@@ -150,7 +150,7 @@ def test_a_killed_agent_is_an_event_and_collect_brings_in_what_it_had(sshd: Sshd
     lab.run("analyse", results)
     (run,) = json.loads((results / "analysis.json").read_text())["runs"]
     assert run["evidence"]["unknown_load"] == 0
-    assert "nothing is outstanding" in lab.run("collect", results).out
+    assert "no measurements are missing" in lab.run("collect", results).out
 
 
 def test_a_killed_lab_leaves_nothing_and_loses_nothing(sshd: Sshd, lab: Lab) -> None:

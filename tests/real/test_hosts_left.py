@@ -86,7 +86,7 @@ def proves(lab: Lab, path: Path, *options: str) -> str:
     return done.out
 
 
-CLEAN = "".join(f"h{number}: nothing of ours is left\n" for number in (1, 2, 3))
+CLEAN = "".join(f"h{number}: clean: no process or file of Plimsoll is left\n" for number in (1, 2, 3))
 
 
 def broken_off(process: subprocess.Popen[str], number: signal.Signals) -> None:

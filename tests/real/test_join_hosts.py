@@ -159,7 +159,7 @@ def test_an_agent_that_is_killed_is_lost(lab: Lab, start: Start) -> None:
     done = lab.run("collect", lab.results())
     assert done.code == 0, done.out + done.err
     assert carried(lab.results())[1]["books"]["counters"]["started"] > 0, "brought in by one of its name"
-    assert lab.run("collect", lab.results()).out.endswith("nothing is outstanding\n")
+    assert lab.run("collect", lab.results()).out.endswith("no measurements are missing\n")
     nothing_left(lab)
 
 
@@ -203,14 +203,14 @@ def test_who_waits_for_hosts_is_seen_and_can_be_stopped(lab: Lab, start: Start) 
     process = start(submitting(lab, "wait: 1h", agents=3, start="1"))
     until("an agent", lambda: (lab.directory / "agent.1").exists())
     [results] = (lab.directory / "results").glob("far-*")
-    waits = f"{results}: is being made ready, or waits for its hosts (pid {process.pid})\n"
+    waits = f"{results}: in preparation, or waiting for its hosts (pid {process.pid})\n"
     assert lab.run("status").out == waits and lab.run("status", results).out == waits
     done = lab.run("stop", results)
     assert (done.code, done.out) == (0, f"stopped {results}\n"), done.err
     assert finish(process, 5).code == 130
     until("the agent's end", lambda: not descendants_in(lab.directory), 10)
     nothing_left(lab)
-    assert lab.run("status").out == "nothing runs on this host\n"
+    assert lab.run("status").out == "no experiment of yours runs on this host\n"
 
 
 def test_the_end_of_the_lab_is_the_end_of_the_agents(lab: Lab, start: Start) -> None:
@@ -266,7 +266,7 @@ def test_hosts_that_dial_in_are_checked(lab: Lab) -> None:
         assert one["taken"] and one["facts"]["cores"] > 0 and one["facts"]["baseline"]["cpu_per_s"] > 0
     nothing_left(lab)
     done = lab.run("hosts", "clean", path)
-    assert done.code == 0 and "nothing of ours is left" in done.out
+    assert done.code == 0 and "no process or file of Plimsoll is left" in done.out
 
 
 def test_an_engine_that_is_killed_is_replaced_and_agents_come_anew(lab: Lab, start: Start) -> None:

@@ -118,8 +118,8 @@ def test_what_is_missing_is_told_and_not_hidden(lab: Lab, place: Path, tmp_path:
     forced = lab.run("replay", trace, "--root", root, "--allow-root", "--prepare", "--force")
     assert ", 3 removed, " in forced.out and not (mirrored / "old").exists(), forced.out
     nowhere = lab.run("replay", trace, "--root", tmp_path / "none", "--allow-root")
-    assert nowhere.code == 2 and "is no directory" in nowhere.err
+    assert nowhere.code == 2 and "not a directory" in nowhere.err
     scaled = lab.run("replay", trace, "--root", root, "--scale", "-1")
-    assert scaled.code == 2 and "--scale -1: a number from 0 on is expected" in scaled.err
+    assert scaled.code == 2 and "--scale -1: expected a finite number" in scaled.err
     odd = lab.run("replay", trace, "--root", root, "--compressible", "40")
-    assert odd.code == 2 and "between 0% and 100%" in odd.err
+    assert odd.code == 2 and "from 0% to 100%" in odd.err

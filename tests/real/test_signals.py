@@ -42,7 +42,7 @@ def test_a_signal_ends_a_run_like_ctrl_c(lab: Lab, number: signal.Signals) -> No
     assert process.returncode == 130, err
     assert json.loads((results / "runs/0001/run.json").read_text())["status"] == "stopped"
     assert (results / "report.html").exists()
-    assert f"go on with: plimsoll run --resume {results.relative_to(lab.directory)}" in err
+    assert f"resume with: plimsoll run --resume {results.relative_to(lab.directory)}" in err
 
 
 def test_resume_of_a_complete_experiment_does_nothing(lab: Lab) -> None:

@@ -363,5 +363,8 @@ def test_the_verb_says_who_is_left_out_and_why(attaching: Path, lab: Lab, sshd: 
     assert told["hosts"][0]["reason"].endswith("required is >=1000") and told["hosts"][0]["answers"]
     done = lab.run("hosts", "clean", lab.file(text, "hosts.yaml"))
     assert done.code == 1, "nobody could look at the dead one"
-    assert "h1: nothing of ours is left" in done.out and "dead: nobody could look" in done.out
+    assert (
+        "h1: clean: no process or file of Plimsoll is left" in done.out
+        and "dead: could not be checked" in done.out
+    )
     assert ours(sshd) == []

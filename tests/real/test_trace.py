@@ -171,7 +171,7 @@ def test_strace_and_its_program_share_a_core_where_that_is_asked_for(lab: Lab) -
     # Whoever is attached to keeps the cores that it has, and preload wakes nobody.
     for other in (("-p", str(os.getpid())), ("--source", "preload", "--", "true")):
         refused = lab.run("trace", "record", "-o", "x.trace", "--one-core", *other)
-        assert refused.code == 2 and "--one-core is for a program" in refused.err, refused
+        assert refused.code == 2 and "--one-core needs --source strace" in refused.err, refused
 
 
 def test_names_that_would_harm_are_shown_and_stay_text(lab: Lab) -> None:
@@ -289,7 +289,9 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def test_a_log_that_ends_in_the_middle_of_a_line_is_no_error(lab: Lab) -> None:
     lab.file("7 close(3) = 0\n" * 5 + '7 openat(AT_FDCWD, "/etc/pas', "cut.log")
     done = lab.run("trace", "import", "cut.log")
-    assert done.code == 0 and "1 cut at the end of the log" in done.err and "/etc/pas" in done.err, done.err
+    assert done.code == 0 and "1 line cut off at the end of a log" in done.err and "/etc/pas" in done.err, (
+        done.err
+    )
     shown = lab.run("trace", "show", "cut.trace")
     assert shown.code == 0 and "last line of the log was cut" in shown.out, shown.out
 
@@ -326,7 +328,7 @@ def test_a_log_that_others_made_is_imported(lab: Lab) -> None:
     assert profile["source"]["calibration"] is None
     again = lab.run("trace", "import", "job.log")
     assert again.code == 2
-    assert "job.trace is there already" in again.err
+    assert "job.trace: the file exists" in again.err
     assert lab.run("trace", "import", "job.log", "-o", "job.trace").code == 0
 
 
@@ -347,9 +349,9 @@ def test_nothing_is_written_over_what_is_read(lab: Lab) -> None:
         ("show", trace, "--html", "hard"),
     ):
         done = lab.run("trace", *words)
-        assert done.code == 2 and "is the input" in done.err, (words, done)
+        assert done.code == 2 and "are the same file" in done.err, (words, done)
     done = lab.run("trace", "record", "--uncalibrated", "-o", trace, "--", "true")
-    assert done.code == 2 and "job.trace is there already" in done.err and "--force" in done.err, done.err
+    assert done.code == 2 and "job.trace: the file exists" in done.err and "--force" in done.err, done.err
     assert (log.read_bytes(), trace.read_bytes()) == before
     assert (lab.directory / "link").is_symlink() and (lab.directory / "hard").samefile(trace)
     assert lab.run("trace", "record", "--uncalibrated", "--force", "-o", trace, "--", "true").code == 0
@@ -427,8 +429,8 @@ def test_what_is_no_trace_is_refused_in_words(lab: Lab) -> None:
         (("record", "-o", "x.trace", "--", "/not/there"), "there is no program /not/there"),
         (("record", "-o", "x.trace", "--", "nocmd"), "there is no program nocmd"),
         (("record", "-o", "x.trace", "--source", "preload", "--", "./nocmd"), "there is no program ./nocmd"),
-        (("record", "-o", "x.trace", "--for", "0s", "--", "true"), "a duration above 0"),
-        (("export", "x.trace", "--to", "csv", "--root", "copy"), "--root goes with --to fio only"),
+        (("record", "-o", "x.trace", "--for", "0s", "--", "true"), "a duration greater than 0"),
+        (("export", "x.trace", "--to", "csv", "--root", "copy"), "--root is valid only with --to fio"),
     ):
         done = lab.run("trace", *words)
         assert done.code in (1, 2, 127), (words, done)

@@ -173,7 +173,7 @@ def test_a_second_experiment_beside_it_is_not_disturbed_and_both_are_seen(lab: L
     for process in (one, two):
         _, err = process.communicate(timeout=30)
         assert process.returncode == 130, err
-    assert "nothing runs" in lab.run("status").out
+    assert "no experiment of yours runs" in lab.run("status").out
 
 
 @contextmanager

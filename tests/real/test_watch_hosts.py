@@ -123,7 +123,7 @@ def test_a_host_of_the_target_and_a_process_on_it_are_in_the_results(
     assert lab.run("check", lab.results()).code == 0
     assert not agents_left(sshd) and not spools(sshd)
     cleaned = lab.run("hosts", "clean", file)
-    assert cleaned.code == 0 and "db1: nothing of ours is left" in cleaned.out
+    assert cleaned.code == 0 and "db1: clean: no process or file of Plimsoll is left" in cleaned.out
     assert [path for path in sshd.home.rglob("*") if path.is_file()] == []
 
 

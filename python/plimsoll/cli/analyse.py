@@ -1,4 +1,4 @@
-"""`plimsoll analyse DIR|TABLE.csv`: compute again from disk, or the same statistics on any CSV table."""
+"""`plimsoll analyse DIR|TABLE.csv`: repeat the analysis from disk, or apply its statistics to any CSV table."""
 
 from __future__ import annotations
 
@@ -25,34 +25,39 @@ TABLE_FORMAT = "plimsoll.table-analysis/1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A directory or a table."""
+    """Declares the source and the options of both kinds."""
     parser.add_argument(
-        "source", type=Path, help="results directory, or a CSV table with a line of column names"
+        "source", type=Path, help="results directory, or CSV table whose first line contains the column names"
     )
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--json", action="store_true", help="print the analysis as JSON")
     parser.add_argument(
-        "--quantum", metavar="TIME", help="directory: quantum of the time series, such as 10s"
+        "--quantum", metavar="TIME", help="directory: interval of the time series, such as 10s"
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help="directory: run.warmup=20s cuts another warm-up",
+        help="directory: run.warmup=20s discards another warm-up than the file",
     )
     parser.add_argument(
-        "--fast", action="store_true", help="directory: quantiles from histograms, within 0.1 %%"
+        "--fast",
+        action="store_true",
+        help="directory: compute quantiles from histograms (error at most 0.1 %%)",
     )
-    parser.add_argument("--response", metavar="COL", help="table: column of the response")
+    parser.add_argument("--response", metavar="COL", help="table: column of the response variable")
     parser.add_argument("--factors", metavar="A,B", help="table: columns of the factors")
-    parser.add_argument("--block", metavar="COL", help="table: column of the block")
+    parser.add_argument("--block", metavar="COL", help="table: column of the blocks")
     parser.add_argument(
-        "--scale", choices=("linear", "log"), default="linear", help="table: scale of the model"
+        "--scale",
+        choices=("linear", "log"),
+        default="linear",
+        help="table: model of the response (linear) or of its logarithm (log)",
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Decides by what the source is."""
+    """Analyses a directory or a table, whichever the source is."""
     if args.source.is_dir():
         return _directory(args)
     if args.response is None or args.factors is None:
@@ -64,7 +69,7 @@ def _directory(args: argparse.Namespace) -> int:
     options = Options.parse(args.set, args.quantum, exact=not args.fast)
     results = open_results(args.source)
     found = analysis_of(results, options)
-    # What was asked for once with other options must not replace the analysis of the experiment as it was written.
+    # An analysis with other options must not replace that of the experiment as it was written.
     written = write_files(results, found) if options == Options() else []
     if args.json:
         print_json(found)
@@ -79,7 +84,7 @@ def _table(args: argparse.Namespace) -> int:
     wanted = [args.response, *names, *([args.block] if args.block else [])]
     for name in wanted:
         if name not in columns:
-            raise BadInput(f"{args.source}: there is no column {name!r}; there are {', '.join(columns)}")
+            raise BadInput(f"{args.source}: no column {name!r}; the columns are {', '.join(columns)}")
     fit = fit_table(
         _numbers(columns[args.response], args.source, args.response),
         {name: [label or None for label in columns[name]] for name in names},
@@ -105,8 +110,8 @@ def _table(args: argparse.Namespace) -> int:
 
 
 def _in_order(labels: list[str]) -> list[str]:
-    """The levels of a column: numbers by size, so that no sign depends on the order of the rows; others as in the file.
-    An empty field is no level: the factor does not apply."""
+    """The levels of a column: numbers by size, so that no sign depends on the order of the rows; others as in the
+    file. An empty field is not a level: the factor does not apply."""
     levels = [label for label in dict.fromkeys(labels) if label]
     try:
         return sorted(levels, key=float)
@@ -115,14 +120,14 @@ def _in_order(labels: list[str]) -> list[str]:
 
 
 def read_table(path: Path) -> dict[str, list[str]]:
-    """Columns by name, in the order of the file. Raises BadInput where it is no such table."""
+    """Columns by name, in the order of the file. Raises BadInput if the file is not such a table."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} is no CSV table: {error}") from error
+        raise BadInput(f"{path}: not a CSV table: {error}") from error
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise BadInput(f"{path}: expected a line of column names and at least one row")
@@ -131,7 +136,9 @@ def read_table(path: Path) -> dict[str, list[str]]:
         raise BadInput(f"{path}: two columns have the same name")
     for position, row in enumerate(rows[1:], 2):
         if len(row) != len(names):
-            raise BadInput(f"{path}: row {position} has {len(row)} values, the head has {len(names)}")
+            raise BadInput(
+                f"{path}: row {position} has {len(row)} values, but the first line has {len(names)} columns"
+            )
     return {name: [row[at].strip() for row in rows[1:]] for at, name in enumerate(names)}
 
 
@@ -141,9 +148,11 @@ def _numbers(texts: list[str], path: Path, column: str) -> list[float]:
         try:
             value = float(text)
         except ValueError:
-            raise BadInput(f"{path}: row {row}, column {column}: {text!r} is no number") from None
+            raise BadInput(f"{path}: row {row}, column {column}: {text!r} is not a number") from None
         if not math.isfinite(value):
-            raise BadInput(f"{path}: row {row}, column {column}: {text!r} is not finite: leave the row out")
+            raise BadInput(
+                f"{path}: row {row}, column {column}: {text!r} is not a finite number; remove the row"
+            )
         values.append(value)
     return values
 

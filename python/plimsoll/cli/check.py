@@ -14,7 +14,7 @@ MAX_NAMED = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A directory."""
+    """Declares the directory."""
     parser.add_argument("directory", type=Path, help="results directory")
 
 
@@ -28,15 +28,15 @@ def _missing(findings: Sequence[Finding]) -> str:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Prints what is wrong; 1 if anything is."""
+    """Prints the problems; returns 1 if there are any."""
     results = open_results(args.directory)
     findings = list(check(results))
     for one in findings:
         print(f"{'run ' + one.run if one.run else 'directory'}: {one.what}")
     runs = f"{len(results.runs)} of {results.planned} runs{_missing(findings)}"
     print(
-        f"{args.directory}: {runs}, {len(findings)} problems"
+        f"{args.directory}: {runs}, {len(findings)} {'problem' if len(findings) == 1 else 'problems'}"
         if findings
-        else f"{args.directory}: {runs}, all good"
+        else f"{args.directory}: {runs}, no problems"
     )
     return int(ExitCode.ERROR if findings else ExitCode.PASSED)

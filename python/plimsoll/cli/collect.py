@@ -1,4 +1,4 @@
-"""`plimsoll collect DIR`: bring in what agents on other hosts have kept of runs that ended without them."""
+"""`plimsoll collect DIR`: fetch the measurements that lost agents kept on their hosts."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from plimsoll.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A results directory."""
-    parser.add_argument("directory", type=Path, help="a results directory")
+    """Declares the results directory and its secrets."""
+    parser.add_argument("directory", type=Path, help="results directory")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help="a secret that the experiment was given by --set",
+        help="repeat a --set option of the original command that contained a secret",
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """98 where something is still missing."""
+    """Returns 98 where measurements are still missing."""
     plan, directory = resumed_plan(args.directory, args.set)
     if not outstanding(directory.path):
-        print(f"{args.directory}: nothing is outstanding")
+        print(f"{args.directory}: no measurements are missing")
         return int(ExitCode.PASSED)
     if (code := on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
         return code
     missing = False
     for run in bring_in(plan, directory.path, find_engine()):
-        held = "nothing" if run.transactions is None else f"{run.transactions:,} transactions"
-        print(f"run {run.run}: its books hold {held}")
+        held = "no transactions" if run.transactions is None else f"{run.transactions:,} transactions"
+        print(f"run {run.run}: {held} in the results")
         for line in run.missing:
-            print(f"run {run.run}: not brought in: {line}")
+            print(f"run {run.run}: not fetched: {line}")
         missing |= bool(run.missing)
-    print(f"compute the results anew with: plimsoll analyse {args.directory}")
+    print(f"update the report with: plimsoll analyse {args.directory}")
     return int(ExitCode.AGENTS_LOST if missing else ExitCode.PASSED)

@@ -1,4 +1,4 @@
-"""`plimsoll doctor`: what of this host would spoil a measurement, and the command that mends it."""
+"""`plimsoll doctor`: limits of this host that distort measurements, and the commands that fix them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD_CLOCKS = ("tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_p
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `spoils` and `mend` are empty when it is good."""
+    """The result of one check. `spoils` (the effect) and `mend` (the fix) are empty when it is good."""
 
     what: str
     value: str
@@ -30,19 +30,19 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No file, no directory."""
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    """Declares the only option."""
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Prints the findings; 1 if something is bad."""
+    """Prints the findings; returns 1 if one is bad."""
     try:
         binary = find_engine()
         version = engine_version(binary)
         engine = Finding("engine", f"{version} at {binary}", "good")
     except EngineError as error:
         version = "none"
-        engine = Finding("engine", str(error), "bad", "nothing can be run", "make engine")
+        engine = Finding("engine", str(error), "bad", "no experiment can run", "make engine")
     facts = host_facts(version)
     findings = [engine, *examine(facts, steal_ticks(read("/proc/stat") or ""))]
     if args.json:
@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def steal_ticks(proc_stat: str) -> float:
-    """Share of all processor time since boot that the hypervisor gave to others, 0 to 1."""
+    """Share of all processor time since boot that the hypervisor assigned to other guests, 0 to 1."""
     ticks = [int(word) for word in proc_stat.split("\n", 1)[0].split()[1:9]]
     total = sum(ticks)
     return ticks[7] / total if len(ticks) == 8 and total > 0 else 0.0
@@ -76,7 +76,7 @@ def examine(facts: dict[str, Any], steal: float) -> Iterator[Finding]:
         "net.core.somaxconn",
         str(backlog),
         "good" if backlog >= 1024 else "mind",
-        *(() if backlog >= 1024 else ("many connections at once are refused by the kernel, not by the service",
+        *(() if backlog >= 1024 else ("the kernel, not the service, refuses connections when many arrive at once",
                                       "sysctl -w net.core.somaxconn=4096")),
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def _open_files(limits: dict[str, Any]) -> Finding:
         "open files",
         str(soft),
         "bad" if soft < 1024 else "mind",
-        f"more than about {max(soft - 100, 0)} connections at once fail in the tester and look like errors",
+        f"with more than about {max(soft - 100, 0)} concurrent connections the tester fails, not the target",
         mend,
     )
 
@@ -105,7 +105,8 @@ def _ports(count: int) -> Finding:
         "local ports",
         str(count),
         "mind",
-        f"with a connection per request, above about {count // 60}/s to one address ports run out (they rest for 60 s)",
+        f"with one connection per request, more than about {count // 60}/s to one address use up all ports "
+        "(each is blocked for 60 s)",
         'sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
     )
 
@@ -116,7 +117,7 @@ def _frequency(policy: str) -> Finding:
             "CPU frequency policy",
             policy,
             "mind",
-            "light load is measured at a lower clock than heavy load, so response times fall as load rises",
+            "the CPU clock is lower under light load, so response times fall as load rises",
             "cpupower frequency-set -g performance",
         )
     return Finding("CPU frequency policy", policy, "good")
@@ -129,8 +130,9 @@ def _clock(source: str | None) -> Finding:
         "clock source",
         str(source),
         "mind",
-        "every time stamp is a system call of about a microsecond, which slows the testers",
-        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (if tsc is available there)",
+        "each time stamp needs a system call of about 1 µs, which slows the testers",
+        "as root, if available_clocksource beside it lists tsc: "
+        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
     )
 
 
@@ -141,8 +143,8 @@ def _cores(usable: int) -> Finding:
         "usable cores",
         str(usable),
         "mind",
-        "a service on this host and its testers share one core: their times cannot be told apart",
-        "give the machine a second core, or put the service on another host",
+        "a service on this host and its testers compete for one core, which changes the response times",
+        "add a second core, or run the service on another host",
     )
 
 
@@ -151,7 +153,7 @@ def _steal(share: float) -> Finding:
     if share < 0.01:
         return Finding("steal", text, "good")
     return Finding(
-        "steal", text, "mind", "other guests of this hypervisor take time: repetitions will scatter",
+        "steal", text, "mind", "other guests of the hypervisor use processor time, so repetitions vary more",
         "use a dedicated machine, or more repetitions",
     )  # fmt: skip
 

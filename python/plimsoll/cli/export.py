@@ -13,19 +13,19 @@ from plimsoll.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A directory, a form, and where to."""
+    """Declares the directory, the format and the output."""
     parser.add_argument("directory", type=Path, help="results directory")
     parser.add_argument(
         "--to",
         choices=("csv", "hlog", "runs"),
         required=True,
-        help="csv, hlog: one file per run; runs: one row per run",
+        help="csv: transactions, one file per run; hlog: HdrHistogram log, one per run; runs: table with one row per run",
     )
-    parser.add_argument("--out", type=Path, help="directory to write to (default: DIR/export)")
+    parser.add_argument("--out", type=Path, help="output directory (default: DIR/export)")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Writes one file per run and says where."""
+    """Writes the files and prints their paths."""
     results = open_results(args.directory)
     out = args.out or args.directory / "export"
     if args.to == "runs":
@@ -35,5 +35,5 @@ def main(args: argparse.Namespace) -> int:
     for path in written:
         print(path)
     if not written:
-        print(f"{args.directory}: no run has anything to export yet")
+        print(f"{args.directory}: no run has data to export yet")
     return int(ExitCode.PASSED)

@@ -1,5 +1,5 @@
-"""`plimsoll hosts check FILE` and `plimsoll hosts clean FILE`: what the hosts of a file are, and that nothing of ours
-is left on them."""
+"""`plimsoll hosts check FILE` and `plimsoll hosts clean FILE`: facts of the hosts of a file, and proof that no process
+or file of Plimsoll is left on them."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ FORMAT = "plimsoll.hosts/1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to do, and a file."""
+    """Declares the two commands and their file."""
     does = parser.add_subparsers(dest="does", required=True, metavar="check|clean")
     for name, text in (
-        ("check", "say for each host whether it answers, what it is, and why it is left out"),
-        ("clean", "end our processes on the hosts and remove our files, and prove it"),
+        ("check", "show for each host whether it answers, its hardware and limits, and why it is left out"),
+        ("clean", "end the processes of Plimsoll on the hosts, remove its files, and verify both"),
     ):
         own = does.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        own.add_argument("file", type=Path, help="experiment file, or file of hosts")
+        own.add_argument("file", type=Path, help="experiment file or hosts file")
         own.add_argument(
             "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
         )
-        own.add_argument("--json", action="store_true", help="machine-readable")
+        own.add_argument("--json", action="store_true", help="print the result as JSON")
         if name == "check":
             own.add_argument(
-                "--baseline", action="store_true", help="measure CPU, disk and network of each, too"
+                "--baseline", action="store_true", help="also measure CPU, disk and network of each host"
             )
         else:
             own.add_argument(
-                "--discard", action="store_true", help="remove measurements that were not brought in, too"
+                "--discard", action="store_true", help="also remove measurements that have not been fetched"
             )
 
 
 def main(args: argparse.Namespace) -> int:
-    """1 where fewer hosts answer than an experiment needs, or where something is left."""
+    """Returns 1 where fewer hosts answer than the experiment needs, or where something is left on a host."""
     engine = find_engine()
     require_same_version(engine_version(engine), engine)
     hosts_of = load_all_hosts(args.file, args.set)
@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
             [one for _, kind in found for one in kind.clean(everything=True, discard=args.discard)], args
         )
     code = ExitCode.PASSED
-    told: list[dict[str, Any]] = []
+    checks: list[dict[str, Any]] = []
     for hosts, kind in found:
         try:
             checked = check(kind, hosts, engine, baseline=args.baseline)
@@ -75,11 +75,11 @@ def main(args: argparse.Namespace) -> int:
             needed, enough = len(must), all(one.taken for one in must)
             checked = [replace(one, role="watch") for one in checked]
         code = code if enough else ExitCode.ERROR
-        told.append({"enough": enough, "at_least": needed, "hosts": [one.to_json() for one in checked]})
+        checks.append({"enough": enough, "at_least": needed, "hosts": [one.to_json() for one in checked]})
         if not args.json:
             print("\n".join(map(printable, lines(checked, needed, baseline=args.baseline))))
     if args.json:
-        print(json.dumps({"format": FORMAT, "checks": told}, indent=1))
+        print(json.dumps({"format": FORMAT, "checks": checks}, indent=1))
     return int(code)
 
 
@@ -88,7 +88,7 @@ def _kind(hosts: Hosts, engine: Path) -> HostBackend:
 
 
 def lines(checked: Sequence[Checked], needed: int, *, baseline: bool) -> list[str]:
-    """The table for people, and under it what is to be said of single hosts."""
+    """The table for people, followed by the remarks about single hosts."""
     head = ["host", "site", "cores", "memory", "kernel", "architecture", "files", "ports", "rtt", "clock"]
     rows = [[*head, *(words for words, _ in FIGURES.values())] if baseline else head]
     for one in checked:
@@ -132,14 +132,14 @@ def _clock(clock: Mapping[str, Any]) -> str:
     if clock.get("same"):
         return "the same"
     if clock.get("offset_ns") is None:
-        return "not known"
+        return "unknown"
     return f"{clock['offset_ns'] / 1e6:+.3f} ms ± {clock['bound_ns'] / 1e6:.3f} ms"
 
 
 def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
     proven = all(one.proven for one in cleaned)
     if args.json:
-        told = [
+        shown = [
             {
                 "name": one.host.name,
                 "clean": one.proven,
@@ -149,12 +149,12 @@ def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
             }
             for one in cleaned
         ]
-        print(json.dumps({"format": FORMAT, "hosts": told}, indent=1))
+        print(json.dumps({"format": FORMAT, "hosts": shown}, indent=1))
     else:
         for one in cleaned:
             kept = [f"kept {what}" for what in one.kept_because]
             left = [f"LEFT {what}" for what in one.left]
-            unknown = [f"nobody could look: {one.reason}"] if one.reason else []
-            said = [*left, *unknown, *kept] or ["nothing of ours is left"]
+            unknown = [f"could not be checked: {one.reason}"] if one.reason else []
+            said = [*left, *unknown, *kept] or ["clean: no process or file of Plimsoll is left"]
             print("\n".join(printable(f"{one.host.name}: {text}") for text in said))
     return int(ExitCode.PASSED if proven else ExitCode.ERROR)

@@ -11,29 +11,33 @@ from plimsoll.plan.template import template
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to."""
+    """Declares the file."""
     parser.add_argument(
-        "file", nargs="?", type=Path, default=Path("experiment.yaml"), help="default: experiment.yaml"
+        "file",
+        nargs="?",
+        type=Path,
+        default=Path("experiment.yaml"),
+        help="file to write (default: experiment.yaml)",
     )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Writes it, and says what to do next."""
+    """Writes the file and prints the next steps."""
     try:
         with args.file.open("w" if args.force else "x", encoding="utf-8") as file:
             file.write(template(name(args.file), str(args.file)))
     except FileExistsError as error:
         raise BadInput(
-            f"{args.file} is there already; give another name, or --force to write over it"
+            f"{args.file}: the file exists; give another name, or --force to overwrite it"
         ) from error
     except OSError as error:
-        raise BadInput(f"{args.file} cannot be written: {error.strerror}") from error
+        raise BadInput(f"{args.file}: cannot be written: {error.strerror}") from error
     print(f"wrote {args.file}; next: plimsoll plan {args.file}, then plimsoll run {args.file}")
     return int(ExitCode.PASSED)
 
 
 def name(path: Path) -> str:
-    """A name for the experiment from that of its file."""
+    """Derives the name of the experiment from that of its file."""
     found = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")
     return found or "experiment"

@@ -18,48 +18,47 @@ from plimsoll.errors import ExitCode, PlimsollError
 from plimsoll.printable import printable_lines
 
 VERBS = {
-    "run": "carry out an experiment file and report on it",
-    "plan": "say what an experiment file would do; start nothing",
+    "run": "run an experiment file and write its report",
+    "plan": "show what an experiment file would do, without starting anything",
     "show": "print the summary of results",
-    "analyse": "compute again from results on disk, or from any CSV table",
-    "report": "write the report of results as one HTML file, or its figures",
+    "analyse": "repeat the analysis of results on disk, or analyse a CSV table",
+    "report": "write the report of results as one HTML file, or its charts",
     "check": "verify a results directory",
     "export": "write transactions as CSV, or histograms as HdrHistogram log",
-    "hosts": "list the hosts of a file, check them, or clean them up",
-    "status": "say what runs on this host, or how far an experiment is",
+    "hosts": "check the hosts of a file, or clean them up",
+    "status": "list the experiments running on this host, or show the progress of one",
     "stop": "stop a running experiment cleanly",
-    "collect": "bring in what agents on other hosts have kept of runs that ended without them",
-    "serve": "run one of our reference services by itself",
-    "testbed": "bring up emulated hosts and links on this machine",
+    "collect": "fetch measurements that lost agents kept on their hosts",
+    "serve": "run one reference service on its own",
+    "testbed": "start emulated hosts and links on this machine",
     "init": "write a commented experiment file to start from",
     "schema": "print the JSON Schema of the experiment file",
-    "trace": "record, show and compare what an application does to its files",
+    "trace": "record, show, compare and export the file accesses of an application",
     "replay": "replay a trace on a file system",
-    "doctor": "look for limits of this host that would spoil a measurement",
+    "doctor": "check this host for limits that distort measurements",
 }
 SPELLINGS = {"analyze": "analyse"}
-# The linear algebra behind numpy starts a thread per core at import, and their stacks and spinning would lie beside the
-# testers on the very cores that are measured; our matrices are far too small to gain from them. It is read once, when
-# numpy is first imported, hence here; who wants more sets the variable.
+# The BLAS of numpy starts one spinning thread per core at import. They would compete with the testers for the measured
+# cores, and the matrices here are too small to gain from them. numpy reads the variable once, at its first import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# A user that the system does not know, as in a container started with any number, has no home, and libraries fail
-# at their import for it. Docker says "/" there; what cannot be kept below it is done without.
+# A user ID without an entry in the system's user database, as in many containers, has no home directory, and some
+# libraries then fail at import. Docker uses "/" in that case.
 if os.path.expanduser("~") == "~":  # noqa: PTH111  # pathlib raises here
     os.environ["HOME"] = "/"
 
 ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:]+\])(:\d+)?(/.*)?$|[\w-]+:\d+(/.*)?$")
-"""What is probably a URL without http://."""
+"""A word that is probably a URL without http://."""
 QUICK = "http://HOST/PATH -c 50 -z 30s -q 1000 [--json]"
 
 
 class Verb(Protocol):
-    """What a verb's module offers."""
+    """The interface of a verb's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declares the verb's arguments."""
 
     def main(self, args: argparse.Namespace) -> int:
-        """Does it; gives the exit code. `args.words`: the command line, for who must be started again elsewhere."""
+        """Runs the verb and returns the exit code. `args.words`: the command line, for a verb that restarts itself."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -74,12 +73,12 @@ def main(argv: list[str] | None = None) -> int:
         print("plimsoll: interrupted", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has enough of it. Python would complain again at exit without this.
+        # The reader of our output closed the pipe. Without this Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.PASSED)
     except OSError as error:
-        # A full disk, a directory taken away, no more file descriptors: trouble of the host that whoever met it had no
-        # better words for. What was measured lies on disk.
+        # A full disk, a removed directory, no more file descriptors: an error of the host that no caller handled. The
+        # measurements made so far are on disk.
         print(printable_lines(f"plimsoll: {error}"), file=sys.stderr)
         return int(ExitCode.ERROR)
 
@@ -104,7 +103,7 @@ def _dispatch(words: list[str]) -> int:
         verb = _verb("quick")
         cast(Any, verb).check_words(words)
         parser = argparse.ArgumentParser(
-            prog="plimsoll", description="Loads one URL, without an experiment file."
+            prog="plimsoll", description="Generate load on one URL, without an experiment file."
         )
         verb.add_arguments(parser)
         return verb.main(parser.parse_args(words))
@@ -132,8 +131,8 @@ def overview() -> str:
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {name:<{width}}  {line}" for name, line in VERBS.items())
     return (
-        "Plimsoll finds the load line of a distributed data service.\n\n"
-        "usage: plimsoll VERB ...      plimsoll VERB --help tells more\n"
+        "Plimsoll measures distributed data services: it generates load, runs experiments and records I/O traces.\n\n"
+        "usage: plimsoll VERB ...      (plimsoll VERB --help lists the options of a verb)\n"
         f"       plimsoll {QUICK}\n\n"
         f"{verbs}\n\n"
         "exit codes: 0 passed, 99 a threshold failed, 2 bad input, 97 measurement invalid,\n"

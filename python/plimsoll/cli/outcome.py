@@ -1,4 +1,4 @@
-"""What comes after the measurement, the same for `run`, `show`, `analyse`, `report` and the quick form."""
+"""The steps after the measurement, shared by `run`, `show`, `analyse`, `report` and the URL mode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plimsoll.printable import printable
 
 
 def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True) -> int:
-    """Analyses, writes analysis.json and report.html, prints the summary; gives the exit code."""
+    """Analyses, writes analysis.json and report.html, prints the summary; returns the exit code."""
     results = open_results(outcome.directory)
     if not quiet and len(results.runs) > 1:
         print(f"analysing {len(results.runs)} runs", file=sys.stderr)  # a long experiment takes a while here
@@ -41,20 +41,20 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
 
 
 def way_on(outcome: Outcome) -> list[str]:
-    """What to do about runs that did not end as planned."""
+    """Commands that complete runs which did not end as planned."""
     lines = [
-        f"run {run}: what {', '.join(agents)} measured may still be on the hosts, unless it was a Dask worker that has "
-        f"ended; fetch it with: plimsoll collect {outcome.directory}"
+        f"run {run}: measurements of {', '.join(agents)} are missing; unless a Dask worker made them and has ended, "
+        f"the hosts may still have them; fetch them with: plimsoll collect {outcome.directory}"
         for run, agents in outstanding(outcome.directory).items()
         if agents
     ]
     if outcome.interrupted or outcome.stopped_early:
-        lines.append(f"go on with: plimsoll run --resume {outcome.directory}")
+        lines.append(f"resume with: plimsoll run --resume {outcome.directory}")
     return lines
 
 
 def write_files(results: Results, analysis: Analysis) -> list[Path]:
-    """analysis.json, report.html, runs.parquet and runs.csv in the results directory; returns what people open."""
+    """Writes analysis.json, report.html, runs.parquet and runs.csv; returns the paths of the first two."""
     from plimsoll.report.html import render
 
     document = results.path / "analysis.json"
@@ -66,13 +66,13 @@ def write_files(results: Results, analysis: Analysis) -> list[Path]:
 
 
 def print_json(analysis: Analysis) -> None:
-    """The analysis on stdout."""
+    """Prints the analysis on stdout."""
     json.dump(as_document(analysis), sys.stdout, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool = False) -> None:
-    """The summary for people on stdout, and the files that were written; `failed_only`: what made the exit code."""
+    """Prints the summary and the written files on stdout; `failed_only`: only the lines that explain the exit code."""
     from plimsoll.report.terminal import failed_lines, summary_lines
 
     width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns

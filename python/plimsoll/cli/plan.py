@@ -1,4 +1,4 @@
-"""`plimsoll plan FILE`: what an experiment file would do. Starts nothing."""
+"""`plimsoll plan FILE`: shows what an experiment file would do. Starts nothing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SHOWN = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file."""
+    """Declares the file and what to show."""
     parser.add_argument("file", type=Path, help="experiment file")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
     )
     parser.add_argument("--all", action="store_true", help=f"list every run (default: the first {SHOWN})")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -43,16 +43,24 @@ def lines(plan: Plan, most: int) -> list[str]:
     said = [f"{experiment.name}: {_some(len(plan.runs), 'run')} ({experiment.design.counted})"]
     if experiment.question:
         said.append(f"question: {experiment.question}")
-    seed = "given" if experiment.design.seed is not None else "drawn now; `run` draws its own and records it"
+    seed = (
+        "from the file"
+        if experiment.design.seed is not None
+        else "random; `run` draws and records another one"
+    )
     said.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
     said += ["", *_table(plan, most), ""]
-    unbounded = f", and {_some(estimate.unbounded, 'run')} that only counts end" if estimate.unbounded else ""
+    unbounded = (
+        f", plus {_some(estimate.unbounded, 'run')} that end after a number of requests, not after a time"
+        if estimate.unbounded
+        else ""
+    )
     said.append(f"time: {about_duration(estimate.time_ns)}{unbounded}")
     said.append(f"restarts: {_some(estimate.restarts, 'service')}, {_some(estimate.loads, 'table')} written")
     said.append(
-        f"disk: {about_size(estimate.disk_bytes)} kept, {about_size(estimate.disk_peak_bytes)} must be free"
+        f"disk: {about_size(estimate.disk_bytes)} of results, {about_size(estimate.disk_peak_bytes)} free space needed"
     )
-    said += [f"assumed: {text}" for text in estimate.assumptions]
+    said += [f"assumption: {text}" for text in estimate.assumptions]
     said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     said += [f"needs root: {text}" for text in plan.needs_root]
     said += [f"hosts: {text}" for one in plan.spreads for text in _hosts(one)]
@@ -66,12 +74,12 @@ def lines(plan: Plan, most: int) -> list[str]:
 def _hosts(spread: Spread) -> list[str]:
     if not spread.hosts:
         agents = "agents" if spread.expected is None else _some(spread.expected, "agent")
-        return [f"{agents} of kind {spread.kind}; with fewer than {spread.at_least} nothing is run"]
+        return [f"{agents} of kind {spread.kind}; at least {spread.at_least} needed"]
     used = sum(map(len, spread.hosts.values()))
     sites = "; ".join(f"{site}: {_few(names)}" for site, names in spread.hosts.items())
     said = [
         f"{used} of {spread.of}, {spread.kind} ({sites}), {_some(len(spread.agents), 'agent')}; "
-        f"with fewer than {spread.at_least} nothing is run"
+        f"at least {spread.at_least} needed"
     ]
     for work, testers in spread.testers.items():
         low, high = min(testers.values()), max(testers.values())
@@ -135,5 +143,5 @@ def _table(plan: Plan, most: int) -> list[str]:
         for row in rows
     ]
     if len(plan.runs) > most:
-        said.append(f"... and {len(plan.runs) - most} more (--all lists them)")
+        said.append(f"... and {len(plan.runs) - most} more runs (--all lists all)")
     return said

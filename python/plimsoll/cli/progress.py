@@ -1,4 +1,4 @@
-"""What a person sees while an experiment runs: one line that changes in a terminal, plain lines elsewhere."""
+"""The progress display of a running experiment: one changing line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """A Listener (drive.run) that writes to a stream. `seconds`: what each run takes, restarts included, by id."""
+    """A Listener (drive.run) that writes to a stream. `seconds`: length of each run with restarts, by run id."""
 
     def __init__(self, stream: TextIO, seconds: Mapping[str, float], *, quiet: bool = False) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class Progress:
         errors = f"  {second.failed:,} errors/s" if second.failed else ""
         dropped = f"  {second.dropped:,} not started/s" if second.dropped else ""
         left = self._remaining(max(0.0, self._length - second.second - 1))
-        # What is left first: of a narrow terminal's line the end is cut off.
+        # The remaining time comes first, because a narrow terminal cuts off the end of the line.
         text = f"{self._head}{left}{rate}{median}{errors}{dropped}"
         if self._terminal:
             self._show(text)
@@ -59,20 +59,20 @@ class Progress:
             self._line(text)
 
     def note(self, kind: str, text: str) -> None:
-        """Events that a person should see at once; the same words once per experiment, as events.jsonl of each run
+        """Events that a person should see at once. Each text appears once per experiment; events.jsonl of each run
         has them all."""
         if (kind, text) not in self._noted:
             self._noted.add((kind, text))
             self._line(f"{self._head}  {kind}: {text}")
 
     def run_ended(self, run_id: str, status: str, reason: str) -> None:
-        """Said only where it did not end as planned."""
+        """Prints a line only if the run did not end as planned."""
         self._left.pop(run_id, None)
         if status != "done":
             self._line(f"{self._head}  {status}: {reason}")
 
     def clear(self) -> None:
-        """Takes the changing line away."""
+        """Removes the changing line."""
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

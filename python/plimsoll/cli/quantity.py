@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 def quantity(parse: Callable[[str], Value]) -> Callable[[str], Value]:
-    """What argparse takes as `type`: what `parse` does not understand is told in its words."""
+    """Makes `parse` usable as a `type` of argparse: its UnitError becomes the message of the option."""
 
     def read(text: str) -> Value:
         try:

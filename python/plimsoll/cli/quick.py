@@ -28,7 +28,7 @@ from plimsoll.plan.source.expand import expand
 from plimsoll.plan.source.secret import HIDDEN, MIN_LENGTH, carries_credentials
 
 _SCHEME: Final = re.compile(r"(Basic|Bearer|Digest|DPoP|Negotiate|OAuth|Token) +(?=\S)", re.IGNORECASE)
-"""Kinds of credential that a header names before the credential itself; they are no part of the secret."""
+"""Authentication schemes, which precede the credential in a header and are not secret."""
 
 
 OPTIONS: Final = {
@@ -41,19 +41,19 @@ OPTIONS: Final = {
     "workload.http.method": "-m",
     "workload.target": "URL",
 }
-"""Keys of the document that the options stand for -> option."""
+"""Key of the experiment document -> option of the command line."""
 ELSEWHERE: Final = {
-    "-o": "--json prints the analysis as JSON, --out DIR keeps all of it (plimsoll export DIR --to csv)",
-    "-T": "give the content type as a header: -H 'Content-Type: text/plain'",
-    "-A": "give it as a header: -H 'Accept: text/html'",
-    "-a": "give it as a header, -H 'Authorization: Basic ...', or in the URL: http://user:password@host/",
-    "-D": 'give the body itself: -d "$(cat FILE)", or use an experiment file with http.body_file',
-    "-x": "a proxy needs an experiment file: targets.NAME.proxies",
+    "-o": "--json prints the analysis as JSON; --out DIR keeps the results for plimsoll export DIR --to csv",
+    "-T": "use a header: -H 'Content-Type: text/plain'",
+    "-A": "use a header: -H 'Accept: text/html'",
+    "-a": "use a header, -H 'Authorization: Basic ...', or the URL: http://user:password@host/",
+    "-D": 'use -d "$(cat FILE)", or an experiment file with http.body_file',
+    "-x": "a proxy needs an experiment file with targets.NAME.proxies",
     "-h2": "HTTP/2 is not supported",
     "--http2": "HTTP/2 is not supported",
-    "--no-tui": "there is nothing to switch off: when output is not a terminal, plain lines are printed",
+    "--no-tui": "leave it out; Plimsoll prints plain lines when the output is not a terminal",
 }
-"""Options of oha and hey that Plimsoll does not have -> what to use."""
+"""Options of oha and hey that Plimsoll does not have -> the alternative."""
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -65,38 +65,45 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of oha."""
+    """Declares the options, which have the names of those of oha."""
     parser.usage = (
         "plimsoll URL [-c N] [-z TIME | -n N] [-q RATE] [-m METHOD] [-H 'Name: value'] [-d BODY] [--json]"
     )
-    parser.add_argument("url", help="http:// or https://")
+    parser.add_argument("url", help="URL to load: http://... or https://...")
     parser.add_argument(
-        "-c", type=int, default=50, metavar="N", help="connections; with -q: slots for them (50)"
+        "-c",
+        type=int,
+        default=50,
+        metavar="N",
+        help="number of connections; with -q: their maximum number (default: 50)",
     )
-    parser.add_argument(
-        "-n", type=int, metavar="N", help="number of requests (default: 200 where -z is not given)"
-    )
+    parser.add_argument("-n", type=int, metavar="N", help="number of requests (default without -z: 200)")
     parser.add_argument("-z", metavar="TIME", help="duration, such as 30s")
     parser.add_argument(
         "-q",
         type=float,
         metavar="RATE",
-        help="requests per second over all, whatever the target does (open load)",
+        help="total requests per second, independent of the response time (open load)",
     )
-    parser.add_argument("-m", default="GET", metavar="METHOD", help="HTTP method (GET)")
+    parser.add_argument("-m", default="GET", metavar="METHOD", help="HTTP method (default: GET)")
     parser.add_argument(
         "-H", action="append", default=[], metavar="HEADER", help='"Name: value" (may be repeated)'
     )
     parser.add_argument("-d", metavar="BODY", help="request body")
-    parser.add_argument("-t", default="20s", metavar="TIME", help="time-out of a request (20s)")
-    parser.add_argument("--insecure", action="store_true", help="do not check the server's certificate")
-    parser.add_argument("--disable-keepalive", action="store_true", help="a connection for every request")
+    parser.add_argument("-t", default="20s", metavar="TIME", help="timeout of a request (default: 20s)")
+    parser.add_argument("--insecure", action="store_true", help="do not verify the server's certificate")
     parser.add_argument(
-        "--no-probe", action="store_true", help="do not look at the target before the measurement"
+        "--disable-keepalive", action="store_true", help="open a new connection for each request"
     )
-    parser.add_argument("--json", action="store_true", help="the analysis as JSON")
     parser.add_argument(
-        "--out", type=Path, metavar="PARENT", help="keep the results there (default: they are removed)"
+        "--no-probe", action="store_true", help="do not test the target before the measurement"
+    )
+    parser.add_argument("--json", action="store_true", help="print the analysis as JSON")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="PARENT",
+        help="keep the results in a new directory below PARENT (default: delete them)",
     )
 
 
@@ -120,7 +127,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _of_option(problem: Problem) -> Problem:
-    """A problem of the document that the options stand for, as one of the option."""
+    """The problem with the name of the option in place of the key of the document."""
     option = OPTIONS.get(problem.path)
     return problem if option is None else replace(problem, path=option, file="", line=None)
 
@@ -131,11 +138,10 @@ def _run(plan: Any, directory: ResultsDirectory, args: argparse.Namespace, *, ke
 
 
 class StoredOptions:
-    """What may be kept of the letters: what lets somebody in, and what is sent, goes by the environment.
+    """The options without their secrets. Credentials and the request body become variables of the environment.
 
-    `environ`: the process's own, with the values for which the file has `${env:NAME}`; `instead`: words of the
-    command line, and what is stored of them. So the file can be read by anybody, and carried out again by whoever
-    sets these variables.
+    `environ`: the environment of the process, with the values for which the file has `${env:NAME}`; `instead`: word of
+    the command line -> what is stored in its place. The file contains no secret; to run it again, set the variables.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -144,7 +150,7 @@ class StoredOptions:
         self._named: set[str] = set()
 
     def away(self, name: str, value: str) -> str:
-        """The place that stands for the value."""
+        """Stores the value as a variable and returns the placeholder for it."""
         found = expand({"value": value}, self.environ)
         if found.wrong:
             raise BadInput(f"{name}: {found.wrong[0][1]}")
@@ -156,8 +162,8 @@ class StoredOptions:
         return f"${{env:{variable}}}"
 
     def secret(self, name: str, value: str) -> str | dict[str, str]:
-        """The same for a value that must not turn up in any text either. One that is too short to be told from
-        ordinary text is kept out of the files at least."""
+        """The same for a value that must also be redacted in every text. A value that is too short to be distinguished
+        from ordinary text is only kept out of the files."""
         kind = found[0] if (found := _SCHEME.match(value)) else ""
         rest = value.removeprefix(kind)
         place = kind + self.away(name, rest)
@@ -168,26 +174,26 @@ class StoredOptions:
         name, colon, value = text.partition(":")
         name, value = name.strip(), value.strip()
         if not colon or not name:
-            raise BadInput(f'-H {text!r}: a header is written "Name: value"')
+            raise BadInput(f'-H {text!r}: expected a header of the form "Name: value"')
         if not carries_credentials(name) or not value:
             return name, value
         self.instead[text] = f"{name}: {HIDDEN}"
         return name, self.secret(name, value)
 
     def url(self, text: str) -> tuple[str, str, dict[str, Any]]:
-        """A URL as it may be shown, as a target, and the keys of `http` that hold the rest: a user with a password
-        is sent as a header, a query that names a credential as a path."""
+        """The URL as it may be shown, the target, and keys of `http` for the rest: user and password become a header,
+        a query that contains a credential becomes a path."""
         try:
             parts = urlsplit(text)
         except ValueError:
-            return text, text, {}  # whoever checks targets says what is wrong with it
+            return text, text, {}  # the check of the targets reports the error
         user, at, place = parts.netloc.rpartition("@")
         target, found = parts._replace(netloc=place, fragment=""), dict[str, Any]()
         shown = target
         if at:
             name, _, password = user.partition(":")
-            told = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-            found["headers"] = {"Authorization": self.secret("Authorization", f"Basic {told}")}
+            login = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+            found["headers"] = {"Authorization": self.secret("Authorization", f"Basic {login}")}
         if any(carries_credentials(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
             found["path"] = self.secret("path", f"{parts.path or '/'}?{parts.query}")
             target = target._replace(path="", query="")
@@ -199,7 +205,7 @@ class StoredOptions:
 
 
 def document(args: argparse.Namespace, kept: StoredOptions) -> dict[str, Any]:
-    """The experiment file that these options stand for."""
+    """The experiment document for these options."""
     if args.n is not None and args.z is not None:
         raise BadInput("give -n or -z, not both")
     shown, target, beside = kept.url(args.url)
@@ -208,7 +214,7 @@ def document(args: argparse.Namespace, kept: StoredOptions) -> dict[str, Any]:
         headers = {
             **beside.get("headers", {}),
             **headers,
-        }  # what is said outright goes before what the URL says
+        }  # -H has precedence over the URL
     http: dict[str, Any] = {"method": args.m, **beside}
     if headers:
         http["headers"] = headers
@@ -221,7 +227,7 @@ def document(args: argparse.Namespace, kept: StoredOptions) -> dict[str, Any]:
         http["tls"] = {"verify": False}
     workload: dict[str, Any] = {"driver": "http", "target": target, "timeout": args.t, "http": http}
     if args.z is None:
-        workload["on_error"] = "continue"  # a count of requests to a dead port would take a second for each
+        workload["on_error"] = "continue"  # otherwise each request of -n to a closed port takes a second
     load: dict[str, Any] = {"testers": args.c, "think": "0s"}
     if args.q is not None:
         load = {"rate": f"{args.q:f}/s", "arrivals": "even", "in_flight": args.c}

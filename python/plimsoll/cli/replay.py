@@ -1,4 +1,4 @@
-"""`plimsoll replay`: does to a file system what a trace tells, and says how it went."""
+"""`plimsoll replay`: repeats the file accesses of a trace on a file system, and reports the result."""
 
 from __future__ import annotations
 
@@ -13,54 +13,69 @@ from plimsoll.trace import replay
 from plimsoll.trace.replay import Answer, ReplayRequest
 
 EXAMPLES = """examples:
-  plimsoll replay job.trace --root /mnt/new --check          what is missing there
-  plimsoll replay job.trace --root /mnt/new --prepare        make it
-  plimsoll replay job.trace --root /mnt/new                  replay it, with the think times of the program
-  plimsoll replay job.trace --root /mnt/new --timing afap    as fast as possible
-  plimsoll replay job.trace --root /mnt/new --clean          take away what was made
+  plimsoll replay job.trace --root /mnt/new --check          list the files that are missing
+  plimsoll replay job.trace --root /mnt/new --prepare        create them
+  plimsoll replay job.trace --root /mnt/new                  replay with the program's think times
+  plimsoll replay job.trace --root /mnt/new --timing afap    replay as fast as possible
+  plimsoll replay job.trace --root /mnt/new --clean          remove the files that were created
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is replayed, where, how fast."""
+    """Declares the trace, the directory and the timing."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     parser.add_argument("trace", type=Path, help="trace file")
-    parser.add_argument("--root", type=Path, required=True, metavar="DIR", help="all happens beneath it")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="directory of the replay: no file outside it is accessed",
+    )
     parser.add_argument(
         "--timing", choices=("diff", "exact", "afap"), default="diff",
-        help="diff: think times are kept (default); exact: starts are; afap: as fast as possible",
+        help="diff: keep the think times (default); exact: keep the start times; afap: as fast as possible",
     )  # fmt: skip
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="what computing is multiplied by in diff (default: 1)"
+        "--scale", type=float, default=1.0, help="factor for the think times with --timing diff (default: 1)"
     )
     parser.add_argument(
         "--order", choices=("resource", "trace"), default="resource",
-        help="threads wait where they share something (default), or strictly as recorded",
+        help="resource: threads wait only for shared resources (default); trace: the recorded order of all calls",
     )  # fmt: skip
-    parser.add_argument("--map", type=Path, metavar="FILE", help="rules for names: /data => /scratch/data")
-    parser.add_argument("--ignore", type=Path, metavar="FILE", help="names to leave out")
-    what = parser.add_argument_group("before and after")
-    what.add_argument("--check", action="store_true", help="say what the directory lacks, replay nothing")
-    what.add_argument("--prepare", action="store_true", help="make what it lacks, replay nothing")
-    what.add_argument("--clean", action="store_true", help="remove what was made there")
-    what.add_argument("--run", action="store_true", help="replay as well: between --prepare and --clean")
-    what.add_argument("--force", action="store_true", help="--prepare also removes what must not be there")
-    what.add_argument("--sparse", action="store_true", help="--prepare makes holes instead of data")
     parser.add_argument(
-        "--compressible", default="0%", metavar="PERCENT", help="share of data that compresses to nothing"
+        "--map", type=Path, metavar="FILE", help="file of renaming rules, such as: /data => /scratch/data"
     )
-    parser.add_argument("--read-maps", action="store_true", help="read what the program had mapped")
-    parser.add_argument("--allow-root", action="store_true", help="it may run as root")
-    parser.add_argument("--json", action="store_true", help="all of it as JSON")
+    parser.add_argument("--ignore", type=Path, metavar="FILE", help="file of path names to leave out")
+    what = parser.add_argument_group("before and after")
+    what.add_argument("--check", action="store_true", help="list what the directory lacks; replay nothing")
+    what.add_argument(
+        "--prepare", action="store_true", help="create what the directory lacks; replay nothing"
+    )
+    what.add_argument("--clean", action="store_true", help="remove what --prepare and the replay created")
+    what.add_argument("--run", action="store_true", help="replay as well, after --prepare and before --clean")
+    what.add_argument("--force", action="store_true", help="--prepare also removes files that must not exist")
+    what.add_argument("--sparse", action="store_true", help="--prepare writes sparse files instead of data")
+    parser.add_argument(
+        "--compressible",
+        default="0%",
+        metavar="PERCENT",
+        help="compressible share of the written data (default: 0%%)",
+    )
+    parser.add_argument(
+        "--read-maps", action="store_true", help="also read the memory-mapped ranges of files"
+    )
+    parser.add_argument("--allow-root", action="store_true", help="allow a replay as root")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """99 where results are not those of the trace, or the directory lacks something."""
+    """Returns 99 where a result differs from the trace, or the directory lacks something."""
     if not args.root.is_dir():
-        raise BadInput(f"{args.root} is no directory: make it, or give another --root")
+        raise BadInput(f"--root {args.root}: not a directory; create it, or give another one")
     if not 0 <= args.scale < float("inf"):
-        raise BadInput(f"--scale {args.scale:g}: a number from 0 on is expected")
+        raise BadInput(f"--scale {args.scale:g}: expected a finite number of at least 0")
     asked = ReplayRequest(
         trace=args.trace,
         root=args.root,
@@ -91,7 +106,7 @@ def _percent(text: str) -> float:
     except ValueError:
         share = -1.0
     if not text.endswith("%") or not 0 <= share <= 100:
-        raise BadInput(f"--compressible {text}: a share between 0% and 100% is expected")
+        raise BadInput(f"--compressible {text}: expected a percentage from 0% to 100%")
     return share
 
 

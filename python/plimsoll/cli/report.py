@@ -1,4 +1,4 @@
-"""`plimsoll report DIR`: write the report, or its figures."""
+"""`plimsoll report DIR`: write the report, or its charts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from plimsoll.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A directory; a form of figures."""
+    """Declares the directory and the format of the charts."""
     parser.add_argument("directory", type=Path, help="results directory")
     parser.add_argument(
-        "--figures", choices=("svg", "png", "pdf"), help="write every chart as a file of this form"
+        "--figures",
+        choices=("svg", "png", "pdf"),
+        help="write every chart as a file in this format, instead of the report",
     )
-    parser.add_argument("--out", type=Path, help="directory of the figures (default: DIR/figures)")
+    parser.add_argument(
+        "--out", type=Path, help="with --figures: directory for the charts (default: DIR/figures)"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Writes and says where."""
+    """Writes the files and prints their paths."""
     results = open_results(args.directory)
     found = analysis_of(results)
     if args.figures:

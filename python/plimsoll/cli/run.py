@@ -1,4 +1,4 @@
-"""`plimsoll run FILE`: carry out an experiment file and report on it."""
+"""`plimsoll run FILE`: run an experiment file and write its report."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ from plimsoll.printable import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file, or a directory to go on with."""
+    """Declares the file, or the directory to resume."""
     parser.add_argument("file", nargs="?", type=Path, help="experiment file")
     parser.add_argument(
-        "--out", type=Path, default=Path("results"), metavar="PARENT", help="where results go (results)"
+        "--out",
+        type=Path,
+        default=Path("results"),
+        metavar="PARENT",
+        help="parent of the new results directory (default: results)",
     )
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with the runs that DIR lacks")
+    parser.add_argument(
+        "--resume", type=Path, metavar="DIR", help="run what is missing in results directory DIR"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -39,25 +45,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a value of the file (may be repeated)",
     )
     parser.add_argument(
-        "--no-probe", action="store_true", help="do not look at the targets before the first run"
+        "--no-probe",
+        action="store_true",
+        help="do not test the targets before the first run",
     )
     parser.add_argument("--quiet", action="store_true", help="print only failed thresholds")
     parser.add_argument(
-        "--json", action="store_true", help="the analysis as JSON on stdout instead of the summary"
+        "--json", action="store_true", help="print the analysis as JSON instead of the summary"
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Runs, analyses, reports; the exit code says how it went."""
-    find_engine()  # before anything is made
+    """Runs the experiment, analyses it and writes the report."""
+    find_engine()  # before anything is created
     if args.resume is not None and args.file is not None:
-        raise BadInput("--resume takes the experiment from the directory: give no file")
+        raise BadInput("--resume reads the experiment from the results directory; do not give a file as well")
     if args.resume is not None:
         plan, directory = resumed_plan(args.resume, args.set)
     elif args.file is not None:
         plan, directory = make_plan(load_experiment(args.file, args.set), secrets.randbits(32)), None
     else:
-        raise BadInput("give an experiment file, or --resume DIR (plimsoll init writes a file to start from)")
+        raise BadInput("give an experiment file, or --resume DIR; plimsoll init writes an example file")
     if (code := on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
         return code
     done: frozenset[str] = frozenset()
@@ -68,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         for run in bring_in(plan, directory.path, find_engine()):
             for line in run.missing:
-                print(printable(f"run {run.run}: not brought in: {line}"), file=sys.stderr)
+                print(printable(f"run {run.run}: not fetched: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
         _probe(plan, done, args)
     outcome = execute(
@@ -78,18 +86,18 @@ def main(args: argparse.Namespace) -> int:
 
 
 def busy_host() -> list[str]:
-    """A warning for each experiment of this user that runs on this host already: each is load on the other's host."""
+    """A warning for each other experiment of this user that runs on this host, because each disturbs the other."""
     mine = {os.getpid(), os.getppid()}
     return [
-        f"plimsoll: warning: another experiment runs on this host ({one.directory}, process {one.pid}): "
-        "each changes the other's figures"
+        f"plimsoll: warning: another experiment runs on this host ({one.directory}, process {one.pid}); "
+        "the two disturb each other's measurements"
         for one in running()
         if one.pid not in mine
     ]
 
 
 def _probe(plan: Plan, done: frozenset[str], args: argparse.Namespace) -> None:
-    """Looks at the targets of the runs that are not done."""
+    """Probes the targets of the runs that are not done."""
     configs = {run.cell_index: run.config for run in plan.runs if run.id not in done}
     if not args.no_probe:
         probe(configs.values(), plan.experiment.redactor, IN_FILE)
@@ -105,8 +113,8 @@ def execute(
     kept: bool = True,
     probe: bool = True,
 ) -> Outcome:
-    """Carries out what is not done, with progress on stderr. `kept`: whether the directory outlives the command;
-    `probe`: the hosts of the testers try the targets first."""
+    """Executes the runs that are not done, with progress on stderr. `kept`: whether the directory remains after the
+    command; `probe`: whether the hosts of the testers probe the targets first."""
     seconds = plan.seconds_left(done)
     progress = Progress(sys.stderr, seconds, quiet=quiet)
     for line in busy_host():

@@ -10,11 +10,14 @@ from plimsoll.plan import json_schema
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing to choose."""
-    parser.epilog = "Use it in an editor: # yaml-language-server: $schema=./plimsoll.schema.json"
+    """Declares no option."""
+    parser.epilog = (
+        "To use it in an editor, save it as plimsoll.schema.json and begin the experiment file with: "
+        "# yaml-language-server: $schema=./plimsoll.schema.json"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Prints it."""
+    """Prints the schema."""
     print(json.dumps(json_schema(), indent=2))
     return int(ExitCode.PASSED)

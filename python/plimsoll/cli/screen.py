@@ -1,4 +1,4 @@
-"""What is known of a terminal. Importing it takes no time: verbs that only show something start with it."""
+"""Properties of the terminal. The module imports quickly, because verbs that only show something need it."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ WIDTH_WITHOUT_TERMINAL = 100
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """A terminal, unless NO_COLOR says otherwise (https://no-color.org)."""
+    """Whether the stream is a terminal and NO_COLOR is not set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

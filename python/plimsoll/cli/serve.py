@@ -1,4 +1,4 @@
-"""`plimsoll serve NAME`: one of our reference services by itself, until Ctrl-C."""
+"""`plimsoll serve NAME`: runs one reference service on its own, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import BadInput
 
 NAMES = ("frontier", "echo", "delay", "null")
-EXAMPLES = """settings are those of the engine's service, as JSON, as they stand in runs/NNNN/services/NAME/config:
+EXAMPLES = """The settings have the JSON form of runs/NNNN/services/NAME/config in a results directory.
+
+examples:
   plimsoll serve echo --listen 127.0.0.1:8080
   plimsoll serve delay --set '{"servers": 2, "service": {"law": "exponential", "mean_s": 0.01}}'
   plimsoll serve frontier --set '{"database": "conditions.sqlite"}'
@@ -19,26 +21,29 @@ EXAMPLES = """settings are those of the engine's service, as JSON, as they stand
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A name, an address, settings."""
+    """Declares the name, the address and the settings."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
-    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("name", choices=NAMES, help="service to run")
     parser.add_argument(
-        "--listen", default="127.0.0.1:0", metavar="ADDRESS:PORT", help="default: a free port of loopback"
+        "--listen",
+        default="127.0.0.1:0",
+        metavar="ADDRESS:PORT",
+        help="address to listen on (default: a free port of 127.0.0.1)",
     )
-    parser.add_argument("--set", default="{}", metavar="JSON", help="the service's settings")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the same from a file")
+    parser.add_argument("--set", default="{}", metavar="JSON", help="settings of the service (default: {})")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="file that contains the settings as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Becomes the engine, so that signals and exit status are its own."""
+    """Replaces this process by the engine, so that signals and exit status are those of the engine."""
     try:
         text = args.config.read_text(encoding="utf-8") if args.config else args.set
         settings = json.loads(text)
     except OSError as error:
         raise BadInput(f"--config {args.config}: {error.strerror}") from error
     except ValueError as error:
-        raise BadInput(f"{args.config or '--set'} is no JSON: {error}") from error
+        raise BadInput(f"{args.config or '--set'}: not valid JSON: {error}") from error
     if not isinstance(settings, dict):
         raise BadInput(f"{args.config or '--set'}: expected a JSON object of settings")
     engine = find_engine()

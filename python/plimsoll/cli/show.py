@@ -10,13 +10,13 @@ from plimsoll.cli.outcome import exit_code, print_json, print_summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A directory."""
+    """Declares the directory."""
     parser.add_argument("directory", type=Path, help="results directory")
-    parser.add_argument("--json", action="store_true", help="the analysis as JSON")
+    parser.add_argument("--json", action="store_true", help="print the analysis as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Computes it anew from the files and prints it; the exit code is that of the run."""
+    """Computes the summary again from the files and prints it; the exit code is that of `run`."""
     found = analysis(args.directory)
     if args.json:
         print_json(found)

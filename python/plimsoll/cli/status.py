@@ -1,4 +1,4 @@
-"""`plimsoll status [DIR]`: what runs on this host, or how far an experiment is."""
+"""`plimsoll status [DIR]`: the experiments running on this host, or the progress of one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from plimsoll.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """An optional directory."""
+    """Declares the optional directory."""
     parser.add_argument(
-        "directory", nargs="?", type=Path, help="a results directory (default: all that run here)"
+        "directory",
+        nargs="?",
+        type=Path,
+        help="results directory (default: all experiments running on this host)",
     )
 
 
@@ -25,7 +28,7 @@ def main(args: argparse.Namespace) -> int:
         for one in now:
             print(_line(one.directory, one.pid))
         if not now:
-            print("nothing runs on this host")
+            print("no experiment of yours runs on this host")
         return int(ExitCode.PASSED)
     pid = next((one.pid for one in now if one.directory == args.directory.resolve()), None)
     print(_line(args.directory, pid))
@@ -34,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _line(directory: Path, pid: int | None) -> str:
     if pid and not (directory / "environment.json").exists():
-        return f"{directory}: is being made ready, or waits for its hosts (pid {pid})"
+        return f"{directory}: in preparation, or waiting for its hosts (pid {pid})"
     results = open_results(directory)
     done = sum(run.record.get("status") in KEPT for run in results.runs)
     ended_early = len(results.runs) - done
@@ -44,5 +47,5 @@ def _line(directory: Path, pid: int | None) -> str:
     if ended_early:
         text += f", {ended_early} ended early"
     if not is_complete and not pid:
-        text += f"; go on with: plimsoll run --resume {directory}"
+        text += f"; resume with: plimsoll run --resume {directory}"
     return text

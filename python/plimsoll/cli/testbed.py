@@ -35,39 +35,57 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A verb of its own for each thing to do."""
+    """Declares a verb for each command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     verbs = parser.add_subparsers(dest="what", required=True, metavar="VERB")
-    up = verbs.add_parser("up", help="bring a testbed up in the background; an equal one that is up is kept")
+    up = verbs.add_parser("up", help="start a testbed in the background, unless an identical one is running")
     up.add_argument("file", type=Path, help="testbed file")
-    up.add_argument("--wait", action="store_true", help="stay until Ctrl-C, then take it down")
-    down = verbs.add_parser("down", help="end a testbed and everything that runs in it")
-    down.add_argument("name", nargs="?", help="name or file (default: the only one that is up)")
-    enter = verbs.add_parser("exec", help="run a command on a host; its exit status is ours")
-    enter.add_argument("host", help="a host, or lab")
-    enter.add_argument("--testbed", metavar="NAME", help="name or file (default: the only one that is up)")
+    up.add_argument("--wait", action="store_true", help="wait for Ctrl-C, then stop the testbed")
+    down = verbs.add_parser("down", help="stop a testbed and all processes in it")
+    down.add_argument("name", nargs="?", help="testbed name or file (default: the only running testbed)")
+    enter = verbs.add_parser("exec", help="run a command on a host and return its exit status")
+    enter.add_argument("host", help="name of a host; lab is the host for plimsoll itself and the services")
+    enter.add_argument(
+        "--testbed", metavar="NAME", help="testbed name or file (default: the only running testbed)"
+    )
     enter.add_argument("command", nargs="+", metavar="CMD", help="after --: program and arguments")
-    status = verbs.add_parser("status", help="say what is up, and what its links did")
-    status.add_argument("name", nargs="?", help="name or file (default: all)")
-    status.add_argument("--json", action="store_true", help="as JSON")
-    link = verbs.add_parser("link", help="change a link while it is in use; what is not given stays")
-    link.add_argument("name", help="name or file")
-    link.add_argument("a", metavar="A", help="a site")
-    link.add_argument("b", metavar="B", help="another site with a link to it; forward is from A to B")
+    status = verbs.add_parser("status", help="show running testbeds and the traffic of their links")
+    status.add_argument("name", nargs="?", help="testbed name or file (default: all)")
+    status.add_argument("--json", action="store_true", help="print the status as JSON")
+    link = verbs.add_parser(
+        "link", help="change a link while it is in use; options not given keep their values"
+    )
+    link.add_argument("name", help="testbed name or file")
+    link.add_argument("a", metavar="A", help="site at one end of the link")
+    link.add_argument("b", metavar="B", help="site at the other end; forward is from A to B")
     cut = link.add_mutually_exclusive_group()
-    cut.add_argument("--down", action="store_true", default=None, help="cut it")
-    cut.add_argument("--up", dest="down", action="store_false", help="mend it")
-    link.add_argument("--rtt", metavar="DURATION", type=quantity(units.parse_duration))
-    link.add_argument("--jitter", metavar="DURATION", type=quantity(units.parse_duration))
-    link.add_argument("--asymmetry", metavar="DURATION", type=quantity(parse_signed_duration))
-    link.add_argument("--rate", metavar="RATE|none", type=quantity(_rate), help="both directions")
-    link.add_argument("--loss", metavar="PERCENT", type=quantity(units.parse_fraction))
-    link.add_argument("--queue", metavar="SIZE", type=quantity(units.parse_size))
+    cut.add_argument("--down", action="store_true", default=None, help="cut the link")
+    cut.add_argument("--up", dest="down", action="store_false", help="restore the link")
+    duration = quantity(units.parse_duration)
+    link.add_argument("--rtt", metavar="DURATION", type=duration, help="round-trip time")
+    link.add_argument(
+        "--jitter", metavar="DURATION", type=duration, help="the round trip varies within ± this"
+    )
+    link.add_argument(
+        "--asymmetry",
+        metavar="DURATION",
+        type=quantity(parse_signed_duration),
+        help="forward delay - backward delay",
+    )
+    link.add_argument(
+        "--rate", metavar="RATE|none", type=quantity(_rate), help="rate limit of each direction"
+    )
+    link.add_argument(
+        "--loss", metavar="PERCENT", type=quantity(units.parse_fraction), help="share of frames that are lost"
+    )
+    link.add_argument(
+        "--queue", metavar="SIZE", type=quantity(units.parse_size), help="size of the queue of each direction"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Does it."""
+    """Runs the chosen verb."""
     verbs = {"up": _up, "down": _down, "exec": _exec, "status": _status, "link": _link}
     return verbs[args.what](args)
 
@@ -77,7 +95,7 @@ def _rate(text: str) -> int:
 
 
 def _named(word: str | None) -> str | None:
-    """The name, also where a file is given."""
+    """The name of the testbed; reads it from the file if `word` is one."""
     if word is not None and ("/" in word or word.endswith((".yaml", ".yml", ".json"))):
         return load_testbed(word).name
     return word
@@ -87,7 +105,7 @@ def _up(args: argparse.Namespace) -> int:
     if not args.wait:
         _tell_up(testbeds.up(load_testbed(args.file)))
         return int(ExitCode.PASSED)
-    # SIGINT too: a shell that starts something in the background has it ignored.
+    # SIGINT too: a shell starts background commands with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with testbeds.up(load_testbed(args.file)) as testbed:
@@ -96,22 +114,22 @@ def _up(args: argparse.Namespace) -> int:
             while places.answers(testbed.directory):
                 time.sleep(0.5)
         except KeyboardInterrupt:
-            print("taking it down")
+            print("stopping the testbed")
     return int(ExitCode.PASSED)
 
 
 def _tell_up(testbed: Testbed) -> None:
     testbed.keep()
     print(f"{testbed.name} {'was up already' if testbed.reused else 'is up'}: {len(testbed.hosts)} hosts")
-    print(f"  run something on one:  plimsoll testbed exec {testbed.hosts[-1].name} -- hostname")
+    print(f"  run a command:         plimsoll testbed exec {testbed.hosts[-1].name} -- hostname")
     print(f"  from the host lab:     ssh -F {testbed.ssh_config} {testbed.hosts[-1].name} hostname")
-    print(f"  end it:                plimsoll testbed down {testbed.name}", flush=True)
+    print(f"  stop the testbed:      plimsoll testbed down {testbed.name}", flush=True)
 
 
 def _down(args: argparse.Namespace) -> int:
     name = _named(args.name)
     testbed = testbeds.down(name)
-    print(f"{testbed.name} is down" if testbed else f"{name} was not up; what it had left is removed")
+    print(f"{testbed.name} is down" if testbed else f"{name} was not up; its remaining files are removed")
     return int(ExitCode.PASSED)
 
 
@@ -154,8 +172,8 @@ def _text(testbed: Testbed, status: dict[str, Any]) -> str:
         _link_text(link) for link in status["links"] if link["offered_packets"] or link["from"] != link["to"]
     ]
     lines.append(
-        f"  {status['released']:,} frames; {status['late']:,} more than 1 ms late, the worst "
-        f"{status['latest_us'] / 1000:g} ms; {status['missed']:,} missed, {status['unsent']:,} not sent"
+        f"  {status['released']:,} frames; {status['late']:,} more than 1 ms late, at most "
+        f"{status['latest_us'] / 1000:g} ms late; {status['missed']:,} missed, {status['unsent']:,} not sent"
     )
     lines += [f"  note: {note}" for note in status["notes"]]
     return "\n".join(lines)
@@ -186,7 +204,7 @@ def _link(args: argparse.Namespace) -> int:
     if there is None or back is None or args.a == args.b:
         pairs = sorted({" ".join(sorted(pair)) for pair in shapes if pair[0] != pair[1]})
         raise BadInput(
-            f"the testbed {testbed.name} has no link between {args.a} and {args.b} (links: {', '.join(pairs)})"
+            f"testbed {testbed.name} has no link between {args.a} and {args.b}; its links: {', '.join(pairs)}"
         )
     testbed.change(_changed(args, there, back))
     return int(ExitCode.PASSED)
@@ -195,7 +213,7 @@ def _link(args: argparse.Namespace) -> int:
 def _changed(
     args: argparse.Namespace, there: dict[str, Any], back: dict[str, Any]
 ) -> tuple[Directed, Directed]:
-    """Both directions with what the command line says, and the rest as it is."""
+    """Both directions with the values of the command line; the other values are unchanged."""
 
     def chosen(given: Any, now: Any) -> Any:
         return now if given is None else given
@@ -204,7 +222,9 @@ def _changed(
     asymmetry = chosen(args.asymmetry, there["delay_ns"] - back["delay_ns"])
     jitter = chosen(args.jitter, there["jitter_ns"])
     if jitter > rtt - abs(asymmetry):
-        raise BadInput("one direction would take less than no time: jitter is at most rtt - |asymmetry|")
+        raise BadInput(
+            "the delay of one direction would be negative: jitter must be at most rtt - |asymmetry|"
+        )
     queue = args.queue
     if queue is None and args.rate is None and args.rtt is None:
         queue = there["queue_bytes"]

@@ -1,4 +1,4 @@
-"""`plimsoll trace record|import|show|compare|export`: what an application does to its files."""
+"""`plimsoll trace record|import|show|compare|export`: the file accesses of an application."""
 
 from __future__ import annotations
 
@@ -29,86 +29,108 @@ SUFFIXES = {"fio": ".fio", "parquet": ".parquet", "csv": ".csv", "dxt": ".dxt.tx
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A verb of its own for each thing to do."""
+    """Declares a verb for each command."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     verbs = parser.add_subparsers(dest="what", required=True, metavar="VERB")
-    _record(verbs.add_parser("record", help="run a program, or attach to one, and record what it does"))
-    _import(verbs.add_parser("import", help="turn logs of strace that others made into a trace file"))
-    _show(verbs.add_parser("show", help="say what was done to which files; write it as a page"))
-    compare = verbs.add_parser("compare", help="two traces side by side")
-    compare.add_argument("a", type=Path, metavar="A.trace")
-    compare.add_argument("b", type=Path, metavar="B.trace")
-    _export(verbs.add_parser("export", help="write a trace for other tools"))
+    _record(
+        verbs.add_parser("record", help="run a program, or attach to a process, and record its file accesses")
+    )
+    _import(verbs.add_parser("import", help="convert logs of strace to a trace file"))
+    _show(
+        verbs.add_parser(
+            "show", help="summarise the accesses to each file; also as an HTML page, JSON or charts"
+        )
+    )
+    compare = verbs.add_parser("compare", help="show two traces side by side")
+    compare.add_argument("a", type=Path, metavar="A.trace", help="first trace file")
+    compare.add_argument("b", type=Path, metavar="B.trace", help="second trace file")
+    _export(verbs.add_parser("export", help="convert a trace to the format of another tool"))
 
 
 def _record(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the trace file")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="trace file to write"
+    )
     parser.add_argument(
         "--source", choices=("strace", "preload"), default="strace",
-        help="what records: strace sees every program, preload costs a hundredth of it (default: strace)",
+        help="strace: any program (default); preload: dynamically linked programs, at 1/100 of the tracing cost",
     )  # fmt: skip
     parser.add_argument(
         "-p", "--pid", type=int, action="append", default=[],
-        help="attach to this process instead of running a program; may be repeated",
+        help="attach to this process instead of starting a program (may be repeated)",
     )  # fmt: skip
     parser.add_argument(
         "--for",
         dest="length",
         type=quantity(units.parse_duration),
         metavar="DURATION",
-        help="stop after this",
+        help="stop recording after this time, such as 60s",
     )
     parser.add_argument(
-        "--uncalibrated", action="store_true", help="do not measure first what tracing costs here"
+        "--uncalibrated", action="store_true", help="do not measure the cost of tracing on this host first"
     )
     parser.add_argument(
         "--one-core", action="store_true",
-        help="keep strace and the program on one core, where a traced call costs a fraction",
+        help="run strace and the program on one core, which lowers the cost of each traced call",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.add_argument("command", nargs="*", metavar="CMD", help="after --: program and arguments")
 
 
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "logs", nargs="+", type=Path, metavar="LOG", help="also .gz, .zst; several: a set of strace -ff"
+        "logs",
+        nargs="+",
+        type=Path,
+        metavar="LOG",
+        help="log of strace, also compressed (.gz, .zst); several logs: those of one strace -ff",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="default: name of the log with .trace"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="trace file to write (default: the name of the log with suffix .trace)",
     )
     parser.add_argument(
-        "--directory", type=Path, help="where the program was started, if the log does not tell"
+        "--directory",
+        type=Path,
+        help="working directory of the program at its start, if the log does not contain it",
     )
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="trace file")
-    parser.add_argument("--file", metavar="REGEX", help="only files of which a name, at any time, matches")
+    parser.add_argument("--file", metavar="REGEX", help="only files that had a matching name at any time")
     window = quantity(units.parse_duration)
-    parser.add_argument("--from", dest="start", type=window, metavar="TIME", help="from this time on, as 10s")
-    parser.add_argument("--to", dest="end", type=window, metavar="TIME", help="before this time")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="the profile as JSON")
-    form.add_argument("--paths", action="store_true", help="all names, one a line")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write it as one page that works from disk")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="write every chart as a file")
     parser.add_argument(
-        "--format", choices=("svg", "png", "pdf"), default="svg", help="form of the figures (default: svg)"
+        "--from", dest="start", type=window, metavar="TIME", help="only calls from this time on, such as 10s"
+    )
+    parser.add_argument("--to", dest="end", type=window, metavar="TIME", help="only calls before this time")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the profile as JSON")
+    form.add_argument("--paths", action="store_true", help="print the path names of all files, one per line")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained HTML page")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="write each chart as a file below DIR")
+    parser.add_argument(
+        "--format", choices=("svg", "png", "pdf"), default="svg", help="format of the charts (default: svg)"
     )
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="trace file")
-    parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="what other tools read")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: beside the trace")
+    parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="output format")
     parser.add_argument(
-        "--root", type=Path, metavar="DIR", help="fio only: the directory that all names are beneath"
+        "-o", "--output", type=Path, metavar="FILE", help="file to write (default: beside the trace)"
+    )
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="with --to fio: directory that contains all files"
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Does it."""
+    """Runs the chosen verb."""
     verbs = {"record": record, "import": import_, "show": show, "compare": compare, "export": export}
     return verbs[args.what](args)
 
@@ -118,15 +140,15 @@ def _seconds(ns: int | None) -> float | None:
 
 
 def record(args: argparse.Namespace) -> int:
-    """The program's exit status is ours, unless the recording itself failed."""
+    """Returns the exit status of the program, unless the recording itself failed."""
     if bool(args.command) == bool(args.pid):
-        raise BadInput("give either a program (after --) or the process to attach to (-p PID)")
+        raise BadInput("give either a program (after --) or a process to attach to (-p PID)")
     if args.one_core and (args.pid or args.source != "strace"):
-        raise BadInput("--one-core is for a program that strace records: leave it out")
+        raise BadInput("--one-core needs --source strace and a program to start; leave it out")
     if args.length is not None and args.length <= 0:
-        raise BadInput("--for: a duration above 0 is expected, such as 60s")
+        raise BadInput("--for: expected a duration greater than 0, such as 60s")
     if args.output.exists() and not args.force:
-        raise BadInput(f"{args.output} is there already; give another name, or --force to write over it")
+        raise BadInput(f"{args.output}: the file exists; give another name, or --force to overwrite it")
     status, made = engine.record(
         args.output,
         args.command,
@@ -144,23 +166,25 @@ def record(args: argparse.Namespace) -> int:
 
 
 def import_(args: argparse.Namespace) -> int:
-    """97 where more of the log was not understood than can be passed over."""
+    """Returns 97 where too much of the log was not understood."""
     output = args.output or trace_beside(args.logs[0])
     for log in args.logs:
         not_over(log, output)
     if args.output is None and output.exists():
-        raise BadInput(f"{output} is there already; -o {output} writes over it")
+        raise BadInput(f"{output}: the file exists; to overwrite it, give -o {output}")
     return _said(output, engine.import_logs(args.logs, output, args.directory))
 
 
 def not_over(source: Path, output: Path) -> None:
-    """Refuses to write over what is read, by whatever names."""
+    """Refuses to overwrite the input, under whatever name."""
     if output.exists() and source.exists() and output.samefile(source):
-        raise BadInput(f"the output {output} is the input {source}: give another name for the output")
+        raise BadInput(
+            f"output {output} and input {source} are the same file; give another name for the output"
+        )
 
 
 def trace_beside(log: Path) -> Path:
-    """`job.log`, `job.log.gz`, `job.log.4711` -> `job.trace` beside it; `.job.trace.4711`, a recorder's place, too."""
+    """`job.log`, `job.log.gz`, `job.log.4711`, a recorder's directory `.job.trace.4711` -> `job.trace` beside it."""
     if log.is_dir():
         name = re.sub(r"^\.(.+)\.\d+$", r"\1", log.name)
         return log.with_name(f"{Path(name).stem}.trace")
@@ -169,19 +193,19 @@ def trace_beside(log: Path) -> Path:
 
 
 def _said(output: Path, made: TraceSummary) -> int:
-    """Says on stderr what was recorded, as stdout may be the program's."""
+    """Reports the recording on stderr, because stdout may belong to the program."""
     took = f" in {units.about_duration(made.elapsed_ns)}" if made.elapsed_ns is not None else ""
     print(
         f"{output}: {made.events:,} calls{took}, {units.about_size(made.bytes)}; "
-        f"look at it with: plimsoll trace show {output}",
+        f"show it with: plimsoll trace show {output}",
         file=sys.stderr,
     )
     for what, amount in (
         (f"of {made.lines:,} lines not understood", made.odd_lines),
-        ("cut at the end of the log" if made.cut_lines == 1 else "cut at the ends of logs", made.cut_lines),
-        ("calls of unknown name left out", made.unknown_calls),
-        ("calls whose beginning is missing left out", made.halves),
-        ("calls whose end is missing", made.endless),
+        (f"{'line' if made.cut_lines == 1 else 'lines'} cut off at the end of a log", made.cut_lines),
+        ("calls with an unknown name left out", made.unknown_calls),
+        ("calls without a recorded start left out", made.halves),
+        ("calls without a recorded end", made.endless),
     ):
         if amount:
             print(f"  {amount:,} {what}", file=sys.stderr)
@@ -196,9 +220,9 @@ def _verdict(odd_lines: int, unknown_calls: int, lines: int) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """The summary, unless something else is asked for."""
+    """Prints the summary, unless another output is requested."""
     if args.start is not None and args.end is not None and args.start >= args.end:
-        raise BadInput("--from must be before --to: nothing would be left")
+        raise BadInput("--from must be before --to")
     wanted = TraceSelection(args.file, _seconds(args.start), _seconds(args.end))
     if args.html:
         not_over(args.trace, args.html)
@@ -209,7 +233,7 @@ def show(args: argparse.Namespace) -> int:
         json.dump(told.document, sys.stdout, ensure_ascii=False, allow_nan=False)
         sys.stdout.write("\n")
     elif args.paths:
-        # A dictionary keeps their order, and each once.
+        # A dictionary keeps the order and removes duplicates.
         for name in {name: None for each in told.profile.files for name in (each.path, *each.other_names)}:
             print(name)
     if args.html:
@@ -241,7 +265,7 @@ def _print(lines: Sequence[str]) -> None:
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Both, and B over A."""
+    """Prints both profiles and the ratio B/A."""
     from plimsoll.trace.compare import comparison_lines
 
     a, b = (engine.profile(each, TraceSelection()).profile for each in (args.a, args.b))
@@ -251,11 +275,11 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    """Writes and says where."""
+    """Writes the file and prints its path."""
     output = args.output or args.trace.with_suffix(SUFFIXES[args.to])
     not_over(args.trace, output)
     if args.root is not None and args.to != "fio":
-        raise BadInput("--root goes with --to fio only: the other formats keep names as they were recorded")
+        raise BadInput("--root is valid only with --to fio; the other formats keep the recorded names")
     engine.export(args.trace, args.to, output, args.root)
     print(output)
     return int(ExitCode.PASSED)

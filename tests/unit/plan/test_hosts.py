@@ -328,13 +328,13 @@ def test_plan_says_hosts_agents_and_testers() -> None:
     plan = make_plan(load(text), 1)
     said = [line for line in lines(plan, 10) if line.startswith("hosts:")]
     assert said == [
-        "hosts: 4 of 5, ssh (cern: c1, c2; lyon: l1, l2), 4 agents; with fewer than 3 nothing is run",
+        "hosts: 4 of 5, ssh (cern: c1, c2; lyon: l1, l2), 4 agents; at least 3 needed",
         "hosts: main: 101 testers on 4 agents, 25 to 26 each",
     ]
     assert plan.to_json()["hosts"][0]["testers"] == {"main": {"c1": 26, "c2": 25, "l1": 25, "l2": 25}}
     slurm = BASE + "hosts: {kind: slurm, controller: {address: c}, slurm: {tasks: 3}}\n"
     said = [line for line in lines(make_plan(load(slurm), 1), 10) if line.startswith("hosts:")]
-    assert said == ["hosts: 3 agents of kind slurm; with fewer than 3 nothing is run"]
+    assert said == ["hosts: 3 agents of kind slurm; at least 3 needed"]
 
 
 def test_the_effective_file_reads_back_the_same(tmp_path: Path) -> None:
