@@ -62,5 +62,5 @@ thresholds:
     assert kept["readers"]["stale"] > 0
     assert 0 < kept["readers"]["stale_age_ms"]["max"] < 3000
     assert [each["passed"] for each in found["verdicts"]] == [True]
-    assert found["answer"][0] == "Only cache none is without stale answers."
+    assert found["answer"][0] == "Only cache none has no stale answers."
     assert all(not run["metrics"] for run in found["runs"])

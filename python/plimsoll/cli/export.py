@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=("csv", "hlog", "runs"),
         required=True,
-        help="csv: transactions, one file per run; hlog: HdrHistogram log, one per run; runs: table with one row per run",
+        help="csv: transactions, one file per run; hlog: HdrHistogram log per run; runs: table with one row per run",
     )
     parser.add_argument("--out", type=Path, help="output directory (default: DIR/export)")
 

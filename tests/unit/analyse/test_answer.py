@@ -129,7 +129,7 @@ def test_not_resolved_is_an_answer() -> None:
 
 def test_testers_as_the_limit_warn() -> None:
     assert (
-        "the load generator itself (its busiest thread at 35 % of a core): the target may carry more"
+        "the load generator itself (its busiest thread at 35 % of a core): the target may serve more"
         in said(with_saturation(bottleneck="testers"))
     )
 
@@ -171,7 +171,7 @@ def test_trends_of_several_runs_are_one_part() -> None:
 
 def test_one_repetition_has_no_interval() -> None:
     text = said(designed(repetitions=1))
-    assert "without repetitions, that is one observation" in text
+    assert "without repetitions, this is one observation" in text
     assert text.endswith("No interval: one repetition.")
     assert "±" not in text
 
@@ -199,9 +199,11 @@ def test_many_combinations_name_the_ends_only() -> None:
         for level in range(20)
     )  # fmt: skip
     text = said(ranked(replace(analysis, saturation=many)))
-    assert "The other 18 combinations lie between these two" in text
-    stopped = "zip level 0 is stopped by the gateway service in 2 of 2 runs, zip level 1 by the gateway service in 2"
-    assert f"At 8 testers, {stopped}" in text
+    assert "The other 18 combinations are between these two" in text
+    assert (
+        "At 8 testers, the bottleneck of zip level 0 is the gateway service in 2 of 2 runs, that of zip"
+        in text
+    )
     assert len(sentences(replace(analysis, saturation=many))) <= 10
 
 
@@ -283,8 +285,8 @@ def test_the_bracket_in_words() -> None:
     assert text() == "throughput flattens between 2 and 4 testers"
     full = {"reason": SaturationReason.FULL, "more_runs": 3}
     assert text(**full) == (
-        "throughput flattens between 2 and 4 testers, as from 4 testers on the bottleneck is full (throughput alone "
-        "would need about 3 more runs per load)"
+        "throughput flattens between 2 and 4 testers, because the bottleneck is full from 4 testers on (throughput "
+        "alone would need about 3 more runs per load)"
     )
     single = text(**full | {"lower": None, "more_runs": None})
     assert single == "throughput is flat from 4 testers on, where the bottleneck is full"
@@ -360,9 +362,12 @@ def test_what_stops_a_level_that_has_a_by_in_its_name() -> None:
         for level in range(20)
     )
     text = said(ranked(replace(analysis, saturation=many)))
-    assert "At 8 testers, zip level sort by key is stopped by the gateway service in 2 of 2 runs, " in text
-    assert "zip level a (b cannot be excluded) by the gateway service in 2 of 2 runs" in text
-    assert "sort is stopped" not in text
+    assert (
+        "At 8 testers, the bottleneck of zip level sort by key is the gateway service in 2 of 2 runs, "
+        in text
+    )
+    assert "that of zip level a (b cannot be excluded) is the gateway service in 2 of 2 runs" in text
+    assert "level sort is" not in text
 
 
 def test_a_factor_with_a_colon_in_its_name_is_one_factor() -> None:
@@ -408,14 +413,14 @@ def test_a_factor_without_a_detected_effect_is_named_with_what_remains_possible(
     )
     assert found is not None, text
     low, high = (float(end) for end in found.groups())
-    assert -15 < low < 0 < high < 15 and "(large against small)" in text
+    assert -15 < low < 0 < high < 15 and "(large relative to small)" in text
     assert "No effect of mode" not in text
 
 
 def test_of_several_levels_each_is_held_against_the_mean() -> None:
     text = said(designed_for(lambda cell, block, rng: 200.0 if cell["size"] == "large" else 100.0))
     assert "No effect of mode on the throughput was detected: it is between" in text
-    assert "(each level against the mean of all)" in text and "No effect of size" not in text
+    assert "(each level relative to the overall mean)" in text and "No effect of size" not in text
 
 
 def test_a_factor_that_was_varied_between_blocks_only_has_a_caveat() -> None:
@@ -423,7 +428,7 @@ def test_a_factor_that_was_varied_between_blocks_only_has_a_caveat() -> None:
     days = tuple(replace(run, block=f"of {run.cell['size']}") for run in whole.runs)
     text = said(replace(whole, runs=days))
     assert (
-        "Size was varied between blocks only: its effect includes whatever else differed between them."
+        "Size was varied between blocks only: its effect includes every other difference between the blocks."
         in text
     )
     assert "between blocks only" not in said(whole)
@@ -445,9 +450,7 @@ def test_a_missing_run_silences_no_effect() -> None:
     assert "Variation of log throughput between the runs: mode 97 %" in without("0007")
     corner = [run.id for run in whole.runs if run.cell["mode"] == "c" and run.cell["size"] == "large"]
     text = without(*corner[1:])
-    assert (
-        "Mode has an effect on the log throughput. No shares of its variation are given: with runs " in text
-    )
+    assert "Mode has an effect on the log throughput. Shares of its variation are not reported: runs " in text
     assert "the throughput of mode c is 1.2" in text
     assert "No effect of size on the throughput was detected" in text
 
@@ -462,9 +465,8 @@ def test_a_loop_has_its_caveats(repetitions: int, few: str) -> None:
     info = replace(whole.experiment, looped=("mode",))
     text = said(replace(whole, experiment=info, runs=runs, effects=effects, models=models))
     assert (
-        "Mode was run in one order in each pass of the loop: its effect includes drift within a pass." in text
+        "Mode was run in the same order in each pass of the loop: its effect includes drift within a pass."
+        in text
     )
-    assert (
-        f"Size is compared by the means of passes, whose runs share a service instance or a time{few}" in text
-    )
+    assert f"the means of passes, because the runs of a pass share a service instance or a time{few}" in text
     assert "Mode was run" not in said(replace(whole, runs=runs, effects=effects, models=models))

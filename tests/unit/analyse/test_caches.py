@@ -113,7 +113,7 @@ def test_answer_and_report_say_how_much_longer_a_fetch_took(tmp_path: Path) -> N
     )
     said = sentences(replace(found, consistency=None))
     assert (
-        "What a cache had to fetch took 5.0 times (5.0 to 5.0) as long as what it had with c only (means of the "
+        "Cache misses took 5.0 times (5.0 to 5.0) as long as cache hits with c only (means of the "
         "response time)." in said
     )
     assert "What the caches had, and what they fetched" in render(found, set_up(False), bundle="")

@@ -211,7 +211,7 @@ def test_reads_relative_to_the_most_compare_like_with_like() -> None:
     found = over(runs)
     assert found is not None
     one, other = found.levels
-    assert one.relative_reads == Interval(1.0, 1.0, 1.0, method="what the others are compared with")
+    assert one.relative_reads == Interval(1.0, 1.0, 1.0, method="reference of the comparison")
     ratio = other.relative_reads
     assert ratio is not None and ratio.high is not None
     assert ratio.mean == pytest.approx(0.5)
@@ -246,23 +246,23 @@ def test_the_answer_in_sentences() -> None:
         with_readers("3", {"cache": "10 s"}, stale=300, reads_per_s=1000, fetches=2),
     ]
     assert said(runs, [float(each) for each in range(1, 1001)]) == [
-        "Of 2 levels without stale answers cache told is the cheapest.",
-        "With cache asks none of 1,000 answers was stale (at most 0.38 %); readers got 0.250 times the answers of "
-        "cache 10 s; every answer came from the origin.",
-        "With cache told none of 1,000 answers was stale (at most 0.38 %); readers got 0.900 times the answers of "
-        "cache 10 s; 0.0400 origin fetches per answer.",
-        "With cache 10 s 30.0 % (24.0 to 36.0 %) of the answers were stale, 95 % of them by at most 950 ms; "
-        "readers got most answers; 0.00200 origin fetches per answer.",
+        "Of the 2 levels without stale answers, cache told is the cheapest.",
+        "With cache asks, none of 1,000 answers was stale (at most 0.38 %); the readers' throughput is 0.250 times that "
+        "of cache 10 s; every answer came from the origin.",
+        "With cache told, none of 1,000 answers was stale (at most 0.38 %); the readers' throughput is 0.900 times that "
+        "of cache 10 s; 0.0400 origin fetches per answer.",
+        "With cache 10 s, 30.0 % (24.0 to 36.0 %) of the answers were stale, 95 % of them by at most 950 ms; "
+        "the readers' throughput is the highest; 0.00200 origin fetches per answer.",
     ]
-    assert said(runs[1:])[0] == "Only cache told is without stale answers."
+    assert said(runs[1:])[0] == "Only cache told has no stale answers."
     twin = replace(runs[1], id="5", cell={"cache": "told too"})
     assert (
         said([runs[1], twin])[0]
-        == "Cache told and cache told too are without stale answers, and their costs cannot be told apart."
+        == "Cache told and cache told too have no stale answers; no difference in their cost was detected."
     )
     worse = with_readers("4", {"cache": "20 s"}, stale=600)
     assert said([runs[2], worse])[0] == (
-        "No level of cache is without stale answers; cache 10 s has the fewest (30.0 %)."
+        "Every level of cache has stale answers; cache 10 s has the fewest (30.0 %)."
     )
     assert said([with_readers("1", {}, stale=5)]) == [
         "0.500 % (0.400 to 0.600 %) of the answers were stale; 0.0100 origin fetches per answer."
@@ -272,8 +272,8 @@ def test_the_answer_in_sentences() -> None:
 def test_many_levels_are_left_to_the_table() -> None:
     runs = [with_readers(str(at), {"ttl": f"{at} s"}, stale=at) for at in range(1, 12)]
     assert said(runs) == [
-        "No level of ttl is without stale answers; ttl 1 s has the fewest (0.100 %).",
-        "What readers got at 11 levels stands in the table.",
+        "Every level of ttl has stale answers; ttl 1 s has the fewest (0.100 %).",
+        "The table lists the results of the readers at 11 levels.",
     ]
 
 

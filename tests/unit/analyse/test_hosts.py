@@ -40,7 +40,7 @@ def test_a_lost_agent_marks_the_run_and_counts_no_more(tmp_path: Path) -> None:
     found, run, hosts = of(tmp_path, dataclasses.replace(SHORT, lost={"n2": 3.0}))
     assert run.valid and run.counts.balanced
     (doubt,) = run.doubtful_reasons
-    assert doubt == "1 of 10 agents lost: n2 at 3.00 s; from then on the load was less than planned"
+    assert doubt == "1 of 10 agents lost: n2 at 3.00 s; from then on the load was lower than planned"
     assert [(step.t_s, step.agents, step.testers) for step in hosts.coverage] == [(0, 10, 20), (3, 9, 18)]
     assert hosts.coverage_mean == pytest.approx((2 * 10 + 3 * 9) / 50)
     (lost,) = hosts.lost
@@ -58,11 +58,11 @@ def test_a_lost_agent_marks_the_run_and_counts_no_more(tmp_path: Path) -> None:
 def test_what_was_not_brought_in_is_named_and_spoils_the_run(tmp_path: Path) -> None:
     """The live view had counted what n1 did; none of it is on disk."""
     _, run, hosts = of(tmp_path, dataclasses.replace(SHORT, lost={"n1": 5.0}, kept=0.0))
-    assert hosts.lost[0].brought_in is False and "is unknown" in hosts.lost[0].text
+    assert hosts.lost[0].brought_in is False and "are unknown" in hosts.lost[0].text
     assert hosts.missing is not None and hosts.missing > 100
     assert not run.valid
     (reason,) = run.invalid_reasons
-    assert "n1 at 5.00 s (nothing of what it did was brought in)" in reason and "plimsoll collect" in reason
+    assert "n1 at 5.00 s (none of its transactions were fetched)" in reason and "plimsoll collect" in reason
     assert run.evidence["recorded"] == pytest.approx(
         run.counts.started / (run.counts.started + hosts.missing), rel=1e-9
     )
@@ -187,7 +187,7 @@ def test_a_clock_that_is_not_known_makes_the_run_doubtful(tmp_path: Path) -> Non
     _, run, hosts = of(tmp_path, dataclasses.replace(SHORT, unknown=("m2",)))
     assert hosts.bound_unknown == ("m2",) and hosts.bound_ms == 157.75
     assert run.doubtful_reasons == (
-        "nothing is known of the clock of m2: where its times stand against those of others is not known",
+        "the clock offset of m2 is unknown: its times cannot be compared with those of other agents",
     )
     assert next(each for each in hosts.clocks if each.agent == "m2").remark == "no probe came back"
 
@@ -287,7 +287,7 @@ def test_the_busiest_host_of_testers_is_the_one_that_counts(tmp_path: Path) -> N
 
 def test_fair_and_unfair_services_in_words(tmp_path: Path) -> None:
     _, _, fair = of(tmp_path)
-    assert fairness_words(fair)[-1].endswith("alike, what sets them apart is the way.")
+    assert fairness_words(fair)[-1].endswith("alike; the difference between them is the round trip.")
     sites = tuple(
         dataclasses.replace(one, response_less_rtt_ms=(one.response_less_rtt_ms or 0) + 630)
         if one.site == "far"
@@ -295,7 +295,7 @@ def test_fair_and_unfair_services_in_words(tmp_path: Path) -> None:
         for one in fair.sites
     )
     said = fairness_words(dataclasses.replace(fair, sites=sites))[-1]
-    assert "far waits 630" in said and "2.0 of its round trips, more than its way explains" in said
+    assert "far waits 630" in said and "(2.0 round trips) longer than its round trip explains" in said
     assert "clocks agree within 158" in fairness_words(fair)[1]
     one = dataclasses.replace(fair, sites=fair.sites[:1])
     assert fairness_words(one) == [], "nobody is far"

@@ -100,7 +100,7 @@ def test_verdicts() -> None:
     few = verdict(threshold("transactions", "count>10000000"), {}, Sample([run(transactions=1234567)], [{}]))
     assert few.reason.replace("\u00a0", " ") == "observed 1,234,600, limit count>10000000"
     weak = verdict(threshold("response", "p(99)<500ms"), {}, sample([1.0] * 50))
-    assert weak.passed and "only 0 of 50 values lie beyond it" in weak.reason
+    assert weak.passed and "only 0 of 50 values are beyond it" in weak.reason
 
 
 @pytest.mark.parametrize("test", ["p(95)<500ms", "avg<1s", "min>0", "max<1s"])
@@ -130,7 +130,8 @@ def test_what_failed_or_did_not_complete_is_longer_than_any_limit() -> None:
         lost = verdict(threshold("response", test), {}, both)
         assert not lost.passed and lost.judged and lost.observed is None
         assert (
-            lost.reason == f"it lies among transactions that did not complete (100 of 110 did), limit {test}"
+            lost.reason
+            == f"it is among the transactions that did not complete (100 of 110 did), limit {test}"
         )
     assert verdict(threshold("response", "p(95)>1s"), {}, both).passed
     assert verdict(threshold("response", "min<1s"), {}, both).passed
@@ -165,14 +166,16 @@ def test_capacities() -> None:
     assert top.value is not None and top.value.mean == 200
     fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
     assert (fast.load, fast.reached) == (2, True)
-    assert worded_capacity(fast).remark == "held at the estimate, not at its upper bound", "of two runs"
+    assert worded_capacity(fast).remark == "the estimate meets the rule, but its upper bound does not", (
+        "of two runs"
+    )
     tight = [level(2, 180, [0.0150, 0.0151, 0.0149, 0.0150])]
     assert worded_capacity(usable(tight, parse_rule("p(95)<20ms", "response"))).remark.startswith(
-        "held at the upper bound too"
+        "the upper bound meets the rule, too"
     )
     assert efficiency(fast, top) == pytest.approx(0.9)
     edge = usable(LEVELS, parse_rule("p(95)<50ms", "response"))
-    assert edge.load == 4 and "not at its upper bound" in worded_capacity(edge).remark
+    assert edge.load == 4 and "its upper bound does not" in worded_capacity(edge).remark
     few = error_limited(LEVELS, parse_rule("rate<1%", "errors"))
     assert (few.load, few.reached) == (4, True)
     strict = error_limited(LEVELS, parse_rule("rate<0.5%", "errors"))
@@ -184,11 +187,11 @@ def test_capacities_that_are_not_reached_say_so() -> None:
     loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
     assert not loose.reached and "the limit was not reached" in worded_capacity(loose).remark
     none = usable(LEVELS, parse_rule("p(95)<1ms", "response"))
-    assert none.value is None and worded_capacity(none).remark == "the rule is held at no level"
+    assert none.value is None and worded_capacity(none).remark == "no level meets the rule"
     assert efficiency(none, nominal(LEVELS, Highest((), 1), saturated=True)) is None
     assert not error_limited(LEVELS, parse_rule("rate<50%", "errors")).reached
     held = error_limited(LEVELS[3:], parse_rule("rate<1%", "errors"))
-    assert held.value is None and "held at no level" in worded_capacity(held).remark
+    assert held.value is None and "no level meets the rule" in worded_capacity(held).remark
     assert nominal([], Highest((), 0), saturated=True).value is None
     assert usable([], parse_rule("p(95)<1s", "response")).value is None
     assert error_limited([], parse_rule("rate<1%", "errors")).value is None
@@ -199,9 +202,9 @@ def test_errors_limit_where_a_lower_load_breaks_the_rule() -> None:
     bad = [level(1, 100, [0.01, 0.01]), level(2, 180, [0.01, 0.01], errors=2000), level(4, 200, [0.01, 0.01])]
     found = error_limited(bad, rule)
     assert (found.load, found.reached) == (1, True)
-    assert "broken at a load of 2, though held at a higher one" in worded_capacity(found).remark
+    assert "a load of 2 breaks the rule, although a higher load meets it" in worded_capacity(found).remark
     none = error_limited(bad[1:], rule)
-    assert none.value is None and "broken at a load of 2" in worded_capacity(none).remark
+    assert none.value is None and "a load of 2 breaks the rule" in worded_capacity(none).remark
 
 
 def test_a_load_with_too_few_requests_to_show_errors_does_not_end_the_capacity() -> None:
@@ -216,7 +219,7 @@ def test_a_load_with_too_few_requests_to_show_errors_does_not_end_the_capacity()
 def test_one_repetition_has_no_bound() -> None:
     single = [dataclasses.replace(one, observed_runs=one.observed_runs[:1]) for one in LEVELS]
     found = usable(single, parse_rule("p(95)<20ms", "response"))
-    assert "one repetition gives no bound" in worded_capacity(found).remark
+    assert "one repetition has no bound" in worded_capacity(found).remark
 
 
 def test_stretch_and_scaling() -> None:
@@ -250,7 +253,7 @@ FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.
             {"own": own((0.5, 0.19, 0.01), (0.99, 0.19, 1))},
             "p50 of its own lateness, 190 ms, is 1,900 % of the p50",
         ),
-        ({"own": own(stopped=0.33)}, "stood still for 33.0 % of the window (gaps: 1 %)"),
+        ({"own": own(stopped=0.33)}, "did not run for 33.0 % of the window (gaps: 1 %)"),
         ({"balanced": False}, "the record is damaged"),
         ({"lost_records": 3}, "3 transactions lost"),
     ],

@@ -163,7 +163,7 @@ def test_failed_reads_are_no_answers_and_those_without_version_are_counted_apart
     )
     assert (found.staleness.readers.answers, found.staleness.readers.unjudged) == (1, 2)
     assert remark(found.staleness) == (
-        "2 successful reads and 1 acknowledged writes told no object or no version, and judge nothing"
+        "2 successful reads and 1 acknowledged writes contained no object or no version and are not judged"
     )
     assert remark(judged(read(1, 1)).staleness) == ""
 
@@ -307,4 +307,4 @@ def test_from_the_files_of_a_run(tmp_path: Path) -> None:
         each.workload: each.answers for each in expected.workloads
     }
     assert [each.name for each in run.metrics] == ["other"]  # the mean of a version says nothing
-    assert any("told no object or no version" in note for note in run.notes)
+    assert any("contained no object or no version" in note for note in run.notes)

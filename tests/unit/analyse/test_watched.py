@@ -139,6 +139,6 @@ def test_gaps_are_said() -> None:
         ]
     ) == (
         "no reading of a from 0 s to 12.3 s (timed out)",
-        "a began to count anew before 30.0 s: what it counted after its last reading is not known",
+        "a reset its counters before 30.0 s: what it counted after its last reading is unknown",
         "b could not be read during the run (timed out)",
     )

@@ -114,7 +114,7 @@ def test_the_terminal_has_a_line_for_each_cell() -> None:
     ]
     assert "<=" in lines[head + 1]
     assert not any("reads/s" in line for line in summary_lines(analysed(), 100, quiet=True))
-    assert any("is without stale answers" in line for line in lines)
+    assert any("has no stale answers" in line for line in lines)
 
 
 def test_the_document_has_runs_cells_and_levels() -> None:

@@ -78,9 +78,9 @@ def test_the_capacity_table() -> None:
 
 def test_a_capacity_that_no_load_has_says_why() -> None:
     analysis = designed()
-    none = Capacity(CapacityKind.USABLE, None, None, "", True, "the rule is held at no level")
+    none = Capacity(CapacityKind.USABLE, None, None, "", True, "no level meets the rule")
     found = replace(analysis.saturation[0], capacities=(none,))
-    assert capacities.capacity_words(Labels(analysis), found, "usable") == "the rule is held at no level"
+    assert capacities.capacity_words(Labels(analysis), found, "usable") == "no level meets the rule"
     assert capacities.capacity_words(Labels(analysis), found, "nominal") == "–"
 
 

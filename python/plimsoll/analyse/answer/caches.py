@@ -1,4 +1,4 @@
-"""How much longer what a cache had to fetch took than what it had, in sentences."""
+"""The response time of cache misses relative to that of hits, in sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.wording import level_words, number
 from plimsoll.analyse.stats.interval import Interval
 
-_WHAT = "What a cache had to fetch took"
+_WHAT = "Cache misses took"
 
 
 def of_caches(analysis: Analysis) -> list[str]:
@@ -21,10 +21,10 @@ def of_caches(analysis: Analysis) -> list[str]:
     (least, lowest), (most, highest) = known[0], known[-1]
     if len(known) == 1:
         where = f" with {level_words(least.cell)}" if least.cell else ""
-        return [f"{_WHAT} {_times(lowest)} as long as what it had{where} (means of the response time)."]
+        return [f"{_WHAT} {_times(lowest)} as long as cache hits{where} (means of the response time)."]
     return [
         f"{_WHAT} between {_times(lowest)} ({level_words(least.cell)}) and {_times(highest)} "
-        f"({level_words(most.cell)}) as long as what it had (means of the response time)."
+        f"({level_words(most.cell)}) as long as cache hits (means of the response time)."
     ]
 
 

@@ -1,4 +1,4 @@
-"""What each cell carried where no load was varied, and each stage of a staged run, in sentences."""
+"""The throughput of each cell where no load was varied, and of each stage of a staged run, in sentences."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def of_cells(analysis: Analysis) -> list[str]:
         (cell for cell in measured if metric in cell.responses), key=lambda cell: cell.responses[metric].mean
     )
     if not known:
-        return [f"{plural(len(measured), 'cell')} were measured; the table has them all."]
+        return [f"{plural(len(measured), 'cell')} were measured; the table lists them all."]
     said = [_cell_sentence(analysis, cell) for cell in (known[-1], known[0])]
     return [
         *said,
-        f"The other {plural(len(known) - 2, 'cell')} lie between these two; the table has them all.",
+        f"The other {plural(len(known) - 2, 'cell')} are between these two; the table lists them all.",
     ]
 
 
@@ -60,12 +60,12 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     if one is not None and name == "throughput_per_s" and one.traffic.throughput_interval is not None:
         interval = (
             one.traffic.throughput_interval
-        )  # of the one run, by batch means: better than none, and said below
+        )  # of the one run, by batch means: better than no interval; about_the_runs says so
     head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
     if runs and not any(run.traffic.transactions for run in runs):
         return f"{head} served nothing: {_all_failed(runs)}"
     if interval is None:
-        return f"{head}: {metric.title} cannot be said."
+        return f"{head}: {metric.title} is unknown."
     if metric.kind in {"rate", "bytes_rate"} and any(is_lower_bound(run.reasons) for run in runs):
         value = f"served at least {quantity(interval.mean, metric.kind, metric.unit)}"
     else:
@@ -114,7 +114,7 @@ def _bottleneck(cell: CellResult, runs: Sequence[RunResult]) -> str:
     if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
         return ""
     seen = [each for run in runs for each in run.utilization if each.component == cell.bottleneck]
-    return f"; its limit is {component_words(cell.bottleneck, seen)}{evidence(seen)}"
+    return f"; bottleneck: {component_words(cell.bottleneck, seen)}{evidence(seen)}"
 
 
 def _overloaded(runs: Sequence[RunResult]) -> str:

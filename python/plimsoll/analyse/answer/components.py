@@ -32,7 +32,7 @@ def evidence(seen: Sequence[Utilization]) -> str:
     shown = at_percent_range(min(one.mean for one in seen), max(one.mean for one in seen), 2)
     used = most_used(seen)
     said = ", ".join(part for part in (f"{_resource(seen[0], shown)}", used) if part)
-    return f" ({said})" + (": the target may carry more" if seen[0].role == "testers" else "")
+    return f" ({said})" + (": the target may serve more" if seen[0].role == "testers" else "")
 
 
 def _resource(one: Utilization, shown: str) -> str:
@@ -50,7 +50,7 @@ def _resource(one: Utilization, shown: str) -> str:
 
 
 def most_used(seen: Sequence[Utilization]) -> str:
-    """Of cores that services share: who used most of them; empty for anything else."""
+    """Of cores that services share: the service that used most of them; empty for anything else."""
     if seen[0].role != "cores" or not seen[0].detail:
         return ""
     most = max(seen[0].detail, key=lambda name: sum(one.detail.get(name, 0.0) for one in seen))

@@ -1,7 +1,7 @@
-"""The answer to the experiment's question, in sentences a person would say, with intervals.
+"""The answer to the experiment's question, in sentences with intervals.
 
-Pure: reads what the other modules of this room found and says it; computes nothing but a ratio. What cannot be said
-is said to be so: one repetition has no interval, a bracket is never finer than the levels, "not resolved" is an answer.
+Pure: puts the results of the analysis into words and computes only ratios. Where there is no result the answer says
+so: one repetition has no interval, a bracket is never finer than the levels, "not resolved" is an answer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def so_far(analysis: Analysis) -> str:
 
 
 def shown_answer(analysis: Analysis) -> list[str]:
-    """The answer where `so_far` stands beside it already."""
+    """The answer without `so_far`, for places that show it separately."""
     return [each.text for each in analysis.findings if each.topic != Topic.PROGRESS]
 
 

@@ -1,4 +1,4 @@
-"""What how much consistency costs, in sentences: stale answers and their age beside throughput and origin fetches."""
+"""The cost of consistency, in sentences: stale answers and their age beside throughput and origin fetches."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from plimsoll.analyse.results.wording import (
 
 
 def of_consistency(analysis: Analysis) -> list[Finding]:
-    """The level that is cheapest without stale answers, or with the fewest, and a sentence on each; nothing where
-    nobody read versions."""
+    """The cheapest level without stale answers, or the one with the fewest, and a sentence on each level; nothing
+    where no tester read versions."""
     found = analysis.consistency
     if found is None:
         return []
     told = [each for each in found.levels or found.cells if each.answers]
     if not told:
-        text = "No answer told its version, so nothing can be said about stale ones."
+        text = "No answer contained a version, so stale answers cannot be detected."
         return [Finding(Topic.READERS, text)]
     said = _judged(told, found.factor) if found.levels else []
     if len(told) > MAX_SENTENCES:
-        text = f"What readers got at {count(len(told))} levels stands in the table."
+        text = f"The table lists the results of the readers at {count(len(told))} levels."
         return [*said, Finding(Topic.READERS, text)]
     most = next((each for each in told if _is_most(each)), None) if len(told) > 1 else None
     return [*said, *(Finding(Topic.READERS, _sentence(each, most)) for each in told)]
@@ -66,18 +66,18 @@ def _cheapest(found: Cheapest, factor: str | None) -> str:
     match found.verdict:
         case CheapestVerdict.NONE_CLEAN:
             has = "has" if one else "have"
-            return f"No {word} is without stale answers; {names} {has} the fewest ({percent(found.share)})."
+            return f"Every {word} has stale answers; {names} {has} the fewest ({percent(found.share)})."
         case CheapestVerdict.ONLY:
-            return f"Only {names} is without stale answers."
+            return f"Only {names} has no stale answers."
         case CheapestVerdict.NOT_TOLD_APART:
-            return f"{capital(names)} are without stale answers, and their costs cannot be told apart."
+            return f"{capital(names)} have no stale answers; no difference in their cost was detected."
         case CheapestVerdict.CHEAPEST:
             are = "is" if one else "are"
-            return f"Of {count(found.clean)} levels without stale answers {names} {are} the cheapest."
+            return f"Of the {count(found.clean)} levels without stale answers, {names} {are} the cheapest."
 
 
 def _sentence(each: Consistency, most: Consistency | None) -> str:
-    head = f"With {level_words(each.cell)} " if each.cell else ""
+    head = f"With {level_words(each.cell)}, " if each.cell else ""
     parts = [_stale(each, starts=not head), _throughput(each, most), _origin(each)]
     return f"{head}{'; '.join(part for part in parts if part)}."
 
@@ -106,11 +106,11 @@ def _throughput(each: Consistency, most: Consistency | None) -> str:
     if most is None or reads is None:
         return ""
     if each is most:
-        return "readers got most answers"
+        return "the readers' throughput is the highest"
     ends = (
         "" if reads.low is None or reads.high is None else f" ({number(reads.low)} to {number(reads.high)})"
     )
-    return f"readers got {number(reads.mean)}{ends} times the answers of {level_words(most.cell)}"
+    return f"the readers' throughput is {number(reads.mean)}{ends} times that of {level_words(most.cell)}"
 
 
 def _origin(each: Consistency) -> str:

@@ -1,4 +1,4 @@
-"""What the factors explain, in sentences: the allocation of variation of a factorial design (Jain 17.5, 18.5, 22.4)."""
+"""The variation that the factors explain, in sentences: a factorial design's allocation (Jain 17.5, 18.5, 22.4)."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _without_shares(analysis: Analysis, model: Model, what: str) -> str:
     terms = listing(term_words(each) for each in found[:MAX_TERMS])
     total = percent(figure(lost.values, "share"), 4)
     have = "has an effect" if len(found) == 1 else "have effects"
-    why = f"with runs missing or unequal they would add up to {total}"
-    return f"{capital(terms)} {have} on the {what}. No shares of its variation are given: {why}."
+    why = f"runs are missing or unequal, so the shares would add up to {total}"
+    return f"{capital(terms)} {have} on the {what}. Shares of its variation are not reported: {why}."
 
 
 def _ends(analysis: Analysis) -> list[str]:
@@ -154,9 +154,9 @@ def _not_detected(analysis: Analysis) -> list[str]:
             continue
         low, high = (signed(100 * end) for end in span)
         what = (
-            f"{levels[1].level} against {levels[0].level}"
+            f"{levels[1].level} relative to {levels[0].level}"
             if len(levels) == 2
-            else "each level against the mean of all"
+            else "each level relative to the overall mean"
         )
         said.append(
             f"No effect of {factor_word(factor)} on the {describe(model.response).title} was detected: it is between "
@@ -197,7 +197,7 @@ def _with_blocks(analysis: Analysis) -> list[str]:
             for block in blocks
         ]
         if all(len(levels) == 1 for levels in in_blocks) and len(set.union(*in_blocks)) > 1:
-            what = "its effect includes whatever else differed between them"
+            what = "its effect includes every other difference between the blocks"
             said.append(f"{capital(factor_word(factor))} was varied between blocks only: {what}.")
     return said
 
@@ -213,7 +213,7 @@ def _looped(analysis: Analysis) -> list[str]:
     was = "was" if len(looped) == 1 else "were"
     one = "its effect includes" if len(looped) == 1 else "their effects include"
     said = [
-        f"{capital(listing(looped))} {was} run in one order in each pass of the loop: {one} drift within a pass."
+        f"{capital(listing(looped))} {was} run in the same order in each pass of the loop: {one} drift within a pass."
     ]
     note = next(
         (each for model in analysis.models for each in model.reasons if each.code == ModelReason.BY_PASS),
@@ -225,10 +225,11 @@ def _looped(analysis: Analysis) -> list[str]:
         few = (
             ""
             if figure(note.values, "df") > 0
-            else "; with one pass each, no difference can be called more than noise"
+            else "; with one pass each, no difference can be distinguished from noise"
         )
         said.append(
-            f"{names} {are} compared by the means of passes, whose runs share a service instance or a time{few}."
+            f"{names} {are} compared by the means of passes, because the runs of a pass share a service instance or a "
+            f"time{few}."
         )
     return said
 
@@ -253,14 +254,14 @@ def model_reason(reason: Reason) -> str:
     told = reason.values
     match reason.code:
         case ModelReason.ORDERS_ABSENT:
-            why = "as asked" if told["asked"] else "not all combinations of levels were run"
+            why = "as requested" if told["asked"] else "not all combinations of levels were run"
             factors = "factor" if told["order"] == 1 else "factors"
-            return f"interactions of more than {told['order']} {factors} are taken as absent ({why})"
+            return f"interactions of more than {told['order']} {factors} are assumed to be absent ({why})"
         case ModelReason.ORDERS_LEFT_OUT:
-            over = f"over {told['most_columns']} columns"
+            over = f"the model would have more than {told['most_columns']} columns"
             return f"interactions of {told['order']} or more factors are left out: {over}"
         case ModelReason.RESIDUAL_IS_ERROR:
-            return "no repetitions: the error is what the model leaves, interactions left out included"
+            return "no repetitions: the residual serves as the error; it includes the interactions left out"
         case ModelReason.NO_ERROR:
             return "one repetition: there is no error term, so no intervals"
         case ModelReason.NOT_ORTHOGONAL:
@@ -270,7 +271,7 @@ def model_reason(reason: Reason) -> str:
             return "all responses are equal: there is no variation to allocate"
         case ModelReason.NO_ALLOCATION:
             share = f"{100 * figure(told, 'share'):.1f} %"
-            return f"the sums of squares add up to {share}: this is no allocation of variation"
+            return f"the sums of squares add up to {share}, so they are not an allocation of variation"
         case ModelReason.BY_PASS:
             return _by_pass(reason)
         case _:
@@ -282,11 +283,13 @@ def _by_pass(reason: Reason) -> str:
     names = listing(map(str, looped)) if isinstance(looped, tuple) else str(looped)
     df = figure(reason.values, "df")
     error = f"error df {df:.0f}" if df > 0 else "one pass each: no intervals"
-    return f"{names} in passes (design.loop): the other factors are compared by the means of passes ({error})"
+    return (
+        f"passes over {names} (design.loop): the other factors are compared by the means of passes ({error})"
+    )
 
 
 def _check(reason: Reason) -> str:
-    """What the residuals say against it."""
+    """Remarks on the model that come from its residuals."""
     told = reason.values
     match reason.code:
         case ModelReason.VARIANCES_DIFFER:
@@ -301,7 +304,7 @@ def _check(reason: Reason) -> str:
             return f"the greatest response is {ratio}: consider scale: log"
         case ModelReason.OUTLIERS:
             if told["runs"] == 1:
-                return "1 run lies far from its cell; it is kept, and marked"
-            return f"{told['runs']} runs lie far from their cells; they are kept, and marked"
+                return "1 run is far from the mean of its cell; it is kept and marked"
+            return f"{told['runs']} runs are far from the means of their cells; they are kept and marked"
         case _:
             return reason.code

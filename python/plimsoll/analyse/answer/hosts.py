@@ -1,4 +1,4 @@
-"""Does the service treat the far ones fairly? In sentences, with figures and the bound. Computes nothing but ratios."""
+"""Fairness of the service to testers at remote sites, in sentences with figures. Computes only ratios."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _start(run: str, alone: str, after: str) -> str:
 
 def _named(place: PlaceResult) -> str:
     away = away_ms(place)
-    return place.site if away is None else f"{place.site} ({quantity(away, 'ms')} away)"
+    return place.site if away is None else f"{place.site} (round trip {quantity(away, 'ms')})"
 
 
 def _peak(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
@@ -83,11 +83,11 @@ def _peak(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
         return ""
     shown = known if len(known) <= MAX_NAMED else [known[0], known[-1]]
     parts = [
-        f"{_named(each)} got {percent(each.peak_share)} with {percent(each.testers_share)} of the testers"
-        for each in shown
+        f"{_named(each)} had {percent(each.peak_share)}{'' if at else ' of the throughput'} with "
+        f"{percent(each.testers_share)} of the testers"
+        for at, each in enumerate(shown)
     ]
-    what = "the throughput of the peak window" if len(shown) == len(known) else "the peak's throughput"
-    return f"{_start(run, 'Of', 'of')} {what} {listing(parts)}."
+    return f"{_start(run, 'In', 'in')} the peak window, {listing(parts)}."
 
 
 def _work(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
@@ -107,20 +107,20 @@ def _work(sites: Sequence[PlaceResult], hosts: HostsResult, run: str) -> str:
 
 def _bound(hosts: HostsResult) -> str:
     if hosts.bound_unknown:
-        return f" (nothing is known of the clock of {listing(hosts.bound_unknown[:3])})"
+        return f" (the clock offset of {listing(hosts.bound_unknown[:3])} is unknown)"
     return f" (clocks agree within {quantity(hosts.bound_ms, 'ms')})" if hosts.bound_ms else ""
 
 
 def _way(found: SitesFairness, run: str) -> str:
-    """What of the difference is the way, and what is the service."""
+    """The parts of the difference that are the round trip and the service."""
     times = (
         f"{quantity(found.near_ms, 'ms')} at {found.near} and {quantity(found.far_ms, 'ms')} at {found.far}"
     )
-    head = f"{_start(run, 'Less', 'less')} one round trip the median response takes {times}"
+    head = f"{_start(run, 'Without', 'without')} one round trip, the median response time is {times}"
     if found.verdict == SitesVerdict.ALIKE:
-        way = ", what sets them apart is the way" if found.unequal else ""
-        return f"{head}: the service treats them alike{way}."
+        way = "; the difference between them is the round trip" if found.unequal else ""
+        return f"{head}: the service treats both sites alike{way}."
     longer, trip = abs(found.longer_ms), found.far_away_ms
-    trips = f", {number(longer / trip, 2)} of its round trips" if trip > 0 else UNKNOWN
-    more = "more" if found.verdict == SitesVerdict.WAITS_MORE else "less"
-    return f"{head}: {found.far} waits {quantity(longer, 'ms')}{trips}, {more} than its way explains."
+    trips = f" ({number(longer / trip, 2)} round trips)" if trip > 0 else UNKNOWN
+    more = "longer" if found.verdict == SitesVerdict.WAITS_MORE else "shorter"
+    return f"{head}: {found.far} waits {quantity(longer, 'ms')}{trips} {more} than its round trip explains."

@@ -1,4 +1,4 @@
-"""What is in no figure, and why, in words."""
+"""What is left out of the figures, and why, in words."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def _why(found: LeftOut) -> str:
         case LeftOutReason.EXCLUDED:
             return f"excluded by the experiment file: {_cells(found)}"
         case LeftOutReason.NOT_ESTIMABLE:
-            return "the design cannot tell"
+            return "the design cannot estimate it"
         case LeftOutReason.MEASURED_NOTHING:
-            return f"measured nothing ({told['status']}): {told['reason'] or 'no reason is on record'}"
+            return f"measured nothing ({told['status']}): {told['reason'] or 'no reason is recorded'}"
         case LeftOutReason.WITHIN_WARMUP:
             return f"ended within its warm-up of {figure(told, 'warmup_s'):g} s{_ended(told)}"
         case LeftOutReason.DROPPED:
             return "found no free slot and were never started"
         case LeftOutReason.MISSED:
-            return "passed during a transaction (late: skip), or were due when the run ended"
+            return "missed during a transaction (late: skip), or due when the run ended"
         case LeftOutReason.IN_PROGRESS:
             return "in progress when the run ended"
         case LeftOutReason.NO_METRIC:
             names = told["known"]
             assert isinstance(names, tuple)  # the metrics that there are
-            return f"no such metric; there are {', '.join(map(str, names))}"
+            return f"unknown metric; the metrics are {', '.join(map(str, names))}"
         case LeftOutReason.HOST | LeftOutReason.INVALID | LeftOutReason.NO_FIT:
             return str(told["reason"])
         case _:

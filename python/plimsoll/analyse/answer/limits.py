@@ -26,9 +26,9 @@ def capacity_definition(found: Capacity) -> str:
         case CapacityKind.NOMINAL:
             return "highest mean throughput of all load levels"
         case CapacityKind.USABLE:
-            return f"highest mean throughput at a load where {found.asked_metric} {found.asked} is held"
+            return f"highest mean throughput at a load that meets {found.asked_metric} {found.asked}"
         case _:
-            return f"highest load up to which the upper 95 % bound of the error rate holds {found.asked}"
+            return f"highest load up to which the upper 95 % bound of the error rate meets {found.asked}"
 
 
 def capacity_reason(reason: Reason) -> str:
@@ -41,24 +41,24 @@ def capacity_reason(reason: Reason) -> str:
             return "throughput is not shown to be flat at any load: the capacity may be higher"
         case CapacityReason.HIGHEST:
             many = f"{told['of']} loads whose throughput is not shown to differ"
-            return f"the highest of {many}: the mean is likely too high, its interval allows for it"
+            return f"the highest of {many}: the mean is probably too high, and its interval accounts for that"
         case CapacityReason.HELD_NOWHERE:
-            return "the rule is held at no level"
+            return "no level meets the rule"
         case CapacityReason.BOUND_HELD_NOWHERE:
-            return f"held at no level; the least bound is {percent(figure(told, 'least'), 2)}"
+            return f"no level meets the rule; the lowest bound is {percent(figure(told, 'least'), 2)}"
         case CapacityReason.NOTHING_ENDED:
-            return "nothing ended"
+            return "no transaction ended"
         case CapacityReason.HELD_AT_BOUND:
-            return f"held at the {told['side']} bound too"
+            return f"the {told['side']} bound meets the rule, too"
         case CapacityReason.HELD_AT_ESTIMATE:
-            return f"held at the estimate, not at its {told['side']} bound"
+            return f"the estimate meets the rule, but its {told['side']} bound does not"
         case CapacityReason.NO_BOUND:
-            return "held at the estimate; one repetition gives no bound"
+            return "the estimate meets the rule; one repetition has no bound"
         case CapacityReason.ERROR_RATE:
             rate, upper = figure(told, "rate"), figure(told, "upper")
             return f"error rate {percent(rate)}, upper bound {percent(upper)}"
         case CapacityReason.LOWER_LOAD:
-            return f"broken at a load of {figure(told, 'load'):g}, though held at a higher one"
+            return f"a load of {figure(told, 'load'):g} breaks the rule, although a higher load meets it"
         case CapacityReason.LIMIT_NOT_REACHED:
             return "no level breaks the rule: the limit was not reached"
         case _:
@@ -76,16 +76,16 @@ def threshold_reason(reason: Reason, test: str) -> str:
         case ThresholdReason.NO_SAMPLE:
             return "failed: no sample"
         case ThresholdReason.NO_CELL:
-            return "failed: no cell of this experiment is meant by its `where`"
+            return "failed: its `where` matches no cell of this experiment"
         case ThresholdReason.NOT_YET:
             return "not judged yet: no valid run so far"
         case ThresholdReason.ABSENT:
             return str(told["absent"])  # of the table of metrics
         case ThresholdReason.NOT_COMPLETED:
             done, of = (count(int(figure(told, name))) for name in ("completed", "of"))
-            return f"it lies among transactions that did not complete ({done} of {of} did), limit {test}"
+            return f"it is among the transactions that did not complete ({done} of {of} did), limit {test}"
         case ThresholdReason.FEW_BEYOND:
-            return f"only {told['beyond']} of {told['of']} values lie beyond it"
+            return f"only {told['beyond']} of {told['of']} values are beyond it"
         case _:
             return reason.code
 
@@ -126,8 +126,10 @@ def flattening(found: Saturation, label: Callable[[float], str]) -> str:
         return f"throughput {falls if found.lower is None else f'increases beyond {at(found.lower)} and {falls}'}"
     tail = f" and {falls}" if falls else ""
     if found.reason == SaturationReason.FULL:
-        basis = "where" if found.lower is None else f"as from {at(found.upper)} on"
-        tail = f", {basis} the bottleneck is full{_runs_needed(found)}"
+        basis = "where the bottleneck is full"
+        if found.lower is not None:
+            basis = f"because the bottleneck is full from {at(found.upper)} on"
+        tail = f", {basis}{_runs_needed(found)}"
     if found.lower is not None:
         bracket = between("between", label(found.lower), "and", label(found.upper), word)
         return f"throughput flattens {bracket}{tail}"
@@ -169,7 +171,7 @@ def _cannot_say(found: Saturation, label: Callable[[float], str], word: str) -> 
             )
             return f"{start}too few runs to decide where it flattens{_undecided_gain(found, label, word)}"
         case _:
-            return "where throughput flattens cannot be said"
+            return "the load at which throughput flattens cannot be determined"
 
 
 def _undecided_gain(found: Saturation, label: Callable[[float], str], word: str) -> str:

@@ -47,7 +47,7 @@ def run_reason(reason: Reason) -> str:
             )
         case RunReason.GAPS:
             return (
-                f"the load generator stood still for {percent(figure(told, 'share'))} of the window "
+                f"the load generator did not run for {percent(figure(told, 'share'))} of the window "
                 f"(gaps: {_limit(told)} %)"
             )
         case RunReason.DAMAGED:
@@ -55,27 +55,27 @@ def run_reason(reason: Reason) -> str:
         case RunReason.LOST_RECORDS:
             return (
                 f"{_lost(told)}, and only {percent(figure(told, 'on_record'))} of the transactions that are known to "
-                f"have been started are on record (started: {_limit(told)} %): `plimsoll collect` brings in what is "
-                "still there"
+                f"have been started are on record (started: {_limit(told)} %): `plimsoll collect` fetches what the "
+                "hosts still have"
             )
         case RunReason.UNKNOWN_LOAD:
             return (
                 f"{_lost(told)}, and for {percent(figure(told, 'unknown'))} of the planned time of all testers the "
-                f"load is unknown (limit: {_limit(told)} %): `plimsoll collect` brings in what is still there"
+                f"load is unknown (limit: {_limit(told)} %): `plimsoll collect` fetches what the hosts still have"
             )
         case RunReason.TREND:
             return f"not steady after the warm-up: {_trend(told)}"
         case RunReason.STEAL:
             return (
-                f"the hypervisor gave {100 * figure(told, 'share'):.0f} % of this host's processor time to others "
-                f"(steal: {_limit(told)} %)"
+                f"the hypervisor gave {100 * figure(told, 'share'):.0f} % of this host's processor time to other "
+                f"guests (steal: {_limit(told)} %)"
             )
         case RunReason.LOST_AGENTS:
-            return f"{_lost(told)}; from then on the load was less than planned"
+            return f"{_lost(told)}; from then on the load was lower than planned"
         case RunReason.UNKNOWN_CLOCKS:
             return (
-                f"nothing is known of the clock of {listing(names(told, 'agents')[:MAX_AGENTS])}: where its times "
-                "stand against those of others is not known"
+                f"the clock offset of {listing(names(told, 'agents')[:MAX_AGENTS])} is unknown: its times cannot be "
+                "compared with those of other agents"
             )
         case _:
             return reason.code
@@ -118,7 +118,7 @@ def _lost(told: Mapping[str, Value]) -> str:
     agents = names(told, "agents")
     said = [
         f"{agent}{'' if at is None else f' at {number(float(at))} s'}"
-        f"{'' if brought_in else ' (nothing of what it did was brought in)'}"
+        f"{'' if brought_in else ' (none of its transactions were fetched)'}"
         for agent, at, brought_in in zip(agents, times, there, strict=True)
     ]
     more = f" and {count(len(agents) - MAX_AGENTS)} more" if len(agents) > MAX_AGENTS else ""
@@ -127,18 +127,18 @@ def _lost(told: Mapping[str, Value]) -> str:
 
 
 def lost_words(one: LostAgent) -> str:
-    """When an agent was lost, and what is known of what it did."""
+    """When an agent was lost, and how much of its record exists."""
     when = "at an unknown time" if one.lost_s is None else f"at {number(one.lost_s)} s"
     if one.transactions is None:
-        return f"lost {when}; what it had told of whole seconds is counted"
+        return f"lost {when}; the whole seconds that it had reported are counted"
     if one.transactions == 0:
-        return f"lost {when}, and none of its segments were brought in: what it did until then is unknown"
+        return f"lost {when}, and none of its segments were fetched: its transactions until then are unknown"
     until = "" if one.last_s is None else f", the last of which ended at {number(one.last_s)} s"
     return f"lost {when}; {count(one.transactions)} of its transactions are on disk{until}"
 
 
 def bottleneck_reason(reason: Reason) -> str:
-    """What led to the bottleneck of a run. A component that stands beside it is not named again."""
+    """What led to the bottleneck of a run. The text does not repeat the component that is shown beside it."""
     told = reason.values
     match reason.code:
         case BottleneckReason.LOAD_GENERATOR_FULL:
@@ -148,8 +148,11 @@ def bottleneck_reason(reason: Reason) -> str:
         case BottleneckReason.NOTHING_FULL:
             return f"no watched component is full; the busiest is {told['component']}: {_busy(told)}"
         case BottleneckReason.NOT_TOLD_APART:
-            first = f"{told['component']}: {_busy(told)}"
-            return f"{first} cannot be told from {told['second_component']}: {_busy(told, 'second_')}"
+            both = (
+                f"{told['component']} ({_busy(told)})",
+                f"{told['second_component']} ({_busy(told, 'second_')})",
+            )
+            return f"no difference detected between {both[0]} and {both[1]}"
         case _:
             return "no utilization was measured"
 

@@ -1,4 +1,4 @@
-"""Where the combinations of the factors saturate, what they carry and what limits them, in sentences."""
+"""Saturation, throughput and bottleneck of each combination of the factors, in sentences."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of_saturation(analysis: Analysis, found: Sequence[Saturation]) -> list[Findi
         return said + [_judged(analysis, each) for each in found]
     said += [_judged(analysis, each) for each in (ranked[0], ranked[-1])]
     left = plural(len(found) - 2, "combination")
-    rest = [f"The other {left} lie between these two; the table has them all.", *_what_stops(analysis)]
+    rest = [f"The other {left} are between these two; the table lists them all.", *_what_stops(analysis)]
     return [*said, *(Finding(Topic.SATURATION, text) for text in rest)]
 
 
@@ -60,8 +60,8 @@ def _judged(analysis: Analysis, found: Saturation) -> Finding:
 
 
 def _what_stops(analysis: Analysis) -> list[str]:
-    """At the highest load, the component that gave way at each level of the first factor, and in how many of its runs:
-    those in which it was the load generator are invalid, and say so here."""
+    """At the highest load, the bottleneck at each level of the first factor, and in how many of its runs. Runs limited
+    by the load generator are invalid, but are counted here."""
     info = analysis.experiment
     tried = [cell.load for cell in analysis.cells if cell.load is not None]
     varied = (name for name, levels in info.factors.items() if name != info.load_factor and len(levels) > 1)
@@ -77,9 +77,9 @@ def _what_stops(analysis: Analysis) -> list[str]:
             ((most, times),) = named.most_common(1)
             seen = [each for run in runs for each in run.utilization if each.component == most]
             used = f" ({used})" if (used := most_used(seen)) else ""
-            stopped = f"by {component_words(most, seen)}{used} in {times} of {plural(len(runs), 'run')}"
-            verb = "" if parts else "is stopped "  # said once, of the first
-            parts.append(f"{factor_word(first)} {level} {verb}{stopped}")
+            limit = f"{component_words(most, seen)}{used} in {times} of {plural(len(runs), 'run')}"
+            what = "that" if parts else "the bottleneck"
+            parts.append(f"{what} of {factor_word(first)} {level} is {limit}")
     if not parts:
         return []
     load = loads(load_label(analysis, info.load_factor, max(tried)) or UNKNOWN, factor_word(info.load_factor))
@@ -121,7 +121,7 @@ def _ranking(found: Ranking) -> str:
             return f"{capital(best)} has the highest mean throughput, {most} times that of {worst}; {equal}."
         case RankingVerdict.ONE_OBSERVATION:
             times = f"{number(found.over_worst.mean, 2)} times that of {worst}"
-            return f"{capital(best)} has the highest throughput: {times}; without repetitions, that is one observation."
+            return f"{capital(best)} has the highest throughput: {times}; without repetitions, this is one observation."
         case _:
             text = f"{capital(best)} has the highest throughput: {most} times that of {worst}"
             return f"{text}." if second == worst else f"{text}, and {ratio} times that of {second}."
@@ -141,7 +141,7 @@ def _saturation_sentence(analysis: Analysis, found: Saturation) -> str:
     capacity = _capacity(found, CapacityKind.NOMINAL)
     head = f"With {level_words(found.combination)} the" if found.combination else "The"
     if capacity is None or capacity.value is None:
-        return f"{head} throughput is not known: no run is valid."
+        return f"{head} throughput is unknown: no run is valid."
     cell = _cell_at(analysis, found, capacity.load)
     carried = plus_minus(capacity.value, metric.kind, metric.unit) + payload(cell, found.metric)
     word = factor_word(found.load_factor)
@@ -203,7 +203,7 @@ def _bounded(analysis: Analysis, found: Saturation) -> str:
             continue
         if capacity.value is None:
             start = "it" if said else "It"
-            said.append(f"{start} has no {kind} capacity: {capacity.remark or 'the rule is held at no load'}")
+            said.append(f"{start} has no {kind} capacity: {capacity.remark or 'no load meets the rule'}")
             continue
         load = load_label(analysis, found.load_factor, capacity.load)
         at = f" at {loads(load, factor_word(found.load_factor))}" if load else ""

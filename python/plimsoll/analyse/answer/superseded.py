@@ -1,4 +1,4 @@
-"""Verdicts that newer rules state otherwise, in words."""
+"""Verdicts that newer rules changed, in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES: Final[Mapping[str, str]] = {
     RuleName.SITES: "fairness of the sites",
     RuleName.VARIANCES: "difference of the variances",
     RuleName.DRIFT: "drift with run order",
-    RuleName.SCALE: "advice of a logarithmic scale",
+    RuleName.SCALE: "advice to use a logarithmic scale",
     RuleName.OUTLIERS: "runs far from their cells",
 }
 

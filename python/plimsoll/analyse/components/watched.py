@@ -187,7 +187,7 @@ def watch_notes(told: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
                 f"no reading of {name} from {_second(gap['from_s'])} to {_second(gap['to_s'])}{_why([gap])}"
             )
         notes += [
-            f"{name} began to count anew before {_second(at)}: what it counted after its last reading is not known"
+            f"{name} reset its counters before {_second(at)}: what it counted after its last reading is unknown"
             for at in one.get("anew_s", ())
         ]
     return tuple(notes)

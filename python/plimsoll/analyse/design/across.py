@@ -205,7 +205,7 @@ def _centred(
     if interval is None and whole.missing:
         return None
     if interval is None or values < len(group.valid):
-        return Interval(centre, None, None, method="merged runs; single ones are too short for it")
+        return Interval(centre, None, None, method="merged runs, because single runs are too short")
     if interval.mean <= 0:
         return interval
     by = centre / interval.mean

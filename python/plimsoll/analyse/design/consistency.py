@@ -18,7 +18,7 @@ from plimsoll.analyse.stats.means import POOLED, SINGLE, Pooled, mean_interval, 
 from plimsoll.analyse.stats.proportion import error_rate
 from plimsoll.analyse.stats.quantiles import carries, merged
 
-OF_CELLS = "from the intervals of its cells, weighed by their answers"
+OF_CELLS = "from the intervals of its cells, weighted by their answers"
 NONE_STALE = "where none was stale, Wilson over the answers of all runs, as if they were independent"
 
 
@@ -183,7 +183,7 @@ def _reads_relative(of: dict[str, list[Group]], factor: str) -> dict[str, Interv
         return {}
     pooled = pooled_error([values for cells in known.values() for values in cells.values()])
     best = max(known, key=lambda level: np.mean([np.mean(values) for values in known[level].values()]))
-    itself = Interval(1.0, 1.0, 1.0, method="what the others are compared with")
+    itself = Interval(1.0, 1.0, 1.0, method="reference of the comparison")
     found = {level: _ratio(cells, known[best], pooled) for level, cells in known.items()}
     return {level: ratio for level, ratio in (found | {best: itself}).items() if ratio is not None}
 

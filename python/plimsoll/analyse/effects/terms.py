@@ -261,4 +261,4 @@ def _alias_of_lower(term: Term, kept: list[Term], base: Array, base_name: str) -
             _add_alias(lead, term)
             return []
     part = [t.name for t in kept if float(np.linalg.norm(t.columns.T @ outside(term.columns, base))) > 1e-9]
-    return [f"{term.name}: lies in the span of {', '.join(part) if part else 'lower terms'}"]
+    return [f"{term.name}: is a linear combination of {', '.join(part) if part else 'lower terms'}"]

@@ -14,9 +14,9 @@ from plimsoll.collect.hosts import Agent, AgentClock, RunAgents
 
 _MS = 1e6
 _BEGINS = {
-    "route_change": ("route-change", "the way between it and the controller took another time from here on"),
+    "route_change": ("route-change", "the network delay between it and the controller changed at this time"),
     "jump": ("clock-jump", "its clock jumped (a machine that was suspended or moved)"),
-    "shift": ("clock-shift", "its clock jumped, or its probes were held up in one direction"),
+    "shift": ("clock-shift", "its clock jumped, or its probes were delayed in one direction"),
 }
 """Kinds of pieces that are worth telling. A knot is none: the rate of no clock is the same for all time."""
 
@@ -113,11 +113,11 @@ def about_time(hosts: HostsResult, widened_s: float | None, measured: Window) ->
     notes = []
     if widened_s is not None:
         notes.append(
-            f"{bound}, and no time series over them is finer than ten times that: its quantum is {widened_s:g} s"
+            f"{bound}; time series over them use at least ten times that as their quantum: {widened_s:g} s"
         )
     if measured.seconds < hosts.least_quantum_s:
         notes.append(
-            f"{bound}, and the measured window is shorter than ten times that: its ends are not sharp"
+            f"{bound}; the measured window is shorter than ten times that, so its ends are uncertain"
         )
     return notes
 

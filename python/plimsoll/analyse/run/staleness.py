@@ -106,7 +106,7 @@ def remark(found: Staleness) -> str:
     """What of the window could not be judged; nothing where all could."""
     told = ((found.readers.unjudged, "successful reads"), (found.writes_unjudged, "acknowledged writes"))
     parts = [f"{times} {what}" for times, what in told if times]
-    return f"{' and '.join(parts)} told no object or no version, and judge nothing" if parts else ""
+    return f"{' and '.join(parts)} contained no object or no version and are not judged" if parts else ""
 
 
 def superseded(objects: Int, versions: Int, w_objects: Int, w_versions: Int, w_end: Int) -> Int:

@@ -249,11 +249,11 @@ class Accumulator:
         testers, workloads = len(self.layout.tester_agents), len(self.layout.workloads)
         if len(rows) and int(rows.tester.max()) >= testers:
             raise IndexError(
-                f"tester {int(rows.tester.max())} of {testers}: the run's records do not fit its plan"
+                f"tester {int(rows.tester.max())} of {testers}: the records of the run do not match its plan"
             )
         if len(rows) and int(rows.workload.max()) >= workloads:
             raise IndexError(
-                f"workload {int(rows.workload.max())} of {workloads}: the records do not fit the plan"
+                f"workload {int(rows.workload.max())} of {workloads}: the records of the run do not match its plan"
             )
 
     def _testers(self, block: Block) -> None:
