@@ -145,7 +145,7 @@ load: {{testers: 2, think: 5ms}}
     assert "gzip off;" in stored(lab, "front", "config")
     assert found["runs"][0]["utilization"]["cache"]["role"] == "service"
     page = (lab.results() / "report.html").read_text()
-    assert "What the services counted in run 0001" in page
+    assert "Counters of the services in run 0001" in page
     shown = lab.run("show", lab.results(), "--json").json
     assert shown["runs"][0]["services"] == found["runs"][0]["services"]
 

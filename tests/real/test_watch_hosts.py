@@ -119,7 +119,7 @@ def test_a_host_of_the_target_and_a_process_on_it_are_in_the_results(
     hosts = json.loads((lab.results() / "environment.json").read_text())["hosts"]
     assert [(one["name"], one["role"], one["link_bytes_s"]) for one in hosts] == [("db1", "watch", 1.25e9)]
     page = (lab.results() / "report.html").read_text()
-    assert f"{burner.name} on db1" in page and "All testers have the controller" in page
+    assert f"{burner.name} on db1" in page and "All testers use the controller" in page
     assert lab.run("check", lab.results()).code == 0
     assert not agents_left(sshd) and not spools(sshd)
     cleaned = lab.run("hosts", "clean", file)

@@ -104,7 +104,7 @@ def make(path: Path, made: Made = Made()) -> Path:
     told |= {"warmup_s": made.warmup_s, "end_s": made.seconds}
     plan |= {"factors": [], "load_factor": None, "runs": [told], "not_estimable": []}
     plan["design"] |= {"repetitions": 1}
-    plan["experiment"] |= {"name": "wan", "question": "Does the service treat the far ones fairly?"}
+    plan["experiment"] |= {"name": "wan", "question": "Does the service treat remote testers fairly?"}
     (path / "plan.json").write_text(json.dumps(plan))
     _run(path / "runs" / "0001", told, made)
     return path

@@ -11,13 +11,13 @@ from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import cell_heads, cell_words, milliseconds
 
 NOTE = (
-    "By what caches said in their answers. Times are response times, means over the runs of a cell; the ratio is that "
-    "of the means of each run, with the interval of its logarithm, pooled over the cells."
+    "Hits and misses as the caches reported them in their answers. Times: mean response times over the runs of a cell. "
+    "Ratio: of the means of each run, with the interval of its logarithm, pooled over the cells."
 )
 
 
 def by_cache(labels: Labels) -> Table | None:
-    """Every cell whose caches said something; None where none did."""
+    """Every cell whose caches reported hits or misses; None where none did."""
     told = [
         (cell, [run for run in labels.runs() if run.valid and run.cell == cell.cell])
         for cell in labels.cells()
@@ -37,7 +37,7 @@ def by_cache(labels: Labels) -> Table | None:
         return None
     heads = ("Hits", "Hit", "Miss", "Miss / hit")
     columns = (*map(Column, cell_heads(labels).split("|")), *(Column(name, numeric=True) for name in heads))
-    return Table("What the caches had, and what they fetched", columns, tuple(rows), NOTE)
+    return Table("Cache hits and misses", columns, tuple(rows), NOTE)
 
 
 def _share(runs: list[RunResult]) -> float:

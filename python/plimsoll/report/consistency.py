@@ -1,4 +1,4 @@
-"""What readers got of objects that are written meanwhile, as tables: stale answers beside what they cost."""
+"""Stale answers of concurrently written objects and their cost, as tables."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from plimsoll.report.tables import cell_heads, cell_words, milliseconds
 TERMS: Final = (
     (
         "Stale",
-        "An answer is stale if a newer version of its object had been acknowledged to its writer before the read "
-        "began. Its age: how long before.",
+        "An answer is stale if a newer version of its object was acknowledged to its writer before the read started. "
+        "Its age is the time between the two.",
     ),
     (
         "Origin fetch, needless fetch",
-        "A read that a cache missed, or that no cache stood before. Needless: it brought the version that the answer "
-        "before had brought of the same object.",
+        "A read that the origin answered, because a cache missed it or there is no cache. Needless: the fetched "
+        "version is that of the previous answer for the same object.",
     ),
 )
 """For the words of the report, where it shows any of them."""
 NOTE: Final = (
-    "Stale: answers whose version had been superseded before the read began. Age: how long before, of the stale ones "
-    "of all runs."
+    "Stale: answers whose version was superseded before the read started. Age: time since it was superseded, over "
+    "the stale answers of all runs."
 )
 COSTS: Final = (
-    "Fetches: reads that went to the origin for their data, of all answers. Needless: of the fetches, those that "
-    "brought the version that the answer before had brought."
+    "Fetches: share of the answers that came from the origin. Needless: share of the fetches whose version is that of "
+    "the previous answer."
 )
 
 
@@ -75,7 +75,7 @@ def cells(labels: Labels) -> Table:
     ]
     heads = ("Reads/s", "Stale", "Interval", "Median age", "p95", "Oldest")
     columns = (*map(Column, cell_heads(labels).split("|")), *(Column(name, numeric=True) for name in heads))
-    return Table("What readers got, per cell", columns, tuple(rows), f"{NOTE} {_methods(shown)}".strip())
+    return Table("Stale answers, per cell", columns, tuple(rows), f"{NOTE} {_methods(shown)}".strip())
 
 
 def costs(labels: Labels) -> Table:
@@ -94,8 +94,8 @@ def costs(labels: Labels) -> Table:
     ]
     heads = ("Writes/s", "Fetches", "Needless", *services)
     columns = (*map(Column, cell_heads(labels).split("|")), *(Column(name, numeric=True) for name in heads))
-    note = f"{COSTS} By service: how busy it was, the mean of the runs." if services else COSTS
-    return Table("What that took, per cell", columns, tuple(rows), note)
+    note = f"{COSTS} By service: its utilization, mean over the runs." if services else COSTS
+    return Table("Cost of the answers, per cell", columns, tuple(rows), note)
 
 
 def _shown(labels: Labels) -> list[tuple[CellResult, Consistency]]:
@@ -129,8 +129,8 @@ def levels(labels: Labels) -> Table | None:
     ]
     heads = ("Answers", "Stale", "Interval", "Age p95", "Relative reads/s", "Fetches", "Needless")
     columns = (Column(factor_word(found.factor)), *(Column(name, numeric=True) for name in heads))
-    note = "Over all other factors. Relative: to the level with most reads per second, like cells compared with like."
-    return Table(f"What readers got, per level of {factor_word(found.factor)}", columns, tuple(rows), note)
+    note = "Over all other factors. Relative: to the level with the most reads per second, compared cell by cell."
+    return Table(f"Stale answers, per level of {factor_word(found.factor)}", columns, tuple(rows), note)
 
 
 def _relative(reads: Interval | None) -> str:
@@ -166,7 +166,7 @@ def runs(labels: Labels) -> Table:
     note = (
         "Mean age: over all answers, 0 where not stale. Interval of the stale: by batch means within the run."
     )
-    return Table("What readers got, per run", columns, tuple(rows), note)
+    return Table("Stale answers, per run", columns, tuple(rows), note)
 
 
 def _numbers(each: Readers) -> tuple[str, ...]:

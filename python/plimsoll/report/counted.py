@@ -11,10 +11,10 @@ from plimsoll.report.labels import Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import milliseconds
 
-NOTE = "Over the whole run, warm-up and drain included, by the service's own names; what is zero is left out."
+NOTE = "Over the whole run, with warm-up and drain. The names are those of the service; zeros are left out."
 
 STAMPS: Final = ("clock_ns",)
-"""When something was counted: of use beside the other counters of samples.parquet, and nothing to read."""
+"""Time stamps of counters: useful beside the other counters of samples.parquet, but not shown."""
 
 
 def derived(labels: Labels) -> Table | None:
@@ -26,14 +26,14 @@ def derived(labels: Labels) -> Table | None:
         for name, value in one.derived.items()
     ]
     heads = (*map(Column, ("Run", "Cell", "Service", "Figure")), Column("Value", numeric=True))
-    return Table("What the services counted", heads, tuple(rows), "Over the whole run.") if rows else None
+    return Table("Counters of the services", heads, tuple(rows), "Over the whole run.") if rows else None
 
 
 def counted(run: RunResult) -> Table:
-    """Everything that the services of a run counted."""
+    """All counters of the services of a run."""
     rows = [row for one in run.services for row in _rows(one)]
     heads = (*map(Column, ("Service", "What")), Column("In the run", numeric=True))
-    return Table(f"What the services counted in run {run.id}", heads, tuple(rows), NOTE)
+    return Table(f"Counters of the services in run {run.id}", heads, tuple(rows), NOTE)
 
 
 def statements(run: RunResult) -> Table | None:

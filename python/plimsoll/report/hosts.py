@@ -29,22 +29,22 @@ from plimsoll.report.tables import latency_cells, milliseconds
 
 MAX_ROWS: Final = 400
 """Rows of a table; analysis.json has them all."""
-QUESTION: Final = "Does the service treat the far ones fairly?"
+QUESTION: Final = "Does the service treat remote testers fairly?"
 TERMS: Final = (
     (
         "Round trip, less round trip",
-        "Round trip: median of the least ones of the testers' own connections (TCP_INFO); of the probes between agents "
-        "and controller where these are the way, and not above theirs where they take the same way. Less round trip: "
-        "median response time less one round trip, what is left without the way. A transaction that takes several "
-        "round trips (a new connection, TLS, much data) keeps the others.",
+        "Round trip: median of the minimum round-trip times of the testers' own connections (TCP_INFO), at most that "
+        "of the probes between agents and controller if these take the same path; of the probes alone if there is no "
+        "TCP_INFO. Less round trip: median response time minus one round trip. A transaction with several round trips "
+        "(a new connection, TLS, large data) still includes the others.",
     ),
     (
         "Clock bound",
-        "The greatest error of any time of an agent on the run's common clock. It goes with every number to which "
-        "several hosts add, and no series over them has quanta below ten times the greatest. Durations begin and end "
-        "on one host: they are exact.",
+        "The greatest error of any time stamp of an agent on the common clock of the run. It applies to every figure "
+        "over several hosts; the quantum of their time series is at least ten times the greatest bound. Durations "
+        "start and end on one host and are exact.",
     ),
-    ("Coverage", "Agents that were there, over time. A lost agent counts no more from when it was lost."),
+    ("Coverage", "Number of agents over time. A lost agent counts until it was lost."),
 )
 
 
@@ -54,50 +54,50 @@ def shown(labels: Labels) -> RunResult | None:
 
 
 def words(hosts: HostsResult) -> str:
-    """The text above the tables: the answer for the far ones, the clocks, who was there."""
+    """The text above the tables: the answer for remote testers, the clocks, the coverage."""
     said = fairness_words(hosts)
     said = [f"{QUESTION} {said[0]}", *said[1:]] if said else []
     return " ".join([*said, clock_words(hosts), *filter(None, [coverage_words(hosts)])])
 
 
 def clock_words(hosts: HostsResult) -> str:
-    """By how much the clocks can be wrong, and how far apart the agents began."""
+    """The error bound of the clocks, and the spread of the agents' starts."""
     if hosts.bound_ms is None:
-        return "Nothing is known of the agents' clocks."
+        return "The clock offsets of the agents are unknown."
     if hosts.bound_ms == 0:
         watching = (each.bound_ms or 0.0 for each in hosts.clocks if each.role != TESTERS)
         apart = max(watching, default=0.0)
-        said = "All agents have the controller's clock."
+        said = "All agents use the controller's clock."
         if apart > 0:
-            said = "All testers have the controller's clock; what is only watched is placed on it to within "
+            said = "All testers use the controller's clock; the times of watched hosts are mapped to it to within "
             said += f"{milliseconds(apart)}."
     else:
-        said = f"No time of any agent is wrong by more than {milliseconds(hosts.bound_ms)}"
+        said = f"The time stamps of all agents are correct to within {milliseconds(hosts.bound_ms)}"
         finest = quantity(hosts.least_quantum_s * 1000, "ms")
-        said += f", so that series over all of them have quanta of {finest} at least."
+        said += f", so time series over all agents have a quantum of at least {finest}."
     if hosts.start_spread_ms is not None and hosts.bound_ms > 0:
         said += f" {_start_words(hosts.start_spread_ms, hosts.start_spread_bound_ms)}"
     if hosts.bound_unknown:
-        said += f" Nothing is known of the clock of {_some(hosts.bound_unknown)}."
+        said += f" The clock offset of {_some(hosts.bound_unknown)} is unknown."
     return said
 
 
 def _start_words(spread_ms: float, bound_ms: float | None) -> str:
     if bound_ms is None:
-        return f"They began within {milliseconds(spread_ms)} of each other, as far as is known."
+        return f"They started within {milliseconds(spread_ms)} of each other; the clock bound is unknown."
     if spread_ms <= bound_ms:
-        return f"They began together, as far as clocks can tell: to within {milliseconds(bound_ms)}."
+        return f"They started simultaneously, within the clock bound of {milliseconds(bound_ms)}."
     interval = Interval(spread_ms, spread_ms - bound_ms, spread_ms + bound_ms)
-    return f"The last began {plus_minus(interval, 'ms', signed=True)} after the first."
+    return f"The last started {plus_minus(interval, 'ms', signed=True)} after the first."
 
 
 def coverage_words(hosts: HostsResult) -> str:
-    """Who was there, in a sentence; nothing is said of agents that all were there all the time."""
+    """The lost agents in a sentence; empty where none was lost."""
     if not hosts.lost:
         return ""
     missing = ""
     if hosts.missing:
-        missing = f" At least {plural(hosts.missing, 'transaction')} of theirs are not on disk."
+        missing = f" At least {plural(hosts.missing, 'transaction')} of these agents are not on disk."
     there = f"; agents covered {percent(hosts.coverage_mean)} of the window" if hosts.coverage_mean else ""
     names = _some([each.agent for each in hosts.lost])
     return f"{count(len(hosts.lost))} of {plural(hosts.agents, 'agent')} lost: {names}{there}.{missing}"
@@ -215,8 +215,9 @@ def clocks(run: RunResult) -> Table:
     rows = [(each.agent, each.site, _via(each), *_clock(each)) for each in run.hosts.clocks]
     heads = ("Bound", "Drift (ppm)", "Interval (ppm)", "Probes", "Least round trip", "Began")
     note = (
-        "Bound: the greatest error of any time of the agent in this run. Drift: how much slower (faster, below 0) its "
-        "clock runs than the controller's, with the interval in which it surely is. Began: after the run's zero."
+        "Bound: the greatest error of any time stamp of the agent in this run. Drift: how much slower its clock runs "
+        "than the controller's (negative: faster), with the interval that contains it. Began: after the start of the "
+        "run."
     )
     remarks = "; ".join(f"{each.agent}: {each.remark}" for each in run.hosts.clocks if each.remark)
     said = f"{note} {remarks}." if remarks else note
@@ -240,7 +241,7 @@ def _clock(each: AgentClockResult) -> tuple[str, ...]:
     )
     rejected = f" ({count(each.rejected)} rejected)" if each.rejected else ""
     return (
-        with_unit(f"± {milliseconds(each.bound_ms)}", "") if each.bound_ms is not None else "not known",
+        with_unit(f"± {milliseconds(each.bound_ms)}", "") if each.bound_ms is not None else "unknown",
         number(each.drift_ppm),
         ends,
         f"{count(each.probes)}{rejected}",
@@ -260,14 +261,14 @@ def _began(each: AgentClockResult) -> str:
 
 
 def lost(run: RunResult) -> Table | None:
-    """The agents that were lost, and what is known of what they did."""
+    """The agents that were lost, and how many of their transactions are on disk."""
     if run.hosts is None or not run.hosts.lost:
         return None
     rows = [
         (
             each.agent,
             each.site,
-            "its rows on disk are in every figure" if each.brought_in else UNSEEN,
+            "all figures include its transactions on disk" if each.brought_in else UNSEEN,
             UNKNOWN if each.lost_s is None else with_unit(number(each.lost_s), "s"),
             count(each.transactions),
             UNKNOWN if each.last_s is None else _at(each.last_s, run.hosts),
@@ -275,7 +276,7 @@ def lost(run: RunResult) -> Table | None:
         for each in run.hosts.lost
     ]
     heads = ("Lost at", "Transactions on disk", "The last ended at")
-    columns = _columns(("Agent", "Site", "What it did"), heads)
+    columns = _columns(("Agent", "Site", "Transactions"), heads)
     note = (
         f"At least {plural(run.hosts.missing, 'transaction')} more are not on disk."
         if run.hosts.missing
@@ -284,11 +285,11 @@ def lost(run: RunResult) -> Table | None:
     return Table(_of_run("Agents lost", run), columns, tuple(rows[:MAX_ROWS]), note)
 
 
-UNSEEN: Final = "not known: none of its segments were brought in"
+UNSEEN: Final = "unknown: none of its segments were fetched"
 
 
 def _at(t_s: float, hosts: HostsResult) -> str:
-    """A time of an agent's clock: no digit that the bound does not carry."""
+    """A time of an agent's clock, without digits below the bound."""
     if not hosts.bound_ms:
         return with_unit(number(t_s), "s")
     return with_unit(fixed(t_s, min(0, math.floor(math.log10(hosts.bound_ms / 1000)))), "s")
@@ -305,22 +306,22 @@ def with_and_without(run: RunResult) -> Table | None:
             number(traffic.throughput_per_s),
             *latency_cells(traffic.response_ms),
         )
-        for name, traffic in (("all agents", run.traffic), ("without the lost", run.without_lost))
+        for name, traffic in (("all agents", run.traffic), ("without lost agents", run.without_lost))
     ]
     heads = ("Requests", "Requests/s", "Mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "Max")
-    note = "Response times. All other figures of this report are with the lost agents."
+    note = "Response times. All other figures of this report include the lost agents."
     return Table(
         _of_run("With and without the lost agents", run), _columns(("Of",), heads), tuple(rows), note
     )
 
 
 def events(run: RunResult) -> Table | None:
-    """What happened to clocks and to the way to them."""
+    """Events of the clocks and of the network paths to them."""
     if run.hosts is None or not run.hosts.events:
         return None
     rows = [(_at(each.t_s, run.hosts), each.agent, each.text) for each in run.hosts.events]
     columns = (Column("At"), Column("Agent"), Column("What"))
-    note = "They changed no number: stamps are of a clock that nobody sets, and the map has taken account of the rest."
+    note = "They changed no figure: time stamps use a clock that cannot be set, and the clock map corrects the rest."
     return Table(_of_run("Events of the clocks", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, note))
 
 
@@ -332,7 +333,7 @@ def line(run: RunResult) -> str:
     said = [plural(len(found.hosts) or found.agents, "host"), plural(len(found.sites), "site")]
     text = listing(said) if found.sites else said[0]
     if found.bound_unknown:
-        text += f", nothing known of the clock of {_some(found.bound_unknown)}"
+        text += f", clock offset of {_some(found.bound_unknown)} unknown"
     elif found.bound_ms:
         text += f", clocks within {milliseconds(found.bound_ms)}"
     if found.jain_sites is not None and len(found.sites) > 1:
@@ -354,7 +355,7 @@ def lost_line(run: RunResult) -> str:
     if run.without_lost is not None:
         both = (run.traffic, run.without_lost)
         rates = [quantity(each.throughput_per_s, "rate", "requests/s") for each in both]
-        text += f"; {rates[0]} with what they did, {rates[1]} without"
+        text += f"; {rates[0]} with their transactions, {rates[1]} without"
         p95 = [each.response_ms.p95 for each in both]
         if None not in p95:
             text += f"; p95 {milliseconds(p95[0])} with, {milliseconds(p95[1])} without"

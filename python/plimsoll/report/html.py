@@ -40,18 +40,18 @@ TERMS: Final = (
     ("Utilization", "Busy share of a resource. A service with one busy thread is full when that thread is."),
     (
         "Saturation",
-        "The loads between which more load brings no more throughput; never finer than the loads tried.",
+        "The loads between which throughput stops increasing with the load; never finer than the loads tried.",
     ),
     (
         "Nominal, usable, error-limited capacity",
-        "Highest throughput; highest with the rule on the response time held; "
-        "highest load whose error rate's upper bound is under the rule.",
+        "Nominal: highest throughput. Usable: highest throughput that meets the rule on the response time. "
+        "Error-limited: highest load at which the upper bound of the error rate meets the rule.",
     ),
     (
         "Share and Jain's index",
         "Share: work of a tester relative to a fair part, 1 is fair. Jain's index: (Σx)² / (n Σx²) "
         "over the testers, 1 is fair, 1/n when one gets everything. Of closed loads only: the testers of an open one "
-        "are slots that take the next arrival, no users.",
+        "are slots that take the next arrival, not users.",
     ),
     (
         "±",
@@ -60,12 +60,13 @@ TERMS: Final = (
     ),
     (
         "Percentiles",
-        "From all transactions or merged histograms, never averaged; – where the sample cannot carry one.",
+        "From all transactions or merged histograms, never averaged; – where the sample is too small.",
     ),
     ("Effects", "After R. Jain, The Art of Computer Systems Performance Analysis (1991), ch. 17 to 22."),
     (
         "Valid",
-        "A run is left out when the generator was the limit: the numbers behind each verdict are in the table.",
+        "A run is invalid and left out if the load generator was the limit. The table shows the numbers behind each "
+        "verdict.",
     ),
 )
 
@@ -116,7 +117,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         verdicts=[_mark(each) | {"text": verdict_text(each)} for each in analysis.verdicts],
         contents=[
             *((each.key, each.title) for each in sections),
-            ("terms", "Words and methods"),
+            ("terms", "Terms and methods"),
         ],
         sections=sections,
         with_testers=any(map(users, runs)),
@@ -124,7 +125,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
             {"id": run.id, "label": labels.run(run), "first": run is first}
             for run in sorted(runs, key=lambda run: run.order)
         ],
-        left_runs=f"{plural(left, 'more run')} could not be put into this file; `plimsoll show` has them."
+        left_runs=f"This file leaves out the series of {plural(left, 'more run')}; `plimsoll show` prints their results."
         if left
         else "",
         terms=_terms(labels),
@@ -225,7 +226,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         Section("ramp", "Against the load", figures=of(*(key for key in drawn if key.startswith("ramp-")))),
         Section(
             "utilization",
-            "What limits it",
+            "Bottlenecks",
             figures=of("utilization"),
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
         ),
@@ -256,8 +257,8 @@ def _caches(labels: Labels) -> tuple[Table, ...]:
 
 
 def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:
-    """What readers got; empty where nobody read versions."""
-    title = "What readers got"
+    """Stale answers; empty where no tester read versions."""
+    title = "Stale answers"
     if not consistency.worth_showing(labels):
         return Section("readers", title)
     levels = consistency.levels(labels)
@@ -336,7 +337,7 @@ def _validity(labels: Labels) -> Section:
     bad = [run for run in runs if not run.valid or run.doubtful_reasons]
     invalid = sum(not run.valid for run in runs)
     text = f"{count(len(runs) - invalid)} of {plural(len(runs), 'run')} are valid. " if len(runs) > 1 else ""
-    text += "" if bad else "No run raised an objection."
+    text += "" if bad else "None is doubtful." if len(runs) > 1 else "The run is valid."
     if not labels.analysis.left_out:
         text += " Nothing was left out."
     found = tables.validity(labels)

@@ -93,7 +93,7 @@ def _capacities(labels: Labels, found: Saturation) -> list[KeyFigure]:
             return None
         at = loads(labels.load_label(capacity.load), labels.load_word)
         if capacity.value is None:
-            return KeyFigure(name, "none", capacity.remark or "the rule is held at no load", "bad")
+            return KeyFigure(name, "none", capacity.remark or "no load meets the rule", "bad")
         if not capacity.reached and kind == CapacityKind.USABLE:
             return KeyFigure(name, "not limited", "no load broke the rule on the response time")
         text = plus_minus(capacity.value, metric.kind, metric.unit)

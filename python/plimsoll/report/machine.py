@@ -76,7 +76,7 @@ def hosts(environment: Mapping[str, object]) -> tuple[Table, ...]:
     rows = [_host(one) for one in found]
     some = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     kept = tuple(tuple(row[place] for place in some) for row in rows)
-    note = "As they were before the first run. Round trip: the least of the probes."
+    note = "Measured before the first run. Round trip: the minimum of the probes."
     return (Table("Hosts", tuple(columns[place] for place in some), kept, note),)
 
 

@@ -164,8 +164,9 @@ def distribution(labels: Labels) -> Table:
         for run in labels.runs()
     ]
     note = (
-        "± is an interval by batch means within the run. –: too few samples for this percentile, or no mean as more "
-        "than 0.1 % is missing. >: the percentile lies among transactions of an open load that did not complete."
+        "± is an interval by batch means within the run. –: too few samples for this percentile, or more than 0.1 % of "
+        "the values for the mean are missing. >: the percentile is among transactions of an open load that did not "
+        "complete."
     )
     return table_of(
         "Response time per run", "Run|Cell", "|".join(("Transactions", *LATENCY_COLUMNS)), rows, note
@@ -180,7 +181,7 @@ def cohorts(labels: Labels) -> Table:
         if (found := run.traffic.cohort) is not None
     ]
     heads = "|".join(("Scheduled", *(name.capitalize() for name in COHORT)))
-    note = "Times, errors and thresholds of open loads cover what was scheduled in the window, whenever it ended."
+    note = "Times, errors and thresholds of open loads cover the transactions scheduled in the window, whenever they ended."
     return table_of("Scheduled transactions of open loads", "Run|Cell", heads, rows, note)
 
 
@@ -313,7 +314,7 @@ def effects(labels: Labels, model: Model) -> Table:
 
 
 def order(labels: Labels) -> Table:
-    """The leading response in the order in which the runs were made."""
+    """The leading response of the runs in execution order."""
     metric = labels.metric
     rows = [
         (
@@ -327,7 +328,7 @@ def order(labels: Labels) -> Table:
         for run in sorted(labels.analysis.runs, key=lambda run: run.order)
     ]
     return table_of(
-        "Runs in their order", "Run|Cell|Block|Verdict", f"Order|{metric.title.capitalize()}", rows
+        "Runs in execution order", "Run|Cell|Block|Verdict", f"Order|{metric.title.capitalize()}", rows
     )
 
 
@@ -358,7 +359,7 @@ def validity(labels: Labels) -> Table:
             run.id,
             labels.cell(run.cell),
             verdict(run),
-            "; ".join((*run.invalid_reasons, *run.doubtful_reasons, *run.notes)) or "no objection",
+            "; ".join((*run.invalid_reasons, *run.doubtful_reasons, *run.notes)) or "passed all checks",
             *(evidence_words(key, run.evidence.get(key)) for key in keys),
         )
         for run in labels.runs()
@@ -383,7 +384,7 @@ def objections(labels: Labels) -> Table:
         for run in labels.runs()
         if not run.valid or run.doubtful_reasons
     ]
-    return table_of("Runs with objections", "Run|Cell|Verdict|Why", "", rows)
+    return table_of("Invalid and doubtful runs", "Run|Cell|Verdict|Why", "", rows)
 
 
 def _spoken(key: str) -> str:
@@ -469,7 +470,7 @@ def operations(labels: Labels) -> Table:
 
 
 def superseded(labels: Labels) -> Table:
-    """Both verdicts on what newer rules state otherwise."""
+    """The verdicts that newer rules changed, before and after."""
     rows = [
         (
             subject_words(each),
@@ -479,6 +480,6 @@ def superseded(labels: Labels) -> Table:
         )
         for each in labels.analysis.superseded
     ]
-    heads = "Of|Verdict|Earlier|Made by|Now|Made by|Rules that changed"
-    note = "Of the same measurements. The figures of this page are those of the rules of now."
-    return table_of("Verdicts that newer rules state otherwise", heads, "", rows, note)
+    heads = "Subject|Verdict|Earlier|Rule|Now|Rule|Changed rules"
+    note = "From the same measurements. The figures of this page follow the current rules."
+    return table_of("Verdicts changed by newer rules", heads, "", rows, note)

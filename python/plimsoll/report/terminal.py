@@ -271,7 +271,7 @@ def _latency(style: Style, run: RunResult) -> list[str]:
         said = "  ".join(
             f"{what}{text if text.startswith('>') else f'={text}'}" for what, text in texts if text != UNKNOWN
         )
-        lines += style.pair(name, said.replace(SPACE, "") or "nothing succeeded")
+        lines += style.pair(name, said.replace(SPACE, "") or "no request succeeded")
     return lines
 
 
@@ -467,7 +467,7 @@ def _cells(style: Style, labels: Labels) -> list[str]:
 
 
 def _readers(style: Style, labels: Labels) -> list[str]:
-    """What readers got, a line for each cell; nothing where nobody read versions."""
+    """Stale answers, a line for each cell; nothing where no tester read versions."""
     rows = [row for cell in labels.cells() if (row := consistency.line(labels, cell)) is not None]
     if not rows:
         return []

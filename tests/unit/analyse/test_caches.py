@@ -116,4 +116,4 @@ def test_answer_and_report_say_how_much_longer_a_fetch_took(tmp_path: Path) -> N
         "Cache misses took 5.0 times (5.0 to 5.0) as long as cache hits with c only (means of the "
         "response time)." in said
     )
-    assert "What the caches had, and what they fetched" in render(found, set_up(False), bundle="")
+    assert "Cache hits and misses" in render(found, set_up(False), bundle="")

@@ -247,10 +247,10 @@ def test_the_answer_in_sentences() -> None:
     ]
     assert said(runs, [float(each) for each in range(1, 1001)]) == [
         "Of the 2 levels without stale answers, cache told is the cheapest.",
-        "With cache asks, none of 1,000 answers was stale (at most 0.38 %); the readers' throughput is 0.250 times that "
-        "of cache 10 s; every answer came from the origin.",
-        "With cache told, none of 1,000 answers was stale (at most 0.38 %); the readers' throughput is 0.900 times that "
-        "of cache 10 s; 0.0400 origin fetches per answer.",
+        "With cache asks, none of 1,000 answers was stale (at most 0.38 %); the readers' throughput is 0.250 times "
+        "that of cache 10 s; every answer came from the origin.",
+        "With cache told, none of 1,000 answers was stale (at most 0.38 %); the readers' throughput is 0.900 times "
+        "that of cache 10 s; 0.0400 origin fetches per answer.",
         "With cache 10 s, 30.0 % (24.0 to 36.0 %) of the answers were stale, 95 % of them by at most 950 ms; "
         "the readers' throughput is the highest; 0.00200 origin fetches per answer.",
     ]

@@ -77,7 +77,7 @@ def test_tables_and_json() -> None:
         ("db", "Buffer hit ratio"),
     ]
     page = render(analysis, set_up(False), bundle="")
-    assert "What the services counted in run" in page
+    assert "Counters of the services in run" in page
     # The page makes the tables of a run from data, as text.
     assert r"SELECT \u003cb\u003e$1\u003c/b\u003e" in page and "<b>$1" not in page
     services = as_document(analysis)["runs"][0]["services"]

@@ -183,7 +183,7 @@ def test_summary_and_report_show_both() -> None:
     )
     assert "note..............: A note <b>." in lines
     page = render(found, set_up(False), bundle="")
-    assert "Verdicts that newer rules state otherwise" in page
+    assert "Verdicts changed by newer rules" in page
     assert f"rule validity, version {before}" in page and "A note &lt;b&gt;." in page
     assert "Superseded verdicts" not in render(whole, set_up(False), bundle="")
 

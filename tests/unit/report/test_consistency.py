@@ -1,4 +1,4 @@
-"""What readers got, in the page, the terminal and the JSON: shown where versions were read, and only there."""
+"""Stale answers, in the page, the terminal and the JSON: shown where versions were read, and only there."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def page(found: Analysis) -> str:
 
 def test_the_section_is_there_only_where_versions_were_read() -> None:
     for found in (without_versions(), single()):
-        assert "What readers got" not in page(found)
+        assert "Stale answers" not in page(found)
         assert "needless" not in page(found).lower()
         assert not any("readers" in line for line in summary_lines(found))
     shown = page(analysed())
     for text in (
-        "What readers got, per level of cache",
-        "What readers got, per cell",
-        "What that took, per cell",
+        "Stale answers, per level of cache",
+        "Stale answers, per cell",
+        "Cost of the answers, per cell",
     ):
         assert f"<caption>{text}</caption>" in shown
     assert "<dt>Stale</dt>" in shown
@@ -141,5 +141,5 @@ def test_names_of_others_are_escaped() -> None:
 @pytest.mark.parametrize("ways", [("no cache",), ("1 s",)])
 def test_one_level_alone(ways: tuple[str, ...]) -> None:
     found = analysed(1, ways)
-    assert "What readers got" in page(found)
+    assert "Stale answers" in page(found)
     assert not any("cheapest" in text or "Only" in text for text in found.answer)

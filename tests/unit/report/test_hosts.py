@@ -90,12 +90,12 @@ def test_no_time_is_finer_than_its_bound(started: float, bound: float | None, sa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({}, "They began together, as far as clocks can tell: to within 316 ms."),
-        ({"start_spread_ms": 4000.0}, "The last began 4.00 ± 0.32 s after the first."),
-        ({"start_spread_bound_ms": None}, "as far as is known"),
-        ({"bound_ms": None}, "Nothing is known of the agents' clocks."),
-        ({"bound_ms": 0.0}, "All agents have the controller's clock."),
-        ({"bound_unknown": ("a", "b")}, "Nothing is known of the clock of a and b."),
+        ({}, "They started simultaneously, within the clock bound of 316 ms."),
+        ({"start_spread_ms": 4000.0}, "The last started 4.00 ± 0.32 s after the first."),
+        ({"start_spread_bound_ms": None}, "the clock bound is unknown"),
+        ({"bound_ms": None}, "The clock offsets of the agents are unknown."),
+        ({"bound_ms": 0.0}, "All agents use the controller's clock."),
+        ({"bound_unknown": ("a", "b")}, "The clock offset of a and b is unknown."),
     ],
 )
 def test_clocks_in_words(change: dict[str, object], said: str) -> None:
@@ -112,7 +112,7 @@ def test_many_runs_have_their_sites_in_one_table() -> None:
     table = hosts.sites(Labels(two))
     assert [column.name for column in table.columns[:3]] == ["Run", "Cell", "Site"]
     assert len(table.rows) == 6
-    assert any(said.startswith("In run 0001, of the throughput of the peak") for said in sentences(two))
+    assert any(said.startswith("In run 0001, in the peak window, ") for said in sentences(two))
 
 
 def test_hostile_names_are_texts(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_of_many_runs_some_are_embedded_and_it_is_said() -> None:
     text = render(replace(analysis, runs=runs), set_up(), bundle=STUB)
     found = Page(text)
     assert len(found.data["runs"]) == MAX_RUNS
-    assert "40 more runs could not be put into this file" in text
+    assert "leaves out the series of 40 more runs" in text
     assert len(text) < 1_500_000
 
 

@@ -44,7 +44,7 @@ def tradeoff(labels: Labels) -> Figure | None:
         table=consistency.cells(labels),
         caption="Up: more reads; left: fewer stale answers. One point per cell, the mean over its valid runs"
         + ("; bars: 95 % intervals." if some else ", without intervals.")
-        + " The bar of a cell without stale answers ends at the bound that so many answers give.",
+        + " The bar of a cell without stale answers ends at the upper bound for its number of answers.",
     )
 
 

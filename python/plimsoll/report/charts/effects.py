@@ -91,7 +91,7 @@ def _whole_numbers(orders: Sequence[int]) -> alt.Axis:
 
 
 def run_order(labels: Labels) -> Figure | None:
-    """The leading response of every run in the order in which they were made; None for a single run."""
+    """The leading response of every run in execution order; None for a single run."""
     metric = labels.metric
     values = {run.id: metric_value(run, metric.name) for run in labels.analysis.runs}
     factor, unit = axis_scale(metric, values.values())
@@ -118,7 +118,7 @@ def run_order(labels: Labels) -> Figure | None:
         .encode(
             x=alt.X(
                 "order:Q",
-                title="order in which the runs were made",
+                title="execution order of the runs",
                 axis=_whole_numbers([run.order for run in labels.analysis.runs]),
                 scale=alt.Scale(zero=False, nice=False, padding=12),
             ),
@@ -140,7 +140,7 @@ def run_order(labels: Labels) -> Figure | None:
         key="order",
         title=f"{metric.title.capitalize()} in run order",
         chart=finish(chart, order=rows),
-        alt=f"{metric.title.capitalize()} of {len(rows)} runs in the order in which they were made.",
+        alt=f"{metric.title.capitalize()} of {len(rows)} runs in execution order.",
         table=tables.order(labels),
         caption=f"A trend here would mean that the machine, not the factors, changed{faint}.",
         on_demand=True,

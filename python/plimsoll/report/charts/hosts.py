@@ -94,12 +94,12 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
     )
     return Figure(
         key="sites",
-        title="What each site got of the peak",
+        title="Throughput of each site in the peak window",
         chart=finish(drawn, sites=rows),
         alt=f"Part of the throughput and of the testers of each site in the peak window. {said}.",
         table=Table("Parts of the peak window", columns, cells),
         caption="In the peak window: part of all transactions, beside the part of the testers that were active then, "
-        "the nearest site first. Equal bars are an equal share for everyone." + _of_run(run),
+        "the nearest site first. Equal bars mean an equal share for every tester." + _of_run(run),
     )
 
 
@@ -160,8 +160,8 @@ def bubbles(labels: Labels, run: RunResult, found: HostsResult) -> Figure | None
         chart=finish(drawn, hosts=rows),
         alt=f"Requests per second of each host against its round-trip time. {where}.",
         table=hosts.hosts(run),
-        caption=f"A bubble for each host: right is farther, up is more work. Round trip: {_source(found)}. "
-        "Hosts with as many testers that lie on one level are treated alike." + _of_run(run),
+        caption=f"One bubble per host: right is a longer round trip, up is more work. Round trip: {_source(found)}. "
+        "Hosts at the same height that have equally many testers are treated alike." + _of_run(run),
     )
 
 
@@ -194,7 +194,7 @@ def _source(found: HostsResult) -> str:
 
 
 def coverage(run: RunResult, found: HostsResult) -> Figure | None:
-    """Agents that were there, over time; None where all of them were, all the time."""
+    """Number of agents over time; None where it was constant."""
     if len(found.coverage) < 2:
         return None
     series = run.series
@@ -230,12 +230,12 @@ def coverage(run: RunResult, found: HostsResult) -> Figure | None:
         key="coverage",
         title="Coverage over time",
         chart=finish(drawn, coverage=rows),
-        alt="Agents that were there: "
+        alt="Number of agents: "
         + "; ".join(
             f"{plural(each.agents, 'agent')} from {number(each.t_s)} s" for each in found.coverage[:16]
         ),
         table=Table("Coverage over time", columns, cells),
-        caption="Agents that were there; one that is lost counts no more from then on." + _of_run(run),
+        caption="Number of agents over time; a lost agent counts until it was lost." + _of_run(run),
     )
 
 

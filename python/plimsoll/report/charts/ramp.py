@@ -78,7 +78,7 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
         ),
         table=tables.table(run, ramp),
         caption="Each point is a part of the run, at the middle of its load. A percentile is missing where a part has "
-        "too few transactions, or where it lies among those that did not complete.",
+        "too few transactions, or where it is among those that did not complete.",
     )
 
 

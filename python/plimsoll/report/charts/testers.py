@@ -69,7 +69,7 @@ def chart(run: RunResult | None) -> Chart:
         .encode(
             x=alt.X(
                 "rank:O",
-                title="testers, from the least share to the greatest",
+                title="testers in increasing order of their share",
                 axis=alt.Axis(labels=False, ticks=False),
                 scale=alt.Scale(paddingInner=0.15),
             ),
@@ -143,7 +143,7 @@ def fairness(labels: Labels) -> Figure | None:
 def _left_out(labels: Labels) -> str:
     """What of open loads is not in the figure, and why."""
     kinds = {run.open_load for run in labels.runs() if run.valid}
-    why = "testers of an open load are slots that take the next arrival, no users."
+    why = "testers of an open load are slots that take the next arrival, not users."
     if "all" in kinds:
         return f" Runs of an open load are left out: {why}"
     return f" Of runs with an open load too, only the others: {why}" if "some" in kinds else ""

@@ -7,7 +7,7 @@
     actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
   };
 
-  const drawn = new Map();  // what stands on the page, to be drawn again when its width changes
+  const drawn = new Map();  // charts on the page, to be drawn again when its width changes
 
   // A table is kept as columns: plain values, or {k: distinct texts, i: index of each row's text}.
   function rows(columns) {
@@ -78,7 +78,7 @@
       }
       place.dataset.drawn = "yes";
     } catch (problem) {
-      place.textContent = "This chart could not be drawn (" + problem.message + "); its numbers stand in the table below.";
+      place.textContent = "This chart could not be drawn (" + problem.message + "); the table below contains its numbers.";
       place.classList.add("failed");
       console.error("chart " + key + ": " + problem.message);
     }
