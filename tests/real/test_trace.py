@@ -153,7 +153,7 @@ def test_the_exit_status_and_the_output_are_those_of_the_program(lab: Lab) -> No
     assert done.err.startswith("err\n")
     text = lab.run("trace", "show", "job.trace").out
     assert "exit status 3" in text
-    assert "what tracing added to it is not known" in text
+    assert "the cost of tracing is unknown" in text
 
 
 def test_strace_and_its_program_share_a_core_where_that_is_asked_for(lab: Lab) -> None:

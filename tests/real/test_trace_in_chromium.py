@@ -89,7 +89,7 @@ def test_files_are_filtered_and_sorted(tmp_path: Path) -> None:
     seen = used(ordinary(), acts, tmp_path)
     assert noted(seen, "most") == "/data/a.root,/data/b.out (+1 name),/etc/c descending"
     assert noted(seen, "least") == "/etc/c,/data/b.out (+1 name),/data/a.root ascending"
-    assert noted(seen, "problem").startswith("This is no regular expression")
+    assert noted(seen, "problem").startswith("Not a regular expression")
 
 
 def test_a_request_is_found_from_the_picture_and_from_its_row(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ class AnalysisRequest:
             asked += [each for each in (self.capacity.response,) if each is not None]
             self.quantiles = (*STANDARD, *(each.arg / 100 for each in asked if each.arg is not None))
         except (KeyError, TypeError, RuleError) as error:
-            raise DamagedResults(f"plan.json is not what this release writes: {error}") from error
+            raise DamagedResults(
+                f"plan.json does not have the form that this release writes: {error}"
+            ) from error
 
 
 def _design(plan: Mapping[str, Any]) -> Design:

@@ -63,7 +63,9 @@ def measured_window(run: RunFiles, options: Options) -> Window | None:
     if end > start:
         return Window(start, end)
     if options.warmup_s is not None and end > round(run.record["warmup_s"] * 1e9):
-        raise BadInput(f"run {run.id}: a warm-up of {options.warmup_s:g} s leaves nothing of {end / 1e9:g} s")
+        raise BadInput(
+            f"run {run.id}: a warm-up of {options.warmup_s:g} s is not shorter than the run of {end / 1e9:g} s"
+        )
     return None
 
 

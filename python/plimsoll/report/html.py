@@ -125,7 +125,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
             {"id": run.id, "label": labels.run(run), "first": run is first}
             for run in sorted(runs, key=lambda run: run.order)
         ],
-        left_runs=f"This file leaves out the series of {plural(left, 'more run')}; `plimsoll show` prints their results."
+        left_runs=f"This file leaves out the series of {plural(left, 'more run')}; `plimsoll show` prints the results."
         if left
         else "",
         terms=_terms(labels),

@@ -181,7 +181,7 @@ def cohorts(labels: Labels) -> Table:
         if (found := run.traffic.cohort) is not None
     ]
     heads = "|".join(("Scheduled", *(name.capitalize() for name in COHORT)))
-    note = "Times, errors and thresholds of open loads cover the transactions scheduled in the window, whenever they ended."
+    note = "Times, errors and thresholds of open loads cover all transactions scheduled in the window."
     return table_of("Scheduled transactions of open loads", "Run|Cell", heads, rows, note)
 
 

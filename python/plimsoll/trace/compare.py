@@ -55,7 +55,7 @@ def _totals(a: Profile, b: Profile) -> Table:
         _time("in reads", ta.read_time, tb.read_time, only),
         _time("in writes", ta.write_time, tb.write_time, only),
         _time("in syncs", ta.sync_time, tb.sync_time, only),
-        _time("in other calls about files", ta.metadata_time, tb.metadata_time, only),
+        _time("in other calls on files", ta.metadata_time, tb.metadata_time, only),
     ]
     for what, show, name in (
         ("calls", _whole, "calls"),

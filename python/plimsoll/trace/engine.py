@@ -126,9 +126,9 @@ def pictures(
 
 
 def export(trace: Path, kind: str, output: Path, root: Path | None = None) -> None:
-    """Writes the trace in a form of others. The engine says on stderr what that cannot hold.
+    """Writes the trace in another format. The engine reports on stderr what that format cannot represent.
 
-    Raises EngineError where it failed, or where the trace was cut and the export has only what is whole.
+    Raises EngineError if it fails, or if the trace is incomplete and the export contains only its complete part.
     """
     below = [] if root is None else ["--root", str(root)]
     done = subprocess.run(
@@ -137,11 +137,11 @@ def export(trace: Path, kind: str, output: Path, root: Path | None = None) -> No
         stdout=subprocess.DEVNULL,
     )
     if done.returncode != 0:
-        raise EngineError(f"{trace} could not be exported as {kind} as a whole (see above)")
+        raise EngineError(f"{trace}: the export as {kind} is incomplete or failed; the reason is above")
 
 
 def _answer(*words: str) -> bytes:
-    """What the engine prints; raises BadInput where it does not take an option, EngineError where it fails."""
+    """Returns what the engine prints; raises BadInput if it rejects an option, EngineError if it fails."""
     done = subprocess.run([find_engine(), "trace", *words], check=False, capture_output=True)
     if done.returncode == 0:
         print(done.stderr.decode(errors="replace"), end="", file=sys.stderr)
@@ -150,7 +150,7 @@ def _answer(*words: str) -> bytes:
     if done.returncode == ExitCode.BAD_INPUT:
         raise BadInput(said.removeprefix("error: "))
     said = said.removeprefix("plimsoll-engine: ")
-    raise EngineError(said or f"the engine ended with {done.returncode} at trace {words[0]}")
+    raise EngineError(said or f"plimsoll-engine trace {words[0]} ended with status {done.returncode}")
 
 
 def _made(text: bytes) -> TraceSummary:
@@ -158,4 +158,4 @@ def _made(text: bytes) -> TraceSummary:
         found: dict[str, Any] = json.loads(text)
         return TraceSummary.model_validate(found)
     except (ValueError, ValidationError) as error:
-        raise EngineError(f"the engine's word on the trace is not understood: {error}") from error
+        raise EngineError(f"the engine's summary of the trace has an unexpected form: {error}") from error

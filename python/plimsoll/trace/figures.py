@@ -179,7 +179,7 @@ def _cells(picture: Picture) -> Rows:
 
 def histograms(each: FileProfile) -> Iterator[tuple[str, Chart]]:
     """Size, duration and speed of the requests of a file."""
-    for what, title in (("size", "bytes asked for"), ("duration_s", "duration (s)"), ("speed", "bytes/s")):
+    for what, title in (("size", "bytes requested"), ("duration_s", "duration (s)"), ("speed", "bytes/s")):
         rows: Rows = []
         for way, side in (("read", each.read), ("write", each.write)):
             spread: Spread | None = getattr(side, what, None)

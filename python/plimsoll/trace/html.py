@@ -27,9 +27,9 @@ MAX_PROCESSES: Final = 500
 HISTOGRAMS: Final = (
     ("sizes", "Size of requests", "How many requests asked for how many bytes"),
     ("durations", "Duration of requests", "How many requests took how long"),
-    ("speeds", "Speed of requests", "How many requests gave how many bytes a second"),
+    ("speeds", "Speed of requests", "How many requests had how many bytes per second"),
 )
-DURATIONS: Final = "The cost of tracing is taken off durations where it is known."
+DURATIONS: Final = "The cost of tracing is subtracted from durations where it is known."
 CONTENTS: Final = (
     ("findings", "Findings"),
     ("run", "The run"),
@@ -38,13 +38,13 @@ CONTENTS: Final = (
     ("calls", "Calls"),
     ("processes", "Processes"),
     ("limits", "What this does not show"),
-    ("terms", "Words"),
+    ("terms", "Terms"),
 )
 TERMS: Final = (
-    ("File", "All that bore a name one after another, over all opens, threads and processes."),
+    ("File", "All files that had the name one after another, over all opens, threads and processes."),
     (
         "Request",
-        "A read or a write of a file, of any kind, that succeeded. Its bytes are those it gave, not those asked for.",
+        "A read or a write of a file, of any kind, that succeeded. Its bytes are those transferred, not requested.",
     ),
     (
         "Distinct, again",
@@ -52,18 +52,18 @@ TERMS: Final = (
     ),
     (
         "Useless seek",
-        "A seek that no read or write at the offset followed before the next seek or the close, or that did not "
-        "move the offset.",
+        "A seek that did not move the offset, or that no read or write at the offset followed before the next seek or "
+        "the close.",
     ),
     ("In order", "Share of requests that began where the last one of the same open file ended."),
     (
         "Time",
-        "In calls, over all threads: it may be more than the run took. Where the cost of tracing is known it is "
-        "taken off; where tracing was most of the run, a range stands in the place of a number.",
+        "Time in calls, over all threads; it can exceed the duration of the run. The cost of tracing is subtracted "
+        "where it is known; if tracing was most of the run, a range replaces the number.",
     ),
     (
         "Binned",
-        "Where a file has too many requests to be drawn one by one, they are counted in cells of time and place.",
+        "If a file has too many requests to draw each of them, they are counted in cells of time and offset.",
     ),
 )
 
@@ -74,7 +74,7 @@ def page_of(trace: Path, told: ProfileDocument, wanted: engine.TraceSelection) -
 
 
 def render(told: ProfileDocument, pictures: Pictures, trace: str) -> str:
-    """The page as HTML. `trace`: the file, as one would type it."""
+    """The page as HTML. `trace`: the name of the file, quoted for a shell."""
     profile = told.profile
     script = (
         '"use strict";\n(function () {\n'
@@ -94,7 +94,7 @@ def render(told: ProfileDocument, pictures: Pictures, trace: str) -> str:
         chosen=words.chosen(profile),
         not_understood=words.not_understood(profile.unparsed),
         findings=[each.text for each in profile.findings],
-        took=f"It took {words.run_time(profile.time)}.",
+        took=f"Duration: {words.run_time(profile.time)}.",
         did=_did(profile),
         contents=CONTENTS,
         totals=tables.totals(profile),
@@ -131,4 +131,4 @@ def _unplaced(pictures: Pictures) -> str:
     unknown = pictures.unknown_offsets
     if not unknown:
         return ""
-    return f"Of {plural(unknown, 'request')} nobody knows where in the file: they are in no picture."
+    return f"The offset of {plural(unknown, 'request')} is unknown: the pictures leave them out."

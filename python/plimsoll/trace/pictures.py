@@ -50,7 +50,7 @@ class Picture(Part):
 
 
 class Pictures(Part):
-    """Requests of all files that were asked for. `unknown_offsets`: those of which nobody knows where they were."""
+    """Requests of all files that were asked for. `unknown_offsets`: requests whose offset is unknown."""
 
     requests: int
     unknown_offsets: int
@@ -58,10 +58,10 @@ class Pictures(Part):
 
 
 def read(text: str | bytes) -> Pictures:
-    """The pictures that the engine has printed. Raises EngineError where it gave something else."""
+    """Parses the pictures that the engine printed. Raises EngineError if they are malformed."""
     try:
         document = json.loads(text)
         require_format(document, NAME, MAJOR)
         return Pictures.model_validate(document)
     except (ValueError, ValidationError) as error:
-        raise EngineError(f"the engine's pictures are not as this lab knows them: {error}") from error
+        raise EngineError(f"the engine's pictures have an unexpected form: {error}") from error

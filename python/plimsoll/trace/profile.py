@@ -354,25 +354,25 @@ class ProfileDocument:
 
 
 def read(text: str | bytes) -> ProfileDocument:
-    """The profile that the engine has printed. Raises EngineError where it is none, or of a newer major version."""
+    """Parses the profile that the engine printed. Raises EngineError if it is malformed or of a newer major version."""
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise EngineError(f"the engine's profile is no JSON: {error}") from error
+        raise EngineError(f"the engine's profile is not valid JSON: {error}") from error
     require_format(document, NAME, MAJOR)
     try:
         return ProfileDocument(Profile.model_validate(document), document)
     except ValidationError as error:
-        raise EngineError(f"the engine's profile is not as this lab knows it: {error}") from error
+        raise EngineError(f"the engine's profile has an unexpected form: {error}") from error
 
 
 def require_format(document: Any, name: str, major: int) -> None:
-    """Raises EngineError unless the document says that it is of this format and no newer version."""
+    """Raises EngineError unless the document has this format and no newer version."""
     said = document.get("format") if isinstance(document, dict) else None
     found, _, version = said.rpartition("/") if isinstance(said, str) else ("", "", "")
     if found != name or not version.isdecimal():
-        raise EngineError(f"the engine gave {said!r} where {name}/{major} was expected")
+        raise EngineError(f"the engine returned format {said!r}; {name}/{major} was expected")
     if int(version) > major:
         raise EngineError(
-            f"the engine gave {said}, this lab knows {name}/{major}: install both from one release"
+            f"the engine returned format {said}; this lab supports {name}/{major}: install both from one release"
         )

@@ -58,7 +58,7 @@ class Answer:
 def replay(asked: ReplayRequest) -> Answer:
     """Has the engine do it. Raises EngineError with its words where it fails.
 
-    A Ctrl-C is the engine's: it stops, and tells how far it came.
+    The engine handles Ctrl-C: it stops and reports how far it got.
     """
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
@@ -67,11 +67,13 @@ def replay(asked: ReplayRequest) -> Answer:
         signal.signal(signal.SIGINT, before)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().removeprefix("plimsoll-engine: ")
-        raise EngineError(said or f"the replay ended with {done.returncode}")
+        raise EngineError(said or f"the replay failed: the engine ended with status {done.returncode}")
     document: dict[str, Any] = json.loads(done.stdout)
     replayed = document.get("replayed")
     if replayed is not None and replayed["format"] != FORMAT:
-        raise EngineError(f"the engine answers in {replayed['format']}, and {FORMAT} is expected")
+        raise EngineError(
+            f"the engine answered in format {replayed['format']}, expected {FORMAT}: install both from one release"
+        )
     return Answer(document)
 
 
@@ -80,7 +82,7 @@ def in_words(answer: Answer) -> str:
     lines: list[str] = []
     document = answer.document
     if document["is_cut"]:
-        lines.append("The trace has no end: its recording was broken off. What is there is whole.")
+        lines.append("The trace is incomplete: its recording was interrupted. The recorded part is usable.")
     if "check" in document and "prepared" not in document:
         lines += _check(document["check"])
     if "prepared" in document:
@@ -95,30 +97,29 @@ def in_words(answer: Answer) -> str:
 def _check(check: dict[str, Any]) -> Iterator[str]:
     causes = check["causes"]
     if not causes:
-        yield f"Nothing is missing for {plural(check['events'], 'call')}."
+        yield f"Nothing is missing: the directory is ready for {plural(check['events'], 'call')}."
     else:
-        keep = "keeps" if len(causes) == 1 else "keep"
-        yield f"{plural(len(causes), 'thing')} {keep} the replay from doing what the trace did:"
+        yield f"{plural(len(causes), 'path')} must change before the replay:"
         for cause in causes[:SHOWN]:
             yield f"  {cause['path']}: {_finding(cause)}"
         if len(causes) > SHOWN:
-            yield f"  and {count(len(causes) - SHOWN)} more (--json has all)"
-        yield "Make them with --prepare."
+            yield f"  and {count(len(causes) - SHOWN)} more (--json lists all)"
+        yield "To create what is missing, use --prepare."
     if check["unexplained"]:
-        yield f"No state of the directory explains {plural(check['unexplained'], 'call')}:"
+        yield f"No state of the directory can reproduce {plural(check['unexplained'], 'call')}:"
         yield from (f"  {one['path']}: {one['why']}" for one in check["examples"][:SHOWN])
 
 
 FINDINGS = {
-    "must-not-exist": "must not be there: a call has made it, or was told that it is not",
+    "must-not-exist": "must not exist: a call of the trace creates it, or reported it as missing",
     "not-readable": "cannot be read",
     "not-writable": "cannot be written",
     "not-searchable": "cannot be searched",
-    "too-open": "calls were refused, and would not be here (root is never refused)",
-    "not-empty": "was removed, and holds what no call has removed",
-    "leaves": "a link that leads out of the directory, or in circles",
-    "shared-is-written": "would be changed although jobs share it",
-    "across-copies": "is moved between what is shared and what is not",
+    "too-open": "too open: calls that the trace shows as refused would succeed here (root is never refused)",
+    "not-empty": "the trace removes this directory, but it has contents that no call removes",
+    "leaves": "a symbolic link that leads out of the directory, or in a loop",
+    "shared-is-written": "the replay would change it, although jobs share it",
+    "across-copies": "is moved between shared and private files",
 }
 
 
@@ -128,27 +129,27 @@ def _finding(cause: dict[str, Any]) -> str:
         size = f", {units.about_size(cause['size'])}" if cause["size"] else ""
         words = f"missing ({cause['kind']}{size})"
     elif what == "too-small":
-        words = f"has {count(cause['has'])} B, and {count(cause['needs'])} B are needed"
+        words = f"too small: has {count(cause['has'])} B, needs {count(cause['needs'])} B"
     elif what == "wrong-kind":
-        words = f"is a {cause['is']}, and must be something else"
+        words = f"is a {cause['is']}, but must be of another kind"
     else:
         words = FINDINGS.get(what, what)
     following = cause.get("consequences", 0)
-    return f"{words}; {count(following)} more follow from it" if following else words
+    return f"{words}; {count(following)} more problems follow from it" if following else words
 
 
 def _prepared(prepared: dict[str, Any]) -> Iterator[str]:
-    grown = f", {count(prepared['grown'])} made larger" if prepared["grown"] else ""
+    grown = f", {count(prepared['grown'])} enlarged" if prepared["grown"] else ""
     removed = f", {count(prepared['removed'])} removed" if prepared["removed"] else ""
-    yield f"Prepared: {count(prepared['made'])} made{grown}{removed}, {units.about_size(prepared['bytes'])}."
+    yield f"Prepared: {count(prepared['made'])} created{grown}{removed}, {units.about_size(prepared['bytes'])}."
     if prepared["left"]:
-        yield f"Left as it was, and not ours to change: {plural(len(prepared['left']), 'thing')}:"
+        yield f"Not changed, because it was not created by --prepare: {plural(len(prepared['left']), 'path')}:"
         yield from (f"  {finding['path']}: {_finding(finding)}" for finding in prepared["left"][:SHOWN])
 
 
 def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
     if replayed["stopped"]:
-        yield "Stopped before its end."
+        yield "The replay was stopped before its end."
     yield f"{replayed['wall_s']:.3f} s; as recorded {replayed['recorded_s']:.3f} s, {_untraced(replayed)}"
     yield from _planned(replayed)
     read, written = (units.about_size(replayed[f"{what}_bytes"]) for what in ("read", "write"))
@@ -166,13 +167,13 @@ def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
 
 
 def _untraced(replayed: dict[str, Any]) -> str:
-    """As `trace show` says it: where tracing was most of the run, the difference of two large numbers is no number."""
+    """As in `trace show`: where tracing was most of the run, the difference of two large numbers is too uncertain."""
     untraced = replayed["untraced_s"]
     wall, middle = replayed["wall_s"], untraced["middle_s"]
     low, high = (f"{untraced[end]:.3f}" for end in ("low_s", "high_s"))
     if middle < replayed["recorded_s"] * (1 - MIN_RUN_SHARE):
-        return f"without the cost of tracing {low} to {high} s; tracing was most of it, so that no one number is known"
-    ratio = f": {wall / middle:.2f} of it" if middle > 0 else ""
+        return f"without the cost of tracing {low} to {high} s (tracing was most of it, so there is no single estimate)"
+    ratio = f"; the replay took {wall / middle:.2f} times that" if middle > 0 else ""
     return f"without the cost of tracing {middle:.3f} s ({low} to {high}){ratio}"
 
 
@@ -181,9 +182,9 @@ def _planned(replayed: dict[str, Any]) -> Iterator[str]:
     keeps_think_times = isinstance(replayed.get("timing"), dict)
     if keeps_think_times and planned > untraced["middle_s"] * (1 + PLANNED_WITHIN):
         yield (
-            f"The replay aims at {planned:.3f} s, longer than the program took without tracing: threads and processes "
-            "that waited for each other waited for the tracing of the others, too. "
-            "Record with --one-core or --source preload"
+            f"The replay is planned to take {planned:.3f} s, longer than the program took without tracing: threads "
+            "and processes that waited for each other also waited for the tracing of the others. "
+            "To avoid this, record with --one-core or --source preload."
         )
 
 
@@ -201,7 +202,7 @@ def _calls(by_call: dict[str, Any]) -> Iterator[str]:
 
 def _deviations(replayed: dict[str, Any]) -> Iterator[str]:
     if replayed["is_faithful"]:
-        yield "Every result is that of the trace."
+        yield "All results are those of the trace."
         return
     for one in replayed["mismatches"][:SHOWN]:
         found = one["examples"][0]["path"] if one["examples"] else ""
@@ -211,18 +212,18 @@ def _deviations(replayed: dict[str, Any]) -> Iterator[str]:
         example = f" ({one['examples'][0]})" if one["examples"] else ""
         yield f"refused: {count(one['count'])} x {one['call']}: {one['why']}{example}"
     if replayed["lost"]:
-        why = "what should have opened it has failed, or was not recorded"
+        why = "the call that opens it failed, or was not recorded"
         yield f"{plural(replayed['lost'], 'call')} had no open file: {why}"
     waits = replayed["waits"]
     if waits["let_go"]:
-        yield f"{plural(waits['let_go'], 'call')} waited too long for others and went on without them"
+        yield f"{plural(waits['let_go'], 'call')} waited too long for other threads and continued without them"
 
 
 def _cleaned(cleaned: dict[str, Any]) -> Iterator[str]:
     if not cleaned["was_prepared"]:
-        yield "Nothing was prepared here: what a replay has made without --prepare is not known, and stays."
+        yield "Nothing to remove: --prepare was not used here, so files that a replay created are unknown and remain."
         return
     yield f"Removed {plural(cleaned['removed'], 'name')}."
     if cleaned["left"]:
-        yield f"Left: {plural(len(cleaned['left']), 'name')}:"
+        yield f"Not removed: {plural(len(cleaned['left']), 'name')}:"
         yield from (f"  {one['path']}: {one['why']}" for one in cleaned["left"][:SHOWN])

@@ -13,7 +13,7 @@ from plimsoll.trace.words import chosen, duration, facts, seconds, share, size
 MAX_FAILURES = 200
 """Ways to fail, and blind spots, that a table has."""
 
-MOSTLY_TRACING = "Tracing was most of this run: durations and speeds of single calls say little here."
+MOSTLY_TRACING = "Tracing was most of this run: durations and speeds of single calls are unreliable."
 
 
 def table(title: str, heads: str, rows: Iterable[Sequence[str]], note: str = "") -> Table:
@@ -69,7 +69,7 @@ def source(profile: Profile) -> Table:
         rows.append(("options", " ".join(profile.source.options)))
     if profile.source.elapsed_s is not None:
         rows.append(("from start to end of the program", seconds(profile.source.elapsed_s)))
-    rows.append(("finest difference of times", seconds(profile.source.resolution_s)))
+    rows.append(("resolution of times", seconds(profile.source.resolution_s)))
     if chosen(profile):
         rows.append(("shown", chosen(profile)))
     return table("The trace", "|", rows)
@@ -161,16 +161,16 @@ def failures(profile: Profile) -> Table:
 
 
 def missing(profile: Profile, most: int | None = None) -> Table:
-    """Names that were looked for in vain."""
+    """Paths that were looked up but not found."""
     rows = [(count(each.count), each.path) for each in profile.missing[:most]]
-    return table("Looked for in vain", "#times|name", rows)
+    return table("Paths that were not found", "#times|name", rows)
 
 
 def blind_spots(profile: Profile, most: int = MAX_FAILURES) -> Table:
-    """What the trace cannot tell."""
+    """What the trace does not show."""
     rows = [(each.text,) for each in profile.blind_spots[:most]]
     more = len(profile.blind_spots) - len(rows)
-    return table("What the trace cannot tell", "", rows, f"and {count(more)} more" if more > 0 else "")
+    return table("What the trace does not show", "", rows, f"and {count(more)} more" if more > 0 else "")
 
 
 def bursts(profile: Profile) -> Table:

@@ -51,7 +51,7 @@ def _findings(style: Style, profile: Profile) -> list[str]:
     for each in profile.findings:
         first, *rest = style.wrapped(each.text, "  ! ", "    ")
         lines += [style.paint(first, "warn"), *rest]
-    return lines or style.wrapped("Nothing stands out.")
+    return lines or style.wrapped("No findings.")
 
 
 def _run(style: Style, profile: Profile) -> list[str]:
@@ -104,7 +104,7 @@ def _table(style: Style, found: Table, most: int = 0) -> list[str]:
 
 
 def fitted(style: Style, found: Table) -> list[Sequence[str]]:
-    """Its rows, of which the last cells are cut at their beginning to what the others leave of the width."""
+    """The rows of the table; the last cells lose their beginning where they exceed the remaining width."""
     last = len(found.columns) - 1
     if found.columns[last].numeric or last == 0:
         return list(found.rows)
@@ -117,14 +117,14 @@ def fitted(style: Style, found: Table) -> list[Sequence[str]]:
 
 
 def tail(text: str, room: int) -> str:
-    """The end of a name, which tells more than its beginning."""
+    """The end of a name, which is more specific than its beginning."""
     return text if len(text) <= room else f"..{text[2 - room :]}"
 
 
 def _blind(style: Style, profile: Profile) -> list[str]:
     if not profile.blind_spots:
         return []
-    lines = ["  What the trace cannot tell"]
+    lines = ["  What the trace does not show"]
     for each in profile.blind_spots[:MAX_OTHERS]:
         lines += style.wrapped(each.text, "  - ", "    ")
     more = len(profile.blind_spots) - MAX_OTHERS

@@ -28,12 +28,12 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share of 1 in two digits: what it was made of is rarely known better."""
+    """A share of 1 in two digits, because its terms are rarely known more precisely."""
     return percent(value, 2)
 
 
 def span(low: float | None, high: float | None) -> str:
-    """`0.8 to 1.4 s`; one number where both read the same, `up to 1.4 s` from nothing."""
+    """`0.8 to 1.4 s`; one number if both look the same, `up to 1.4 s` if the lower end is 0."""
     first, last = seconds(low), seconds(high)
     if first == last:
         return first
@@ -44,7 +44,7 @@ def span(low: float | None, high: float | None) -> str:
 
 
 def duration(times: Times | None, interval_only: bool) -> str:
-    """The best estimate of a time, or its range where one number would be a lie."""
+    """The best estimate of a time, or its range where one number would be misleading."""
     if times is None:
         return UNKNOWN
     if interval_only and times.low_s is not None:
@@ -57,25 +57,25 @@ def run_time(time: RunTime) -> str:
     wall = time.wall
     recorded = f"{seconds(wall.recorded_s)} as recorded"
     if wall.corrected_s is None:
-        return f"{recorded}; what tracing added to it is not known"
+        return f"{recorded}; the cost of tracing is unknown"
     traced = f"tracing was about {share(time.tracing_share)} of it"
     if time.traced_call_s is not None:
         traced += f", {seconds(time.traced_call_s[0])} a call"
     if time.interval_only:
         between = span(wall.low_s, wall.high_s)
-        return f"{recorded}; {between} without tracing ({traced}: too much for one number)"
+        return f"{recorded}; {between} without tracing ({traced}, too much for a single estimate)"
     ends = span(wall.low_s, wall.high_s)
     about = seconds(wall.corrected_s)
     return f"{recorded}; about {about} without tracing ({traced if ends == about else f'{ends}; {traced}'})"
 
 
 def correction(source: Source, time: RunTime) -> str:
-    """What was subtracted, or why nothing was."""
+    """The subtracted cost of tracing, or why none was subtracted."""
     if not source.has_durations:
-        return "The log has no durations of calls (strace -T): times in calls are not known."
+        return "The log has no durations of calls (strace -T), so times in calls are unknown."
     if source.calibration is None:
         return (
-            "Times are as recorded: nobody has measured what tracing cost on the traced host, so they are too long. "
+            "Times are as recorded and too long, because the cost of tracing was not measured on the traced host. "
             "`plimsoll trace record` measures it."
         )
     cost, inside = (
@@ -83,25 +83,28 @@ def correction(source: Source, time: RunTime) -> str:
         for values in (source.calibration.call_ns, source.calibration.duration_ns)
     )
     said = (
-        f"Tracing cost {cost[0]} a call on the traced host ({cost[1]} to {cost[2]}), {inside[0]} of it within "
-        f"the recorded duration ({inside[1]} to {inside[2]}), measured there over "
-        f"{count(source.calibration.calls)} calls."
+        f"Tracing cost {cost[0]} per call on the traced host ({cost[1]} to {cost[2]}), {inside[0]} of it within "
+        f"the recorded duration ({inside[1]} to {inside[2]}), measured over {count(source.calibration.calls)} calls."
     )
     if source.recorder == "strace" and time.traced_call_s is not None:
         run = [seconds(each) for each in time.traced_call_s]
-        said += f" In this run it was about {run[0]} ({run[1]} to {run[2]}), by the shortest of its calls."
-    return f"{said} It is taken off every time below, never past zero."
+        said += (
+            f" In this run it was about {run[0]} ({run[1]} to {run[2]}), estimated from its shortest calls."
+        )
+    return f"{said} It is subtracted from every time below, down to zero at most."
 
 
 def command(source: Source) -> str:
-    """What ran, as one would type it."""
+    """The traced program as a shell command."""
     if source.command:
         return shlex.join(source.command)
-    return "processes that ran already" if source.attached else "a program that the log does not name"
+    return (
+        "processes that were already running" if source.attached else "a program that the log does not name"
+    )
 
 
 def name(profile: Profile) -> str:
-    """What ran, in a word or two: the program and the first argument that is no option, which says more of most."""
+    """A short name of what ran: the program and its first argument that is not an option."""
     words = profile.source.command
     if words:
         said = [words[0], *[word for word in words[1:] if not word.startswith("-")][:1]]
@@ -130,7 +133,7 @@ def date(zero_unix_ns: int | None) -> str:
 
 
 def chosen(profile: Profile) -> str:
-    """What was left out because nobody asked for it; nothing where all is here."""
+    """The selection; empty where nothing was left out."""
     asked = profile.chosen
     said = []
     if asked.file is not None:
@@ -143,27 +146,27 @@ def chosen(profile: Profile) -> str:
 
 
 def not_understood(found: Unparsed) -> list[str]:
-    """What of the trace could not be understood, a sentence each; nothing where all was."""
+    """The parts of the trace that were not understood, a sentence each; empty where all was."""
     said = []
     if not found.whole:
-        said.append("The trace has no end: it was cut off, or is still being written.")
+        said.append("The trace is incomplete: it was cut off, or is still being written.")
     if found.odd_lines:
         said.append(f"{count(found.odd_lines)} of {plural(found.lines, 'line')} were not understood.")
     if found.cut_lines:
         said.append(
-            "The last line of the log was cut."
+            "The last line of the log was cut off."
             if found.cut_lines == 1
-            else f"The last lines of {count(found.cut_lines)} logs were cut."
+            else f"The last lines of {count(found.cut_lines)} logs were cut off."
         )
     if found.unknown_calls:
-        said.append(f"{plural(found.unknown_calls, 'call')} of unknown name left out.")
+        said.append(f"{plural(found.unknown_calls, 'call')} with an unknown name left out.")
     if found.halves:
-        said.append(f"{plural(found.halves, 'call')} whose beginning is missing left out.")
+        said.append(f"{plural(found.halves, 'call')} without a recorded start left out.")
     if found.endless:
-        said.append(f"{plural(found.endless, 'call')} whose end is missing.")
+        said.append(f"{plural(found.endless, 'call')} without a recorded end.")
     return said
 
 
 def understood(odd_lines: int, unknown_calls: int, lines: int) -> bool:
-    """Few enough lines were not understood."""
+    """Whether the share of lines that were not understood is below the limit."""
     return odd_lines + unknown_calls <= LIMIT_NOT_UNDERSTOOD * max(lines, 1)

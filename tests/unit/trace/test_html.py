@@ -107,5 +107,5 @@ def test_where_tracing_was_most_of_the_run_the_page_says_so() -> None:
     page = render(told(time=mostly), pictures(), "job.trace")
     assert data_of(page)["interval_only"] is True
     assert page.count("Tracing was most of this run") == 2
-    assert "too much for one number" in page
-    assert "The cost of tracing is taken off durations" not in page
+    assert "too much for a single estimate" in page
+    assert "The cost of tracing is subtracted from durations" not in page

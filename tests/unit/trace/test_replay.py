@@ -36,9 +36,10 @@ def said(**document: Any) -> list[str]:
 
 def test_a_replay_is_held_against_the_untraced_program() -> None:
     assert said(replayed=REPLAYED) == [
-        "1.200 s; as recorded 2.000 s, without the cost of tracing 1.000 s (0.900 to 1.100): 1.20 of it",
+        "1.200 s; as recorded 2.000 s, without the cost of tracing 1.000 s (0.900 to 1.100); "
+        "the replay took 1.20 times that",
         "1 call by 2 threads; 0 B read, 4.1 kB written; 12,345 calls on ignored names",
-        "Every result is that of the trace.",
+        "All results are those of the trace.",
     ]
 
 
@@ -46,10 +47,10 @@ def test_what_was_mostly_tracing_is_a_range_and_what_is_aimed_at_is_said() -> No
     untraced = {"low_s": 1.72, "middle_s": 1.88, "high_s": 3.49}
     slow = REPLAYED | {"wall_s": 2.52, "recorded_s": 5.6, "untraced_s": untraced, "planned_s": 2.5}
     first = (
-        "2.520 s; as recorded 5.600 s, without the cost of tracing 1.720 to 3.490 s; tracing was most of it, "
-        "so that no one number is known"
+        "2.520 s; as recorded 5.600 s, without the cost of tracing 1.720 to 3.490 s (tracing was most of it, "
+        "so there is no single estimate)"
     )
-    aim = "The replay aims at 2.500 s, longer than the program took without tracing: "
+    aim = "The replay is planned to take 2.500 s, longer than the program took without tracing: "
     timed = said(replayed=slow | {"timing": {"diff": {"scale": 1.0}}})
     assert timed[0] == first and timed[1].startswith(aim) and "--one-core" in timed[1]
     assert not said(replayed=slow | {"timing": "afap"})[1].startswith(aim)
@@ -67,7 +68,7 @@ def test_what_is_refused_and_what_is_removed_is_named() -> None:
     replayed = REPLAYED | {"is_faithful": False, "refusals": [refused]}
     assert said(replayed=replayed)[-1] == "refused: 116 x fchown: what belongs to the system is not changed"
     prepared = {"made": 0, "grown": 0, "bytes": 0, "removed": 3, "left": []}
-    assert said(prepared=prepared) == ["Prepared: 0 made, 3 removed, 0 B."]
+    assert said(prepared=prepared) == ["Prepared: 0 created, 3 removed, 0 B."]
 
 
 def test_differences_are_told_with_an_example_where_there_is_one() -> None:
@@ -84,21 +85,21 @@ def test_differences_are_told_with_an_example_where_there_is_one() -> None:
     assert said(replayed=replayed)[2:] == [
         "differs: 1 x read: was ok, is not open (/data/in)",
         "differs: 1 x read: was ok, is not open",
-        "1 call had no open file: what should have opened it has failed, or was not recorded",
-        "2 calls waited too long for others and went on without them",
+        "1 call had no open file: the call that opens it failed, or was not recorded",
+        "2 calls waited too long for other threads and continued without them",
     ]
 
 
 @pytest.mark.parametrize(
     ("causes", "lines"),
     [
-        ([], ["Nothing is missing for 7 calls."]),
+        ([], ["Nothing is missing: the directory is ready for 7 calls."]),
         (
             [{"path": "in", "what": "missing", "kind": "file", "size": 2000, "consequences": 3}],
             [
-                "1 thing keeps the replay from doing what the trace did:",
-                "  in: missing (file, 2 kB); 3 more follow from it",
-                "Make them with --prepare.",
+                "1 path must change before the replay:",
+                "  in: missing (file, 2 kB); 3 more problems follow from it",
+                "To create what is missing, use --prepare.",
             ],
         ),
     ],

@@ -57,17 +57,17 @@ def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> N
 def test_what_tracing_cost_is_told_as_calibrated_and_as_the_run_says() -> None:
     found = told().profile
     said = plain(words.correction(found.source, found.time))
-    assert "Tracing cost 35.0 µs a call on the traced host (30.0 µs to 42.0 µs)" in said, said
-    assert "In this run it was about 30.0 µs (25.0 µs to 40.0 µs), by the shortest of its calls." in said
+    assert "Tracing cost 35.0 µs per call on the traced host (30.0 µs to 42.0 µs)" in said, said
+    assert "In this run it was about 30.0 µs (25.0 µs to 40.0 µs), estimated from its shortest calls." in said
     preload = told(source=document()["source"] | {"recorder": "preload"}).profile
     assert "In this run" not in words.correction(preload.source, preload.time)
 
 
 def test_without_calibration_nothing_is_said_to_be_corrected() -> None:
     bare = run_time(wall=times(2.0, corrected=False), tracing_share=None)
-    assert plain(words.run_time(bare)) == "2.00 s as recorded; what tracing added to it is not known"
+    assert plain(words.run_time(bare)) == "2.00 s as recorded; the cost of tracing is unknown"
     found = told(source=document()["source"] | {"calibration": None}).profile
-    assert "nobody has measured what tracing cost" in words.correction(found.source, found.time)
+    assert "the cost of tracing was not measured" in words.correction(found.source, found.time)
 
 
 def test_a_range_keeps_both_units_where_they_differ() -> None:
@@ -100,12 +100,12 @@ def test_what_was_not_understood_is_said() -> None:
     )
     said = " ".join(map(plain, words.not_understood(found)))
     for part in (
-        "no end",
+        "is incomplete",
         "3 of 1,000 lines",
         "last line of the log was cut",
-        "1 call of unknown name",
-        "2 calls whose beginning",
-        "4 calls whose end",
+        "1 call with an unknown name",
+        "2 calls without a recorded start",
+        "4 calls without a recorded end",
     ):
         assert part in said
 
@@ -135,7 +135,7 @@ def test_a_newer_profile_is_refused_and_an_older_lab_says_so() -> None:
         read(json.dumps(document(format="plimsoll.profile/2")))
     with pytest.raises(EngineError, match="was expected"):
         read(json.dumps(document(format="plimsoll.run/1")))
-    with pytest.raises(EngineError, match="no JSON"):
+    with pytest.raises(EngineError, match="not valid JSON"):
         read("{")
     without = document()
     del without["totals"]

@@ -51,7 +51,7 @@ function runLine(surface, colours) {
   const second = { ...box, y: box.y + upper + gap, height: surface.height - BOX.bottom - (box.y + upper + gap) };
   const data = rate(line.reads.map((value, at) => value + line.writes[at]));
   const calls = rate(line.reads.map((value, at) => value + line.writes[at] + line.metadata[at])), most = Math.max(...calls, 1);
-  const y = { low: 0, high: most, values: steps(0, most, 2), show: thousands, title: "calls about files a second (strong: reads and writes)" };
+  const y = { low: 0, high: most, values: steps(0, most, 2), show: thousands, title: "calls on files per second (strong: reads and writes)" };
   const scale = axes(surface, second, { ...x, title: "time since the beginning of the trace" }, y, colours);
   bars(calls, scale, colours.other, 0.45);
   bars(data, scale, colours.ink, 0.8);

@@ -10,15 +10,15 @@ const known = (key) => (file) => file[key] === undefined ? null : file[key];
 
 const FILE_COLUMNS = [
   { name: "File", left: true, value: (file) => file.path, show: named },
-  { name: "time", title: "Time in all calls about it", value: (file) => best(file.time), show: (file) => words.time(file.time) },
+  { name: "time", title: "Time in all calls on it", value: (file) => best(file.time), show: (file) => words.time(file.time) },
   number("of run", "Time in its calls over the time of the run", known("run_share"), words.share),
   number("opens", "Calls that opened it", field("opens")),
   number("reads", "Reads that succeeded", field("reads")),
   number("read", "Bytes read", field("read_bytes"), words.size),
   number("writes", "Writes that succeeded", field("writes")),
   number("written", "Bytes written", field("write_bytes"), words.size),
-  number("seeks", "Calls that set the offset or asked for it", field("seeks")),
-  number("useless", "Seeks that no read or write followed, or that did not move the offset", field("useless_seeks")),
+  number("seeks", "Calls that set or queried the offset", field("seeks")),
+  number("useless", "Seeks that did not move the offset, or that no read or write followed", field("useless_seeks")),
   number("in order", "Share of requests that began where the last one of the same open file ended", known("sequential_share"), words.share),
   number("failed", "Calls that failed", (file) => (file.failed || []).reduce((sum, each) => sum + each.count, 0)),
 ];
@@ -27,8 +27,8 @@ const REQUEST_COLUMNS = [
   { name: "start", left: true, value: (at) => at, show: (at) => (rowsOf().t[at] / 1e9).toFixed(6) + SPACE + "s" },
   { name: "what", value: (at) => rowsOf().w[at], show: (at) => rowsOf().w[at] ? "write" : "read" },
   number("offset", "Byte of the file at which it began", (at) => rowsOf().o[at]),
-  number("asked", "Bytes asked for", (at) => rowsOf().n[at]),
-  number("given", "Bytes given", (at) => rowsOf().r[at]),
+  number("asked", "Bytes requested", (at) => rowsOf().n[at]),
+  number("given", "Bytes transferred", (at) => rowsOf().r[at]),
   { name: "took", title: "As recorded: with the cost of tracing", value: (at) => rowsOf().d[at], show: (at) => words.seconds(rowsOf().d[at] === null ? null : rowsOf().d[at] / 1e9) },
   { name: "thread", value: (at) => rowsOf().k[at], show: (at) => threadName(rowsOf().k[at]) },
 ];
@@ -60,7 +60,7 @@ function filtered() {
     get("filter-problem").textContent = "";
     return page.files.filter((file) => (get("only-data").checked ? file.reads || file.writes : true) && namesOf(file).some((name) => wanted.test(name)));
   } catch (problem) {
-    get("filter-problem").textContent = "This is no regular expression: " + problem.message;
+    get("filter-problem").textContent = "Not a regular expression: " + problem.message;
     return null;
   }
 }
@@ -91,7 +91,7 @@ function facts(file) {
   const pairs = [
     ["what it is", [file.kind, file.executable ? "program or library" : ""].filter(Boolean).join(", ")],
     ["other names", someOf(file.other_names || []).join("  ")],
-    ["size", file.size === undefined ? "" : `${words.size(file.size)} (greatest that the trace tells of)`],
+    ["size", file.size === undefined ? "" : `${words.size(file.size)} (greatest in the trace)`],
     ["opened", `${words.count(file.opens || 0)} times, open for ${words.seconds(file.open_s)}`],
     ["used", `${words.seconds(file.first_s)} to ${words.seconds(file.last_s)}, by ${words.count(file.threads)} threads of ${words.count(file.process_count)} processes`],
     ["read", direction(file, "read")],
@@ -103,7 +103,7 @@ function facts(file) {
     ["mapped", file.maps ? `${words.count(file.maps)} times, ${words.size(file.mapped_bytes)}: accesses there are not visible` : ""],
     ["other calls", counted(Object.entries(file.metadata || {}))],
     ["failed", counted((file.failed || []).map((each) => [`${each.call} ${each.error}`, each.count]))],
-    ["place unknown", file.unknown_offsets ? `${words.count(file.unknown_offsets)} requests, which are in no picture` : ""],
+    ["place unknown", file.unknown_offsets ? `${words.count(file.unknown_offsets)} requests, which the pictures leave out` : ""],
   ];
   const list = get("file-facts");
   list.replaceChildren();
@@ -128,16 +128,16 @@ function direction(file, way) {
     const { mean, sd, max } = file[way].size;
     said.push(`size of a request ${words.size(mean)} on average (standard deviation ${words.size(sd)}), at most ${words.size(max)}`);
   }
-  if (way === "read" && file.short_reads) said.push(`${words.count(file.short_reads)} gave less than asked`);
+  if (way === "read" && file.short_reads) said.push(`${words.count(file.short_reads)} returned less than requested`);
   if (way === "read" && file.end_reads) said.push(`${words.count(file.end_reads)} at the end of the file`);
   if (file[way + "_time"]) said.push(`${words.time(file[way + "_time"])} in calls`);
   return said.join("; ");
 }
 
 const HISTOGRAMS = [
-  { id: "sizes", title: "bytes asked for", of: (side) => side.size, show: words.binary, unit: 1 },
+  { id: "sizes", title: "bytes requested", of: (side) => side.size, show: words.binary, unit: 1 },
   { id: "durations", title: "duration", of: (side) => side.duration_s, show: words.seconds, unit: 1e-9 },
-  { id: "speeds", title: "bytes a second", of: (side) => side.speed, show: words.speed, unit: 1 },
+  { id: "speeds", title: "bytes per second", of: (side) => side.speed, show: words.speed, unit: 1 },
 ];
 
 function drawHistogram(each, surface, colours) {
@@ -151,7 +151,7 @@ function drawFile() {
   for (const each of HISTOGRAMS) show(get("chart-" + each.id), 200, (surface, colours) => drawHistogram(each, surface, colours));
 }
 
-// Says what of the file is in the picture, and how more is had.
+// Describes what part of the file is in the picture, and how to get more.
 function patternChanged() {
   const found = pattern.found, whole = page.pictures[looked.index];
   const inView = pattern.inView();
@@ -161,10 +161,10 @@ function patternChanged() {
   const note = get("pattern-note");
   if (found.density) {
     note.textContent = `Binned: ${words.count(whole.requests)} requests in ${words.count(found.density.columns)} × ${words.count(found.density.rows)} cells, `
-      + "the stronger the more requests began there. Zoom in; this shows the window that you see, request by request: ";
+      + "a stronger colour means more requests. Zoom in, or show each request of this window with: ";
     note.append(Object.assign(document.createElement("code"), { textContent: exactCommand(looked, pattern.view) }));
   } else if (found.rows) note.textContent = `Exact: ${words.count(inView.length)} of ${words.count(whole.requests)} requests are in the window.`;
-  else note.textContent = looked.reads || looked.writes ? "Nobody knows where in the file its requests were." : "No data were read or written here.";
+  else note.textContent = looked.reads || looked.writes ? "The offsets of its requests are unknown." : "No data were read or written here.";
 }
 
 async function look(file, scroll) {

@@ -217,7 +217,7 @@ class Pattern {
 }
 
 function requestText(rows, at) {
-  const asked = rows.n[at] !== null && rows.n[at] !== rows.r[at] ? ` of ${words.size(rows.n[at])} asked for` : "";
+  const asked = rows.n[at] !== null && rows.n[at] !== rows.r[at] ? ` of ${words.size(rows.n[at])} requested` : "";
   const took = rows.d[at] === null ? "" : `, took ${words.seconds(rows.d[at] / 1e9)} as recorded`;
   return `${rows.w[at] ? "Write" : "Read"} of ${words.count(rows.r[at])} B${asked} at byte ${words.count(rows.o[at])}, `
     + `${(rows.t[at] / 1e9).toFixed(6)} s${took}, ${threadName(rows.k[at])}`;
