@@ -206,7 +206,7 @@ def test_tasks_that_end_at_once_say_why(at: Lab, cluster: Cluster) -> None:
 def test_what_sbatch_refuses_is_said(at: Lab, cluster: Cluster) -> None:
     done = at.run("run", job(at, "{tasks: 1, partition: nowhere}"))
     assert done.code == 2
-    assert "hosts.slurm: sbatch refuses: " in done.err and "nvalid partition" in done.err, done.err
+    assert "hosts.slurm: sbatch rejects the job: " in done.err and "nvalid partition" in done.err, done.err
     nothing_left(at, cluster)
 
 

@@ -30,7 +30,7 @@ class Finding:
 
 
 def check(results: Results) -> Iterator[Finding]:
-    """Everything that is wrong, run by run. A run that has not been carried out yet is not wrong."""
+    """All problems, run by run. A run that was not started yet is not a problem."""
     for run in results.runs:
         try:
             yield from _check_run(run)

@@ -10,7 +10,8 @@ from plimsoll.errors import DamagedResults
 
 
 def read_earlier(directory: Path) -> dict[str, Any] | None:
-    """analysis.json as it stands; None where there is none. Raises DamagedResults where it cannot be read."""
+    """analysis.json as it is; None if it does not exist. Raises DamagedResults if it cannot be
+    read."""
     path = directory / "analysis.json"
     if not path.exists():
         return None

@@ -66,7 +66,7 @@ def _counts(payload: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _number(payload: bytes, at: int) -> tuple[int, int]:
-    """Zig-zag LEB128 of at most nine bytes; the ninth carries eight bits."""
+    """Zig-zag LEB128 of at most nine bytes; the ninth contains eight bits."""
     value = 0
     for k in range(9):
         if at >= len(payload):

@@ -25,7 +25,7 @@ TCP_RETRANSMITS: Final = "tcp_retransmits"
 START: Final = "start.json"
 """In `segments/` as long as something of the run may still be on other hosts, or is not yet converted."""
 TESTERS: Final = "testers"
-"""Role of an agent that carries testers; others only watch."""
+"""Role of an agent that runs testers; other agents only watch."""
 MAX_CLOCK_BYTES: Final = 64 << 20
 """Bytes of a clock.json: 100,000 agents of one piece each have less."""
 MAX_TRIPS: Final = 5_000_000
@@ -142,7 +142,8 @@ def read_crew(run: RunFiles) -> RunAgents:
 
 
 def _place(name: str, *told: object) -> str:
-    """The first that says more than the agent's own name, which stands for one that had not come yet."""
+    """The first entry that contains more than the name of the agent, which is a placeholder until
+    the agent connects."""
     return next((str(one) for one in told if one and one != name), "")
 
 
@@ -181,7 +182,7 @@ def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArr
 
 
 def owners(path: Path, testers: int) -> list[str]:
-    """The name of the agent that carried each tester; empty for numbers that made no transaction. Raises
+    """The name of the agent of each tester; empty for numbers that made no transaction. Raises
     DamagedResults."""
     found = [""] * testers
     for table in row_groups(path, "plimsoll.transactions", ("agent", "tester")):

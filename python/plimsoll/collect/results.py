@@ -42,7 +42,8 @@ def require_readable(found: object, name: str, where: Path) -> None:
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:
-    """A JSON file of ours; raises DamagedResults if it is missing, broken or too new."""
+    """Reads a JSON file of Plimsoll; raises DamagedResults if it is missing, invalid or has a newer
+    format."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -57,7 +58,7 @@ def read_json(path: Path, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run as it lies on disk. `record` is run.json."""
+    """One run on disk. `record` is run.json."""
 
     id: str
     path: Path
@@ -96,7 +97,7 @@ class RunFiles:
 
     @cached_property
     def live(self) -> list[dict[str, Any]]:
-        """live.jsonl without its first line, which carries the format."""
+        """live.jsonl without its first line, which contains the format."""
         lines = read_lines(self.path / "live.jsonl")
         if lines:
             require_readable(lines[0].get("format"), "plimsoll.live", self.path / "live.jsonl")
@@ -144,7 +145,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def open_results(path: Path) -> Results:
-    """Reads a results directory; raises DamagedResults if it is none, or cannot be read."""
+    """Reads a results directory; raises DamagedResults if it is not a results directory, or cannot
+    be read."""
     if not path.is_dir():
         raise DamagedResults(f"{path} is not a directory")
     if not (path / "plan.json").exists():

@@ -46,7 +46,7 @@ class Transactions:
         return int(self.start.size)
 
     def blocks(self, rows: int) -> Iterator[Transactions]:
-        """Views of at most so many rows, small enough for a core's cache."""
+        """The maximum number of rows of a view, small enough for the cache of a core."""
         for at in range(0, len(self), rows):
             yield self._at(slice(at, at + rows))
 

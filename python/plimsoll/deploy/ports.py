@@ -38,7 +38,7 @@ def numeric(host: str) -> str:
 
 
 def netloc(address: str, port: int) -> str:
-    """Address and port as they stand in a URL."""
+    """Address and port as in a URL."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -66,7 +66,8 @@ class PortBook:
         self._number = 0
 
     def of(self, name: str) -> CachePorts:
-        """The ports of a cache, the same as long as the book: a gateway that tells it of changes knows them too."""
+        """The ports of a cache. They do not change during an experiment, because a gateway that
+        notifies it knows them too."""
         if name not in self._given:
             taken = {port for one in self._given.values() for port in (one.forward, one.reverse)}
             forward = self._other(taken)

@@ -48,8 +48,8 @@ def bound_to(cpus: Sequence[int]) -> Iterator[None]:
 
 
 class Guarded:
-    """A running child below the guard. `stdout` of the child goes to `log` unless `pipe_stdout` is asked for; `grace_s`
-    lies between the polite signal that ends it and the other one."""
+    """A running child under the guard. `stdout` of the child goes to `log` unless `pipe_stdout` is
+    set; `grace_s` is the time between SIGTERM and SIGKILL."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Guarded:
         return self._process.poll()
 
     def wait(self, timeout_s: float) -> None:
-        """Waits so long for its end; what came of it says `returncode`."""
+        """Waits for its end, at most `timeout_s`; `returncode` contains the result."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
 
@@ -119,7 +119,7 @@ class Guarded:
         return self._process.poll() is not None
 
     def obituary(self) -> str:
-        """What to say of a service that ended: how, and its last log lines."""
+        """The message for a service that ended: how it ended, and its last log lines."""
         code = self._process.poll()
         if code is None:
             how = "is running"

@@ -47,7 +47,7 @@ def require(service: str, what: str, names: Sequence[str], package: str) -> Path
 
 
 def missing(service: str, what: str, package: str) -> ServiceError:
-    """What to say of a server that is not there."""
+    """The error for a server that is not installed."""
     looked = f" (searched in {VARIABLE}={os.environ[VARIABLE]!r})" if VARIABLE in os.environ else ""
     return ServiceError(f"service {service}: {what} was not found{looked}: apt-get install {package}")
 
@@ -92,7 +92,7 @@ def _postgres_installed() -> dict[int, Path]:
 
 
 def version_of(command: Sequence[str | Path]) -> str:
-    """What a program says of its version, on stdout or stderr; empty where it says nothing."""
+    """The version that a program prints, on stdout or stderr; empty if it prints nothing."""
     try:
         done = subprocess.run(
             command,

@@ -79,7 +79,7 @@ def _size(path: Path) -> int:
 
 
 def describe(service: RunningService) -> dict[str, Any]:
-    """What run.json says of a service."""
+    """The entry of a service in run.json."""
     return {
         "name": service.wanted.name,
         "kind": service.wanted.kind,

@@ -23,8 +23,8 @@ SECONDS: Final = ("keepalive", "query_timeout", "max_acquire", "max_execute")
 def engine_settings(
     service: Service, addresses: Mapping[str, Sequence[str]], proxies: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The JSON of one of our services. `addresses`: URLs of the services that run already; `proxies`: of the caches
-    that a gateway tells of changes."""
+    """The JSON of a service of Plimsoll. `addresses`: URLs of the services that already run;
+    `proxies`: of the caches that a gateway notifies of changes."""
     told = dict(service.settings)
     match service.kind:
         case "frontier":

@@ -67,11 +67,10 @@ class RunningServices:
         return {name: list(service.urls) for name, service in self._running.items()}
 
     def ensure(self, config: Config, pins: Mapping[str, Sequence[int]], same_cell: bool) -> list[str]:
-        """Brings the fleet to what `config` wants; gives the names of the services that were (re)started.
-
-        What is restarted is what `plan.changes` says, and what has died meanwhile with all that needs it. `same_cell`:
-        the run before was of the same cell. Raises ServiceError when a service cannot be started.
-        """
+        """Starts and stops services to match `config`; returns the names of the services that were
+        (re)started. Services are restarted as in `plan.changes`, and so are services that have
+        ended, with all that need them. `same_cell`: the previous run was of the same cell.
+        Raises ServiceError when a service cannot be started."""
         stale = set(changes(self._config, config, same_cell).stop)
         stale |= {
             name for name, one in self._running.items() if one.process is not None and one.process.gone()
@@ -96,7 +95,7 @@ class RunningServices:
         return started
 
     def first_gone(self) -> str | None:
-        """What to say of a service that has ended by itself, or None while all are there."""
+        """The message for a service that has ended by itself, or None while all run."""
         for service in self._running.values():
             if service.process is not None and service.process.gone():
                 return service.process.obituary()
@@ -157,7 +156,8 @@ class RunningServices:
         )
 
     def _load(self, url: str, data: Sequence[Data], log: Path) -> None:
-        """All data sets in the order of the file: those of ours by the engine, files of SQL from here."""
+        """All data sets in the order of the file: those of Plimsoll by the engine, SQL files by
+        this process."""
         for is_sql, sets in groupby(data, lambda one: one.kind == "sql"):
             if not is_sql:
                 self._fill(url, tuple(sets), log)
@@ -204,7 +204,8 @@ class RunningServices:
             running.counters = lambda: OwnCounters(self._address, port)
 
     def _proxies(self, service: Service) -> list[str]:
-        """Where the caches will be that a gateway tells of changes: they are started after it."""
+        """The future addresses of the caches that a gateway notifies of changes: they are started
+        after it."""
         told = service.settings.get("invalidation") or {}
         ports = [self._ports.of(one).forward for one in told.get("caches", ())]
         return [f"http://{netloc(self._address, port)}" for port in ports]

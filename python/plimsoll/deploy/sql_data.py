@@ -17,7 +17,7 @@ from plimsoll.plan.queries.sql_text import Dialect, SqlTextError, Statement, sta
 
 CONNECT_S: Final = 10
 QUOTED: Final = 1000
-"""Of a server's message so much is shown."""
+"""The maximum length of a server message that is shown."""
 
 Execute = Callable[[Statement], None]
 
@@ -31,10 +31,9 @@ class _Refused(Exception):
 
 
 def load_sql(url: str, data: Data, check_interrupt: Callable[[], None]) -> int:
-    """Executes the file of a data set in the database at `url`, each statement by itself; gives their number.
-
-    Raises ServiceError with file, line and the server's message at the first that fails.
-    """
+    """Executes the file of a data set in the database at `url`, statement by statement; returns the
+    number of statements. Raises ServiceError with file, line and the message of the server at
+    the first failure."""
     path, shown = Path(data.settings["file"]), data.settings["shown"]
     dialect: Dialect = "postgres" if url.startswith("postgresql:") else "mariadb"
     done = 0

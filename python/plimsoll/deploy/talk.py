@@ -106,14 +106,15 @@ class EngineTalk:
         self._process.kill()
 
     def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """Sends a command, between runs, and gives its events up to the one of type `last`. Raises EngineError when it
-        is refused, when the engine is gone, or after `timeout_s`."""
+        """Sends a command, between runs, and yields its events up to the one of type `last`. Raises
+        EngineError when the engine rejects it or has ended, or after `timeout_s`."""
         for event in self._answers(command, last, timeout_s):
             if event.get("type") != last:
                 yield event
 
     def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
-        """Opens a door for agents that dial in; gives their token, a JSON text. Raises EngineError."""
+        """Opens a door for agents that dial in; returns their token, a JSON text. Raises
+        EngineError."""
         command = {
             "type": "listen",
             "experiment": experiment,
@@ -125,8 +126,8 @@ class EngineTalk:
         return Secret(json.dumps(event["token"]))
 
     def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
-        """Agents that have ever dialled in, with what they say of their hosts; waits for another one, at most `wait_s`.
-        Raises EngineError when the engine is gone."""
+        """All agents that have dialled in, with the facts of their hosts; waits for a new agent, at
+        most `wait_s`. Raises EngineError when the engine has ended."""
         with self._news:
             known = len(self._joined)
             self._news.wait_for(lambda: self._ended or len(self._joined) > known, wait_s)
@@ -207,7 +208,7 @@ class EngineTalk:
         self._events.put(None)
 
     def _take(self, line: bytes) -> None:
-        """Agents come whenever they like, and are refused; all else is for whoever asks next."""
+        """Agents connect or are rejected at any time; all other events are for the next command."""
         try:
             event = json.loads(line)
         except ValueError:

@@ -14,7 +14,8 @@ from plimsoll.deploy.account import Account
 from plimsoll.errors import ServiceError
 
 _PLAIN = re.compile(r"[\w/.,:=@%+-]+", re.ASCII)
-"""Paths that may stand in a configuration file without quotes: Squid's has none for them."""
+"""Paths that are valid in a configuration file without quotes: Squid does not support quotes for
+them."""
 ELSEWHERE = "/var/tmp"
 """Not /tmp, which is memory on many hosts: a database there would be another one. TMPDIR overrides it."""
 

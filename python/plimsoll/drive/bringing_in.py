@@ -17,8 +17,8 @@ from plimsoll.plan.model import Config
 
 START: Final = Path("segments") / "start.json"
 TIMEOUT_S: Final = 3600.0
-"""For all segments of a run: they may be gigabytes at the end of a thin link. The engine gives up much earlier where
-nothing comes at all."""
+"""For all segments of a run: they may be gigabytes over a slow link. The engine stops much earlier
+if no data arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ def bring_in(
 
 
 def _over_ssh(config: Config) -> Config:
-    """Whoever dialled had the key of an engine that is gone; what lies on its host is had over ssh."""
+    """Agents that dialled in had the key of an engine that has ended; their data is fetched over
+    ssh."""
     return replace(config, hosts=replace(config.hosts, link="ssh")) if config.hosts.dials_back else config
 
 

@@ -1,4 +1,4 @@
-"""The engine that carries out runs, one after the other: what it is told, and what it tells of them."""
+"""The engine that executes runs, one after the other: its commands and its messages."""
 
 from __future__ import annotations
 
@@ -79,18 +79,18 @@ class EngineSession(EngineTalk):
         agents: Sequence[Mapping[str, Any]] = (),
         rules: Mapping[str, Any] | None = None,
     ) -> None:
-        """Hands over a run document, and who carries it (nobody: one agent of this host); events follow from
+        """Sends a run document and its agents (empty: one agent of this host). Events follow from
         `next_message`."""
         self._send({"type": "run", "spec": spec, "agents": list(agents), "rules": dict(rules or {})})
 
     def stop_run(self, reason: str) -> None:
-        """Asks for the end of the run that goes on; `Finished` follows."""
+        """Requests the end of the current run; `Finished` follows."""
         with contextlib.suppress(EngineError):
             self._send({"type": "stop", "reason": reason})
 
     def next_message(self, timeout_s: float) -> Message | None:
-        """The next message, or None when none came in time. Raises EngineError when the engine is gone, or says what
-        nobody understands."""
+        """The next message, or None after a timeout. Raises EngineError when the engine has ended,
+        or its message cannot be parsed."""
         event = self._aside.popleft() if self._aside else self._next(timeout_s)
         if event is None:
             return None

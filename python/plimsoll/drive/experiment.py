@@ -69,7 +69,7 @@ WORK = ".work"
 Log = Callable[[float, str, str], None]
 SPARE_BYTES = 64 * 1000 * 1000
 MAX_WATCH_EVENTS = 100
-"""So many are told with a run; a process that comes and goes for hours has them all in events.jsonl."""
+"""At most this many are shown with a run; events.jsonl contains all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,7 +561,7 @@ def service_address(plan: Plan) -> str:
 
 
 def seconds_of(run: PlannedRun) -> float:
-    """How long a run will take; 0 where only counts end it, which nobody knows before."""
+    """The duration of a run; 0 if only counts end it, since it is not known before."""
     settings = run.config.run
     return ((settings.end_ns or 0) + settings.pause_ns) / 1e9
 

@@ -1,4 +1,4 @@
-"""Facts of a run's load that its analysis needs, as they stand in run.json."""
+"""Facts of the load of a run that the analysis needs, as in run.json."""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ from plimsoll.plan.model import Hook
 from plimsoll.plan.source.secret import Redactor, hidden, revealed
 
 QUOTED = 2000
-"""Of what a command says so much is kept, its end."""
+"""The maximum length of the output of a command that is kept, from its end."""
 MAX_NAMED = 10
 """So many hosts that fail are named."""
 OnHosts = Callable[[str, float], list[tuple[str, CommandResult]]]
-"""Runs a line of shell on every host within so many seconds; gives what became of it by the host's name."""
+"""Runs a line of shell on every host with a timeout; returns the results by the name of the host.
+"""
 
 
 def service_variables(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -37,11 +38,10 @@ def run_hooks(
     redactor: Redactor,
     on_hosts: OnHosts | None = None,
 ) -> list[str]:
-    """Runs them in order; gives a line on each, and on each host. Raises PlimsollError at the first that fails.
-
-    `environment` is added to ours, and to that of hosts: PLIMSOLL_RUN, PLIMSOLL_DIRECTORY and the like; `on_hosts`:
-    None where the testers run on this one.
-    """
+    """Runs them in order; returns a line for each, and for each host. Raises PlimsollError at the
+    first failure. `environment` is added to that of this process and to that of hosts:
+    PLIMSOLL_RUN, PLIMSOLL_DIRECTORY and others; `on_hosts`: None if the testers run on this
+    host."""
     said = []
     for hook in hooks:
         label = f"{when}: `{' '.join(hidden(list(hook.argv)))}`"

@@ -36,8 +36,8 @@ class Lookouts:
         self._asked: dict[Hosts, tuple[list[Ready], list[Checked]]] = {}
 
     def muster(self, configs: Iterable[Config], *, insist: bool = True) -> list[Checked]:
-        """Makes each ready, and asks what it is. Raises ServiceError naming those that cannot be had, but for optional
-        ones (`insist` False: those are told as well)."""
+        """Prepares each host and reads its facts. Raises ServiceError with the hosts that cannot be
+        watched, except optional ones (`insist` False: these are reported as well)."""
         runs = list(configs)
         told: list[Checked] = []
         for hosts in dict.fromkeys(each for config in runs for each in lookouts(config)):
@@ -98,8 +98,8 @@ def sought(one: WatchedHost) -> tuple[Mapping[str, Any], ...]:
 
 
 def manned(testers: Sequence[Agent], watching: Sequence[Agent], config: Config) -> list[Agent]:
-    """All agents of a run: somebody must look at this host, at what its services cost and at the processes of it that
-    are watched. Empty where the agent of this host, which needs no description, is all."""
+    """All agents of a run. One agent must monitor this host, its services and its watched
+    processes. Empty if only the agent of this host is needed, which needs no description."""
     here = [each for one in config.watched_hosts if one.is_here for each in sought(one)]
     if not testers and not watching and not here:
         return []

@@ -56,7 +56,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def registry_directory() -> Path:
-    """Where the files stand: below XDG_STATE_HOME, or ~/.local/state."""
+    """The directory of the files: below XDG_STATE_HOME, or ~/.local/state."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "plimsoll" / "running"
 

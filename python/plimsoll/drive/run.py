@@ -19,7 +19,7 @@ class Listener(Protocol):
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
     ) -> None:
-        """Run `position` of `total` begins; it will take about so many seconds."""
+        """Run `position` of `total` begins; `seconds` is its estimated duration."""
 
     def second(self, second: Second) -> None:
         """A second of the run has passed."""

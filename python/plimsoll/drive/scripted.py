@@ -16,7 +16,7 @@ from plimsoll.plan import load_experiment, make_plan
 
 
 class Silent:
-    """A Listener that tells nobody."""
+    """A Listener without output."""
 
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float

@@ -60,7 +60,7 @@ class TesterHosts:
         self._kinds: dict[Hosts, HostBackend] = {}
         self._mustered: dict[Hosts, _Mustered] = {}
         self.lookouts = Lookouts(binary, self._token, self._check)
-        """The hosts of targets, which carry no testers."""
+        """The hosts of targets, which have no testers."""
 
     def muster(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[Checked]:
         """Makes every host ready, with `files` of workloads on it, and asks what it is. Raises AgentsLost where fewer
@@ -164,7 +164,7 @@ class TesterHosts:
 
     @property
     def names(self) -> list[str]:
-        """Hosts on which something of ours may be."""
+        """Hosts that may contain files of Plimsoll."""
         return [host.name for hosts in self._kinds for host in hosts.hosts]
 
     def clean(self) -> list[Cleaned]:

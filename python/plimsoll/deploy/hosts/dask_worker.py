@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 GRACE_S = 10.0
-"""An agent that is asked to end may take so long."""
+"""The time that an agent has to end: it closes its segments."""
 SPOOL = "plimsoll-spool-"
 """What names of agents' directories begin with."""
 FILES = "plimsoll-files-"
@@ -58,7 +58,7 @@ def facts(name: str, dask_worker: Any) -> dict[str, Any]:
 
 
 def put(name: str, content: bytes, dask_worker: Any) -> str:
-    """Writes the engine; says what it says of itself, or why it cannot."""
+    """Writes the engine; returns an empty string, or why it does not run."""
     there = _engine(dask_worker, name)
     try:
         part = there.with_name(f"{name}.part")
@@ -73,7 +73,7 @@ def put(name: str, content: bytes, dask_worker: Any) -> str:
 
 
 def put_file(experiment: str, name: str, content: bytes, mode: int, dask_worker: Any) -> dict[str, str]:
-    """Writes a file of a workload; says where, or why it cannot."""
+    """Writes a file of a workload; returns its path, or the reason of the failure."""
     there = Path(dask_worker.local_directory) / f"{FILES}{experiment}" / name
     try:
         there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,8 +122,8 @@ def carry(engine: str, experiment: str, name: str, token: Handed) -> str:
 
 
 def end(experiment: str, engine: str, discard: bool, dask_worker: Any) -> dict[str, list[str]]:
-    """Ends agents of an experiment and removes what is its own, and looks again. `experiment`: empty for all of them;
-    `engine`: a pattern of engines that go, too, or empty."""
+    """Ends the agents of an experiment, removes its files, and checks the result. `experiment`:
+    empty for all of them; `engine`: a pattern of engines to remove too, or empty."""
     agents = {key: one for key, one in _agents(dask_worker).items() if key.startswith(experiment)}
     for process in agents.values():
         if process.stdin is not None:

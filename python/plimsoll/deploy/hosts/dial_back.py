@@ -50,7 +50,8 @@ class DialBack(Doorkeeper):
         return self._ready
 
     def again(self, names: Collection[str]) -> list[Ready]:
-        """Starts the agents of hosts that were lost anew, as `link: ssh` does by attaching to them; gives all hosts."""
+        """Restarts the agents of hosts that were lost, as `link: ssh` does by attaching to them;
+        returns all hosts."""
         self._start([one for one in self._ready if one.answers and one.host.name in names])
         return self._ready
 
@@ -84,7 +85,8 @@ class DialBack(Doorkeeper):
         return remote.start(one.engine, one.directory, self.over_ssh.token, one.host.agent_names)
 
     def _wait(self, door: Door, started: Sequence[Ready], before: Mapping[str, Any]) -> set[str]:
-        """Names of agents that have not come in time. One that was here before must say anew who it is."""
+        """Names of agents that have not connected in time. An agent that was connected before must
+        identify itself again."""
         wanted = {name for one in started for name in one.host.agent_names}
         deadline = time.monotonic() + min(DIAL_NS, self._hosts.wait_ns) / 1e9
         while True:

@@ -27,23 +27,24 @@ TELL_S: Final = 5.0
 """How often it is said how many have come."""
 MAX_NAME: Final = 100
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9._+-]")
-"""What cannot stand in a name in a token."""
+"""Characters that are not allowed in a name in a token."""
 
 
 class Door(Protocol):
     """The engine that listens: the one that carries out the runs, as an agent belongs to the engine that it dials."""
 
     def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
-        """Opens a door; gives the token, a JSON text. Raises EngineError."""
+        """Opens a door; returns the token, a JSON text. Raises EngineError."""
 
     def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
-        """What agents that have ever dialled in say of their hosts; waits for another one, at most `wait_s`."""
+        """The facts of the hosts of all agents that have dialled in; waits for a new agent, at most
+        `wait_s`."""
 
     def turned_away(self) -> Sequence[str]:
         """Why who has dialled in may not take part, for people, in order of time."""
 
     def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """Sends a command and gives its events up to the one of type `last`. Raises EngineError."""
+        """Sends a command and yields its events up to the one of type `last`. Raises EngineError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,9 @@ class Bringer(Protocol):
         """The site of agents of which nothing better is known."""
 
     def bring(self, token: Secret, files: Sequence[Path]) -> int:
-        """Has agents started that read `token` from a file or standard input, where possible with `files` beside them;
-        gives how many. Must not wait for them. Raises BadInput where it cannot be done, with what is to be mended."""
+        """Starts agents that read `token` from a file or standard input, if possible with `files`
+        beside them; returns their number. Must not wait for them. Raises BadInput with what to
+        correct if it cannot start them."""
 
     def files(self, agent: str) -> Mapping[str, str]:
         """What files are called where an agent runs, by their names here; those that are missing have the same name
@@ -97,8 +99,8 @@ class Bringer(Protocol):
         """What became of them. `here`: names of those that have dialled in."""
 
     def end(self, *, everything: bool, discard: bool) -> list[Cleaned]:
-        """Ends them, however far they have come, and removes what is ours. As `HostBackend.clean`; may be called again,
-        and without `bring`."""
+        """Ends the agents in any state, and removes the files of Plimsoll. As `HostBackend.clean`;
+        may be called again, and without `bring`."""
 
 
 class Doorkeeper:
@@ -208,7 +210,8 @@ class DialIn(Doorkeeper):
                 return
 
     def _look(self, here: Collection[str]) -> None:
-        """Not more often than a batch system likes, but whenever somebody is here of whom nothing is known."""
+        """Limits the rate of requests to the batch system, but always asks if an unknown agent is
+        connected."""
         now = time.monotonic()
         self._here = frozenset(here)
         if now >= self._looked + LOOK_S or not self._outlook.seats.keys() >= set(here):

@@ -24,7 +24,7 @@ SUBMIT_S: Final = 120.0
 """For the command that hands in."""
 SITE: Final = "join"
 WORDS: Final = ("token", "name", "count", "engine", "controller", "experiment", "directory")
-"""What stands in braces in a template."""
+"""The words in braces in a template."""
 _WORD: Final = re.compile(r"(?<!\$)\{(" + "|".join(WORDS) + r")\}")
 
 
@@ -45,7 +45,7 @@ class Joiners:
         self._directory = lab.directory / "join"
 
     def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
-        """Writes the token, fills the template and hands it in, or says what is to be started."""
+        """Writes the token, fills the template and submits it, or prints what to start."""
         place = private_directory(self._directory)
         file = write_private(place / "token", token.reveal())
         if self._join.template is None:
@@ -55,7 +55,7 @@ class Joiners:
         return self._join.agents
 
     def files(self, agent: str) -> Mapping[str, str]:
-        """A host must have them under the names that they have here: nobody here reaches its disk."""
+        """A host must have them under the same names: Plimsoll has no access to its disk."""
         return {}
 
     def look(self, here: Collection[str]) -> Outlook:

@@ -1,4 +1,4 @@
-"""Files that their owner alone may read: tokens, and what is handed in with them."""
+"""Files that only their owner can read: tokens, and what is submitted with them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from plimsoll.errors import BadInput
 
 
 def private_directory(path: Path) -> Path:
-    """Makes a directory, with its parents, into which nobody else can look. One that is there stays as it is: others
-    may have business in it. Raises BadInput where it cannot be made, is somebody else's, or where others can change
-    what lies in it."""
+    """Creates a directory, with its parents, that only its owner can read. An existing one is not
+    changed, since other programs may use it. Raises BadInput if it cannot be created, belongs to
+    another user, or if other users can write to it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.stat()
@@ -28,8 +28,8 @@ def private_directory(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str, mode: int = 0o600) -> Path:
-    """Writes a file anew, never readable by others, not even for a moment; a reader finds all of it or none. Raises
-    BadInput."""
+    """Replaces a file. It is never readable by others, and a reader finds either all of it or none.
+    Raises BadInput."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -19,9 +19,9 @@ from plimsoll.deploy.hosts.calls import CommandResult
 WORD: Final = "plimsoll"
 """Before every answer."""
 GRACE_S: Final = 10
-"""An agent that is asked to end may take so long: it closes its segments."""
+"""The time that an agent has to end: it closes its segments."""
 PLAIN: Final = re.compile(r"(/[A-Za-z0-9._+@%=,-]+)+")
-"""Directories that may stand in a script."""
+"""Directories that are allowed in a script."""
 _SAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -130,7 +130,8 @@ def guarded(engine: str, name: str) -> str:
 
 
 def command_line(argv: Sequence[str], environment: Mapping[str, str], needs_root: bool) -> str:
-    """A command as a line of shell for `guarded`: it may hold secrets, which stand on no command line of ours."""
+    """A command as a line of shell for `guarded`. It may contain secrets, so it must not appear on
+    a command line."""
     root = 'test "$(id -u)" = 0 || { echo "it needs root there" >&2; exit 1; }; ' if needs_root else ""
     given = "".join(f"export {name}={_quoted(value)}; " for name, value in environment.items())
     words = " ".join(_quoted(word) for word in argv)

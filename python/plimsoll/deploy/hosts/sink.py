@@ -12,18 +12,16 @@ from plimsoll.errors import BadInput, Problem
 
 PIECE: Final = 1 << 20
 SILENCE_S: Final = 10.0
-"""Who says nothing for so long is left."""
+"""A connection without data is closed after this time."""
 MAX_CONNECTIONS: Final = 256
 """Connections at once."""
 
 
 @contextlib.contextmanager
 def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
-    """Takes connections at an address of this host while this lasts; gives "ADDRESS:PORT", in numbers.
-
-    `ports`: the first and the last that may be used. Raises BadInput where there is none free, or where the address is
-    not of this host.
-    """
+    """Accepts connections at an address of this host inside the `with` block; yields
+    "ADDRESS:PORT", in numbers. `ports`: the first and the last that may be used. Raises BadInput
+    if none of them is free, or if the address is not of this host."""
     listener = _listening(address, ports)
     listener.settimeout(0.2)
     over = threading.Event()

@@ -116,7 +116,8 @@ class SlurmTasks:
         return Outlook(self._seats, coming, over="" if coming else self._why_over(here))
 
     def end(self, *, everything: bool, discard: bool) -> list[Cleaned]:
-        """Cancels our job (`everything`: all of ours), sees it gone, and removes our files."""
+        """Cancels the job of this experiment (`everything`: all jobs of Plimsoll), waits until it
+        is gone, and removes its files."""
         wanted = JOB if everything else f"{JOB}{self._token}"
         left, reason = self._cancel(wanted)
         with contextlib.suppress(OSError):
@@ -136,7 +137,7 @@ class SlurmTasks:
         return [Cleaned(host, tuple(said.get("kept", ())), (*left, *said.get("left", ())), reason)]
 
     def _cancel(self, wanted: str) -> tuple[list[str], str]:
-        """Jobs that are left, and why nobody could look."""
+        """Jobs that are left, and the reason if they cannot be listed."""
         if shutil.which("squeue") is None:
             return [], "" if self._job is None else "squeue is not installed here"
         deadline = time.monotonic() + GONE_S
@@ -232,7 +233,8 @@ def job_script(engine: Path, token: Path, spool: Path) -> str:
 
 
 def submission(slurm: Slurm, spool: Path, script: Path, name: str) -> list[str]:
-    """The call of sbatch. What the file's own options say comes last, as the last holds with sbatch."""
+    """The call of sbatch. The options of the file come last, since the last option takes precedence
+    in sbatch."""
     output = str(spool).replace("%", "%%") + f"/{KIND}.%a.log"
     return [
         "sbatch",

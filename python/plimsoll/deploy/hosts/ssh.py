@@ -53,7 +53,7 @@ class SshHosts:
         self.token = token
         self._check_interrupt = check_interrupt
         self._silent: set[str] = set()
-        """Hosts that did not answer the first question: nothing of ours was started there."""
+        """Hosts that did not answer the first request: Plimsoll started nothing there."""
 
     def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
         """Hosts that take our engine, and why others do not. Raises BadInput where a file cannot be read."""
@@ -171,7 +171,7 @@ class SshHosts:
         return f"the engine does not run on the host ({said[:200] or 'no output'}){hint}"
 
     def _directory(self, host: Host) -> str:
-        """Where our things lie there, as the file says it."""
+        """The directory of Plimsoll on the host, as written in the file."""
         return self._hosts.directory
 
     def _copy(
@@ -189,7 +189,8 @@ class SshHosts:
             return CommandResult(None, "", "", f"ssh cannot be started: {error}")
 
     def _call(self, host: Host, command: str) -> list[str]:
-        """The command line. What the file's own options say comes first, as the first holds with ssh."""
+        """The command line. The options of the file come first, since the first option takes
+        precedence in ssh."""
         told = self._hosts.ssh
         unknown = "accept-new" if told.accept_unknown else "yes"
         ours = {

@@ -29,7 +29,7 @@ _OURS: Final = ("engine-*", "file-*", "part-*")
 
 
 class TestbedHosts(SshHosts):
-    """The hosts of one experiment. `bed`: stands, and this process is on its host `lab`."""
+    """The hosts of one experiment. `bed`: is up, and this process is on its host `lab`."""
 
     __test__ = False
 

@@ -1,4 +1,5 @@
-"""`kind: mariadb`: a data directory of its own, made anew at each start (mariadb-install-db takes four seconds)."""
+"""`kind: mariadb`: its own data directory, created at each start (mariadb-install-db takes four
+seconds)."""
 
 from __future__ import annotations
 

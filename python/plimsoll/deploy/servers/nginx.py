@@ -90,6 +90,7 @@ def configuration(
 
 
 def given_way(defaults: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Our lines without those whose directive the file gives: most may stand only once."""
+    """The lines of Plimsoll without those whose directive is in the file: most directives are
+    allowed only once."""
     taken = {line.split(None, 1)[0].rstrip(";") for line in lines if line.strip()}
     return [line for line in defaults if line.split(None, 1)[0] not in taken]

@@ -1,4 +1,4 @@
-"""`kind: postgres`: a cluster of its own, made anew at each start (initdb takes about two seconds)."""
+"""`kind: postgres`: its own cluster, created at each start (initdb takes about two seconds)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def start_postgres(running: RunningService, site: Site) -> None:
 
 
 def configuration(address: str, port: int, settings: Mapping[str, str], *, statements: bool) -> str:
-    """What is added to the configuration that initdb writes; what stands last holds."""
+    """Settings that are appended to the configuration of initdb; the last value takes precedence."""
     lines = {
         "listen_addresses": address,
         "port": str(port),
@@ -130,7 +130,8 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
 
 
 def _has_statements(programs: Path) -> bool:
-    """Whether the contrib module is there: Debian keeps modules beside the programs, others say where."""
+    """Whether the contrib module is installed: Debian keeps modules beside the programs, other
+    systems elsewhere."""
     beside = programs.parent / "lib" / f"{STATEMENTS}.so"
     if beside.exists():
         return True

@@ -73,8 +73,8 @@ def configuration(
     *,
     others: bool = False,
 ) -> str:
-    """squid.conf, for clients of this host or of `others` too. Nothing of the host's own file is read; what is not said
-    here is Squid's default."""
+    """squid.conf, for clients of this host, or also of `others`. The file of the host is not read;
+    settings that are missing here have Squid's defaults."""
     cache = told["cache"]
     lines = [f"http_port {netloc(address, ports.forward)}", *peers]
     lines += [
@@ -183,7 +183,8 @@ def _answers(address: str, port: int) -> bool:
 
 
 def _account(running: RunningService, site: Site) -> Account:
-    """Who may run several workers: whoever may make sockets in Squid's own directory."""
+    """The account that can run several workers: it must be able to create sockets in the directory
+    of Squid."""
     if not site.account.change:
         if not os.access(STATE, os.W_OK):
             raise ServiceError(

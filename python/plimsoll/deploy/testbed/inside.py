@@ -92,7 +92,7 @@ def here(spec: TestbedSpec) -> Testbed | None:
 
 
 def outer_process() -> int | None:
-    """Id of the process that takes the testbed down behind this one; None where there is none."""
+    """Id of the process that takes the testbed down after this one; None if there is none."""
     outer = os.environ.get(_OUTER, "")
     return int(outer) if outer.isdecimal() else None
 
@@ -138,8 +138,8 @@ def _used(spec: TestbedSpec) -> Iterator[tuple[Testbed, tuple[int, ...]]]:
 
 
 def _lock(bed: Testbed) -> int:
-    """Marks a testbed as one command's, which holds the lock on the mark. A mark without a lock has been left by a
-    command that was killed: its testbed is ours then."""
+    """Marks a testbed as owned by one command, which holds the lock on the mark. A mark without a
+    lock was left by a killed command: this command then owns the testbed."""
     lock = os.open(bed.mark, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +153,7 @@ def _lock(bed: Testbed) -> int:
 
 
 def take_down(bed: Testbed) -> None:
-    """Takes a testbed down that was brought up for a command, unless somebody has asked for it to stay."""
+    """Takes down a testbed that was brought up for a command, unless a user asked to keep it."""
     if bed.mark.exists() and places.answers(bed.directory):
         bed.down()
 

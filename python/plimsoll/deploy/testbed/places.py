@@ -1,4 +1,4 @@
-"""Where testbeds of this user stand, and how one is asked."""
+"""The directories of the testbeds of this user, and requests to a testbed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def alone() -> Iterator[None]:
 
 
 def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """One question to a testbed and its answer. Raises ServiceError where nobody answers, or the answer is no."""
+    """Sends a request to a testbed and returns its answer. Raises ServiceError if there is no
+    answer, or if it is an error."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT_S)
         try:
@@ -90,7 +91,7 @@ def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def answers(directory: Path) -> bool:
-    """Whether somebody listens there."""
+    """Whether a testbed listens there."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT_S)
         try:

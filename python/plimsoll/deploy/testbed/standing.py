@@ -1,4 +1,4 @@
-"""Testbeds that stand: bringing one up, finding it again, changing its links, taking it down."""
+"""Running testbeds: starts, finds, changes and stops them."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Testbed:
         raise BadInput(f'the testbed {self.name} has no host "{name}"{hint}')
 
     def enter_argv(self, host: str = LAB) -> list[str]:
-        """What stands before a command line that is to run on a host, with this user, directory and environment, in
-        which PLIMSOLL_TESTBED says where it is."""
+        """The prefix of a command line that runs on a host, with this user, directory and
+        environment. PLIMSOLL_TESTBED contains the testbed and the host."""
         enter = [self.engine, "testbed", "enter", str(self.directory), self.host(host).name, "--"]
         return [*enter, "env", f"{HERE}={self.name}/{host}"]
 
@@ -75,7 +75,7 @@ class Testbed:
         return self.directory / "for-a-command"
 
     def keep(self) -> None:
-        """Has it stay up, whatever it was brought up for."""
+        """Keeps the testbed up after the command for which it was brought up."""
         self.mark.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
@@ -187,7 +187,8 @@ def standing() -> list[Testbed]:
 
 
 def find(name: str | None = None) -> Testbed:
-    """The testbed of this name, or the only one. Raises BadInput where that is none or not clear."""
+    """The testbed with this name, or the only one. Raises BadInput if there is none, or more than
+    one."""
     found = standing()
     names = ", ".join(testbed.name for testbed in found)
     if name is None and len(found) > 1:
@@ -201,8 +202,8 @@ def find(name: str | None = None) -> Testbed:
 
 
 def down(name: str | None = None) -> Testbed | None:
-    """Takes a testbed down; of one that was killed, removes what it has left, and gives None. Raises BadInput where
-    there is nothing of this name."""
+    """Stops a testbed and returns it; removes the rest of a killed one, and returns None. Raises
+    BadInput if there is none with this name."""
     if name is not None:
         left = places.place(name)
         if left.is_dir() and not places.answers(left):

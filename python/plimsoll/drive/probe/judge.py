@@ -13,8 +13,8 @@ from plimsoll.plan.source.secret import HIDDEN, carries_credentials
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user gives to change what was found: in an experiment file and on the command line it is called
-    differently."""
+    """The options with which the user can resolve a problem. Their names differ between an
+    experiment file and the command line."""
 
     trust: str
     credentials: str

@@ -152,7 +152,8 @@ def _stored(raw: ExperimentRaw, key: str, expanded: ExpandedTree) -> Any:
 
 def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext, memo: Memo) -> model.Config:
     def once(what: str, of: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Made once of the same sections, if there is nothing wrong with them: problems are told for every cell."""
+        """Created once for the same sections if they have no problems: problems are reported for
+        every cell."""
         before = len(context.problems)
         return memo.get(what, of, make, lambda: len(context.problems) == before)
 

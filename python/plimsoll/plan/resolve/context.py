@@ -58,7 +58,7 @@ class ResolveContext:
         return str(self.directory / home_of(name))
 
     def as_written(self, path: KeyPath, value: str) -> str:
-        """The value, or what stands for it in the file where it came from the environment."""
+        """The value, or its text in the file if it came from the environment."""
         return self.written.get(path, value)
 
     def lines(self, name: str, path: KeyPath, largest: int = 50_000_000) -> tuple[str, ...]:

@@ -19,11 +19,9 @@ _ASKING: Final = tuple(name for name, driver in DRIVERS.items() if driver.asking
 
 
 def object_numbers(works: Mapping[KeyPath, WorkloadRaw], context: Context) -> Mapping[str, str]:
-    """Digits for each table whose versions are written or read, in the order of their names: what stands behind the
-    numbers of its objects, so that these are never those of another table. None are needed for one table.
-
-    Everybody who asks for objects of a table must mean the same by them.
-    """
+    """Digits for each table whose versions are written or read, in the order of their names. They
+    end the numbers of its objects, so that numbers of different tables differ. One table needs
+    none. All workloads that use objects of a table must define them in the same way."""
     seen: dict[str, tuple[int, int, int]] = {}
     for at, raw in _versioned(works):
         name, layout = _name(raw), (raw.rows, raw.tables, raw.distinct)

@@ -1,4 +1,5 @@
-"""Resolves `services:` and `data:`: what each service needs of the others, and what its kind can be told."""
+"""Resolves `services:` and `data:`: the dependencies of each service, and the settings that its
+kind accepts."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ _OURS: Final = {
         *("log_error", "skip_networking", "skip_name_resolve", "skip_grant_tables"),
     ),
 }
-"""Settings that the lab gives: a server that listens elsewhere, or logs elsewhere, would not be found again."""
+"""Settings that the lab sets: with another address or log file the lab could not find the server.
+"""
 
 
 def resolve_service(
@@ -188,8 +190,8 @@ def _check_gateway(raw: FrontierService, file: ExperimentRaw, at: KeyPath, conte
 def _caches(
     name: str, raw: FrontierService, told: InvalidationRaw, file: ExperimentRaw, context: ResolveContext
 ) -> list[str]:
-    """The caches that a gateway tells of changes, those nearest to it first: a child that is told before its parent
-    would fill itself with the old object again."""
+    """The caches that a gateway notifies of changes, nearest first: a child that is notified before
+    its parent would fetch the old object again."""
     at: KeyPath = ("services", name, "invalidation")
     if told.on.every is not None and told.on.every < 10 * NS["ms"]:
         context.wrong((*at, "on", "every"), "expected at least 10ms")
@@ -261,7 +263,7 @@ def _check_settings(kind: str, settings: Mapping[str, str], at: KeyPath, context
 def _before(
     name: str, origin: str | None, at: KeyPath, file: ExperimentRaw, context: ResolveContext
 ) -> tuple[str, ...]:
-    """The service that a reverse proxy stands before, if it names one; it speaks HTTP."""
+    """The service behind a reverse proxy, if the proxy names one. It must use HTTP."""
     if origin is None:
         return ()
     other = file.services.get(origin)
@@ -289,7 +291,7 @@ def _speaks_http(service: ServiceRaw) -> bool:
 
 
 def _origin(raw: SquidService, file: ExperimentRaw) -> str | None:
-    """What a Squid stands before: its own `origin`, else that of the first of its parents that has one."""
+    """The origin of a Squid: its own `origin`, otherwise that of its first parent that has one."""
     if raw.origin is not None:
         return raw.origin
     above = [one for name in raw.parents if isinstance(one := file.services.get(name), SquidService)]

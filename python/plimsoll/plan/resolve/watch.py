@@ -50,7 +50,7 @@ def resolve_watch(
 
 
 def _name(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
-    """Its name in the results, and where that stands."""
+    """Its name in the results, and the path of that name in the file."""
     if isinstance(raw, WatchHostRaw) and raw.name is None:
         return raw.host, (*at, "host")
     if isinstance(raw, WatchHostRaw) and raw.host == LOCAL and raw.name not in OURS:
@@ -86,7 +86,7 @@ def _watched_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> WatchedHo
 
 
 def _here(raw: WatchHostRaw, at: KeyPath, context: Context) -> None:
-    """This host is watched anyway, and nobody logs in to it."""
+    """This host is always watched, without a login."""
     one_process = len([*raw.process, *raw.pid, *raw.unit]) == 1
     if raw.name is not None and not one_process:
         context.wrong((*at, "name"), "name applies to one process: give exactly one process, pid or unit")

@@ -1,7 +1,7 @@
-"""Raw model of `hosts:`, in an experiment file or in a file of its own: checked for form only.
+"""Raw model of `hosts:`, in an experiment file or in a separate file: checks the form only.
 
-As with drivers, the sections of kinds that are not chosen may stand there, so that one file can be run on several kinds
-of hosts. What does not belong together is said by `resolve_hosts`.
+As with drivers, sections of kinds that are not selected are allowed, so that one file can be run on
+several kinds of hosts. `resolve_hosts` reports keys that conflict.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ Directory = Annotated[
         "a directory on the hosts such as ~/.cache/plimsoll, without spaces and shell metacharacters",
     ),
 ]
-"""Absolute and two levels deep at least, or below the home of whoever logs in: what is ours there is removed."""
+"""Absolute and at least two levels deep, or below the home of the login user: Plimsoll removes its
+files there."""
 
 
 def number_of(value: object) -> float:

@@ -205,8 +205,8 @@ class OnErrorRaw(Raw):
 
 
 def usual_on_error() -> OnErrorRaw:
-    """What holds where the file says nothing: against a dead port a tester that goes on at once measures how fast it is
-    refused, and keeps the host from bringing the service back."""
+    """The default: with a dead port, a tester without a pause measures only refused connections,
+    and keeps the host from restarting the service."""
     return OnErrorRaw.model_validate({"backoff": {"first": "100ms", "max": "1s", "when": "refused"}})
 
 

@@ -64,7 +64,7 @@ def check_path(tree: Mapping[str, Any], path: str) -> KeyPath:
 
 
 def _step(kinds: list[Any], here: Any, part: str, so_far: KeyPath) -> tuple[str | int, list[Any]]:
-    """One part further: its key or position, and what may stand there."""
+    """One step further: its key or index, and the types that are allowed there."""
     models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     names: dict[str, list[Any]] = {}
     for model in _chosen(models, here):
@@ -150,7 +150,8 @@ def _annotation(info: Any) -> Any:
 
 
 def unwrapped(annotation: Any) -> list[Any]:
-    """What may stand there: the members of unions without None, without the wrapping of Annotated."""
+    """The types that are allowed there: the members of unions without None, without the wrapping of
+    Annotated."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return unwrapped(get_args(annotation)[0])
@@ -162,7 +163,7 @@ def unwrapped(annotation: Any) -> list[Any]:
 
 
 def child(here: Any, step: str | int) -> Any:
-    """What stands one step further; None where nothing does."""
+    """The value one step further; None if there is none."""
     if isinstance(here, Mapping):
         return here.get(str(step))
     if isinstance(here, list) and isinstance(step, int) and step < len(here):
@@ -171,8 +172,8 @@ def child(here: Any, step: str | int) -> Any:
 
 
 def with_value(tree: Any, path: KeyPath, value: Any) -> Any:
-    """A copy of plain data with one value set; only what lies on the path is copied. Missing mappings are
-    made."""
+    """A copy of plain data with one value set. Only the nodes on the path are copied. Missing
+    mappings are created."""
     if not path:
         return value
     first, rest = path[0], path[1:]

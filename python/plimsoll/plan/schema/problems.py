@@ -1,5 +1,5 @@
-"""Errors of the raw model in words: file, line, the offending value, what was expected, the nearest known
-key."""
+"""Errors of the raw model as text: file, line, the invalid value, what was expected, the nearest
+known key."""
 
 from __future__ import annotations
 
@@ -25,12 +25,9 @@ def translate(
     model: type[BaseModel],
     prefix: KeyPath = (),
 ) -> list[Problem]:
-    """Problems of one validation.
-
-    `tree` is what was validated; `written` gives, by full path, the text of values that came from the
-    environment as it stands in the file, which is shown in their place; `prefix` is where `tree` stands in
-    the file.
-    """
+    """Problems of one validation. `tree` is the validated data; `written` maps the full path of
+    each value from the environment to its text in the file, which is shown instead; `prefix` is
+    the path of `tree` in the file."""
     details = error.errors(include_url=False, include_input=True)
     of_version = [detail for detail in details if detail["type"] == "version"]  # the rest may be right there
     return [_problem(detail, tree, origins, written, model, prefix) for detail in of_version or details]

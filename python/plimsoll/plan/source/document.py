@@ -28,7 +28,7 @@ MAX_NODES: Final = 100_000
 DEEPEST: Final = 40
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: keys of mappings and positions in lists, from the root."""
+"""The place of a value: keys of mappings and indexes of lists, from the root."""
 
 _INT: Final = re.compile(r"[-+]?[0-9]+\Z")
 _OCTAL: Final = re.compile(r"0o([0-7]+)\Z")
@@ -50,7 +50,7 @@ class Document:
     text: str = field(repr=False)
     lines: Mapping[KeyPath, int] = field(repr=False)
     parts: Mapping[KeyPath, Document] = field(default_factory=dict, repr=False)
-    """Other files that stand in the place of some values."""
+    """Other files that replace some values."""
 
     def place(self, path: KeyPath) -> tuple[str, int | None]:
         """File and line of a value."""
@@ -60,7 +60,7 @@ class Document:
         return self.name, self.line(path)
 
     def line(self, path: KeyPath) -> int | None:
-        """The line of the value, or of the nearest thing around it that stands in the file."""
+        """The line of the value, or of the nearest enclosing value in the file."""
         for length in range(len(path), -1, -1):
             found = self.lines.get(path[:length])
             if found is not None:

@@ -146,7 +146,8 @@ class _Expander:
         return str(value) if isinstance(value, (str, int)) and carries_credentials(place) else ""
 
     def _fill(self, text: str, within: tuple[str, ...], whole_text: bool = False) -> Any:
-        """The text with its places filled in. A single place keeps the type of what it stands for."""
+        """The text with its placeholders replaced. A single placeholder keeps the type of its
+        value."""
         whole = _PLACE.fullmatch(text)
         if whole is not None and whole[1] is not None:
             value = self._place(whole[1], within)
@@ -217,7 +218,7 @@ class _Expander:
 
 
 def _passwords(value: Any, path: KeyPath) -> set[str]:
-    """What lets somebody in by a text that came from the environment: a password, or that of a URL, also decoded."""
+    """Secrets in a text that came from the environment: a password, or that of a URL, also decoded."""
     found = {str(value)} if path[-1:] == ("password",) else set()
     if isinstance(value, str) and (login := _LOGIN.match(value)) is not None:
         found |= {login[1], unquote(login[1])}

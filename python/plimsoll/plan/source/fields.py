@@ -1,8 +1,8 @@
-"""The kinds of values that stand in an experiment file, as types of the raw model.
+"""The kinds of values in an experiment file, as types of the raw model.
 
-Each turns what stands in the file into what the program works with (a duration into nanoseconds), says in its
-error what was expected, gives the text back when the effective configuration is written, and describes itself
-to the JSON Schema.
+Each converts the text of the file into the internal value (a duration into nanoseconds), states in
+its error what was expected, returns the text when the effective configuration is written, and
+describes itself to the JSON Schema.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from plimsoll.plan.source.secret import HIDDEN, Secret
 
 
 class Raw(BaseModel):
-    """Base of everything that stands in an experiment file: unknown keys refused, no conversion of types.
+    """Base of all models of an experiment file: unknown keys are rejected, types are not converted.
 
-    A validator is built at its first use: every command imports all models, and an experiment file uses few of them.
+    A validator is built at its first use: every command imports all models, and an experiment file
+    uses few of them.
     """
 
     model_config = ConfigDict(
@@ -113,7 +114,7 @@ def plain_text_of(value: object) -> str:
 
 
 def null_word(value: object) -> object:
-    """The word null, which YAML takes for "nothing" where it stands without quotes."""
+    """The word null, which YAML reads as "no value" without quotes."""
     return "null" if value is None else value
 
 

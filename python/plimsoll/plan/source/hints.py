@@ -45,7 +45,7 @@ OF_SHAPES: Final = {
     "load": "expected a load, for example {testers: 4} or {rate: 100/s}",
     "run": "expected the length of a run, for example {warmup: 5s, duration: 30s}",
 }
-"""Places, `*` for any index -> what is expected there, where something of another type stands."""
+"""Paths, `*` for any index -> the message if the value has another type."""
 
 
 def of_shape(path: tuple[str | int, ...]) -> str | None:

@@ -17,15 +17,16 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "***"
 MIN_LENGTH: Final = 4
-"""Shorter values cannot be told from ordinary text in a log, so they cannot be kept out of it."""
+"""Shorter values cannot be distinguished from ordinary text in a log, so they cannot be hidden."""
 _CREDENTIALS: Final = re.compile(
     r"AUTH|COOKIE|CREDENTIAL|KEY|PASS|PRIVATE|SECRET|SESSION|SIGNATURE|TOKEN", re.IGNORECASE
 )
 
 
 def carries_credentials(name: str) -> bool:
-    """Whether a header, a variable of an environment or a parameter of a URL with this name is likely to let
-    somebody in. Rather one too many: it costs a reader a value, the other mistake gives a password away."""
+    """Whether a header, an environment variable or a URL parameter with this name is likely to
+    contain credentials. A false positive only hides a value; a false negative reveals a
+    password."""
     return _CREDENTIALS.search(name) is not None
 
 

@@ -68,7 +68,7 @@ def _shown(value: object) -> str:
 
 
 def _text_of(value: object, like: str) -> str:
-    """The text of a quantity; anything that carries no unit is refused here."""
+    """The text of a quantity. A value without a unit is rejected here."""
     if isinstance(value, bool) or value is None or isinstance(value, (list, dict)):
         raise UnitError(f"expected a quantity, got {_kind(value)}: {like}")
     if isinstance(value, (int, float)):
@@ -235,7 +235,8 @@ def level_unit(label: str) -> str | None:
 
 
 def show_duration(ns: int) -> str:
-    """The duration in its largest unit that needs no rounding; parse_duration gives back the same."""
+    """The duration in its largest unit that needs no rounding; parse_duration returns the same
+    value."""
     for unit in ("h", "m", "s", "ms", "us"):
         if ns and ns % NS[unit] == 0:
             return f"{ns // NS[unit]}{unit}"
@@ -262,7 +263,7 @@ def about_duration(ns: float) -> str:
 
 
 def show_size(count: int) -> str:
-    """The size in its largest unit that needs no rounding; parse_size gives back the same."""
+    """The size in its largest unit that needs no rounding; parse_size returns the same value."""
     for unit in ("TB", "TiB", "GB", "GiB", "MB", "MiB", "kB", "KiB"):
         if count and count % BYTES[unit] == 0:
             return f"{count // BYTES[unit]}{unit}"
@@ -278,7 +279,7 @@ def about_size(count: float) -> str:
 
 
 def show_rate(rate: float) -> str:
-    """The rate per second; parse_rate gives back the same."""
+    """The rate per second; parse_rate returns the same value."""
     return f"{_plain(rate)}/s"
 
 
@@ -288,7 +289,7 @@ def show_rate_range(rates: tuple[float, float]) -> str:
 
 
 def show_fraction(fraction: float) -> str:
-    """The fraction as a percentage; parse_fraction gives back the same."""
+    """The fraction as a percentage; parse_fraction returns the same value."""
     return f"{_plain(float(Decimal(repr(fraction)) * 100))}%"
 
 
