@@ -52,7 +52,7 @@ def facts_of(
         record["reason"] if status != "finished" else "",
     ]
     named = run.path / "metrics.parquet"
-    # Round trips stand with the hosts that made them: of all together they say nothing.
+    # Round trips are kept per host: a mean over all hosts is meaningless.
     without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *([OBJECT, VERSION] if "versions" in record else [])]
     return RunFacts(
         open_load=_open_load(record),

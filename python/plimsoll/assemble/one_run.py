@@ -129,7 +129,7 @@ def _with_hosts(
     measured: Window,
     used: HostsUsed,
 ) -> tuple[RunFacts, RunSummary]:
-    """What a run of several agents says besides."""
+    """The additional results of a run with several agents."""
     tester, value = read_round_trips(run.path / "metrics.parquet", measured.start, measured.end)
     trips = RoundTrips(tester, value, services_here=bool(run.record["services"]))
     shares = facts.open_load != "all"

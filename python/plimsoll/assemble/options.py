@@ -10,7 +10,7 @@ from plimsoll.plan.source.units import parse_duration
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may be changed when results are analysed again. `warmup_s`: cut so much instead of what the file says;
+    """Options of a repeated analysis. `warmup_s`: the warm-up to discard instead of that of the file;
     `quantum_s`: of the time series; `exact`: quantiles from every transaction, else from histograms (0.1 %)."""
 
     warmup_s: float | None = None

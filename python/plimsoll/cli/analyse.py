@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help="directory: run.warmup=20s discards another warm-up than the file",
+        help="directory: analyse with another warm-up, such as run.warmup=20s",
     )
     parser.add_argument(
         "--fast",

@@ -24,7 +24,7 @@ VERBS = {
     "analyse": "repeat the analysis of results on disk, or analyse a CSV table",
     "report": "write the report of results as one HTML file, or its charts",
     "check": "verify a results directory",
-    "export": "write transactions as CSV, or histograms as HdrHistogram log",
+    "export": "write transactions, histograms or the table of runs for other tools",
     "hosts": "check the hosts of a file, or clean them up",
     "status": "list the experiments running on this host, or show the progress of one",
     "stop": "stop a running experiment cleanly",

@@ -1,4 +1,4 @@
-"""What caches had and what they had to fetch, as a table."""
+"""Cache hits and misses, as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of capacities: where each combination saturates, what it carries, what limits it. Pure."""
+"""The table of capacities: saturation, throughput and bottleneck of each combination. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bracket(labels: Labels, found: Saturation) -> str:
 
 
 def capacity(found: Saturation, kind: str) -> Capacity | None:
-    """The capacity of a kind (nominal, usable, error-limited), where the analysis gave one."""
+    """The capacity of a kind (nominal, usable, error-limited), or None where the analysis has none."""
     return next((each for each in found.capacities if each.kind == kind), None)
 
 

@@ -58,7 +58,7 @@ def statements(run: RunResult) -> Table | None:
 
 
 def spoken(name: str) -> str:
-    """`hit_ratio` as one says it."""
+    """The name of a counter in words: `hit_ratio` -> `hit ratio`."""
     return name.replace("_", " ").capitalize()
 
 

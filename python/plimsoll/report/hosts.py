@@ -1,4 +1,4 @@
-"""Hosts and clocks as tables: who did how much from how far away, what is known of the clocks, who was there when."""
+"""Hosts and clocks as tables: work and round-trip time of each host, bounds of the clocks, coverage."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _site(each: PlaceResult) -> tuple[str, ...]:
 
 
 def _round_trip(each: PlaceResult) -> str:
-    """Of the connections; else of the probes, which is said."""
+    """The round trip of the connections, or that of the probes, marked as such."""
     if each.rtt_ms is not None:
         return milliseconds(each.rtt_ms)
     return f"{milliseconds(each.probe_rtt_ms)} (probes)" if each.probe_rtt_ms is not None else UNKNOWN
@@ -251,7 +251,7 @@ def _clock(each: AgentClockResult) -> tuple[str, ...]:
 
 
 def _began(each: AgentClockResult) -> str:
-    """With its bound, and no digit that it does not carry."""
+    """A time with its bound, without digits below the bound."""
     if each.started_ms is None or each.bound_ms is None:
         return UNKNOWN
     at = each.started_ms

@@ -94,7 +94,7 @@ class Section:
 
 
 def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> str:
-    """The report as HTML. `bundle` stands in for Vega (about 900 kB) where only the page matters, as in tests."""
+    """The report as HTML. `bundle` replaces Vega (about 900 kB) where only the page matters, as in tests."""
     labels = Labels(analysis)
     runs = chosen_runs(labels)
     sections = _sections(labels, setup, with_runs=bool(runs))
@@ -267,7 +267,7 @@ def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:
 
 
 def _hosts(labels: Labels, figures: tuple[Figure, ...]) -> Section:
-    """Hosts, sites and clocks; empty where one agent carried everything."""
+    """Hosts, sites and clocks; empty where there was one agent."""
     title = "Hosts and clocks"
     run = hosts.shown(labels)
     if run is None or run.hosts is None:
@@ -322,7 +322,7 @@ def _no_errors(labels: Labels) -> str:
 
 
 def _model_warnings(labels: Labels) -> tuple[str, ...]:
-    """What the residuals say against a model: a reader sees it before the charts."""
+    """Remarks on the models, which a reader sees before the charts."""
     return tuple(
         f"Model of the {describe(model.response).title}: {'; '.join(model.remarks)}."
         for model in labels.analysis.models

@@ -45,7 +45,7 @@ class Labels:
 
     @cached_property
     def load_word(self) -> str:
-        """The load factor as one speaks of it."""
+        """The name of the load factor in words."""
         return factor_word(self.analysis.experiment.load_factor or "load")
 
     @cached_property
@@ -93,8 +93,8 @@ class Labels:
         return self._load_of_level.get(run.cell[name]) if name in run.cell else None
 
     def combination(self, cell: Mapping[str, str]) -> str:
-        """Short label of the levels apart from the load, each with its factor: `zip 0`, `method squid, size 1 MB`; a
-        level that names its factor itself is not given it twice."""
+        """Short label of the levels without the load, each with its factor: `zip 0`, `method squid, size 1 MB`. The
+        factor is left out where the level already contains its name."""
         load = self.load_factor
         named = [(factor_word(name), level) for name, level in cell.items() if name != load]
         return (
@@ -132,7 +132,7 @@ class Labels:
 
     @cached_property
     def colours(self) -> tuple[str, ...]:
-        """One per combination; they repeat beyond eight, where shape and dash tell apart."""
+        """One per combination; they repeat beyond eight, where shape and dash differ."""
         return tuple(COLOURS[place % len(COLOURS)] for place, _ in enumerate(self.combinations))
 
     def colours_beside(self, number: int) -> tuple[str, ...]:

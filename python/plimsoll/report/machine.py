@@ -63,8 +63,7 @@ def _joined(values: Iterable[object]) -> str:
 
 
 def hosts(environment: Mapping[str, object]) -> tuple[Table, ...]:
-    """A table of all hosts, a row for each; none where there are no others than this one. Columns in which nobody has
-    anything are left out."""
+    """A table of all hosts, a row for each; None where there is only this one. Empty columns are left out."""
     told = environment.get(HOSTS)
     found = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list | tuple) else []
     if not found:

@@ -27,7 +27,7 @@ MANY_RUNS: Final = 24
 
 
 def for_script(value: object) -> str:
-    """JSON that cannot end the script element it stands in, whatever texts are in it."""
+    """JSON that cannot end its script element, whatever texts it contains."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

@@ -13,7 +13,7 @@ from plimsoll.report.table import Column, Table
 
 PERCENTILES: Final = ("p50", "p95", "p99")
 FEW: Final = "too few"
-"""Transactions in a bin for a percentile: said where others stand for a value."""
+"""Text for a bin with too few transactions for a percentile."""
 
 
 def shown_percentile(each: RampBin, name: str) -> str:

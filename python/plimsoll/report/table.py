@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Head of a column; numbers stand to the right."""
+    """Head of a column; numbers are right-aligned."""
 
     name: str
     numeric: bool = False
@@ -16,7 +16,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text cells under their heads. `note` is said below."""
+    """Rows of text cells under their heads. `note` is printed below."""
 
     title: str
     columns: tuple[Column, ...]

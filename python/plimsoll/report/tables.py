@@ -50,7 +50,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def latency_cells(latency: Latency) -> tuple[str, ...]:
-    """One cell per LATENCY_COLUMNS; what the sample cannot carry is a dash."""
+    """One cell per LATENCY_COLUMNS; a dash where the sample is too small."""
     mean = plus_minus(latency.mean_interval, "ms") if latency.mean_interval else milliseconds(latency.mean)
     names = ("p50", "p90", "p95", "p99", "p999", "max")
     return (mean, milliseconds(latency.sd), *(percentile(latency, name) for name in names))
@@ -127,7 +127,7 @@ def totals(labels: Labels) -> Table:
 
 
 def response(labels: Labels) -> Table:
-    """Response time of each cell: what the analysis gives over its repetitions, else the range of the runs."""
+    """Response time of each cell: the interval over its repetitions, or the range of the runs where there is none."""
     rows = []
     for cell in labels.cells():
         runs = [run for run in labels.analysis.runs if run.cell == cell.cell and run.valid]

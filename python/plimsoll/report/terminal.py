@@ -81,7 +81,7 @@ class Style:
     colour: bool
 
     def text(self, text: str) -> str:
-        """A text fit for the terminal: no control characters, and our own signs in ASCII where that is asked for."""
+        """A text for the terminal: without control characters, and with signs in ASCII if required."""
         return self._held(text).replace(SPACE, " ")
 
     def _held(self, text: str) -> str:
@@ -126,8 +126,7 @@ def summary_lines(
     """The summary: verdicts, totals, latency, errors, testers, cells, answer, files written. `quiet`: the answer and
     what failed.
 
-    A single run also gets a histogram of its response time. `width` is that of the terminal in columns; below 40 it is
-    taken as 40.
+    A single run also has a histogram of its response time. `width`: columns of the terminal, at least 40.
     """
     style = Style(max(width, NARROWEST), colour)
     labels = Labels(analysis)
@@ -161,7 +160,7 @@ def summary_lines(
 
 
 def failed_lines(analysis: Analysis, width: int = 80, colour: bool = False) -> list[str]:
-    """Only what makes the exit code: thresholds that failed, and why nothing can be said where no run is valid."""
+    """Only what decides the exit code: thresholds that failed, and the reason where no run is valid."""
     style = Style(max(width, NARROWEST), colour)
     lines = _verdicts(style, Labels(analysis), only_failed=True)
     nothing = [each.text for each in analysis.findings if each.topic == Topic.NOTHING]
@@ -483,7 +482,7 @@ def aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str
     heads = [style.text(column.name) for column in columns]
     longest = [max((len(row[at]) for row in body), default=0) for at in range(len(columns))]
     least = [longest[at] if column.numeric else MIN_TEXT for at, column in enumerate(columns)]
-    # Rows whose names are cut to the same beginning cannot be told apart.
+    # Rows whose names are cut to the same beginning are indistinguishable.
     least[0] = max(least[0], min(longest[0], style.width // 4))
     kept = len(columns)
     while kept > 1 and sum(least[:kept]) + 2 * kept > style.width:

@@ -1,8 +1,8 @@
 """The script that draws the charts in the page: Vega, Vega-Lite and Vega-Embed, out of vl-convert.
 
-vl-convert puts them together anew each time, which takes longer than all the rest of a report. So the script is
-kept in the cache of the user, by the versions it was made from. Rejected: to commit it (900 kB that nobody
-reviews), and to make it at installation (a wheel runs nothing then).
+vl-convert bundles them at each call, which takes longer than the rest of a report. So the script is kept in the cache
+of the user, under the versions of its parts. Rejected: committing it (900 kB that cannot be reviewed), and making it
+at installation (a wheel runs no code then).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def cache_directory() -> Path:
 
 def _made(lite: str) -> str:
     bundle = vl_convert.javascript_bundle(vl_version=lite)  # type: ignore[call-arg]  # no snippet: its default
-    # HTML turns carriage returns into newlines before hashing, and ends a script at its end tag wherever that stands
+    # HTML turns carriage returns into newlines before hashing, and ends a script at its end tag wherever that is
     return bundle.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
 
 
@@ -59,7 +59,7 @@ def _read(kept: Path) -> str | None:
 
 
 def _keep(kept: Path, text: str) -> None:
-    """Keeps the script. Where that is not possible (no home, a full disk) the next report makes it anew."""
+    """Stores the script. If that is not possible (no home, a full disk), the next report makes it again."""
     with suppress(OSError):
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(

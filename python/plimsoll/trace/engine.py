@@ -23,7 +23,7 @@ from plimsoll.trace.profile import Part, ProfileDocument, read
 
 
 class TraceSummary(Part):
-    """What the engine says of a trace file that it has written. `lines`: of text, or records; `bytes`: of the file."""
+    """The engine's summary of a trace file that it wrote. `lines`: of text, or records; `bytes`: of the file."""
 
     events: int
     bytes: int
@@ -40,7 +40,7 @@ class TraceSummary(Part):
 
 @dataclass(frozen=True, slots=True)
 class TraceSelection:
-    """What of a trace is asked for: names of files that match, calls of a window of time (seconds from its zero)."""
+    """The requested part of a trace: files with matching names, calls of a window of time (seconds from its zero)."""
 
     file: str | None = None
     from_s: float | None = None
@@ -69,10 +69,10 @@ def record(
     one_core: bool = False,
     force: bool = False,
 ) -> tuple[int, TraceSummary | None]:
-    """Records a program, which has our stdin, stdout and stderr. Gives its exit status and what was recorded.
+    """Records a program, which inherits stdin, stdout and stderr. Returns its exit status and a summary.
 
-    None where recording failed, as the engine has said on stderr. Signals are the program's: it ends, and the
-    recording with it.
+    The summary is None if recording failed; the engine reports the reason on stderr. Signals go to the program: it
+    ends, and the recording with it.
     """
     words = ["--output", str(output)] + (["--force"] if force else [])
     words += [word for pid in pids for word in ("--pid", str(pid))]

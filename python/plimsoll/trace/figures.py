@@ -1,7 +1,7 @@
 """The pictures of a trace as files, by Altair and vl-convert: no browser, no network.
 
-Altair is not for millions of marks: a file with many requests is drawn from its bins, as in the page, and the title
-says so.
+Altair cannot draw millions of marks: a file with many requests is drawn from its bins, as in the page. The title then
+contains "binned".
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def charts(profile: Profile, pictures: Pictures) -> Iterator[tuple[str, Chart]]:
 
 
 def key(path: str) -> str:
-    """A part of a file's name: what can be read of the path's end, and what tells it from others."""
+    """A part of a file's name: the readable end of the path, and a suffix that makes it unique."""
     readable = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in PurePath(path).name)
     return f"{readable[:40].strip('-') or 'file'}-{hashlib.sha256(path.encode()).hexdigest()[:6]}"
 

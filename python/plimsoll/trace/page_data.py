@@ -1,4 +1,4 @@
-"""What stands in the page for its script: the profile's files without what is zero, and the requests as columns."""
+"""The data of the page for its script: the profile's files without zeros, and the requests as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for the pictures, as the engine gives them (crate `trace`, profile/points).
+"""Requests for the pictures, as the engine returns them (crate `trace`, profile/points).
 
 One by one, or in bins where a file has many.
 """
@@ -16,13 +16,13 @@ from plimsoll.trace.profile import Part, require_format
 NAME: Final = "plimsoll.pictures"
 MAJOR: Final = 1
 MAX_POINTS: Final = 100_000
-"""Requests that a page tells one by one, of all files together; a browser draws as many in the blink of an eye."""
+"""Requests that a page shows one by one, over all files; a browser draws as many without a visible delay."""
 COLUMNS: Final = 400
 ROWS: Final = 200
 """Bins of a picture with more."""
 
 Point = tuple[int, int | None, int, int | None, int, int, int, int]
-"""Start and duration (ns), offset, bytes asked for, 1 of a write, thread, bytes given, file."""
+"""Start and duration (ns), offset, bytes requested, 1 of a write, thread, bytes transferred, file."""
 Cell = tuple[int, int, int, int]
 """Column, row, requests that begin there, bytes."""
 
@@ -50,7 +50,7 @@ class Picture(Part):
 
 
 class Pictures(Part):
-    """Requests of all files that were asked for. `unknown_offsets`: requests whose offset is unknown."""
+    """Requests of all selected files. `unknown_offsets`: requests whose offset is unknown."""
 
     requests: int
     unknown_offsets: int

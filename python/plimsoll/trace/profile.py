@@ -1,8 +1,8 @@
-"""The profile of a trace as the engine tells it (crate `trace`, profile/json.rs): the border, checked by pydantic.
+"""The profile of a trace as the engine returns it (crate `trace`, profile/json.rs), validated by pydantic.
 
 Times are seconds since the zero of the trace, or lengths in seconds, where they end in `_s`; bytes are results of
-calls. What is not known is None, never 0. Names of files are escaped by the engine: control characters and what is no
-UTF-8 stand as \\xNN.
+calls. Unknown values are None, never 0. The engine escapes names of files: control characters and bytes that are not
+UTF-8 appear as \\xNN.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Source(Part):
 
 
 class Chosen(Part):
-    """What was asked for: an expression for names, a window of time."""
+    """The selection: an expression for names, a window of time."""
 
     file: str | None
     from_s: float | None
@@ -264,7 +264,7 @@ class CallKind(Part):
 
 
 class Missing(Part):
-    """A name that was looked for in vain."""
+    """A path that was looked up but not found."""
 
     path: str
     count: int
@@ -308,7 +308,7 @@ class Unparsed(Part):
 
 
 class BlindSpot(Part):
-    """What the trace cannot tell."""
+    """Something that the trace does not show."""
 
     kind: str
     file: str | None
@@ -318,7 +318,7 @@ class BlindSpot(Part):
 
 
 class Finding(Part):
-    """What is worth a look."""
+    """A finding."""
 
     kind: str
     file: str | None

@@ -1,4 +1,4 @@
-"""A replay by the engine: what is asked, and its answer in words."""
+"""A replay by the engine: the request, and its result in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plimsoll.plan.source import units
 
 FORMAT = "plimsoll.replay/1"
 MIN_RUN_SHARE = 0.5
-"""Share of tracing from which on a time without it is told as a range, as in `trace show`."""
+"""Share of tracing above which a time without it is reported as a range, as in `trace show`."""
 PLANNED_WITHIN = 0.1
 """Share by which a replay may be planned longer than the program took, without a word."""
 SHOWN = 12
@@ -49,8 +49,8 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine printed: `is_cut`, `ignored`, and what was asked for of `check`, `prepared`,
-    `replayed`, `cleaned`."""
+    """What the engine printed: `is_cut`, `ignored`, and the requested parts of `check`, `prepared`, `replayed`,
+    `cleaned`."""
 
     document: dict[str, Any]
 

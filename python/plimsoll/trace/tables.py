@@ -84,7 +84,7 @@ def files(profile: Profile, most: int) -> Table:
 
 
 def busiest(profile: Profile) -> list[FileProfile]:
-    """Files that were there, not only looked for in vain; as the engine sorts them: by time, then bytes."""
+    """Files that exist, in the engine's order: by time, then bytes."""
     return [each for each in profile.files if each.kind != "name"]
 
 
@@ -104,7 +104,7 @@ def _file(each: FileProfile, interval_only: bool) -> tuple[str, ...]:
 
 
 def named(each: FileProfile) -> str:
-    """Its name, and how many more it had."""
+    """The name of a file, and the number of its other names."""
     more = len(each.other_names)
     return f"{each.path} (+{more} name{'s' if more > 1 else ''})" if more else each.path
 
@@ -217,7 +217,7 @@ def _program(each: Process, brief: bool) -> str:
 
 
 def tree(processes: Sequence[Process]) -> list[tuple[int, Process]]:
-    """Depth and process, each followed by its children. Every process is there once, whatever the parents say."""
+    """Depth and process, each followed by its children. Every process appears once, whatever its parents are."""
     children: dict[int | None, list[int]] = {}
     for place, each in enumerate(processes):
         parent = each.parent if each.parent is not None and each.parent < place else None

@@ -1,4 +1,4 @@
-"""`plimsoll trace show` in the terminal: what ran, what is worth a look, then the numbers. Pure: prints nothing."""
+"""`plimsoll trace show` in the terminal: what ran, the findings, then the numbers. Pure: prints nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_FILES: Final = 15
 MAX_CALLS: Final = 12
 MAX_PROCESSES: Final = 10
 MAX_OTHERS: Final = 5
-"""Names looked for in vain, blind spots, lines that were not understood."""
+"""Maximum number of paths not found, blind spots, and lines that were not understood."""
 MIN_NAME: Final = 12
 """Columns that a file's name keeps at least."""
 

@@ -1,6 +1,6 @@
-"""Numbers of a trace in words. Times are told as what they are: recorded, estimated, or only a range.
+"""Numbers of a trace in words. Each time is marked as recorded, estimated, or a range.
 
-`interval_only` of a run says that tracing was most of it: then no time of it is told as one number.
+`interval_only` of a run means that tracing was most of it: then each time is a range.
 """
 
 from __future__ import annotations

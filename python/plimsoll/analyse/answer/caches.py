@@ -11,7 +11,7 @@ _WHAT = "Cache misses took"
 
 
 def of_caches(analysis: Analysis) -> list[str]:
-    """One sentence on the cells whose runs have enough hits and misses: the only one, or the two farthest apart."""
+    """One sentence on the cells whose runs have enough hits and misses: that with the lowest and the highest ratio."""
     runs = [[run for run in analysis.runs if run.valid and run.cell == cell.cell] for cell in analysis.cells]
     ratios = zip(analysis.cells, miss_ratios(runs), strict=True)
     known = [(cell, ratio) for cell, ratio in ratios if ratio is not None]

@@ -35,7 +35,7 @@ def sentences(analysis: Analysis) -> tuple[str, ...]:
 
 
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
-    """What the answer says, sentence by sentence, with the verdicts and rules behind them."""
+    """The sentences of the answer, with the verdicts and rules behind them."""
     return tuple(replace(each, text=tied(each.text)) for each in _findings(analysis))
 
 

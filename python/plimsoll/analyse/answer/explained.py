@@ -33,12 +33,12 @@ def explained(analysis: Analysis) -> list[str]:
 
 
 def _is_detected(each: Effect) -> bool:
-    """Whether the term has an effect; where there is no error to test it against, nothing speaks against it."""
+    """Whether the term has an effect; without an error term to test it against, it counts as detected."""
     return each.adjusted_p_value is None or each.adjusted_p_value < DETECTED
 
 
 def term_words(each: Effect) -> str:
-    """`zip × testers` for an interaction, with what it cannot be told from: `zip + users × testers`."""
+    """`zip × testers` for an interaction; with its aliases: `zip + users × testers`."""
     if not each.parts:
         return each.term
     first, *others = (

@@ -17,7 +17,7 @@ MAX_NAMED: Final = 4
 
 
 def leading_run(analysis: Analysis) -> RunResult | None:
-    """The run of several agents that is spoken of: of the valid ones (else of all) that with the most testers."""
+    """The run of several agents that the answer describes: the one with the most testers, of the valid runs if any."""
     runs = [run for run in analysis.runs if run.hosts is not None]
     return max(
         [run for run in runs if run.valid] or runs,
@@ -27,7 +27,7 @@ def leading_run(analysis: Analysis) -> RunResult | None:
 
 
 def of_hosts(analysis: Analysis) -> list[Finding]:
-    """What to say of the leading run, where it has testers of several sites."""
+    """The findings about the leading run, if it has testers at several sites."""
     run = leading_run(analysis)
     if run is None or run.hosts is None or not run.valid:
         return []

@@ -1,4 +1,4 @@
-"""Brackets, capacities and thresholds: the verdict, what was asked, and what must be known about it, in words."""
+"""Brackets, capacities and thresholds in words: the verdict, the rule, and the remarks on it."""
 
 from __future__ import annotations
 

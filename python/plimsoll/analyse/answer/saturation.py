@@ -184,7 +184,7 @@ def _cell_at(analysis: Analysis, found: Saturation, load: float | None) -> CellR
 
 
 def _one_load(analysis: Analysis, found: Saturation) -> bool:
-    """Whether nothing can be said because one load was tried, as in a design that varies one factor at a time."""
+    """Whether there is no verdict because one load was tried, as in a design that varies one factor at a time."""
     tried = sum(cell.valid > 0 and is_at(cell.cell, found) for cell in analysis.cells)
     return found.verdict == SaturationVerdict.CANNOT_SAY and tried == 1
 

@@ -1,4 +1,4 @@
-"""Structured results with their texts filled in: the sentences that stand beside codes and numbers in analysis.json."""
+"""Structured results with their texts filled in: the sentences beside codes and numbers in analysis.json."""
 
 from __future__ import annotations
 

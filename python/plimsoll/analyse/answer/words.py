@@ -9,7 +9,7 @@ from plimsoll.analyse.results.analysis import Analysis, CellResult, Saturation
 from plimsoll.analyse.results.wording import listing, quantity
 
 MAX_SENTENCES: Final = 8
-"""Combinations (or cells) that get a sentence of their own; of more, the best and the worst are named."""
+"""Maximum number of combinations (or cells) with a sentence each; of more, the best and the worst are named."""
 
 
 def capital(text: str) -> str:
@@ -65,7 +65,7 @@ def is_at(cell: Mapping[str, str], found: Saturation) -> bool:
 
 
 def payload(cell: CellResult | None, metric: str) -> str:
-    """The payload throughput beside another throughput, in brackets; empty where it says nothing more."""
+    """The payload throughput beside another throughput, in brackets; empty where it adds nothing."""
     found = cell.responses.get("payload_bytes_per_s") if cell else None
     if found is None or metric == "payload_bytes_per_s" or found.mean <= 0:
         return ""

@@ -1,4 +1,4 @@
-"""Which component gives way: the one whose utilization saturates with the throughput, or "not resolved"."""
+"""The bottleneck: the component whose utilization saturates with the throughput, or "not resolved"."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     """The bottleneck of one run (or of one cell, with utilizations over its runs).
 
     Rule: the testers come first: if they are at GENERATOR_FULL, the tool itself was the limit. Else it is the component
-    of highest utilization, if that is at least the threshold and its interval lies above that of the second; testers
-    take part if they are at the threshold. A host is
-    not weighed against the services and testers that run on it (their work is its work): a host is taken only where no
-    service on it is watched, or where it is full and no service on it is. Cores that services share are taken where
-    they are full and none of the services is.
+    with the highest utilization, if that is at least the threshold and its interval is above that of the second;
+    testers are candidates if they are at the threshold. A host is not compared with the services and testers that run
+    on it (their work is its work): it is a candidate only where no service on it is watched, or where it is full and
+    no service on it is. Cores that services share are candidates where they are full and none of the services is.
     """
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if _demand(c) >= GENERATOR_FULL), key=_demand, default=None)
@@ -71,7 +70,7 @@ def _load_generator(testers: Utilization) -> Bottleneck:
 
 
 def _on(components: list[Utilization], threshold: float) -> list[Utilization]:
-    """Of what is on one host: the services, or the host where it says more. A host that is seen by two is one host."""
+    """Candidates on one host: the services, or the host instead. A host that two monitors observe counts once."""
     services = _ranked([c for c in components if c.role == "service"])
     shared = _ranked([c for c in components if c.role == "cores" and c.mean >= threshold])
     if shared and (not services or services[0].mean < threshold):

@@ -30,10 +30,10 @@ def utilizations(
     """One entry per component: host, each service, the testers, and the cores that several services share.
 
     `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
-    ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample tells of the
-    second before it; those are taken whose second lies in the window by more than half. `link_bytes_s`: what the host's
-    network can carry each way; `single_cores`: of the host its busiest core counts, too, where not all that runs on it
-    is watched.
+    ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample covers the
+    second before it; it counts if more than half of that second is in the window. `link_bytes_s`: capacity of the
+    host's network in each direction; `single_cores`: of the host its busiest core counts, too, where not all that
+    runs on it is watched.
 
     A component with one busy thread is full at one core whatever else is idle, so its binding resource is the larger
     of "cpu of its cores" and "busiest thread".
@@ -138,7 +138,7 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
 
 
 def cores_seen(samples: Sequence[SampleSeries]) -> int | None:
-    """The number of cores of a host, as its monitor tells of each; None where it told of none."""
+    """The number of cores of a host, from the samples of each core; None where there are none."""
     return len({one.part for one in samples if one.metric == "cpu.busy" and one.part}) or None
 
 
@@ -173,7 +173,7 @@ def _host(
 
 
 def _links(mine: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:
-    """The busiest interface, by its busier direction: a link carries both at once. Loopback is none; of several that
+    """The busiest interface, by its busier direction: a link is full-duplex. Loopback is none; of several that
     pass on the same bytes (a bridge, a tunnel) none is counted twice."""
     both: dict[str, Array] = {}
     for (metric, part), found in sorted(mine.items()):
@@ -196,7 +196,7 @@ def _busiest_core(mine: Mapping[tuple[str, str], Array]) -> tuple[str, Array] | 
 
 
 def _told_apart(core: Array, cpu: Array) -> bool:
-    """Whether the interval of a core lies above that of all."""
+    """Whether the interval of a core is above that of all."""
     mean, low, _ = mean_interval(core)
     other, _, high = mean_interval(cpu)
     return (mean if low is None else low) > (other if high is None else high)

@@ -13,7 +13,7 @@ from plimsoll.collect.hosts import TESTERS, Agent
 from plimsoll.collect.samples import SampleSeries
 
 TESTERS_HOST: Final = "testers' host"
-"""Component of the busiest of the hosts that carry testers only: one name, whichever it is in a run."""
+"""Component of the busiest host that has only testers: the same name for each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _of_target(
     samples: Sequence[SampleSeries], window: Window, host: str, cores: int | None, link: float | None
 ) -> dict[str, Utilization]:
     """A host of the target and the processes on it that are watched, by their names in the results. The agent's own
-    process, which carries nothing, is none of them."""
+    process, which has no testers, is not among them."""
     count = cores or cores_seen(samples) or 1
     components = dict.fromkeys((one.component for one in samples), count)
     found = {}

@@ -1,4 +1,4 @@
-"""What exporters tell of systems that exist: utilization of hosts and processes, and where readings are missing."""
+"""Readings of exporters of existing systems: utilization of hosts and processes, and missing readings."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _OF_DEVICES: Final = ("disk.read ", "disk.write ", "disk.busy ", "net.receive ",
 
 
 def watched_utilizations(found: Iterable[WatchedReadings], window: Window) -> tuple[Utilization, ...]:
-    """One entry for each host (node exporter), and for each Squid whose exporter tells its CPU time.
+    """One entry for each host (node exporter), and for each Squid whose exporter reports its CPU time.
 
-    Between two readings lies an interval over which counters give the exact mean; those are taken whose middle lies in
-    the window, each with the weight of its length. Of a host the binding resource is the busiest of CPU, disks, those
-    links whose speed it tells, and the core that is busiest over the whole window, if it can be told from the CPU.
+    Between two readings counters have an exact mean; an interval counts if its middle is in the window, weighted by its
+    length. The binding resource of a host is the busiest of CPU, disks, those links whose speed is reported, and the
+    core that is busiest over the whole window, if its interval is above that of the CPU.
     """
     out: list[Utilization | None] = []
     for one in found:
@@ -46,7 +46,7 @@ def watched_utilizations(found: Iterable[WatchedReadings], window: Window) -> tu
 
 
 class _Steps:
-    """What counters grew by between readings in the window. One that fell was begun anew: it grew by what it shows."""
+    """Increase of counters between readings in the window. A counter that fell was reset: it grew by its new value."""
 
     def __init__(self, readings: WatchedReadings, window: Window) -> None:
         self._values = readings.values
@@ -84,7 +84,8 @@ class _Steps:
         return float(np.average(values[known], weights=self.width[known])) if known.any() else None
 
     def utilization(self, values: Array) -> Busy:
-        """Mean and interval. With a gap in the readings there is none: its one value stands for several."""
+        """Mean and interval. With a gap in the readings there is none, because one value then covers several
+        intervals."""
         known = np.isfinite(values)
         width = self.width[known]
         mean = min(1.0, float(np.average(values[known], weights=width)))
@@ -124,7 +125,7 @@ def _host(one: WatchedReadings, steps: _Steps) -> Utilization | None:
 
 
 def _above(one: Busy, other: Busy) -> bool:
-    """Where one has no interval, its mean stands for it."""
+    """The mean replaces the interval where there is none."""
     low = one[0] if one[1] is None else one[1]
     return low > (other[0] if other[2] is None else other[2])
 
@@ -145,7 +146,7 @@ def _detail(means: Mapping[str, float], everything: Array, steps: _Steps) -> dic
 
 
 def _links(steps: _Steps) -> dict[str, Array]:
-    """Of each link whose speed is told, the busier direction: a link carries both at once."""
+    """The busier direction of each link whose speed is reported: a link is full-duplex."""
     found = {}
     for name in steps.names("net.speed "):
         device, speed = name.removeprefix("net.speed "), steps.gauge(name)

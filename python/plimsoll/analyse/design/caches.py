@@ -1,4 +1,4 @@
-"""Response times apart by what caches on the way said: what they had, and what they had to fetch."""
+"""Response times by the report of the caches on the path: hits and misses."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FEWEST: Final = 10
 
 
 def cache_times(chunks: Iterable[tuple[str, Int]]) -> tuple[CacheTimes, ...]:
-    """One entry for each thing that caches said, the most frequent first; quantiles within 0.1 %. `chunks`: what was
-    said, and response times in ns."""
+    """One entry for each report of caches, the most frequent first; quantiles within 0.1 %. `chunks`: the report, and
+    response times in ns."""
     found: dict[str, Durations] = {}
     for said, response in chunks:
         durations = found.setdefault(said, Durations(exact=False))
@@ -34,16 +34,16 @@ def cache_times(chunks: Iterable[tuple[str, Int]]) -> tuple[CacheTimes, ...]:
 
 
 def of(run: RunResult, said: str) -> CacheTimes | None:
-    """Those of which caches said this."""
+    """The response times with this report of the caches."""
     return next((each for each in run.caches if each.cache == said), None)
 
 
 def miss_ratios(cells: Sequence[Sequence[RunResult]]) -> list[Interval | None]:
-    """How many times as long as a hit a miss takes, for the runs of each cell: the geometric mean over runs of mean
+    """Ratio of the response times of misses and hits, for the runs of each cell: the geometric mean over runs of mean
     miss / mean hit. The interval is that of its logarithm, with the error pooled over the cells (none where no cell has
     two runs). None where no run of a cell has enough of both.
 
-    Not `cell_intervals`, which shows the arithmetic mean: of ratios it depends on which of the two stands above."""
+    Not `cell_intervals`, which shows the arithmetic mean: of ratios it depends on which of the two is the numerator."""
     logs = [[math.log(ratio) for run in runs if (ratio := _ratio(run)) is not None] for runs in cells]
     pooled = pooled_error([each for each in logs if each])
     return [_from_log(mean_interval(each, pooled)) for each in logs]

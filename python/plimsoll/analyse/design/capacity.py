@@ -95,8 +95,8 @@ def _of_plateau(flat: Sequence[Interval], blocks: bool) -> Interval:
 
 
 def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest mean throughput at a level that holds the response rule; a reason tells whether the upper end of the
-    interval over the runs holds it too."""
+    """Highest mean throughput at a level that meets the response rule; a reason states whether the upper end of the
+    interval over the runs meets it, too."""
     known = [level for level in levels if level.observed is not None]
     held = [level for level in known if level.observed is not None and rule.holds(level.observed)]
     best = _best(held)

@@ -36,9 +36,9 @@ def judge_cheapest(told: Sequence[Consistency]) -> Cheapest | None:
 
 
 def cheapest(told: Sequence[Consistency]) -> list[Consistency]:
-    """Of the levels without stale answers (or, if there is none, those with the lowest share) the one at which readers
-    got most; of several that cannot be told apart in this, the one with the fewest origin fetches per answer. More than
-    one where these are equal too."""
+    """Of the levels without stale answers (or, if there is none, those with the lowest share) the one with the
+    highest throughput of readers; of several without a detected difference, the one with the fewest origin fetches per
+    answer. More than one where these are equal, too."""
     none = [each for each in told if not each.stale]
     least = min(_share(each) for each in told)
     left = none or [each for each in told if _share(each) == least]
@@ -64,8 +64,8 @@ def _reads(each: Consistency) -> Interval:
 
 
 def _as_many(one: Interval, top: Interval) -> bool:
-    """Whether the reads cannot be told apart. Both are relative to the same level, whose own error is in every other
-    ratio, so an interval that reaches the other's mean is enough."""
+    """Whether no difference between the reads is detected. Both are relative to the same level, whose own error is in
+    every other ratio, so an interval that reaches the other's mean is enough."""
     if one.mean >= top.mean:
         return True
     return one.high is not None and one.high >= top.mean

@@ -65,7 +65,7 @@ def _angular(groups: Sequence[Group]) -> list[Interval | None]:
 
 
 def _from_angle(found: Interval, mean: float) -> Interval:
-    """With the plain mean of the shares, which lies a little above that of their angles."""
+    """With the plain mean of the shares, which is a little above that of their angles."""
     if found.low is None or found.high is None:
         return Interval(mean, None, None, found.level, found.df, found.method)
     low, high = (math.sin(min(max(end, 0.0), math.pi / 2)) ** 2 for end in (found.low, found.high))
@@ -107,7 +107,7 @@ def _summed(told: _Runs, share: Interval | None) -> Consistency:
 
 
 def _share(got: Sequence[Staleness], over_runs: Interval | None) -> Interval | None:
-    """Of one run, what batch means within it say; of several, `over_runs`, or the count where nothing was stale."""
+    """Of one run, by batch means within it; of several, `over_runs`, or by the count where nothing was stale."""
     if len(got) == 1:
         return got[0].readers.stale_share
     answers = [one.readers.answers for one in got]
@@ -149,9 +149,9 @@ def _levels(groups: Sequence[Group], cells: Sequence[Consistency], factor: str) 
 
 
 def _weighed(cells: Sequence[Consistency]) -> Interval | None:
-    """The share over several cells. Cells differ by plan, so what lies between them is no error: the limits come from
-    those of the cells, the squares of their distances added up (MOVER; Zou and Donner, Statistics in Medicine 27 (2008)
-    1693)."""
+    """The share over several cells. Cells differ by plan, so the differences between them are no error: the limits
+    come from those of the cells, the squares of their distances added up (MOVER; Zou and Donner, Statistics in
+    Medicine 27 (2008) 1693)."""
     known = [(each.answers, each.stale_share) for each in cells if each.stale_share is not None]
     total = sum(answers for answers, _ in known)
     if not total:

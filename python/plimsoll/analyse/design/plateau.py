@@ -1,8 +1,8 @@
 """The levels that may have the highest throughput, and whether they are flat enough to be averaged.
 
-The highest of several means is too high: of levels that carry the same, the one with the luckiest runs is taken. Where
-they are shown to be flat, their mean has no such bias. Levels that are shown to have less than the highest one are
-none of them: neither those below the knee, nor those beyond the peak of a retrograde curve.
+The highest of several means is too high: of levels with equal true throughput, the one with the luckiest runs is the
+highest. Where they are shown to be flat, their mean has no such bias. Levels that are shown to have less than the
+highest one are none of them: neither those below the knee, nor those beyond the peak of a retrograde curve.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Which combination of the factors has the highest nominal capacity, by ratios with intervals of their own.
 
-Each combination stands with its runs at the loads of its nominal capacity, averaged over these loads. The best is
-compared with each other one by the difference of the mean logarithms within blocks; the error is pooled over the
-highest level of each, and the intervals are Bonferroni's over all comparisons with the best (Jain 20.5; D. Montgomery,
-section 3.5). Whether the intervals of two means overlap says less: what a block does to both stands in each.
+Each combination is represented by its runs at the loads of its nominal capacity, averaged over these loads. The best
+is compared with each other one by the difference of the mean logarithms within blocks; the error is pooled over the
+highest level of each, and the intervals are Bonferroni's over all comparisons with the best (Jain 20.5; D.
+Montgomery, section 3.5). Whether the intervals of two means overlap is a weaker test, because each contains the
+effect of the block on both.
 
 An interval holds the ratio of the highest true means, however the levels were chosen: one that was taken as the highest
 counts at its end towards the other combination with Bonferroni's correction over its rivals; a plateau, which may slope

@@ -1,6 +1,6 @@
-"""The runs of an experiment as a table: what was asked for, what else may matter (covariates), and every response.
+"""The runs of an experiment as a table: the planned levels, the covariates, and every response.
 
-Levels that are numbers are numbers, in seconds, bytes, per second or fractions of 1; the unit stands in the name as in
+Levels that are numbers are numbers, in seconds, bytes, per second or fractions of 1; the name contains the unit, as in
 all results (`think_s`, `size_bytes`, `rate_per_s`).
 """
 

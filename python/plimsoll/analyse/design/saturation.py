@@ -1,4 +1,4 @@
-"""From which load on more load brings no more throughput: between two levels that were run, never finer.
+"""The load from which on throughput does not increase: between two levels that were run, never finer.
 
 Throughput is *flat* from a level on if its elasticity with respect to the load, dlnX/dlnN, is below FLAT from there to
 the highest load, and no level beyond it gains more over a smaller one than that elasticity gives over their distance
@@ -58,8 +58,8 @@ class Bracket:
 
     `upper` None: not shown to be flat. `lower` None: not shown to increase at all. `falls_from`: from there on it is
     shown to be below that of a lower load. `gains`: from each level to the next. `reason`: why nothing is decided.
-    `doubt`: the gain that is not decided. `more_runs`: so many more per level would decide; None: not known, or
-    over MAX_RUNS.
+    `doubt`: the gain that is not decided. `more_runs`: number of further runs per level that would decide; None:
+    unknown, or over MAX_RUNS.
     """
 
     verdict: SaturationVerdict

@@ -36,7 +36,7 @@ class Sample:
     parts: Sequence[OfParts] = ()
 
     def of_parts(self, asked: Mapping[str, tuple[str, ...]]) -> list[tuple[dict[str, str], Sample]]:
-        """What is judged apart, with its labels: all transactions where no part is asked for."""
+        """The parts that are judged separately, with their labels: all transactions where no part is requested."""
         if not asked:
             return [({}, self)]
         wanted = asked.get(model.WORKLOAD)

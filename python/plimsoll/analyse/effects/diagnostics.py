@@ -1,7 +1,7 @@
-"""What the residuals of a factorial model say about its assumptions (Jain 14.7, 18.5): equal variances, no drift in
-run order, a scale on which effects add up.
+"""Checks of the assumptions of a factorial model by its residuals (Jain 14.7, 18.5): equal variances, no drift in run
+order, a scale on which effects add up.
 
-scipy.stats is imported where it is called: designs pay its half second, not every command."""
+scipy.stats is imported where it is called, because its import takes half a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATIO_FOR_LOG = 10.0
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """p-values are None where the data cannot say. `drift` is the change of the residual from first to last run."""
+    """p-values are None where there are too few data. `drift` is the change of the residual from first to last run."""
 
     variances_p: float | None
     variances_differ: bool
@@ -73,7 +73,7 @@ def _reason(code: ModelReason, **values: Value) -> Reason:
 def equal_variances_p(
     residuals: Array, cells: Sequence[int], factors: Mapping[str, Sequence[str | None]]
 ) -> float | None:
-    """p-value of Levene's test (Brown and Forsythe's form, about the median), None if the data cannot carry one.
+    """p-value of Levene's test (Brown and Forsythe's form, about the median), None if there are too few data.
 
     Cells of three or more runs are compared directly. With two runs a cell has one absolute deviation only (the other
     equals it), so there the deviations of the cells are compared between the levels of each factor, and the smallest

@@ -3,7 +3,7 @@
 One linear model for all of it: sum contrasts (module `linear`), ordinary least squares by QR, and an error term from
 the repetitions of the cells. With two levels per factor it gives the sign table of Jain 17.4 and 18 (q, s_q =
 s_e / sqrt(2^k r)), with one factor ch. 20, with two ch. 21, in general ch. 22. Unbalanced data are fitted, and the sum
-of squares used is said: "orthogonal" (all types agree), else type II, or type III on request.
+of squares used is named: "orthogonal" (all types agree), else type II, or type III on request.
 
 Tested against the worked examples of Jain, NIST StRD, the NIST handbook and statsmodels (tests/stats).
 """
@@ -47,7 +47,7 @@ ROUNDING = 1e-13
 
 
 class UnsuitableData(BadInput):
-    """The data cannot carry the statistic that was asked for. The text says why and what to do."""
+    """The data are unsuitable for the requested statistic. The text states the reason and what to do."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Difference:
 class Factorial:
     """A fitted factorial model.
 
-    Sums of squares are on the scale of the fit, about the mean. `error_df` is 0 where nothing was repeated; then no
-    interval is given anywhere and `reasons` says so. `fitted` and `residuals` are on the scale of the fit, one per run,
-    in the order given: about the cell (and block) where cells were repeated, else about the model.
+    Sums of squares are on the scale of the fit, about the mean. `error_df` is 0 where nothing was repeated; then
+    there is no interval, and `reasons` contains that. `fitted` and `residuals` are on the scale of the fit, one per
+    run, in the order given: about the cell (and block) where cells were repeated, else about the model.
     """
 
     scale: Scale
@@ -238,7 +238,7 @@ class _Fit:
         """Error from repetitions: what is left when every cell and every block has a mean of its own.
 
         Without repetitions there is none, unless the caller asked for a model of low order (Jain 21.1: the residual of
-        the additive model then stands for the error).
+        the additive model then replaces the error).
         """
         whole = self._cells_and_blocks()
         n = self.y.size
@@ -263,7 +263,8 @@ class _Fit:
         self.error_sd = math.sqrt(self.error_ss / self.error_df) if self.error_df > 0 else None
 
     def _cells_and_blocks(self) -> Array:
-        """Orthonormal basis of a mean for every cell and block. Every term lies in it: a term is constant in a cell."""
+        """Orthonormal basis of a mean for every cell and block. It contains every term, as a term is constant in a
+        cell."""
         cells = indicator(self.cells, int(self.cells.max()) + 1)
         cells /= np.sqrt(cells.sum(axis=0))
         return cells if self.base.shape[1] == 1 else joined(cells, new_directions(self.block_columns, cells))

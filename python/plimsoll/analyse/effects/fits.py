@@ -28,7 +28,7 @@ def fit_all(
     wanted: Sequence[ResponseModel],
     looped: Collection[str] = (),
 ) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOut, ...]]:
-    """Fits every wanted response over the valid runs. What cannot be fitted is said, not raised.
+    """Fits every wanted response over the valid runs. A response that cannot be fitted is reported, not raised.
 
     `levels`: labels of every factor in the order of the file. `looped`: those of `design.loop`.
     """
@@ -159,7 +159,7 @@ def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
 def model_of(
     fit: Factorial, response: str, ids: tuple[str, ...], order: tuple[int, ...], checks: Sequence[Reason] = ()
 ) -> Model:
-    """What was fitted, and its residuals, without texts. `checks`: what the residuals say against the model."""
+    """What was fitted, and its residuals, without texts. `checks`: remarks that come from the residuals."""
     return Model(
         response=response,
         scale=fit.scale,

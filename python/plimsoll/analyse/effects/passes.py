@@ -101,7 +101,7 @@ def _fit(
     scale: Scale,
 ) -> Factorial | None:
     try:
-        # A pass that is not whole is left out by accident: it gives the other level no more weight.
+        # An incomplete pass is left out because of an accident: the other level has no greater weight for it.
         return factorial(responses, factors, block=block, scale=scale, levels=levels, equal_weights=True)
     except UnsuitableData:
         return None

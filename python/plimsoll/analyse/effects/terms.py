@@ -161,7 +161,7 @@ def _terms_of_order(factors: Sequence[Factor], order: int, weighted: bool) -> It
 
 @dataclass(frozen=True)
 class Selection:
-    """The terms that take part, what each could not be told apart from, and a basis of all of it."""
+    """The terms in the model, the aliases of each, and a basis of all of them."""
 
     terms: tuple[Term, ...]
     not_estimable: tuple[str, ...]

@@ -81,8 +81,8 @@ def _clock(agent: Agent) -> AgentClockResult:
 
 
 def events(crew: RunAgents) -> tuple[HostEvent, ...]:
-    """Steps of wall clocks, changes of route and jumps, by time. They are told and change no number: stamps are of a
-    clock that nobody sets, and the map has taken the other two into account."""
+    """Steps of wall clocks, changes of route and jumps, by time. They are reported but change no figure: time stamps
+    use a clock that cannot be set, and the clock map corrects the other two."""
     found = [event for agent in crew.agents for event in _events(agent.name, agent.clock, crew.t0_ns)]
     return tuple(sorted(found, key=lambda event: (event.t_s, event.agent)))
 

@@ -11,7 +11,7 @@ from plimsoll.collect.hosts import TESTERS, Agent, RunAgents
 
 
 def carriers(crew: RunAgents) -> tuple[Agent, ...]:
-    """The agents that carry testers."""
+    """The agents with testers."""
     return tuple(agent for agent in crew.agents if agent.role == TESTERS)
 
 
@@ -19,7 +19,7 @@ def coverage(
     crew: RunAgents, testers: Mapping[str, int], last_ns: Mapping[str, int]
 ) -> tuple[CoverageStep, ...]:
     """The number of agents and of their testers from each time on at which it changed. `testers`: by agent, those that
-    made any transaction; `last_ns`: end of the last one, for an agent that was lost nobody knows when."""
+    made any transaction; `last_ns`: end of the last one, for an agent that was lost at an unknown time."""
     spans = _spans(crew, last_ns)
     moments = sorted({0, *(edge for _, *edges in spans for edge in edges if edge is not None)})
     steps: list[CoverageStep] = []
@@ -96,7 +96,7 @@ def loss(crew: RunAgents, last_ns: Mapping[str, int], window: Window) -> Loss | 
 def _unknown(crew: RunAgents, last_ns: Mapping[str, int], window: Window) -> float:
     """The share of the planned time of all testers in which the load is unknown: from what a lost agent had last
     reported, or has on disk, to its loss, while segments of it may still be elsewhere. Agents have like numbers of
-    testers. Older results do not say what was reported last: nothing is known then beyond what is on disk."""
+    testers. Older results do not say what was reported last: only what is on disk is known then."""
     if not crew.outstanding or window.end <= window.start:
         return 0.0
     unknown = 0

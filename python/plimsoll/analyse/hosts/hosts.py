@@ -1,4 +1,4 @@
-"""Hosts and sites of one run: who did how much work, how far away, and how evenly the service treated them.
+"""Hosts and sites of one run: their work, their round-trip times, and how evenly the service treated them.
 
 Everything is of the measured window. Work per tester of a group is its transactions over the time that its testers were
 active, so that a host with more testers, or with some that were lost, is compared as it should be. Jain's index over
@@ -82,7 +82,7 @@ def places_of(found: TesterPlacement, crew: RunAgents) -> Places:
 
 
 def _until(agent: Agent) -> int:
-    """When its testers counted no more. Lost at an unknown time: their last transaction says it."""
+    """The time until which its testers count. If it was lost at an unknown time: the end of their last transaction."""
     if not agent.lost:
         return int(NEVER)
     return int(NEVER) - 1 if agent.lost_ns is None else max(0, agent.lost_ns)
@@ -99,7 +99,7 @@ def hosts_result(
     cpu: Mapping[str, float],
 ) -> HostsResult:
     """All of it. `found` None: single transactions were not kept; `shares` False: the testers are slots of an open
-    load, whose shares say nothing; `cpu`: busy share of the hosts, by name."""
+    load, whose shares are meaningless; `cpu`: busy share of the hosts, by name."""
     spread, spread_bound = start_spread(crew)
     sums = summary.by_tester
     testers, last = _by_agent(found, sums)

@@ -1,4 +1,4 @@
-"""Does a service treat its nearest and its farthest site alike, apart from the way between them?"""
+"""Whether a service treats its nearest and its farthest site alike, without the difference of their round trips."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What an analysis says: the machine-readable result, `analysis.json` and `--json` alike.
+"""The machine-readable result of an analysis: `analysis.json` and `--json`.
 
-One tree of frozen dataclasses, filled by the other modules of this room and read by `report` and `cli`; nothing in
-it is computed twice. Field names are the keys of the JSON. Units stand in the names (`_ms`, `_per_s`); a field
-without unit is a count or a fraction of 1. `None` always means "cannot be said from this sample", never zero.
+One tree of frozen dataclasses, filled by the other modules of `analyse` and read by `report` and `cli`; nothing in it
+is computed twice. Field names are the keys of the JSON and contain the unit (`_ms`, `_per_s`); a field without unit is
+a count or a fraction of 1. `None` always means "unknown from this sample", never zero.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FORMAT = "plimsoll.analysis/1"
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Everything said about one run."""
+    """All results of one run."""
 
     id: str
     cell: dict[str, str]
@@ -99,7 +99,7 @@ class RunResult:
     staleness: Staleness | None = None
     """Where operations read versions."""
     caches: tuple[CacheTimes, ...] = ()
-    """Where a cache on the way said anything."""
+    """Empty where no cache on the path reported hits or misses."""
     connections: Connections | None = None
     """Where the driver connects, and every transaction was kept."""
     hosts: HostsResult | None = None
@@ -177,7 +177,7 @@ class Saturation:
     levels: int = 0
     """Levels of the load that have a valid run."""
     reason: SaturationReason | None = None
-    """Why nothing can be said, or what the bracket rests on."""
+    """Why there is no bracket, or the evidence for it."""
     falls_from: float | None = None
     """The load from which throughput surely falls again."""
     doubt: Gain | None = None
@@ -283,8 +283,8 @@ class Consistency:
     answers: int
     stale: int
     stale_share: Interval | None
-    """Of a cell: as its other responses; of one run: within it; of a level: over its cells, weighed by their answers.
-    Where nothing was stale: the upper bound that so many answers give."""
+    """Of a cell: as its other responses; of one run: within it; of a level: over its cells, weighted by their answers.
+    Where nothing was stale: the upper bound for that number of answers."""
     stale_age_ms_p50: float | None
     stale_age_ms_p95: float | None
     stale_age_ms_max: float | None
@@ -309,7 +309,7 @@ class ConsistencyResult:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentInfo:
-    """What the analysis needs to know of the experiment, copied so that the JSON stands alone."""
+    """What the analysis needs of the experiment, copied so that the JSON is self-contained."""
 
     name: str
     question: str
@@ -333,7 +333,7 @@ class ExperimentInfo:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The root. `answer` is the answer to the experiment's question in sentences a person would say."""
+    """The root. `answer` is the answer to the experiment's question in sentences."""
 
     experiment: ExperimentInfo
     answer: tuple[str, ...]

@@ -1,8 +1,7 @@
 """The JSON form of an analysis: `analysis.json` and `--json`.
 
-The tree of `results`, with three changes that make it easier to read by machine: the figures of a window stand directly
-in the run, stage or workload they belong to, utilization is a mapping by component, and what only a run of several
-agents has is left out of all others.
+The tree of `results`, with three changes for machine readers: the figures of a window are fields of their run, stage
+or workload, utilization is a mapping by component, and fields for several agents are left out of runs with one.
 """
 
 from __future__ import annotations

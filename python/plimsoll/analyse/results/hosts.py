@@ -1,7 +1,7 @@
-"""What a run of several agents says beside all others: its hosts and sites, their clocks, who was there when.
+"""Additional results of a run with several agents: its hosts and sites, their clocks, the coverage.
 
-A part of the machine-readable result (`results`), under the same rules: units stand in the names, and `None` means
-"cannot be said".
+A part of the machine-readable result (`results`), under the same rules: names contain units, and `None` means
+"unknown".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlaceResult:
     probe_rtt_ms: float | None
     """Median round trip of the probes between its agents and the controller."""
     response_less_rtt_ms: float | None
-    """Median response time less one round trip to the target: `HostsResult.rtt_source` says which."""
+    """Median response time less one round trip to the target; `HostsResult.rtt_source` names its source."""
     testers_share: float | None
     """Part of the tester-time of the peak window that was its testers', 0..1. Of sites alone, as what follows."""
     peak_share: float | None
@@ -82,7 +82,7 @@ class AgentClockResult:
     rtt_median_ms: float | None
     remark: str
     role: str = "testers"
-    """testers, or watch: it carries none."""
+    """testers, or watch: it has no testers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class HostEvent:
 
 @dataclass(frozen=True, slots=True)
 class CoverageStep:
-    """From `t_s` on (until the next step) so many agents were there, and the testers that they carry."""
+    """The number of agents and of their testers from `t_s` until the next step."""
 
     t_s: float
     agents: int
@@ -149,8 +149,8 @@ class HostsResult:
     """What `response_less_rtt_ms` takes off: tcp (median of the testers' own connections), probes (the least to the
     controller, where the services of the experiment run), or nothing."""
     missing: int | None
-    """Transactions of lost agents that the live view had counted and that are not on disk; at least so many. None:
-    not known."""
+    """Transactions of lost agents that the live view had counted and that are not on disk: a lower bound. None:
+    unknown."""
     coverage_mean: float | None
     """Agents that were there, mean over the measured window, as a part of all."""
     sites: tuple[PlaceResult, ...]

@@ -30,7 +30,7 @@ def is_capacity(name: str | None) -> bool:
 
 
 def metric_value(run: RunResult, name: str) -> float | None:
-    """The value of a response in a run: per second, ms, a fraction, a plain number. None: cannot be said, or no
+    """The value of a response in a run: per second, ms, a fraction, a plain number. None: unknown value, or no
     such metric."""
     found = catalogue.METRICS.find(name)
     return value(run, found) if found is not None and found.metric.response else None

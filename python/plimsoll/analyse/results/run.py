@@ -15,10 +15,10 @@ from plimsoll.analyse.stats.quantiles import is_beyond
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Distribution of a duration in milliseconds; a percentile the sample cannot carry is None.
+    """Distribution of a duration in milliseconds; a percentile is None where the sample is too small.
 
     `missing`: transactions of open loads that are known to take longer than any of `count` (never started, timed out,
-    cut off). A percentile that lies among them is None, too, and so is the mean if they are more than 0.1 %.
+    cut off). A percentile among them is None, too, and so is the mean if they are more than 0.1 %.
     `bound`: a percentile among them is above this time, ms; None without missing ones.
     """
 
@@ -37,7 +37,7 @@ class Latency:
     bound: float | None = None
 
     def is_beyond(self, q: float) -> bool:
-        """Whether quantile q (0..1) lies among what is missing: it is known to be above `bound` only."""
+        """Whether quantile q (0..1) is among the missing values: then only a lower bound, `bound`, is known."""
         return self.missing > 0 and is_beyond(q, self.count, self.missing)
 
 
@@ -64,7 +64,7 @@ class Cohort:
 @dataclass(frozen=True, slots=True)
 class Overload:
     """Planned starts against completions in the second half of a window. `shortfall`: share of the planned starts that
-    was not completed meanwhile, with its 95 % interval."""
+    was not completed in the same time, with its 95 % interval."""
 
     verdict: OverloadVerdict
     planned_per_s: float
@@ -118,7 +118,7 @@ class Traffic:
     throughput_interval: Interval | None = None
     """By batch means within the window."""
     successes_by_code: tuple[CodeCount, ...] = ()
-    """Successful transactions to which the driver gave a code, the most frequent first."""
+    """Successful transactions with a code from the driver, the most frequent first."""
     cohort: Cohort | None = None
     """None: no load is open, or single transactions were not kept."""
     overload: Overload | None = None
@@ -130,7 +130,7 @@ class CacheTimes:
     """Successful transactions of the window with the same report from caches. `share`: of all of them, 0..1."""
 
     cache: str
-    """hit, miss, revalidated; none: a cache said nothing, beside others that did."""
+    """hit, miss, revalidated; none: a cache reported nothing, but others did."""
     share: float
     response_ms: Latency
 
@@ -233,7 +233,7 @@ class Utilization:
     """Busy share of one component (host, a service, the testers) in the window, 0 to 1.
 
     `mean` and interval are those of the component's binding resource (`resource`: "cpu of the service's cores",
-    "busiest thread", ...); `detail` gives every resource that was watched, by name.
+    "busiest thread", ...); `detail` contains every watched resource, by name.
     """
 
     component: str
@@ -303,7 +303,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class NamedMetric:
-    """A metric that a driver gave to its transactions, in its own unit (`_s` seconds, `_bytes` bytes)."""
+    """A metric that a driver measured of its transactions, in its own unit (`_s` seconds, `_bytes` bytes)."""
 
     name: str
     count: int
@@ -327,10 +327,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CountedService:
-    """What a service counted of itself over the whole run, warm-up and drain included.
+    """The counters of a service over the whole run, with warm-up and drain.
 
-    `counters` (differences) and `gauges` (last values) have the names that the service gives them; `derived`: what we
-    make of them, `hit_ratio` and the like, None where nothing was counted.
+    `counters` (differences) and `gauges` (last values) have the names of the service; `derived`: figures computed from
+    them, such as `hit_ratio`, None where nothing was counted.
     """
 
     name: str
@@ -355,7 +355,7 @@ class Readers:
     answers: int
     """Successful reads with a known version of the answer. All other fields count these reads only."""
     unjudged: int
-    """Successful reads that told no object or no version."""
+    """Successful reads whose answer contained no object or no version."""
     stale: int
     """Answers whose version had been superseded before the read began."""
     stale_share: Interval | None
@@ -372,7 +372,7 @@ class Readers:
     origin_share: float | None
     """Fetches / answers."""
     needless: int
-    """Fetches that brought the version which the answer before had brought of the same object."""
+    """Fetches whose version is that of the previous answer for the same object."""
     needless_share: Interval | None
     """Needless / fetches."""
 

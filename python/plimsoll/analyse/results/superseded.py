@@ -20,7 +20,7 @@ Document = Mapping[str, Any]
 
 
 class NotComparable(ValueError):
-    """An earlier analysis that does not have the form of one. The text says what is wrong."""
+    """An earlier analysis is malformed. The text names the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _of_saturation(found: Document) -> Iterator[_Verdict]:
 
 
 def _of_findings(document: Document) -> Iterator[_Verdict]:
-    """Verdicts that stand in the answer alone; of their figures, the names."""
+    """Verdicts that only the answer contains, and the names of their figures."""
     for finding in document.get("findings", ()):
         rule = finding["rule"]
         if rule is None or rule["name"] not in (RuleName.RANKING, RuleName.CHEAPEST, RuleName.SITES):

@@ -1,7 +1,7 @@
 """Verdicts, doubts and reasons of the machine-readable result, as codes and numbers.
 
-A part of `results`, under the same rules. The values of the enumerations are what stands in analysis.json, and stay.
-Sentences are made from these in `answer`, and nothing but a reader reads a sentence.
+A part of `results`, under the same rules. The values of the enumerations are stored in analysis.json and must not
+change. `answer` makes sentences from them; no code parses a sentence.
 """
 
 from __future__ import annotations
@@ -313,14 +313,14 @@ class SaturationVerdict(StrEnum):
 
 
 class SaturationReason(StrEnum):
-    """Why nothing can be said about saturation, or what its bracket rests on."""
+    """Why there is no verdict on saturation, or the evidence for its bracket."""
 
     TOO_FEW_LEVELS = "too few levels"
     NOTHING_SUCCEEDED = "nothing succeeded"
     ONE_REPETITION = "one repetition"
     RUNS_DIFFER = "runs differ"
     OVERLOADED = "overloaded"
-    """The bracket lies between levels that the target is overloaded at and those that it is not."""
+    """The bracket is between the levels at which the target is not overloaded and those at which it is."""
     FULL = "full component"
     """The throughputs do not decide; from the upper end of the bracket on, a component of the target is full."""
 
@@ -349,7 +349,7 @@ class ResourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TermPart:
-    """The factors of a term of a model, or of one that cannot be told from it (`sign` -1: but for its sign)."""
+    """The factors of a term of a model, or of an alias of it (`sign` -1: with the opposite sign)."""
 
     factors: tuple[str, ...]
     sign: int = 1

@@ -57,8 +57,8 @@ _KINDS: Final[Mapping[RowKind, Kind]] = {
 
 
 def describe(name: str) -> Metric:
-    """The metric behind a name as it is in results and experiment files, worded as its row says; one that the table
-    does not know keeps its own name."""
+    """The metric of a name in results and experiment files, with the wording of its row; a metric that is not in the
+    table keeps its own name."""
     found = catalogue.METRICS.find(name)
     if found is not None:
         return _of_row(found)
@@ -109,7 +109,7 @@ def fixed(value: float, place: int) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant digits: 1,240, 12.3, 0.00456. Trailing zeros after the point carry meaning and stay."""
+    """`digits` significant digits: 1,240, 12.3, 0.00456. Trailing zeros after the point are significant and stay."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if math.isinf(value):
@@ -168,8 +168,8 @@ def quantity(value: float | None, kind: Kind, unit: str = "", digits: int = 3) -
 
 
 def percentile(times: Latency, name: str) -> str:
-    """A percentile (`p95`) or the `max` of a distribution in the unit that suits it; `> 4.62 s` where it lies among
-    what is missing, a dash where the sample cannot carry it."""
+    """A percentile (`p95`) or the `max` of a distribution in the unit that suits it; `> 4.62 s` where it is among
+    the missing values, a dash where the sample is too small."""
     value: float | None = getattr(times, name)
     beyond = times.missing > 0 if name == "max" else value is None and times.is_beyond(QUANTILES[name])
     bound = times.max if name == "max" else times.bound
@@ -201,7 +201,7 @@ def percent_range(low: float, high: float, digits: int = 3) -> str:
 
 
 def at_percent_range(low: float, high: float, digits: int = 3) -> str:
-    """`at 97 to 100 %`; `at least 99 %` where `percent_range` says so."""
+    """`at 97 to 100 %`; `at least 99 %` where `percent_range` returns that."""
     shown = percent_range(low, high, digits)
     return shown if shown.startswith("at least") else f"at {shown}"
 
@@ -210,7 +210,7 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     """`1,240 ± 31 requests/s`: half a width of two digits, the mean to the same place.
 
     Without an interval, the mean alone to three digits; a lopsided interval (log scale) is written with both ends. An
-    interval that reaches below 0 says nothing of a quantity that cannot, which all are that are not `signed`.
+    interval that reaches below 0 is meaningless for a quantity that cannot be negative, that is, unless `signed`.
     """
     if interval is None:
         return UNKNOWN
@@ -255,7 +255,7 @@ def ends(interval: Interval | None, kind: Kind, unit: str = "") -> str:
 
 
 def _end(value: float, place: int) -> str:
-    """The end of an interval, with a digit more where rounding would hide on which side of 0 it lies."""
+    """The end of an interval, with a digit more where rounding would hide its sign."""
     return (
         number(value, 1)
         if value and not float(fixed(abs(value), place).replace(THOUSANDS, ""))
@@ -269,7 +269,7 @@ def signed(value: float, digits: int = 2) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """A probability as it stands in a table: `0.023`, `< 0.001`."""
+    """A probability in a table: `0.023`, `< 0.001`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return "< 0.001" if value < 0.001 else number(value, 2)
@@ -301,7 +301,7 @@ def plural(amount: int, word: str, words: str = "") -> str:
 
 
 def factor_word(name: str) -> str:
-    """A factor as one speaks of it: a dotted path (short form of `factors:`) by its last part."""
+    """The name of a factor in a sentence: of a dotted path (short form of `factors:`) its last part."""
     return name.rpartition(".")[2] if re.fullmatch(r"[\w.-]+", name) else name
 
 

@@ -13,7 +13,7 @@ from plimsoll.analyse.stats.quantiles import carries, rank
 
 def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetric, ...]:
     """One entry per metric, by name. `values`: those of the transactions that started in the window, in the metric's
-    own unit; values that are not finite are left out. A percentile that the sample cannot carry is None."""
+    own unit; values that are not finite are left out. A percentile is None where the sample is too small."""
     out = []
     for name in sorted(values):
         known = np.sort(values[name][np.isfinite(values[name])])

@@ -4,10 +4,10 @@ The difference between the two is the growth of what is in progress or waits for
 stays bounded; of one that is overloaded it grows as long as the load lasts. Only the second half of the window is
 judged: at the start of a run, what is in progress rises from nothing to its mean, whatever the target. The half is cut
 into PARTS; the target is overloaded if the mean difference is above MARGIN of the planned starts and its 95 % interval
-lies above zero. So few parts let no single stall decide: it would have to last for two fifths of them.
+is above zero. With so few parts a single stall cannot decide: it would have to last for two fifths of them.
 
 Differences of a bounded queue are negatively correlated, so the interval is too wide for a target that keeps up, and
-false verdicts are rarer than its level says. Rates: tests/stats/test_overload.py.
+false verdicts are rarer than its level. Rates: tests/stats/test_overload.py.
 
 Rejected: concurrency that trends, which a warm-up shows too; throughput against the offered rate without regard to
 failures, as an answer that is refused at once is no sign of overload.

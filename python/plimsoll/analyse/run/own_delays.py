@@ -50,10 +50,10 @@ NOT_RECORDED = OwnDelays((), None)
 def own_delays(
     seconds: Sequence[Second], window: Window, found: dict[str, Histogram], quantiles: Sequence[float]
 ) -> OwnDelays:
-    """`found`: histograms of the window, by metric; `quantiles`: those that are reported or judged, without those that
-    the sample of the response times cannot carry.
+    """`found`: histograms of the window, by metric; `quantiles`: those that are reported or judged and for which the
+    sample of the response times is large enough.
 
-    Older results have no lateness of the generator's own: all lateness stands for it, which is at least as much.
+    Older results have no lateness of the generator's own: all lateness replaces it, which is at least as much.
     """
     mine = _inside(seconds, window)
     known = [each.own for each in mine if each.own is not None]

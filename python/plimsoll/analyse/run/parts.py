@@ -1,4 +1,4 @@
-"""Sums of one window apart: by workload, by operation of a mix. Only blocks with several parts are cut."""
+"""Separate sums of one window by workload and by operation of a mix. Only blocks with several parts are cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: from what its transactions, its books and its monitors say to its result."""
+"""One run: from its transactions, its counts and its monitors to its result."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from plimsoll.plan.model import Validity
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known of a run beside its transactions.
+    """Facts of a run besides its transactions.
 
-    `planned` and `started`: starts that the arrival law asked for, and that were made, without those dropped or skipped
+    `planned` and `started`: starts that the arrival law required, and those made, without the starts dropped or skipped
     on request (None: a closed load plans none). `busiest_thread`, `thread_demand`: of the agents, 0..1, spinning not
     counted (None: not watched).
     """

@@ -1,7 +1,7 @@
 """Summary of a run of which only the one-second counts and histograms were kept (`keep: summaries`).
 
-Everything is cut at whole seconds. What needs single transactions cannot be said and stays empty: request time,
-lateness, the kinds of errors, testers and their shares, workloads. Starts stand in for planned starts, and
+Everything is cut at whole seconds. Figures that need single transactions are empty: request time,
+lateness, the kinds of errors, testers and their shares, workloads. Starts replace planned starts, and
 concurrency is the mean of the transactions in progress at the end of each second.
 """
 

@@ -1,4 +1,4 @@
-"""What readers got of objects that are written meanwhile: how many answers were stale, how old, and what that cost.
+"""Stale answers of objects that are written concurrently: their number, their age and their cost.
 
 The writes of an object that were acknowledged are ordered by their version. An answer with version v was superseded at
 the earliest `end` of those with a greater one, and it is stale if that was before the read's `start`: the commit came
@@ -52,7 +52,7 @@ class _Judged:
     hit: Mask
     revalidated: Mask
     repeated: Mask
-    """The answer before had brought the same version of the object."""
+    """The previous answer had the same version of the object."""
 
 
 def staleness(found: Versioned, window: Window, bound_ns: int = 0) -> RunStaleness:
@@ -190,7 +190,7 @@ def _readers(
 
 def _share(start: Int, stale: Mask, window: Window) -> Interval | None:
     """Answers of an object follow each other: while one is stale, so is the next. Batch means over time allow for it;
-    without a stale answer (or with none but stale ones) they have no spread, and the count alone speaks."""
+    without a stale answer (or with none but stale ones) they have no spread, and only the count is used."""
     count, some = int(stale.size), int(np.count_nonzero(stale))
     if count == 0:
         return None
@@ -208,7 +208,7 @@ def _share(start: Int, stale: Mask, window: Window) -> Interval | None:
 
 
 def _ages(age: Int) -> Latency:
-    """Ages (ns, above 0) in ms; a percentile that they cannot carry is None."""
+    """Ages (ns, above 0) in ms; a percentile is None where they are too few."""
     count = int(age.size)
 
     def at(q: float) -> float | None:

@@ -66,12 +66,12 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the summary must know of a run before its transactions.
+    """What the summary needs of a run before its transactions.
 
     `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run, drain
     included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
-    whether to sum workloads apart too; `operations`: names of those of mixes, by number (None: there are none).
+    whether to sum workloads separately, too; `operations`: names of those of mixes, by number (None: there are none).
     `quantum_ns`: of the time series (None: by the length of the run). `bins`: of a load that changes by plan.
     `open_loads`: workloads whose load is open: their times are of the cohort scheduled in a window, and their testers,
     being slots, take no part in shares beside testers of closed loads (needs `by_workload`). `not_started`: when those
@@ -111,7 +111,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """All that the transactions of a run say. Counts are over the whole run, the traffic over the measured window."""
+    """All results from the transactions of a run. Counts cover the whole run, the traffic the measured window."""
 
     started: int
     succeeded: int
@@ -140,7 +140,7 @@ class RunSummary:
     bins: tuple[tuple[Traffic, Mapping[str, Histogram]], ...] = ()
     """Of `Layout.bins`."""
     widened: bool = False
-    """The quantum of the series is longer than it was to be, as several clocks tell the time."""
+    """Whether the quantum of the series is longer than planned, because there are several clocks."""
 
 
 class Accumulator:
@@ -281,7 +281,7 @@ class Accumulator:
             self.tester_failed += np.bincount(tester[failed], minlength=n)
 
     def result(self) -> RunSummary:
-        """The figures; more chunks may be added afterwards, and the result asked for again."""
+        """The figures; more chunks may be added afterwards, and the result computed again."""
         layout = self.layout
         active = self.last_end >= 0
         starts = np.where(active, self.first_start, 0)

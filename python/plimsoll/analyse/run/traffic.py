@@ -176,7 +176,7 @@ class Durations:
         self.store.add(values, bucket)
 
     def latency(self, batches: BatchMean | None = None) -> Latency:
-        """In ms. Percentiles that the sample cannot carry, or that lie among what is missing, are None."""
+        """In ms. Percentiles are None where the sample is too small, or where they are among the missing values."""
         count, missing = self.moments.count, self.buckets.missing
 
         def ms(q: float) -> float | None:

@@ -1,7 +1,7 @@
 """Whether a run measured the target or the load generator: the rules of the experiment file's `validity:`.
 
-A run is *invalid* when its numbers say nothing about the target, and *doubtful* when they do, with a reservation. Each
-verdict comes with its evidence, each reason with the rule behind it.
+A run is *invalid* when its numbers do not describe the target, and *doubtful* when they do with a reservation. Each
+verdict has its evidence, each reason the rule behind it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RARE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Agents that were lost in a run that went on without them. `of`: so many there were; `on_disk`: of the
+    """Agents that were lost in a run that continued without them. `of`: number of all agents; `on_disk`: of the
     transactions that are known to have been started, the part that is on disk (None: not known); `unknown`: the share
     of the planned time of the testers, in the window, in which the load is unknown."""
 
@@ -41,7 +41,7 @@ class Observed:
     """What a run showed. `busiest_thread`: share of a core that the busiest thread of the generator used, 0..1;
     `thread_demand`: share that one of its threads used or waited for (None: not watched). `planned`, `started`: starts
     in the window, without those dropped or skipped on request (None: a closed load plans none). `steal`: share of the
-    processor time of the host that the hypervisor gave to others (None: not watched)."""
+    processor time of the host that the hypervisor assigned to other guests (None: not watched)."""
 
     succeeded: int
     failed: int

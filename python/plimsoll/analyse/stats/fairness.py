@@ -1,4 +1,4 @@
-"""How evenly a service treats those who use it (design: share; Jain, Chiu and Hawe 1984)."""
+"""How evenly a service treats its users (design: share; Jain, Chiu and Hawe 1984)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ class Interval:
     """A two-sided confidence interval around a mean.
 
     `low` and `high` are None where no interval can be given (a single repetition); `df` are its degrees of freedom,
-    `method` says in a few words where its error term comes from ("pooled over the design", "separate variances",
+    `method` names the source of its error term ("pooled over the design", "separate variances",
     "batch means within the run").
     """
 

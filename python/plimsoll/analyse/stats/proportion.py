@@ -26,7 +26,7 @@ def wilson(count: float, total: float, *, confidence: float = 0.95) -> tuple[flo
 
 
 def clopper_pearson(count: int, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Two-sided exact interval: never covers less than it says. Clopper and Pearson, Biometrika 26 (1934) 404."""
+    """Two-sided exact interval: its coverage is at least its level. Clopper and Pearson, Biometrika 26 (1934) 404."""
     if total <= 0:
         raise ValueError("a proportion needs a total above 0")
     tail = (1 - confidence) / 2

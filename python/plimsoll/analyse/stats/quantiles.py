@@ -77,7 +77,7 @@ def _lowest(number: Int) -> Int:
 def histogram_quantiles(
     values: Sequence[float] | NDArray[np.float64] | Int, counts: Sequence[int] | Int, qs: Sequence[float]
 ) -> list[float] | None:
-    """Quantiles of any histogram: `values` stand for their buckets, ascending. Merged histograms add their counts.
+    """Quantiles of any histogram: `values` represent their buckets, ascending. Merged histograms add their counts.
 
     None if the histogram is empty.
     """
@@ -134,7 +134,7 @@ class Buckets:
         return min(self.largest, self.least_missing)
 
     def absorb(self, counts: Int, smallest: int, largest: int) -> None:
-        """Adds the counts of another histogram: quantiles of the whole, which no averaging of quantiles gives."""
+        """Adds the counts of another histogram: then quantiles are those of both together."""
         self._note(smallest, largest)
         self._take(counts)
 
@@ -213,7 +213,7 @@ class Histogram:
 
 
 class Exact:
-    """Buckets that keep their values too (8 bytes each), and so give exact quantiles.
+    """Buckets that keep their values too (8 bytes each), and so have exact quantiles.
 
     The bucket of a quantile is known from the counts, so only the values of that one bucket are looked at again: less
     work than a partition, and no second copy of the values.

@@ -111,7 +111,7 @@ def trend(values: Sequence[float] | Array, *, alpha: float = ALPHA, least: float
 
     Least squares, with the standard error and degrees of freedom of `_effective` independent values (after Santer et
     al., J. Geophys. Res. 105 (2000) 7337). "trends" needs both p < alpha and a change of at least `least` of the mean.
-    Below 20 bins or 5 independent ones nothing can be told.
+    Below 20 bins or 5 independent ones there is no verdict.
     """
     y = np.asarray(values, dtype=np.float64)
     if y.size < FEWEST_BINS:

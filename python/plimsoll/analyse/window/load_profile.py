@@ -31,7 +31,7 @@ class Piece:
         return self.first + (self.last - self.first) * (time - self.start) / (self.end - self.start)
 
     def cut(self, start: int, end: int) -> Piece:
-        """What of it lies between two times within it."""
+        """The part between two times within it."""
         return Piece(start, end, self.at(start), self.at(end))
 
 

@@ -1,11 +1,11 @@
-"""How fine time may be cut where it is told by several clocks: never finer than ten times their bound."""
+"""The finest quantum of time over several clocks: ten times their bound."""
 
 from __future__ import annotations
 
 from plimsoll.analyse.window.transactions import Window
 
 FINEST = 10
-"""Quanta are at least so many times the bound: what falls on the wrong side of an edge is then a tenth at most, and
+"""Minimum ratio of quantum and bound: at most a tenth of a quantum then falls on the wrong side of an edge, and
 only for the agents with the worst clock."""
 _STEPS = (1, 2, 5)
 

@@ -1,4 +1,4 @@
-"""The time windows in which transactions are summed. The columns themselves stand in `collect.transactions`."""
+"""The time windows in which transactions are summed. The columns themselves are in `collect.transactions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One chart a file: functions of an analysis that give Altair charts, for the page, a notebook and export alike."""
+"""One chart per file: functions that make Altair charts of an analysis, for the page, a notebook and export."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _curves(labels: Labels, loads: tuple[float | None, ...]) -> list[tuple[RunRe
 
 
 def distribution(labels: Labels) -> Figure | None:
-    """ECDF of every valid run, a panel per load; None where no run carries one."""
+    """ECDF of every valid run, a panel per load; None where no run has one."""
     loads = chosen_loads(labels)
     curves = _curves(labels, loads)
     if not curves:

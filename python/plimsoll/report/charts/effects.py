@@ -30,11 +30,11 @@ from plimsoll.report.labels import Labels
 MAX_TICKS: Final = 12
 """So many runs have a tick each."""
 NOTHING: Final = 1e-12
-"""Residuals below this share of what was fitted are the rounding of sums: an axis of 0.00000000000001 says nothing."""
+"""Residuals below this share of the fitted values are rounding errors: an axis of 1e-14 would be meaningless."""
 
 
 def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
-    """Sorted bars of the share of each term in the variation; None where the analysis gives none."""
+    """Sorted bars of the share of each term in the variation; None where the analysis has none."""
     rows: Rows = [
         {
             "term": term_words(each),
@@ -84,7 +84,7 @@ def _remarks(model: Model) -> str:
 
 
 def _whole_numbers(orders: Sequence[int]) -> alt.Axis:
-    """Of a few, each has its tick: Vega would put one between two runs, and round what it says there."""
+    """A tick per run where there are few: Vega would set ticks between runs and round their labels."""
     if len(orders) <= MAX_TICKS:
         return alt.Axis(format="d", grid=False, values=sorted(orders))
     return alt.Axis(format="d", grid=False, tickMinStep=1)

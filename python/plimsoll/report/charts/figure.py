@@ -10,7 +10,7 @@ from plimsoll.report.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the report. `key` names it in the page and as a file; `alt` tells who cannot see it."""
+    """One figure of the report. `key` names it in the page and as a file; `alt` describes it for screen readers."""
 
     key: str
     title: str

@@ -1,4 +1,4 @@
-"""What each site got, hosts by how far they are and how much they did, and who was there when."""
+"""Throughput of each site, work of the hosts over their round-trip time, and the agents over time."""
 
 from __future__ import annotations
 

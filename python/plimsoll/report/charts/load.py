@@ -108,7 +108,7 @@ class _Panel:
 
     @property
     def values(self) -> list[float | None]:
-        """Everything that stands on the axis."""
+        """All values on the axis."""
         return [row.get(key) for row in (*self.cells, *self.runs) for key in ("value", "low", "high")]
 
 
@@ -154,7 +154,7 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
         scale=alt.Scale(zero=True),
         axis=alt.Axis(format=axis_format(panel.values), tickCount=6),
     )
-    colour = combination_colour(labels, legend=False)  # the names stand on the axis
+    colour = combination_colour(labels, legend=False)  # the axis has the names
     base = of(f"{panel.name}_cells")
     bars = (
         base.transform_filter("isValid(datum.low)")
@@ -284,7 +284,7 @@ def _middle(values: Sequence[float | None]) -> float:
 
 
 def _response_panel(labels: Labels, statistic: str) -> _Panel:
-    """Cells as the analysis gives them, else their runs' middle; in milliseconds."""
+    """The cells of the analysis, or the middle of their runs where it has none; in milliseconds."""
     metric = describe(f"response_ms_{statistic}")
     cells = [
         _narrowed(_row(labels, cell, interval, metric, 1.0))

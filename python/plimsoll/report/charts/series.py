@@ -18,7 +18,7 @@ SERIES: Final = "series"
 CUT: Final = "cut"
 MAX_POINTS: Final = 600
 TIME_UNIT: Final = "TIME"
-"""In the frame of the page, where the unit of a run's times is to stand."""
+"""Placeholder in the frame of the page for the unit of a run's times."""
 X_TITLE: Final = "time since the start of the run (s)"
 DASHES: Final = [[1, 0], [6, 3], [2, 2]]
 
@@ -82,8 +82,8 @@ def _digits(value: float | None, factor: float = 1.0) -> float | None:
 
 
 def chart(run: RunResult | None) -> Chart:
-    """Panels over one time axis. Without a run, the frame alone: the page fills it, and puts the unit of the run's
-    times in the place of TIME. All is drawn in ink: colours stand for combinations of factors on the whole page."""
+    """Panels over one time axis. Without a run, the frame alone: the page fills it and replaces TIME by the unit of the
+    run's times. All lines have the colour of text, because colours mean combinations of factors on the whole page."""
     factor, unit = time_scale(run.series if run is not None else None)
     rows = series_rows(run.series, factor=factor) if run is not None and run.series is not None else []
     unit = unit if run is not None else TIME_UNIT
@@ -105,7 +105,7 @@ def chart(run: RunResult | None) -> Chart:
 
 
 def _panel(title: str, lines: dict[str, str], height: int, *, bare: bool = False) -> Chart:
-    """Some fields on one axis, told apart by their dashes, over the shaded warm-up. `bare`: the time is named below."""
+    """Some fields on one axis with different dashes, over the shaded warm-up. `bare`: without a title of the time."""
     names = list(lines.values())
     legend = alt.Legend(title=None, symbolOpacity=1) if len(names) > 1 else None
     dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=names, range=DASHES[: len(names)]), legend=legend)

@@ -51,7 +51,7 @@ def tester_rows(run: RunResult, most: int = MAX_BARS) -> Rows:
 
 
 def _placed(each: TesterResult) -> dict[str, float | None]:
-    """What is said of a tester where there are several hosts."""
+    """The values of a tester that are shown only if there are several hosts."""
     told = {
         "p50": each.response_ms_p50,
         "p95": each.response_ms_p95,

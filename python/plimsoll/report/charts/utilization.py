@@ -157,7 +157,7 @@ def _joined(
 
 
 def _component_signs(names: list[str]) -> dict[str, Any]:
-    """Components differ by shape and dash: colours stand for combinations on the whole page."""
+    """Components differ by shape and dash: colours mean combinations on the whole page."""
     shapes = [SHAPES[at % len(SHAPES)] for at in range(len(names))]
     dashes = [COMPONENT_DASHES[at % len(COMPONENT_DASHES)] for at in range(len(names))]
     legend = alt.Legend(title=None, symbolOpacity=1)
