@@ -71,7 +71,7 @@ def test_frames_of_cells_transactions_and_samples(ran: dict[str, Any]) -> None:
     cells = api.cells(results)
     assert list(cells.columns) == ["load.testers", "runs", "valid", "mean", "low", "high"]
     assert list(cells["runs"]) == [2, 2, 2]
-    with pytest.raises(BadInput, match="there are"):
+    with pytest.raises(BadInput, match="expected one of"):
         api.cells(results, "speed")
     books = {run.id: run.counts for run in ran["found"].runs}
     assert len(api.transactions(results, "0002")) == books["0002"].started

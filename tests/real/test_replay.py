@@ -111,7 +111,7 @@ def test_what_is_missing_is_told_and_not_hidden(lab: Lab, place: Path, tmp_path:
     done = lab.run("replay", trace, "--root", root, "--allow-root", "--timing", "afap")
     assert done.code == 99 and "differs: " in done.out
     cleaned = lab.run("replay", trace, "--root", root, "--clean")
-    assert cleaned.out.startswith("--prepare was not used here"), cleaned.out
+    assert cleaned.out.startswith("Nothing to remove: --prepare was not used here"), cleaned.out
     mirrored = root / str(place).lstrip("/") / "made"
     (mirrored / "old").mkdir(parents=True)
     (mirrored / "old" / "file").touch()

@@ -122,7 +122,7 @@ def test_a_job_that_lacks_a_file_is_wrong_and_that_is_said(lab: Lab, recorded: P
     assert (kind["outcome"], kind["count"]) == ("wrong", 1)
     events = (lab.results() / "runs" / "0001" / "events.jsonl").read_text()
     said = [json.loads(line) for line in events.splitlines()]
-    assert any("a job was not what its trace tells" in one["text"] for one in said if one["kind"] == "driver")
+    assert any("a job differs from its trace" in one["text"] for one in said if one["kind"] == "driver")
 
 
 def test_a_directory_that_cannot_be_made_ends_the_run_before_it_begins(lab: Lab, recorded: Path) -> None:

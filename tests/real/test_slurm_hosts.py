@@ -127,7 +127,7 @@ def test_a_task_that_is_asked_to_end_hands_over_what_it_has(at: Lab, cluster: Cl
     assert lost["name"] == "slurm.2" and lost["books"]["counters"]["succeeded"] > 0
     assert books["rows"]["counters"] == books["counters"], "all that it measured is here"
     [text] = books["damage"]
-    assert "slurm.2" in text and "was asked to end (SIGTERM)" in text and "was handed over" in text
+    assert "slurm.2" in text and "was asked to end (SIGTERM)" in text and "were transferred" in text
     [event] = [one for one in events(at.results()) if one["kind"] == "agent-lost"]
     assert event["t_s"] == pytest.approx(lost["lost_ns"] / 1e9, abs=0.001)
     nothing_left(at, cluster)

@@ -211,7 +211,7 @@ def test_two_testbeds_and_ways_out_are_refused(lab: Lab, bed: Path) -> None:
     lab.file(BED.replace("name: hosts", "name: others"), "other.yaml")
     factor = "factors: {hosts.testbed: [bed.yaml, other.yaml]}\n"
     done = lab.run("run", lab.file(on_testbed(lab).read_text() + factor))
-    assert done.code == 2 and "those of 2 testbeds" in done.err, done.err
+    assert done.code == 2 and "belong to 2 testbeds" in done.err, done.err
     factor = "  hosts: [near-1]\n  controller: {address: ADDRESS}\nfactors: {hosts.kind: [testbed, ssh]}\n"
     factor = factor.replace("ADDRESS", load_testbed(bed).lab.address)
     done = lab.run("run", lab.file(on_testbed(lab).read_text() + factor))

@@ -67,7 +67,7 @@ def reader(lab: Lab) -> Iterator[Path]:
     script = lab.file(READER, "reader.py")
     done = lab.run("trace", "record", "-o", "job.trace", "--", sys.executable, "-I", script)
     assert done.code == 0, done.err
-    assert re.search(r"job.trace: [\d,]+ calls in .* look at it with", done.err)
+    assert re.search(r"job.trace: [\d,]+ calls in .* show it with", done.err)
     assert done.out == ""
     yield lab.directory / "job.trace"
 
@@ -313,7 +313,7 @@ def test_of_a_packed_log_that_was_cut_there_is_what_stands_before(lab: Lab) -> N
     (lab.directory / "cut.log.gz").write_bytes(packed[: len(packed) // 2])
     done = lab.run("trace", "import", "cut.log.gz")
     assert done.code == 0, done.err
-    assert "cut.log.gz: " in done.err and "What stands before is in the trace" in done.err, done.err
+    assert "cut.log.gz: " in done.err and "The part before it is in the trace" in done.err, done.err
     calls = lab.run("trace", "show", "cut.trace", "--json").json["totals"]["calls"]
     assert 2_000 < calls < 20_000
 

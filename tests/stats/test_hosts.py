@@ -206,7 +206,7 @@ def test_no_quantum_is_finer_than_ten_times_the_bound(bound_ns: int) -> None:
 def test_quanta_of_a_run_are_widened(run: RunResult, tmp_path: Path) -> None:
     """157.75 ms make 1.58 s: 2 s, whatever is asked for."""
     assert run.series is not None and run.series.quantum_s == 2.0
-    assert any("its quantum is 2 s" in note for note in run.notes)
+    assert any("as their quantum: 2 s" in note for note in run.notes)
     path = make(tmp_path / "results", LOST)
     for asked, got in ((0.05, 2.0), (5.0, 5.0)):
         again = analysis(path, Options(quantum_s=asked)).runs[0]

@@ -252,7 +252,7 @@ impl Run {
         match std::thread::Builder::new().name("books".into()).spawn(work) {
             Ok(thread) => self.closing = Some(thread),
             Err(error) => {
-                let damage = vec![format!("no thread for the books: {error}")];
+                let damage = vec![format!("cannot start the thread that completes the run: {error}")];
                 let books = AgentBooks {
                     damage,
                     ..AgentBooks::default()

@@ -109,7 +109,7 @@ pub(crate) fn wait_for(
 /// Says that something else goes on.
 pub(crate) fn busy(session: &mut Session) {
     session.events.tell(&Event::Refused {
-        error: "something else goes on; one at a time".into(),
+        error: "busy: another run or check is in progress".into(),
     });
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), String> {
         }
         if !seen.insert(name) {
             return Err(format!(
-                "agent {name} stands twice in the list: each needs a name of its own"
+                "agent {name} is listed twice: each agent needs its own name"
             ));
         }
     }
@@ -197,7 +197,7 @@ pub(crate) fn ask_to_prepare(
         .peers
         .get(name)
         .zip(crew.iter().position(|agent| agent.name == name));
-    let (peer, index) = found.ok_or_else(|| format!("agent {name} is gone"))?;
+    let (peer, index) = found.ok_or_else(|| format!("agent {name} has ended"))?;
     peer.grace_ns.store(rules.grace_ns, Ordering::Relaxed);
     let mut own = there(spec, &crew[index].files);
     if !peer.is_local() {
@@ -315,7 +315,7 @@ fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion
         let of = crew.iter().filter(carries).count() as u16;
         if of == 0 {
             return Err(format!(
-                "workload {}: no agent that carries it is there",
+                "workload {}: none of its agents is connected",
                 workload.name
             ));
         }

@@ -39,7 +39,7 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
         let error = match (&facts, missing.get(&agent.name)) {
             (Some(_), _) => None,
             (None, Some(why)) => Some(why.clone()),
-            (None, None) => Some("it is gone".into()),
+            (None, None) => Some("its agent has ended".into()),
         };
         session.events.tell(&Event::Host {
             name: agent.name.clone(),

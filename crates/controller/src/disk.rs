@@ -91,6 +91,6 @@ fn interrupted(run: &Path, start: &Start) -> Summary {
     }
     let mut summary = Summary::new(start, agents);
     summary.status = "interrupted".into();
-    summary.reason = "the engine did not live to close the books".into();
+    summary.reason = "the engine ended before the run was complete".into();
     summary
 }

@@ -77,7 +77,8 @@ impl Gathering {
     /// Asks an agent for all that it has of the run.
     pub(crate) fn begin(&mut self, session: &Session, agent: &str) {
         let Some(peer) = session.peers.get(agent) else {
-            self.failed.insert(agent.to_owned(), "it is gone".to_owned());
+            self.failed
+                .insert(agent.to_owned(), "its agent has ended".to_owned());
             return;
         };
         let run = self.run.clone();

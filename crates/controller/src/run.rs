@@ -469,7 +469,7 @@ impl Going {
         let kept = if agent.local {
             "what is in its segments is kept"
         } else {
-            "`plimsoll collect` fetches what it has kept, unless that is gone with its host or Dask worker"
+            "`plimsoll collect` fetches what it has kept, unless that was lost with its host or Dask worker"
         };
         let text = if agent.watches {
             format!("{} is not watched any more ({how}); {kept}", agent.name)

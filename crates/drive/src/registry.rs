@@ -67,7 +67,7 @@ const ENTRIES: [Entry; COUNT] = [
     blocking::<Exec>("exec", "runs any executable, once per transaction or long-lived"),
     blocking::<Replay>(
         "replay",
-        "does to a directory what a trace of file I/O tells, one job per transaction",
+        "replays a trace of file I/O in a directory, one job per transaction",
     ),
 ];
 

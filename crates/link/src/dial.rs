@@ -310,9 +310,9 @@ impl Fault {
     fn text(self, experiment: &str) -> String {
         match self {
             Self::Nobody => {
-                "nobody answers; is the controller running, and do its ports let this host through?".into()
+                "no answer: is the controller running, and do its ports let this host through?".into()
             }
-            Self::Closed => "nobody listens there; has the controller ended?".into(),
+            Self::Closed => "the port is closed: has the controller ended?".into(),
             Self::Busy => {
                 "the handshake was broken off; the controller is too busy, or its port is another program's"
                     .into()

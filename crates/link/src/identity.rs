@@ -60,7 +60,7 @@ pub enum IdentityError {
     #[error("no key pair could be made: {0}")]
     Make(#[from] rcgen::Error),
     /// The operating system gives no random bytes.
-    #[error("the operating system gives no random bytes")]
+    #[error("the operating system returns no random bytes")]
     Random,
     /// Certificate and key are not a pair, or not in a known form.
     #[error("certificate and key cannot be used: {0}")]

@@ -54,7 +54,7 @@ impl Default for Settings {
 pub enum RunError {
     /// We are root, and nobody said that this is meant.
     #[error(
-        "a replay as root could change whatever is beneath the root directory: run it as somebody else, or with --allow-root"
+        "a replay as root can change every file below the root directory: run it as another user, or with --allow-root"
     )]
     IsRoot,
     /// The trace has too many threads.

@@ -157,7 +157,10 @@ impl Standing {
         loop {
             match self.signals.wait() {
                 Ok(Signal::SIGCHLD) if self.bury() => {
-                    let _ = writeln!(io::stderr(), "the middle is gone: everything ends");
+                    let _ = writeln!(
+                        io::stderr(),
+                        "the process of the links has ended: the testbed ends"
+                    );
                     return;
                 }
                 Ok(Signal::SIGCHLD) | Err(_) => {}
@@ -304,7 +307,7 @@ fn middle(
         .spawn(move || gate.serve(&listener))
         .map_err(failed("no thread"))?;
     middle.run()?;
-    let _ = writeln!(io::stderr(), "the owner is gone: everything ends");
+    let _ = writeln!(io::stderr(), "the owner has ended: the testbed ends");
     end_all(&inside, GRACE, || {});
     remove(&config.directory);
     std::process::exit(1)

@@ -131,7 +131,7 @@ def _clock(source: str | None) -> Finding:
         str(source),
         "mind",
         "each time stamp needs a system call of about 1 µs, which slows the testers",
-        "as root, if available_clocksource beside it lists tsc: "
+        "as root, if available_clocksource in the same directory lists tsc: "
         "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
     )
 

@@ -122,7 +122,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, help="trace file")
     parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="output format")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="file to write (default: beside the trace)"
+        "-o", "--output", type=Path, metavar="FILE", help="file to write (default: next to the trace)"
     )
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="with --to fio: directory that contains all files"

@@ -55,7 +55,7 @@ factors:
 
 design:
   kind: full-factorial            # also: one-at-a-time, 2^k, or table: design.csv
-  repetitions: 2                  # one repetition gives no interval
+  repetitions: 2                  # one repetition has no interval
   order: random
   # seed: 1                       # random by default, and recorded
   # exclude: [{{testers: 4, connection: new}}]

@@ -225,7 +225,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
             "also counted", listing(f"{count(times)} {what}" for what, times in books if times)
         )
     if not kept.balanced or kept.lost_records:
-        lines += style.pair("DAMAGED", f"the books do not balance, {count(kept.lost_records)} records lost")
+        lines += style.pair("DAMAGED", f"the counts do not add up, {count(kept.lost_records)} records lost")
     limit = ": ".join(filter(None, (run.bottleneck, run.bottleneck_reason)))
     theirs = [
         each

@@ -82,7 +82,7 @@ def test_books_that_do_not_add_up_are_damaged_all_the_same(tmp_path: Path) -> No
     told["counters"]["succeeded"] -= 1
     file.write_text(json.dumps(told))
     run = analysis(path).runs[0]
-    assert not run.valid and "do not balance" in run.invalid_reasons[0] and not run.counts.balanced
+    assert not run.valid and "do not add up" in run.invalid_reasons[0] and not run.counts.balanced
 
 
 def test_only_seconds_were_kept(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_damaged_books_are_shown() -> None:
     analysis = single()
     run = analysis.runs[0]
     bad = replace(run, counts=replace(run.counts, balanced=False, lost_records=12))
-    assert "DAMAGED...........: the books do not balance, 12 records lost" in text(
+    assert "DAMAGED...........: the counts do not add up, 12 records lost" in text(
         replace(analysis, runs=(bad,))
     )
 

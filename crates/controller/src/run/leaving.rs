@@ -90,7 +90,7 @@ impl Going {
             peer.farewell();
         }
         self.left.push(name);
-        self.gone(index, leaving, "what it had measured was handed over");
+        self.gone(index, leaving, "its measurements were transferred");
     }
 
     /// One that leaves is gone, or its time is over, before everything was here.
@@ -106,7 +106,7 @@ impl Going {
             format!("what is in its segments is kept ({why})")
         } else {
             format!(
-                "`plimsoll collect` fetches the rest, unless that is gone with its host or Dask worker ({why})"
+                "`plimsoll collect` fetches the rest, unless it was lost with its host or Dask worker ({why})"
             )
         };
         self.gone(index, leaving, &kept);

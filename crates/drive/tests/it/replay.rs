@@ -131,11 +131,7 @@ fn a_job_that_finds_less_than_its_trace_is_wrong_and_says_why() {
     let ran = run(spec);
     assert_eq!(ran.results(), [(Outcome::Wrong, "open: ENOENT, was ok")]);
     let said = |text: &str| ran.notes.iter().any(|(_, note)| note.contains(text));
-    assert!(
-        said("a job was not what its trace tells: 2 x open"),
-        "{:?}",
-        ran.notes
-    );
+    assert!(said("a job differs from its trace: 2 x open"), "{:?}", ran.notes);
     let all = "both opens, the directory, and five calls on what is not open";
     assert_eq!(ran.metric("mismatches"), [8.0], "{all}");
     assert_eq!(ran.metric("open.calls"), [2.0]);

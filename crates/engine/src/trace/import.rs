@@ -63,7 +63,7 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
     for fault in faults.all() {
         writeln!(
             std::io::stderr(),
-            "plimsoll-engine: {fault}: it was cut there, or changed. What stands before is in the trace"
+            "plimsoll-engine: {fault}: it was cut there, or changed. The part before it is in the trace"
         )?;
     }
     report(output, &footer, None)?;

@@ -37,7 +37,7 @@ pub(super) fn check<'p>(output: &Path, inputs: impl IntoIterator<Item = &'p Path
 pub(super) fn check_new(output: &Path) -> anyhow::Result<()> {
     if fs::symlink_metadata(output).is_ok() {
         bail!(
-            "{} is there already: give another name with -o, or --force to write over it",
+            "{}: the file exists: give another name with -o, or --force to overwrite it",
             output.display()
         );
     }

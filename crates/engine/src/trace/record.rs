@@ -67,7 +67,7 @@ pub(super) fn run(wanted: &RecordRequest) -> anyhow::Result<ExitCode> {
     }
     if wanted.source == Source::Preload {
         if wanted.one_core {
-            bail!("--one-core is for strace: preload's calls wake nobody");
+            bail!("--one-core is for strace only");
         }
         return preload::run(wanted);
     }

@@ -224,7 +224,7 @@ fn a_workload_is_carried_by_the_agents_that_it_names() {
         refused["error"]
             .as_str()
             .unwrap()
-            .contains("no agent that carries it"),
+            .contains("none of its agents is connected"),
         "{refused}"
     );
 }
@@ -484,7 +484,7 @@ fn a_name_that_stands_twice_is_refused_at_once() {
             refused["error"]
                 .as_str()
                 .unwrap()
-                .contains("agent one stands twice"),
+                .contains("agent one is listed twice"),
             "{refused}"
         );
     }

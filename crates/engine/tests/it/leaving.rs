@@ -62,7 +62,7 @@ fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
     assert!(far["window_ns"].as_f64().unwrap() / 1e9 < 8.0, "{far}");
     let damage = summary["damage"].as_array().unwrap();
     assert!(
-        damage.len() == 1 && damage[0].as_str().unwrap().contains("was handed over"),
+        damage.len() == 1 && damage[0].as_str().unwrap().contains("were transferred"),
         "{damage:?}"
     );
     assert!(!directory.join("segments").exists(), "nothing is to be collected");

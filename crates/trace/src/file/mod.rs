@@ -54,7 +54,7 @@ pub enum FileError {
     NoHeader,
     /// Its bytes were changed, or its writer has a fault. What was read before is right.
     #[error(
-        "the trace file is damaged at byte {at}: {why}. What stands before it is whole; copy the file again if there is another one"
+        "the trace file is damaged at byte {at}: {why}. The part before it is complete; copy the file again if there is another copy"
     )]
     Damaged {
         /// Where the frame begins that is wrong.

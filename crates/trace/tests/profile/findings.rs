@@ -149,7 +149,7 @@ fn syncs_looks_and_failed_lookups() {
     assert_eq!(
         texts(&profile, "syncs"),
         [
-            "300 calls that wait for the disk (fsync and the like) take 96 % of the time in calls about files: 30.0 ms"
+            "300 calls that wait for the disk (fsync and similar) take 96 % of the time in calls about files: 30.0 ms"
         ]
     );
     assert_eq!(
@@ -177,9 +177,7 @@ fn orders_that_no_read_ahead_helps() {
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "descending"),
-        [
-            "/back is gone through from its end to its beginning: 99 % of 128 requests lie before the one before"
-        ]
+        ["/back is read from its end to its beginning: 99 % of 128 requests are before the previous one"]
     );
     assert_eq!(
         texts(&profile, "random-whole"),
@@ -249,7 +247,7 @@ fn reads_before_writes_and_many_small_files() {
     assert_eq!(
         texts(&profile, "mostly-metadata"),
         [
-            "3,001 calls that move no data (open, stat, close and the like) take 63 % of the time in calls about files: 30.0 ms"
+            "3,001 calls that move no data (open, stat, close and similar) take 63 % of the time in calls about files: 30.0 ms"
         ]
     );
 }

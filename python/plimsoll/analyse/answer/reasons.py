@@ -51,7 +51,7 @@ def run_reason(reason: Reason) -> str:
                 f"(gaps: {_limit(told)} %)"
             )
         case RunReason.DAMAGED:
-            return f"the record is damaged: {told['lost_records']} transactions lost, or the books do not balance"
+            return f"the record is damaged: {told['lost_records']} transactions lost, or the counts do not add up"
         case RunReason.LOST_RECORDS:
             return (
                 f"{_lost(told)}, and only {percent(figure(told, 'on_record'))} of the transactions that are known to "

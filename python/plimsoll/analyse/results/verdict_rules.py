@@ -86,7 +86,7 @@ _CHECKS: Final = (
         RuleName.GAPS,
         1,
         "A run is invalid if a thread of the load generator stood still for more of the window than `gaps`, and "
-        "doubtful if for no more than 50 ms.",
+        "doubtful if for at most 50 ms.",
     ),
     VerdictRule(
         RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its books do not balance."

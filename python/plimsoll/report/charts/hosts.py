@@ -98,7 +98,7 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
         chart=finish(drawn, sites=rows),
         alt=f"Part of the throughput and of the testers of each site in the peak window. {said}.",
         table=Table("Parts of the peak window", columns, cells),
-        caption="In the peak window: part of all transactions, beside the part of the testers that were active then, "
+        caption="In the peak window: part of all transactions, next to the part of the testers that were active then, "
         "the nearest site first. Equal bars mean an equal share for every tester." + _of_run(run),
     )
 

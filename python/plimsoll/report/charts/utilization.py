@@ -51,7 +51,7 @@ def utilization(labels: Labels) -> Figure | None:
     left = len(labels.combinations) - len(shown)
     return Figure(
         key="utilization",
-        title="Utilization beside throughput" if labels.load_factor else "Utilization",
+        title="Utilization and throughput" if labels.load_factor else "Utilization",
         chart=finish(chart, throughput=throughput, busy=busy),
         alt=f"Busy share of {len(names)} components"
         + (", below the throughput, against the load." if labels.load_factor else "."),

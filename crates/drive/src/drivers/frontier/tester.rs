@@ -243,7 +243,7 @@ impl<'a> Turn<'a> {
         let told = self.told(way, bad);
         self.story.push_str(&told);
         self.story.push_str("; ");
-        attempt.note = Some(format!("frontier: {}and then tried anew", self.story));
+        attempt.note = Some(format!("frontier: {}and then tried again", self.story));
     }
 
     /// Nothing is left to try.

@@ -112,7 +112,7 @@ impl BlockingDriver for Replay {
         }
         if !settings.allow_root && nix::unistd::geteuid().is_root() {
             return Err(
-                "permissions do not keep root from anything below the directory: run as somebody else, or give `allow_root: true`"
+                "permissions do not keep root from anything below the directory: run as another user, or give `allow_root: true`"
                     .to_owned(),
             );
         }

@@ -103,7 +103,7 @@ pub(super) fn clean(made: &JobDirectory) -> Option<String> {
     let left = cleaned.left;
     let first = left.first()?;
     let why = match &first.why {
-        Why::Changed => "it was changed by somebody else",
+        Why::Changed => "another process changed it",
         Why::NotEmpty => "it holds what is not ours",
         Why::Moved => "it was there before, under another name",
         Why::Refused(why) => why,

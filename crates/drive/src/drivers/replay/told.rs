@@ -76,7 +76,7 @@ impl Names {
             let (code, note) = difference(job);
             let code = attempt.code_of(&code);
             attempt.conclude(Outcome::Wrong, code);
-            attempt.note = Some(format!("a job was not what its trace tells: {note}"));
+            attempt.note = Some(format!("a job differs from its trace: {note}"));
         }
     }
 

@@ -247,7 +247,7 @@ impl Purger {
                 None => {
                     pause = PAUSE.0;
                     if trouble.take().is_some() {
-                        say(&format!("the cache at {} is told again", cache.address));
+                        say(&format!("the cache at {} is notified again", cache.address));
                     }
                 }
                 Some(why) => {

@@ -221,7 +221,7 @@ fn descending(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         return None;
     }
     let text = format!(
-        "{} is gone through from its end to its beginning: {} of {} requests lie before the one before",
+        "{} is read from its end to its beginning: {} of {} requests are before the previous one",
         file.path,
         percent(share),
         grouped(requests)

@@ -120,7 +120,7 @@ fn syncs(profile: &Profile) -> Option<Finding> {
     }
     let took = time(io.sync_time.as_ref()?, profile.time.interval_only);
     let text = format!(
-        "{} calls that wait for the disk (fsync and the like) take {} of the time in calls about files: {took}",
+        "{} calls that wait for the disk (fsync and similar) take {} of the time in calls about files: {took}",
         grouped(io.syncs),
         percent(share)
     );
@@ -143,7 +143,7 @@ fn mostly_metadata(profile: &Profile) -> Option<Finding> {
     }
     let took = time(io.metadata_time.as_ref()?, profile.time.interval_only);
     let text = format!(
-        "{} calls that move no data (open, stat, close and the like) take {} of the time in calls about files: {took}",
+        "{} calls that move no data (open, stat, close and similar) take {} of the time in calls about files: {took}",
         grouped(calls),
         percent(share)
     );

@@ -178,7 +178,7 @@ impl Client {
             }
             Phase::Rows => self.row(first, common),
             Phase::Log => self.log_event(first, common).map(Some),
-            Phase::Tls | Phase::Idle | Phase::Over => Err(nonsense("a packet that nobody asked for")),
+            Phase::Tls | Phase::Idle | Phase::Over => Err(nonsense("an unexpected packet")),
         }
     }
 
