@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from plimsoll.analyse.results.analysis import Capacity, Saturation
 from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason, SaturationVerdict
-from plimsoll.analyse.results.wording import UNKNOWN, describe, number, plus_minus
+from plimsoll.analyse.results.wording import UNKNOWN, bottleneck_word, describe, number, plus_minus
 from plimsoll.report.labels import Labels
 from plimsoll.report.table import Table, table_of
 
@@ -75,7 +75,7 @@ def capacities(labels: Labels) -> Table:
             labels.combination(found.combination),
             *([] if alike else [describe(found.metric).title]),
             bracket(labels, found),
-            found.bottleneck,
+            bottleneck_word(found.bottleneck),
             *(words(found) for _, words in columns),
         )
         for found in saturation

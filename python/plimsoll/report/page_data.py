@@ -127,7 +127,7 @@ def run_facts(run: RunResult) -> str:
         f"median {percentile(traffic.response_ms, 'p50')}",
         f"p95 {percentile(traffic.response_ms, 'p95')}",
         f"{percent(traffic.error_rate)} failed" if traffic.errors else "no errors",
-        f"limited by {run.bottleneck}" if run.bottleneck != NOT_RESOLVED else "bottleneck not resolved",
+        f"limited by {run.bottleneck}" if run.bottleneck != NOT_RESOLVED else "bottleneck not identified",
     ]
     if has_shares(run):
         kind = " of closed loads" if run.open_load == "some" else ""

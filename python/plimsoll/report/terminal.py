@@ -20,6 +20,7 @@ from plimsoll.analyse.results.verdicts import Topic
 from plimsoll.analyse.results.wording import (
     SPACE,
     UNKNOWN,
+    bottleneck_word,
     count,
     listing,
     number,
@@ -226,7 +227,7 @@ def _totals(style: Style, run: RunResult) -> list[str]:
         )
     if not kept.balanced or kept.lost_records:
         lines += style.pair("DAMAGED", f"the counts do not add up, {count(kept.lost_records)} records lost")
-    limit = ": ".join(filter(None, (run.bottleneck, run.bottleneck_reason)))
+    limit = ": ".join(filter(None, (bottleneck_word(run.bottleneck), run.bottleneck_reason)))
     theirs = [
         each
         for each in run.utilization
@@ -447,7 +448,7 @@ def _cells(style: Style, labels: Labels) -> list[str]:
                 plus_minus(cell.responses.get(metric.name), metric.kind, ""),
                 plus_minus(p95, "ms") if p95 else middle,
                 percent(cell.error_rate, 2),
-                cell.bottleneck,
+                bottleneck_word(cell.bottleneck),
             )
         )
     columns = [

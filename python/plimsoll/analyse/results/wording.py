@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.run import Latency
+from plimsoll.analyse.results.verdicts import BottleneckVerdict
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import BYTES, Named
@@ -308,3 +309,8 @@ def factor_word(name: str) -> str:
 def level_words(cell: Mapping[str, str]) -> str:
     """Levels of some factors as people wrote them: `zip 0`, `method squid and size 1 MB`."""
     return listing(f"{factor_word(name)} {level}" for name, level in cell.items())
+
+
+def bottleneck_word(component: str) -> str:
+    """The name of a component. The stored "not resolved" is shown as "not identified"."""
+    return "not identified" if component == BottleneckVerdict.NOT_RESOLVED.value else component
