@@ -27,6 +27,9 @@ LEFT_OUT: Final = "..."
 WRAPPED: Final = 84
 """A line of prose of this length or more goes on in the next one: the terminal summary wraps at 100 columns."""
 
+PROSE: Final = r"  \S(?!.*\S  +\S)"
+"""Indented, and without the columns of a table."""
+
 HANGING: Final = r" {9,}\S"
 """The rest of a wrapped line; rows of a histogram begin with eight spaces at most."""
 
@@ -107,7 +110,7 @@ def plain(lines: Sequence[str], varies: Sequence[str] = ()) -> list[str]:
     empty then is dropped."""
     joined: list[str] = []
     for before, line in pairwise(["", *lines]):
-        prose = re.match(r"  \S", before) and re.match(r"  \S", line)
+        prose = re.match(PROSE, before) and re.match(PROSE, line)
         if joined and ((prose and len(before) >= WRAPPED) or re.match(HANGING, line)):
             joined[-1] += " " + line.strip()
         else:
