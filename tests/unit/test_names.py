@@ -17,7 +17,7 @@ CHANGES_STATE = re.compile(r"fn (?:(?:is|has|was)_\w+|is|has|was)(?:<[^>]*>)?\(\
 PARTICIPLES = "Asked|Begun|Done|Ended|Found|Given|Gone|Held|Kept|Known|Left|Lost|Made|Met"
 PARTICIPLES += "|Opened|Said|Seen|Taken|Told|Wanted"
 OTHER_NAMES = "Conduct|Crew|Fleet|Member|Seat|Squad|Turns"
-"""Types of which nobody can tell what they contain."""
+"""Type names that do not state what the type contains."""
 RUST_TYPE = re.compile(rf"\b(?:struct|enum|trait|type) ({PARTICIPLES}|{OTHER_NAMES})\b")
 PYTHON_TYPE = re.compile(rf"^class (_?(?:{PARTICIPLES}|{OTHER_NAMES}))\b", re.MULTILINE)
 BOUNDS = "MOST|LEAST|LONGEST|SHORTEST|LARGEST|PATIENCE"

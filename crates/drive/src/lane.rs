@@ -115,7 +115,7 @@ pub struct LaneSetup {
     pub clock: Arc<dyn Clock>,
     /// Dictionary.
     pub codes: Codes,
-    /// The lane's books; their members are `seats`.
+    /// Counters of the lane; their members are `slots`.
     pub stats: LaneStats,
     /// Per workload, the lane's view of the arrivals.
     pub arrivals: Vec<Option<Arrivals>>,

@@ -24,15 +24,15 @@ const KEEPER: &[u8] = b".plimsoll-entry";
 
 /// A path from a directory.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct From {
+struct RelativePath {
     dir: usize,
     path: Box<[u8]>,
 }
 
-/// Paths, of which one leads along a file; `ends`: or to one.
+/// Paths of a call that was told ENOTDIR: one of them contains a file before its last name. `ends`: the last name counts, too.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Files {
-    ways: Vec<From>,
+struct PathsWithFile {
+    paths: Vec<RelativePath>,
     ends: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Evidence<'a, D> {
     pub unexplained: u64,
     pub examples: Vec<Unexplained>,
     /// Names of calls that were told that a directory is none, where nothing was; with the first such call, and its name.
-    files: HashMap<Files, Call>,
+    files: HashMap<PathsWithFile, Call>,
     /// Names that were not there, nor was the directory that they would stand in.
     nowhere: HashSet<Box<[u8]>>,
     /// Initial paths of what was absent on the way to such a name, and that no call had removed. One that was there after all was a directory:

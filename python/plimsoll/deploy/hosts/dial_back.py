@@ -27,7 +27,7 @@ LOG: Final = "plimsoll-engine agent: "
 
 
 class DialBack(Doorkeeper):
-    """Hosts that ssh reaches, of which agents dial back (`HostBackend`). `over_ssh`: the same hosts for all else."""
+    """Hosts reached over ssh whose agents dial back (`HostBackend`). `over_ssh`: the same hosts for everything else."""
 
     def __init__(
         self, hosts: Hosts, lab: Lab, over_ssh: SshHosts, check_interrupt: Callable[[], None] = lambda: None

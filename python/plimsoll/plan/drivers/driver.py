@@ -52,7 +52,8 @@ class Driver:
     entry of `mix` cannot give them. `schemes`: of the URLs that it can be sent to; empty: it needs no target.
     `settings`, `requests`: what the engine gets for the workload and for each operation, as JSON. `asking`: the request
     for a query that the lab has made; None: the driver sends no queries. `files`: absolute names of the files that a
-    host with testers needs. `one_of`: keys of which an entry of `mix` replaces the others with its own.
+    host with testers needs. `one_of`: pairs of alternative keys; an entry
+    of `mix` that has one of a pair replaces the other one of the section.
     """
 
     section: type[Raw]

@@ -1,6 +1,6 @@
 //! What is told at the end.
 
-use super::{Call, EXAMPLES, Evidence, Files, From};
+use super::{Call, EXAMPLES, Evidence, PathsWithFile, RelativePath};
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::{Created, Finding, Need, Unexplained, What};
 use crate::check::tree::{Entry, Inode, Place, Spot};
@@ -8,24 +8,24 @@ use crate::check::tree::{Entry, Inode, Place, Spot};
 impl<D: Disk> Evidence<'_, D> {
     /// Somewhere on the way of one of these names is a file, and nobody knows where. `ends`: or at its end.
     pub(in crate::check) fn add_hidden_file(&mut self, spots: &[(Spot, Box<[u8]>)], ends: bool) {
-        let ways = spots.iter().filter_map(|(spot, rest)| match spot {
+        let paths = spots.iter().filter_map(|(spot, rest)| match spot {
             Spot::Absent {
                 at,
                 entry: Entry::Absent,
                 ..
             }
-            | Spot::NotDirectory(at, _) => Some(From {
+            | Spot::NotDirectory(at, _) => Some(RelativePath {
                 dir: at.dir,
                 path: [&at.name[..], rest].join(&b'/').into(),
             }),
             _ => None,
         });
-        let ways = ways.collect();
+        let paths = paths.collect();
         let call = Call {
             event: self.event,
             recorded: self.recorded.clone(),
         };
-        self.files.entry(Files { ways, ends }).or_insert(call);
+        self.files.entry(PathsWithFile { paths, ends }).or_insert(call);
     }
 
     /// All calls are seen: files on the way of names are put where no call has told anything.
@@ -34,10 +34,10 @@ impl<D: Disk> Evidence<'_, D> {
         self.tree.index_at_start();
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();
         files.sort_by_key(|(_, call)| call.event);
-        for (Files { ways, ends }, call) in files {
-            let spots = ways
+        for (PathsWithFile { paths, ends }, call) in files {
+            let spots = paths
                 .iter()
-                .map(|way| self.tree.resolve_at_start(way.dir, &way.path));
+                .map(|from| self.tree.resolve_at_start(from.dir, &from.path));
             let spots: Vec<Spot> = spots.collect();
             if spots.iter().any(|spot| matches!(spot, Spot::NotDirectory(..))) {
                 continue;
