@@ -1,6 +1,6 @@
-//! Takes in the recorder that is loaded before libc, which `scripts/preload-library` has built: it has flags of its own, so that
-//! cargo cannot make it a part of the engine. Without `PLIMSOLL_PRELOAD_LIBRARY` the engine has none, and says so when asked to
-//! record by it.
+//! Takes in the recorder that is loaded before libc, which `scripts/preload-library` has built: it
+//! has flags of its own, so that cargo cannot make it a part of the engine. Without
+//! `PLIMSOLL_PRELOAD_LIBRARY` the engine has none, and says so when asked to record by it.
 
 use std::path::PathBuf;
 

@@ -133,3 +133,34 @@ def test_a_module_that_reads_its_own_sentences_is_seen(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text('import re\nx = said.replace(" by ", "")\ny = "cannot be excluded" in found.text\n')
     assert len(reads_text(bad)) == 3
+
+
+MAX_COMMENT_COLUMNS = 100
+
+
+def wide_comments(source: str) -> list[str]:
+    """Comment lines of Rust source over 100 columns. Fenced text, tables and single long words are exempt."""
+    wide, fenced = [], False
+    for line in source.splitlines():
+        comment = re.match(r"\s*//[/!]?(?: (.*))?$", line)
+        if comment is None:
+            fenced = False
+            continue
+        text = comment[1] or ""
+        if text.startswith("```"):
+            fenced = not fenced
+        if len(line) > MAX_COMMENT_COLUMNS and not fenced and not text.startswith("|") and " " in text:
+            wide.append(line)
+    return wide
+
+
+def test_comments_of_the_engine_have_at_most_100_columns() -> None:
+    sources = [*ROOT.glob("crates/**/*.rs"), *ROOT.glob("bench/**/*.rs")]
+    wide = {str(path.relative_to(ROOT)): wide_comments(path.read_text()) for path in sources}
+    assert not {path: lines for path, lines in wide.items() if lines}
+
+
+def test_a_wide_comment_is_found() -> None:
+    word = "a word " * 15
+    assert wide_comments(f"    /// {word}\n// short\n") == [f"    /// {word}"]
+    assert wide_comments(f"//! ```text\n//! {word}\n//! ```\n//! | {word} |\nlet long = 0; // {word}") == []

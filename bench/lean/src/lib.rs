@@ -1,5 +1,5 @@
-//! What the two small programs share: a thin, safe skin over epoll. Neither program is part of the product; they are
-//! the yardsticks that `bench/http.py` holds it against.
+//! What the two small programs share: a thin, safe skin over epoll. Neither program is part of the
+//! product; they are the yardsticks that `bench/http.py` holds it against.
 
 pub mod server;
 

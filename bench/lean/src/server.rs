@@ -11,7 +11,8 @@ const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nServer: lean\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 const LISTENER: u64 = u64::MAX;
 
-/// Serves on `listener` until stdin closes; `on_request` is called once for every request that was read.
+/// Serves on `listener` until stdin closes; `on_request` is called once for every request that was
+/// read.
 pub fn serve(listener: &TcpListener, mut on_request: impl FnMut()) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let ended = Arc::new(AtomicBool::new(false));

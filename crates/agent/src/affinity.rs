@@ -1,7 +1,8 @@
 //! Which cores the agent's own threads use.
 //!
-//! Recorder and monitor inherit the cores of the thread that starts them, so binding that thread binds them: they must
-//! not take time from the service under test. Lanes bind themselves, each to one core (crate `drive`).
+//! Recorder and monitor inherit the cores of the thread that starts them, so binding that thread
+//! binds them: they must not take time from the service under test. Lanes bind themselves, each to
+//! one core (crate `drive`).
 
 /// The cores that this process was started with.
 pub(crate) struct Affinity(Option<libc::cpu_set_t>);

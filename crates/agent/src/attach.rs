@@ -1,8 +1,9 @@
 //! `attach`: the end of an ssh connection on a tester's host.
 //!
-//! The agent is a process of its own, which listens on a socket in its directory; what ssh runs only carries bytes
-//! between that socket and its standard input and output. So an agent outlives the connection, and the next one finds it
-//! again. Rejected: the agent itself behind ssh, which ends with the connection and takes the load with it.
+//! The agent is a process of its own, which listens on a socket in its directory; what ssh runs
+//! only carries bytes between that socket and its standard input and output. So an agent outlives
+//! the connection, and the next one finds it again. Rejected: the agent itself behind ssh, which
+//! ends with the connection and takes the load with it.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -17,8 +18,8 @@ use std::{fs, thread};
 
 use plimsoll_link::PREAMBLE;
 
-/// Names in an agent's directory. The socket is bound and reached by its bare name, because the path of a socket may have
-/// 108 bytes only.
+/// Names in an agent's directory. The socket is bound and reached by its bare name, because the
+/// path of a socket may have 108 bytes only.
 const SOCKET: &str = "agent.sock";
 const LOCK: &str = "lock";
 const LOG: &str = "agent.log";
@@ -66,8 +67,8 @@ fn enter(directory: &Path) -> Result<(), AttachError> {
     std::env::set_current_dir(directory).map_err(wrong("entering", directory))
 }
 
-/// Carries bytes between the agent of `directory` and our standard input and output until one of them ends. Starts the
-/// agent, as `program agent --directory DIRECTORY`, where there is none.
+/// Carries bytes between the agent of `directory` and our standard input and output until one of
+/// them ends. Starts the agent, as `program agent --directory DIRECTORY`, where there is none.
 ///
 /// # Errors
 /// [`AttachError`].
@@ -82,8 +83,9 @@ pub fn attach(directory: &Path, program: &Path) -> Result<(), AttachError> {
     carry(&stream).map_err(wrong("carrying bytes of", Path::new(SOCKET)))
 }
 
-/// Writes down for the agent from where our ssh connection comes, or that it is none: its own environment is that of the
-/// connection that started it, and this one may come another way. Where it cannot be written, probes ride the link.
+/// Writes down for the agent from where our ssh connection comes, or that it is none: its own
+/// environment is that of the connection that started it, and this one may come another way. Where
+/// it cannot be written, probes ride the link.
 fn leave_word() {
     let from = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let _ = fs::write(FROM, from.split_ascii_whitespace().next().unwrap_or_default());
@@ -105,7 +107,8 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
-    // SAFETY: setsid is safe between fork and exec. A session of its own, so that the end of ssh's does not end it.
+    // SAFETY: setsid is safe between fork and exec. A session of its own, so that the end of ssh's
+    // does not end it.
     unsafe {
         command.pre_exec(|| {
             libc::setsid();
@@ -143,7 +146,8 @@ fn carry(stream: &UnixStream) -> io::Result<()> {
     let (mut from, mut to) = (stream.try_clone()?, stream.try_clone()?);
     thread::spawn(move || {
         let _ = copy(&mut io::stdin().lock(), &mut to);
-        // The controller's end is closed: the agent must see the end of its link, and we end with it.
+        // The controller's end is closed: the agent must see the end of its link, and we end with
+        // it.
         let _ = to.shutdown(Shutdown::Both);
     });
     let _ = copy(&mut from, &mut io::stdout().lock());
@@ -166,7 +170,8 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// An agent's hold of its directory: the socket it listens on, and the lock that keeps a second one away.
+/// An agent's hold of its directory: the socket it listens on, and the lock that keeps a second one
+/// away.
 #[derive(Debug)]
 pub struct Place {
     _lock: fs::File,
@@ -189,7 +194,8 @@ impl Place {
         Ok((Self { _lock: lock }, listener))
     }
 
-    /// Leaves: nobody finds this agent any more. With `all` nothing of it stays, not even the directory.
+    /// Leaves: nobody finds this agent any more. With `all` nothing of it stays, not even the
+    /// directory.
     pub fn leave(self, all: bool) {
         let _ = fs::remove_file(SOCKET);
         let _ = fs::remove_file(FROM);

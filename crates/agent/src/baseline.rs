@@ -1,7 +1,7 @@
 //! How fast this host is: a fixed computation, its disk, and its way to a sink.
 //!
-//! The point is comparison between the hosts of one experiment: a host more than a tenth off the others would make the
-//! results depend on who carries which tester.
+//! The point is comparison between the hosts of one experiment: a host more than a tenth off the
+//! others would make the results depend on who carries which tester.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -74,7 +74,8 @@ fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
     }
     file.sync_all()?;
     let write = written as f64 / since.elapsed().as_secs_f64();
-    // SAFETY: advice on an open descriptor: the pages are clean, and given up so that the disk is read, not memory.
+    // SAFETY: advice on an open descriptor: the pages are clean, and given up so that the disk is
+    // read, not memory.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     let (mut file, mut bytes) = (File::open(name)?, vec![0; BLOCK]);
     let (since, mut read) = (Instant::now(), 0_u64);

@@ -14,8 +14,8 @@ use crate::source::{Links, Source, Stream};
 
 /// How long an agent lives without a controller when no run has said otherwise.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
-/// How long an agent dials again that is let in and hung up on: another one has its name. It may be one whose place this
-/// one takes, and whose end the controller has not noticed yet.
+/// How long an agent dials again that is let in and hung up on: another one has its name. It may be
+/// one whose place this one takes, and whose end the controller has not noticed yet.
 const REFUSED: Duration = Duration::from_secs(15);
 /// Between such attempts.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -42,7 +42,8 @@ pub(crate) struct Comms {
 }
 
 impl Comms {
-    /// Starts the thread. It ends when the line is closed, or says [`AgentInput::Gone`] as its last word.
+    /// Starts the thread. It ends when the line is closed, or says [`AgentInput::Gone`] as its last
+    /// word.
     ///
     /// # Errors
     /// No thread or runtime is to be had.
@@ -106,8 +107,8 @@ impl Comms {
     }
 }
 
-/// A controller that is stopped for a while (a suspended laptop, a debugger) must not cost a run on its own host: there
-/// its end closes the link.
+/// A controller that is stopped for a while (a suspended laptop, a debugger) must not cost a run on
+/// its own host: there its end closes the link.
 fn patience(once: bool) -> Patience {
     Patience::over(if once { Duration::from_secs(3600) } else { SILENCE })
 }

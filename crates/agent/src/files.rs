@@ -1,4 +1,5 @@
-//! The segments of an agent that has a directory of its own: listed, sent piece by piece, removed when they are safe.
+//! The segments of an agent that has a directory of its own: listed, sent piece by piece, removed
+//! when they are safe.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -65,7 +66,8 @@ impl Files {
         found
     }
 
-    /// Sends a file from `offset` to its end, from a thread of its own: a slow link must not keep the agent from hearing.
+    /// Sends a file from `offset` to its end, from a thread of its own: a slow link must not keep
+    /// the agent from hearing.
     pub(crate) fn send(&self, line: &Line, ticket: u32, run: &RunKey, name: &str, offset: u64) {
         let Some(number) = line.link() else { return };
         let opened = self.open(run, name, offset);

@@ -1,8 +1,8 @@
 //! An agent: testers, recorder and monitor of one host, behind a link to the controller.
 //!
-//! It serves several runs in turn, writes its segments into the spool that each run names, and ends, with everything it
-//! has started, when it is told to, or when it has been without a controller for longer than the grace. What nobody has
-//! collected by then stays on its disk.
+//! It serves several runs in turn, writes its segments into the spool that each run names, and
+//! ends, with everything it has started, when it is told to, or when it has been without a
+//! controller for longer than the grace. What nobody has collected by then stays on its disk.
 
 mod affinity;
 mod attach;
@@ -60,9 +60,10 @@ pub struct AgentExit {
     pub kept: bool,
 }
 
-/// Serves runs until the controller says Quit or is gone. `version` is the engine's; `directory` the agent's own, where it
-/// has one; `name` how it calls itself, where it was not started by the controller; a message on `ended` (the number of a
-/// signal) asks it to end, a second one to end at once.
+/// Serves runs until the controller says Quit or is gone. `version` is the engine's; `directory`
+/// the agent's own, where it has one; `name` how it calls itself, where it was not started by the
+/// controller; a message on `ended` (the number of a signal) asks it to end, a second one to end at
+/// once.
 ///
 /// # Errors
 /// [`AgentError`].
@@ -148,7 +149,8 @@ impl Agent {
         self.line.link().is_some() && (measuring || keeps)
     }
 
-    /// Stops the testers, and says so. The controller fetches what there is and says Quit, or the time is over.
+    /// Stops the testers, and says so. The controller fetches what there is and says Quit, or the
+    /// time is over.
     fn take_leave(&mut self, signal: i32) {
         self.leaving = Some(Instant::now() + HAND_OVER + SPARE);
         let reason = signal_name(signal).to_owned();
@@ -233,8 +235,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends what goes on. A run that nobody listens to is ended at once by a signal or the end of a controller that is our
-    /// parent; past the grace its transactions in progress have the drain to end in, so that segments are whole.
+    /// Ends what goes on. A run that nobody listens to is ended at once by a signal or the end of a
+    /// controller that is our parent; past the grace its transactions in progress have the drain to
+    /// end in, so that segments are whole.
     fn leave(&mut self, outcome: &Result<(), AgentError>) {
         if let Some(run) = self.run.take() {
             let patience = if outcome.is_err() {
@@ -275,7 +278,8 @@ fn signal_name(number: i32) -> &'static str {
     }
 }
 
-/// Makes this process the one that orphans below it are handed to, so that [`end_children`] finds them.
+/// Makes this process the one that orphans below it are handed to, so that [`end_children`] finds
+/// them.
 pub fn adopt_orphans() {
     // SAFETY: this option takes plain numbers and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };

@@ -22,7 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// How often threads that wait look whether they are still needed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Shared by the agent's main thread, the run that records, the threads that ask and those that hear.
+/// Shared by the agent's main thread, the run that records, the threads that ask and those that
+/// hear.
 pub(crate) struct Probing {
     state: Mutex<State>,
     changed: Condvar,
@@ -31,7 +32,8 @@ pub(crate) struct Probing {
 }
 
 struct State {
-    /// The agent has the controller's clock: nothing is asked. So until the controller says otherwise.
+    /// The agent has the controller's clock: nothing is asked. So until the controller says
+    /// otherwise.
     same: bool,
     live: Live,
     /// Round trips of all probes, ns.
@@ -140,7 +142,8 @@ impl Probing {
         self.begin_burst(state);
     }
 
-    /// The socket for datagrams, with a thread that hears what comes; none where the system gives none.
+    /// The socket for datagrams, with a thread that hears what comes; none where the system gives
+    /// none.
     fn socket(self: &Arc<Self>, state: &mut State) -> Option<Arc<UdpSocket>> {
         if state.socket.is_none() {
             let mut stamped = StampedSocket::bind(0, self.clock.clone()).ok()?;
@@ -261,8 +264,8 @@ impl Probing {
         (names, damage.or(sealed.err().map(|error| error.to_string())))
     }
 
-    /// The agent's time at the controller's `t0_ns`, and the greatest error of it, ns. Without a single answer it is now,
-    /// with an error as large as can be.
+    /// The agent's time at the controller's `t0_ns`, and the greatest error of it, ns. Without a
+    /// single answer it is now, with an error as large as can be.
     pub(crate) fn to_agent(&self, t0_ns: i64) -> (i64, i64) {
         let state = self.state();
         if state.same {

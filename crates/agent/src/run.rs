@@ -16,7 +16,8 @@ use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks,
 
 use crate::probing::Probing;
 
-/// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90 MB at most.
+/// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90
+/// MB at most.
 const QUEUE: usize = 512;
 /// Events between lanes and us; a lane sends a few per second.
 const EVENTS: usize = 4096;
@@ -156,7 +157,8 @@ impl Run {
         }
     }
 
-    /// Nobody listens any more: ends what can be ended within `patience`, so that the segments are closed.
+    /// Nobody listens any more: ends what can be ended within `patience`, so that the segments are
+    /// closed.
     pub(crate) fn abandon(mut self, patience: Duration) {
         self.drive.stop();
         self.watching = None;
@@ -206,7 +208,8 @@ impl Run {
             .map_err(|error| format!("the monitor could not be started: {error}"))
     }
 
-    /// Starts the thread that passes on what the lanes say, and closes the books when all have ended.
+    /// Starts the thread that passes on what the lanes say, and closes the books when all have
+    /// ended.
     fn close(
         &mut self,
         recorder: Recorder,
@@ -381,7 +384,8 @@ fn listen(
     sum
 }
 
-/// Texts behind the numbers of transactions, as [`plimsoll_model::Transaction`] defines the indices.
+/// Texts behind the numbers of transactions, as [`plimsoll_model::Transaction`] defines the
+/// indices.
 fn names(spec: &RunSpec, agents: &[String]) -> Names {
     let workloads = spec.workloads.iter();
     Names {

@@ -24,8 +24,9 @@ pub(crate) struct Stream {
 pub enum Source {
     /// One for its life: a child of the controller on an inherited socket pair.
     Once(UnixStream),
-    /// Whoever connects to this socket in the agent's own directory, which only its user can: the relay that ssh starts.
-    /// The last one counts, because a link that is dead may not be known to be yet.
+    /// Whoever connects to this socket in the agent's own directory, which only its user can: the
+    /// relay that ssh starts. The last one counts, because a link that is dead may not be known to
+    /// be yet.
     Listen(UnixListener),
     /// Dials the controller with a token, again whenever a link breaks.
     Dial(Box<Dialer>),
@@ -56,7 +57,8 @@ impl Source {
 }
 
 impl Links {
-    /// The next link, when there is one; none when there will be no other. May be dropped while it waits.
+    /// The next link, when there is one; none when there will be no other. May be dropped while it
+    /// waits.
     pub(crate) async fn next(&mut self) -> Option<Stream> {
         match self {
             Self::Once(stream) => stream.take().map(|stream| split(stream, None)),
@@ -87,7 +89,8 @@ impl Links {
     }
 }
 
-/// Into the log of whatever batch system runs this: nobody else would ever hear why an agent does not come.
+/// Into the log of whatever batch system runs this: nobody else would ever hear why an agent does
+/// not come.
 fn say(error: &DialError) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "plimsoll-engine agent: {error}");

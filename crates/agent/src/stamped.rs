@@ -1,17 +1,21 @@
 //! Datagrams, and when they came: as near to the wire as the kernel tells.
 //!
-//! The kernel stamps a datagram when it arrives (`SO_TIMESTAMPNS`), long before the thread that waits for it has a core
-//! again. Its stamp is `CLOCK_REALTIME`, though, and ours are `CLOCK_MONOTONIC_RAW`. Both are read right after the receive,
-//! and only how long the datagram has waited is taken from the wall clock. The conversion may err to the late side, which
-//! makes a bound wider, and never by more than [`GRAIN_NS`] to the early side, which would make it false:
+//! The kernel stamps a datagram when it arrives (`SO_TIMESTAMPNS`), long before the thread that
+//! waits for it has a core again. Its stamp is `CLOCK_REALTIME`, though, and ours are
+//! `CLOCK_MONOTONIC_RAW`. Both are read right after the receive, and only how long the datagram has
+//! waited is taken from the wall clock. The conversion may err to the late side, which makes a
+//! bound wider, and never by more than [`GRAIN_NS`] to the early side, which would make it false:
 //!
-//! - The wall clock may be steered by up to 10 % and a little (`adjtimex(2)`, `tick` and `freq`), so an eighth of the
-//!   waiting is not taken off.
-//! - It may be stepped while the datagram waits. A step changes its distance from `CLOCK_MONOTONIC`, which steering does
-//!   not; where that is another than at the last receive, the kernel's stamp is not used.
-//! - The readings may be torn apart by the scheduler; then they are taken again, or the kernel's stamp is not used.
+//! - The wall clock may be steered by up to 10 % and a little (`adjtimex(2)`, `tick` and `freq`),
+//!   so an eighth of the waiting is not taken off.
+//! - It may be stepped while the datagram waits. A step changes its distance from
+//!   `CLOCK_MONOTONIC`, which steering does not; where that is another than at the last receive,
+//!   the kernel's stamp is not used.
+//! - The readings may be torn apart by the scheduler; then they are taken again, or the kernel's
+//!   stamp is not used.
 //!
-//! Stamps of the network card would be nearer yet; they need its driver, a daemon that steers its clock, and root.
+//! Stamps of the network card would be nearer yet; they need its driver, a daemon that steers its
+//! clock, and root.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -28,8 +32,8 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use plimsoll_clock::Clock;
 
-/// So much before the instant it stands for a stamp of [`StampedSocket`] may be, ns. Four readings of a clock in a row
-/// are to take no longer; through the vDSO they take a twentieth.
+/// So much before the instant it stands for a stamp of [`StampedSocket`] may be, ns. Four readings
+/// of a clock in a row are to take no longer; through the vDSO they take a twentieth.
 pub const GRAIN_NS: i64 = 2_000;
 /// Attempts to read the clocks without being interrupted.
 const LOOKS: usize = 3;
@@ -143,13 +147,14 @@ impl StampedSocket {
         came_ns(stamp, &last, &now)
     }
 
-    /// Sends `bytes` to whoever sent `arrived`, from the address that he has asked: from another one of ours he might not
-    /// take it, nor a firewall between.
+    /// Sends `bytes` to whoever sent `arrived`, from the address that he has asked: from another
+    /// one of ours he might not take it, nor a firewall between.
     ///
     /// # Errors
     /// What the system says.
     pub fn answer(&self, bytes: &[u8], arrived: &Arrived) -> io::Result<()> {
-        // Which way it goes is for the routing to decide, but where an address has no meaning without its interface.
+        // Which way it goes is for the routing to decide, but where an address has no meaning
+        // without its interface.
         let asked = arrived.to.map(|to| {
             let local = Ipv6Addr::from(to.ipi6_addr.s6_addr).is_unicast_link_local();
             let ipi6_ifindex = if local { to.ipi6_ifindex } else { 0 };
@@ -218,7 +223,8 @@ impl Look {
         self.after - self.before
     }
 
-    /// Whether the wall clock was stepped since `former`. A step that is smaller than the width of the readings is not seen.
+    /// Whether the wall clock was stepped since `former`. A step that is smaller than the width of
+    /// the readings is not seen.
     fn is_stepped(&self, former: &Self) -> bool {
         let distance = |look: &Self| look.realtime - look.monotonic;
         distance(self).abs_diff(distance(former)) > self.width().max(former.width()).unsigned_abs()
@@ -269,7 +275,8 @@ mod tests {
         );
     }
 
-    /// However the wall clock is steered, and stepped by what the readings cannot show, a stamp is never too early.
+    /// However the wall clock is steered, and stepped by what the readings cannot show, a stamp is
+    /// never too early.
     #[test]
     fn no_stamp_is_earlier_than_the_truth() {
         for percent in [-10, 0, 10] {

@@ -17,7 +17,8 @@ const ASKED: usize = 64;
 const DOUBT: u64 = 3;
 /// So long after the first of them without any answer, UDP counts as shut, ns.
 const SILENCE_NS: i64 = 3_000_000_000;
-/// How often UDP is tried again where it is shut, ns, and with how many questions: one alone may be lost.
+/// How often UDP is tried again where it is shut, ns, and with how many questions: one alone may be
+/// lost.
 const AGAIN_NS: i64 = 30_000_000_000;
 const AGAIN: u64 = 3;
 
@@ -36,8 +37,9 @@ impl Ways {
     };
 }
 
-/// Whether UDP is open, as far as the answers tell. While that is in doubt, both ways are asked: where it is shut no probe
-/// of a burst is missed by it, and where it is open the link is left alone after the first round trip.
+/// Whether UDP is open, as far as the answers tell. While that is in doubt, both ways are asked:
+/// where it is shut no probe of a burst is missed by it, and where it is open the link is left
+/// alone after the first round trip.
 #[derive(Debug, Clone, Copy)]
 struct Trust {
     /// The last word was an answer.
@@ -114,7 +116,8 @@ pub(crate) struct UdpProbes {
 }
 
 impl UdpProbes {
-    /// Nothing is sent yet. `reached` is the address by which our link comes from the controller, or goes there.
+    /// Nothing is sent yet. `reached` is the address by which our link comes from the controller,
+    /// or goes there.
     pub(crate) fn new(socket: Arc<UdpSocket>, service: &UdpTime, reached: Option<IpAddr>, now: i64) -> Self {
         let mut probes = Self {
             key: ProbeKey::new(&service.key),
@@ -147,7 +150,8 @@ impl UdpProbes {
         self.trust.open
     }
 
-    /// Asks, if that is to be tried; says which ways this question takes. `stamp` gives the time, ns.
+    /// Asks, if that is to be tried; says which ways this question takes. `stamp` gives the time,
+    /// ns.
     pub(crate) fn ask(&mut self, stamp: impl Fn() -> i64) -> Ways {
         if self.places.is_empty() {
             return Ways::LINK;
@@ -181,8 +185,8 @@ impl UdpProbes {
         });
     }
 
-    /// The probe that a datagram completes, which came at `received`; none where nobody waits for it. An answer counts
-    /// once.
+    /// The probe that a datagram completes, which came at `received`; none where nobody waits for
+    /// it. An answer counts once.
     pub(crate) fn take(&mut self, datagram: &[u8], received: i64) -> Option<Probe> {
         let answer = Answer::decode(datagram, &self.key)?;
         let waits = |asked: &PendingProbe| (asked.sequence, asked.sent) == (answer.sequence, answer.sent);

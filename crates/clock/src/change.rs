@@ -1,17 +1,19 @@
-//! Where one line of constraints must not be carried on: jumps of the agent's clock, and changes of the route.
+//! Where one line of constraints must not be carried on: jumps of the agent's clock, and changes of
+//! the route.
 //!
-//! **Contradictions.** θ cannot leave the cones of the probes before, so a constraint that does proves a jump. This finds
-//! every jump that is greater than the round trip, with its first probe.
+//! **Contradictions.** θ cannot leave the cones of the probes before, so a constraint that does
+//! proves a jump. This finds every jump that is greater than the round trip, with its first probe.
 //!
-//! **Shifts.** A smaller jump contradicts nothing, yet carries the cones of one side to where they are false. So the last
-//! probes before and the first after every place are compared: a line through both with a step between them, by weighted
-//! least squares (weight 1/(excess/2 + ε)²: half of what a probe was delayed beyond the least is the most it can be off),
-//! and the least delay of both sides. A step of the middle without a like one of the delay is a jump; the delays alone, or
-//! both, are another route. The two are told apart for the estimate's sake only. The bound never trusts the answer: at
-//! both, no constraint is carried across.
+//! **Shifts.** A smaller jump contradicts nothing, yet carries the cones of one side to where they
+//! are false. So the last probes before and the first after every place are compared: a line
+//! through both with a step between them, by weighted least squares (weight 1/(excess/2 + ε)²: half
+//! of what a probe was delayed beyond the least is the most it can be off), and the least delay of
+//! both sides. A step of the middle without a like one of the delay is a jump; the delays alone, or
+//! both, are another route. The two are told apart for the estimate's sake only. The bound never
+//! trusts the answer: at both, no constraint is carried across.
 //!
-//! What is not found: a jump that drowns in the noise of the delays. It takes the truth out of the bound only if it is
-//! greater than the least one-way delay too.
+//! What is not found: a jump that drowns in the noise of the delays. It takes the truth out of the
+//! bound only if it is greater than the least one-way delay too.
 
 use crate::estimate::Begin;
 use crate::probe::{Origin, Point, Sample, Via, median};
@@ -21,16 +23,19 @@ use crate::regress::weighted;
 pub(crate) const BEFORE: usize = 12;
 pub(crate) const AFTER: usize = 8;
 const MIN_SAMPLES: usize = 3;
-/// Smallest step of the middle that is looked at, ns: what the scheduling of two busy hosts moves it by.
+/// Smallest step of the middle that is looked at, ns: what the scheduling of two busy hosts moves
+/// it by.
 const MIN_JUMP_NS: f64 = 20_000.0;
 /// Smallest step of the delay that is looked at, ns.
 const MIN_DETOUR_NS: f64 = 50_000.0;
-/// Noise below this is none, ns: the grain of stamps and of what stands between a stamp and the wire.
+/// Noise below this is none, ns: the grain of stamps and of what stands between a stamp and the
+/// wire.
 const MIN_NOISE_NS: f64 = 1_000.0;
-/// No probe is further from the line than half its excess, so that with one change Σ w r² is below the number of probes, but
-/// for what the line itself is off.
+/// No probe is further from the line than half its excess, so that with one change Σ w r² is below
+/// the number of probes, but for what the line itself is off.
 const MAX_MISFIT: f64 = 4.0;
-/// One over the variance of a rate that nothing is known of (100 ppm, what quartz is sold for), in (ns/s)^-2.
+/// One over the variance of a rate that nothing is known of (100 ppm, what quartz is sold for), in
+/// (ns/s)^-2.
 pub(crate) const RATE_PRIOR: f64 = 1e-10;
 
 /// Something changed between two times of the agent, ns since the origin.
@@ -54,7 +59,8 @@ pub(crate) fn contradictions(upper: &[Point], lower: &[Point], rate: f64) -> Vec
         now = point.t;
         let contradicted = if is_upper { point.y < low } else { point.y > high };
         if contradicted {
-            // The nearest of those that cannot be true together with this one: the jump is between the two.
+            // The nearest of those that cannot be true together with this one: the jump is between
+            // the two.
             let apart = |i: &usize| match events[*i] {
                 (other, true) if !is_upper => excludes(other, point, rate),
                 (other, false) if is_upper => excludes(point, other, rate),
@@ -181,8 +187,8 @@ fn compare(before: &[Look], after: &[Look]) -> Option<Shift> {
     })
 }
 
-/// The least delay of a side. A clock that is set forward while a probe is under way makes that one look shorter than any
-/// can be: a lone least, far below the next, is passed over.
+/// The least delay of a side. A clock that is set forward while a probe is under way makes that one
+/// look shorter than any can be: a lone least, far below the next, is passed over.
 fn least_witnessed(side: &[Look]) -> f64 {
     let mut delays: Vec<f64> = side.iter().map(|one| one.delay).collect();
     delays.sort_by(f64::total_cmp);
@@ -192,8 +198,9 @@ fn least_witnessed(side: &[Look]) -> f64 {
 }
 
 impl Shift {
-    /// Whether a probe lies so near to one side (0 before, 1 after) that it cannot belong to the other. Of a change of the
-    /// route its middle has to fit as well: a jump may hide between the two.
+    /// Whether a probe lies so near to one side (0 before, 1 after) that it cannot belong to the
+    /// other. Of a change of the route its middle has to fit as well: a jump may hide between the
+    /// two.
     fn surely(&self, one: &Look, side: usize) -> bool {
         let change = match self.begin {
             Begin::RouteChange => (self.least[1] - self.least[0]).abs(),
@@ -204,8 +211,8 @@ impl Shift {
         (one.middle - center).abs() < near && 0.5 * (one.delay - self.least[side]).abs() < near
     }
 
-    /// Indices of the last probe that is surely before and the first that is surely after it. Where there is more than one
-    /// change, nothing is sure.
+    /// Indices of the last probe that is surely before and the first that is surely after it. Where
+    /// there is more than one change, nothing is sure.
     pub fn between(&self, window: &[Look]) -> (usize, usize) {
         let last = window.len() - 1;
         if !self.alone {
@@ -257,7 +264,8 @@ fn first_shift(looks: &[Look]) -> Option<(Begin, usize, usize)> {
     let (shift, window) = near.max_by(|a, b| a.0.strength.total_cmp(&b.0.strength))?;
     let (before, after) = shift.between(&looks[window.0..window.1]);
     let (before, after) = (window.0 + before, window.0 + after);
-    // A second look, with nothing of one side among the other: what follows at once is not to be missed.
+    // A second look, with nothing of one side among the other: what follows at once is not to be
+    // missed.
     let window = (
         (before + 1).saturating_sub(BEFORE),
         (after + AFTER).min(looks.len()),
@@ -275,7 +283,8 @@ fn first_shift(looks: &[Look]) -> Option<(Begin, usize, usize)> {
     ))
 }
 
-/// All cuts of a run, in order. `samples` in order of `sent`, `upper` and `lower` theirs in order of `t`.
+/// All cuts of a run, in order. `samples` in order of `sent`, `upper` and `lower` theirs in order
+/// of `t`.
 pub(crate) fn find(
     samples: &[Sample],
     origin: &Origin,

@@ -1,4 +1,5 @@
-//! What probes say about times at which there was none: every constraint, widened by the rate error with its distance.
+//! What probes say about times at which there was none: every constraint, widened by the rate error
+//! with its distance.
 
 use crate::probe::Point;
 
@@ -11,13 +12,15 @@ pub(crate) struct Cones {
 #[derive(Clone, Copy)]
 struct Apex {
     t: f64,
-    /// Least value here of the cones of this point and those before it, and of this point and those after it.
+    /// Least value here of the cones of this point and those before it, and of this point and those
+    /// after it.
     from_left: f64,
     from_right: f64,
 }
 
 impl Cones {
-    /// `points` in order of `t`; O(n). Each value is carried on by ρ a nanosecond, which is all that a minimum of cones needs.
+    /// `points` in order of `t`; O(n). Each value is carried on by ρ a nanosecond, which is all
+    /// that a minimum of cones needs.
     fn new(points: impl Iterator<Item = Point>, rate: f64) -> Self {
         let mut apexes: Vec<Apex> = Vec::new();
         for Point { t, y } in points {
@@ -50,7 +53,8 @@ impl Cones {
         left.unwrap_or(f64::INFINITY).min(right.unwrap_or(f64::INFINITY))
     }
 
-    /// Every time at which the envelope may bend: the points, and the peaks where the cones of two neighbours meet.
+    /// Every time at which the envelope may bend: the points, and the peaks where the cones of two
+    /// neighbours meet.
     fn bends(&self) -> impl Iterator<Item = f64> + '_ {
         let peaks = self.apexes.windows(2).map(|pair| {
             let lean = (pair[1].from_right - pair[0].from_left) / self.rate;

@@ -2,15 +2,18 @@
 //!
 //! 1. Probes with impossible stamps are rejected and counted.
 //! 2. The run is cut at jumps of the clock and at changes of the route (`change.rs`).
-//! 3. Every section gets a shape: the middle of the widest strip between its upper and its lower constraints, piece by
-//!    piece (`hull.rs`, `fit.rs`). Sections between two jumps share one level (`section.rs`).
-//! 4. The bound comes from the envelope of all constraints (`cones.rs`), whatever the shape is. Inside a cut it reaches to
-//!    both sides: the clock is taken to move from the one to the other, and not beyond both.
+//! 3. Every section gets a shape: the middle of the widest strip between its upper and its lower
+//!    constraints, piece by piece (`hull.rs`, `fit.rs`). Sections between two jumps share one level
+//!    (`section.rs`).
+//! 4. The bound comes from the envelope of all constraints (`cones.rs`), whatever the shape is.
+//!    Inside a cut it reaches to both sides: the clock is taken to move from the one to the other,
+//!    and not beyond both.
 //!
-//! The drift of a piece is the mean of dθ/dt over it. Its interval needs the one assumption only, as the bound does:
-//! with θ in [L, U] at both ends, (θ(to) − θ(from)) / (to − from) is between (L(to) − U(from)) / (to − from) and
-//! (U(to) − L(from)) / (to − from), and never beyond ±ρ. It holds whatever the delays do, and so it is as wide as two round
-//! trips over the length of the piece. The estimate itself is far better where the least delays are steady.
+//! The drift of a piece is the mean of dθ/dt over it. Its interval needs the one assumption only,
+//! as the bound does: with θ in [L, U] at both ends, (θ(to) − θ(from)) / (to − from) is between
+//! (L(to) − U(from)) / (to − from) and (U(to) − L(from)) / (to − from), and never beyond ±ρ. It
+//! holds whatever the delays do, and so it is as wide as two round trips over the length of the
+//! piece. The estimate itself is far better where the least delays are steady.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +23,8 @@ use crate::map::{ClockMap, Knot, Stretch};
 use crate::probe::{Assumptions, Origin, Point, Probe, Sample};
 use crate::section::{Constraints, Section, divide, level};
 
-/// The map keeps one bound, the greatest, for every so many ns, and never more than `MAX_STRETCHES` of them.
+/// The map keeps one bound, the greatest, for every so many ns, and never more than `MAX_STRETCHES`
+/// of them.
 const STRETCH: f64 = 10e9;
 const MAX_STRETCHES: f64 = 20_000.0;
 
@@ -34,10 +38,11 @@ pub enum Begin {
     Knot,
     /// The least delay changed.
     RouteChange,
-    /// The agent's clock jumped (suspended or migrated machine), somewhere between the piece before and this one: no clock
-    /// without a jump keeps the constraints of both.
+    /// The agent's clock jumped (suspended or migrated machine), somewhere between the piece before
+    /// and this one: no clock without a jump keeps the constraints of both.
     Jump,
-    /// It jumped by less than that, or the way took another time in one direction only: the two look alike.
+    /// It jumped by less than that, or the way took another time in one direction only: the two
+    /// look alike.
     Shift,
 }
 
@@ -50,7 +55,8 @@ pub struct Piece {
     pub to_ns: i64,
     /// Controller − agent at `from_ns`, ns.
     pub offset_ns: i64,
-    /// Mean rate of the controller's clock against the agent's, less 1, ppm: positive if the agent is slow.
+    /// Mean rate of the controller's clock against the agent's, less 1, ppm: positive if the agent
+    /// is slow.
     pub drift_ppm: f64,
     /// The true mean rate is not below this, ppm.
     pub drift_low_ppm: f64,
@@ -194,7 +200,8 @@ impl Drawn {
                 bounds.push((from, asked.map(|t| self.error(section, *t)).fold(0.0, f64::max)));
             }
             if let Some(next) = sections.get(k + 1) {
-                // Both envelopes and the line are straight inside a cut, so the greatest error is at one of its ends.
+                // Both envelopes and the line are straight inside a cut, so the greatest error is
+                // at one of its ends.
                 let ends = [section.to, next.from];
                 let errors = ends
                     .iter()

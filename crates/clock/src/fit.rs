@@ -1,8 +1,9 @@
 //! The shape of the offset over one section: straight pieces, joined.
 //!
-//! One line is right while the rate is constant. The temperature of a host moves it within a quarter of an hour, so a
-//! section is halved until no piece is longer than 20 minutes, and further while the widest strip of both halves is wider
-//! than that of the whole by more than noise explains: then a line bends what is not straight.
+//! One line is right while the rate is constant. The temperature of a host moves it within a
+//! quarter of an hour, so a section is halved until no piece is longer than 20 minutes, and further
+//! while the widest strip of both halves is wider than that of the whole by more than noise
+//! explains: then a line bends what is not straight.
 
 use crate::hull::{Hulls, Strip};
 use crate::probe::Point;
@@ -88,8 +89,9 @@ struct Line {
 }
 
 impl Line {
-    /// The middle of the widest strip, its rate drawn towards the prior as far as the data leave it open: the least delays of
-    /// n probes are some noise/n above the true least, and both ends of the strip err by as much.
+    /// The middle of the widest strip, its rate drawn towards the prior as far as the data leave it
+    /// open: the least delays of n probes are some noise/n above the true least, and both ends of
+    /// the strip err by as much.
     fn fit(sides: Sides, from: f64, to: f64, terms: &Terms) -> Self {
         let hulls = Hulls::new(sides.upper, sides.lower);
         let rate = hulls.rate().map_or(terms.prior, |rate| {

@@ -1,16 +1,17 @@
 //! The widest strip between two sets of points: no upper point below it, no lower point above it.
 //!
-//! With θ(t) = c + r t the constraints are `c + r t_i ≤ u_i` and `c + r t_j ≥ l_j`; the line with the greatest margin is the
-//! middle of the widest strip. For a rate r the strip's width is
+//! With θ(t) = c + r t the constraints are `c + r t_i ≤ u_i` and `c + r t_j ≥ l_j`; the line with
+//! the greatest margin is the middle of the widest strip. For a rate r the strip's width is
 //!
 //! ```text
 //! w(r) = min_i (u_i − r t_i) − max_j (l_j − r t_j)
 //! ```
 //!
-//! which is concave and piecewise linear in r, with corners at the slopes of the edges of two convex hulls: the lower one of
-//! the upper points, the upper one of the lower points. So the optimum is exact, and costs no more than the hulls. Moon,
-//! Skelly and Towsley, "Estimation and removal of clock skew from network delay measurements", INFOCOM 1999 (linear
-//! programme); Zhang, Liu and Xia, "Clock synchronization algorithms for network measurements", INFOCOM 2002 (hulls).
+//! which is concave and piecewise linear in r, with corners at the slopes of the edges of two
+//! convex hulls: the lower one of the upper points, the upper one of the lower points. So the
+//! optimum is exact, and costs no more than the hulls. Moon, Skelly and Towsley, "Estimation and
+//! removal of clock skew from network delay measurements", INFOCOM 1999 (linear programme); Zhang,
+//! Liu and Xia, "Clock synchronization algorithms for network measurements", INFOCOM 2002 (hulls).
 
 use crate::probe::Point;
 
@@ -39,13 +40,15 @@ fn slope(a: Point, b: Point) -> f64 {
     (b.y - a.y) / (b.t - a.t)
 }
 
-/// The hulls of both sides. The lower points are kept upside down, so that one kind of hull serves both.
+/// The hulls of both sides. The lower points are kept upside down, so that one kind of hull serves
+/// both.
 pub(crate) struct Hulls {
     upper: Vec<Point>,
     lower_negated: Vec<Point>,
 }
 
-/// The offsets at t = 0 of all lines of one rate that keep every constraint: low ..= high, and none if low > high.
+/// The offsets at t = 0 of all lines of one rate that keep every constraint: low ..= high, and none
+/// if low > high.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Strip {
     pub low: f64,
@@ -73,12 +76,13 @@ impl Hulls {
         }
     }
 
-    /// The rate of the widest strip; the middle one if there are several. None if every steeper line has a wider strip,
-    /// as with a single probe: then the constraints say nothing about the rate.
+    /// The rate of the widest strip; the middle one if there are several. None if every steeper
+    /// line has a wider strip, as with a single probe: then the constraints say nothing about the
+    /// rate.
     pub fn rate(&self) -> Option<f64> {
         let (above, below) = (&self.upper, &self.lower_negated);
-        // As r rises, the vertex that touches moves right on the upper side and left on the lower one, and w changes by
-        // t_lower − t_upper. At the optimum they pass each other.
+        // As r rises, the vertex that touches moves right on the upper side and left on the lower
+        // one, and w changes by t_lower − t_upper. At the optimum they pass each other.
         let (mut up, mut down) = (0, below.len().checked_sub(1)?);
         let corner = |up: usize, down: usize| {
             let edge_above = above.get(up + 1).map(|next| slope(above[up], *next));
@@ -137,8 +141,8 @@ mod tests {
         of.iter().map(|&(t, y)| Point { t, y }).collect()
     }
 
-    /// w(r) over all constraints, and its greatest value over the slopes of all pairs: the optimum of a linear programme
-    /// is at a vertex, and here every vertex is such a slope.
+    /// w(r) over all constraints, and its greatest value over the slopes of all pairs: the optimum
+    /// of a linear programme is at a vertex, and here every vertex is such a slope.
     fn brute_force(upper: &[Point], lower: &[Point]) -> f64 {
         let width = |r: f64| {
             let high = upper.iter().map(|p| p.y - r * p.t).fold(f64::INFINITY, f64::min);

@@ -1,10 +1,12 @@
 //! While a run goes on: the time now or soon, from the last probes.
 //!
-//! Offset and rate by weighted least squares over a window. A probe that was delayed by more than the least of its window
-//! can be off by half the excess, so its weight is 1/(excess/2 + ε)²; observations further than three of their own errors
-//! from the line count less (Huber, *Robust Statistics*, 1981). The rate is held by a prior of 100 ppm, so that the burst
-//! at the start does not give a wild one. A change of the route or a jump of the clock empties the window, and with it the
-//! least delay. The bound is the one of [`crate::estimate`]: the cones of the probes in the window.
+//! Offset and rate by weighted least squares over a window. A probe that was delayed by more than
+//! the least of its window can be off by half the excess, so its weight is 1/(excess/2 + ε)²;
+//! observations further than three of their own errors from the line count less (Huber, *Robust
+//! Statistics*, 1981). The rate is held by a prior of 100 ppm, so that the burst at the start does
+//! not give a wild one. A change of the route or a jump of the clock empties the window, and with
+//! it the least delay. The bound is the one of [`crate::estimate`]: the cones of the probes in the
+//! window.
 
 use std::collections::VecDeque;
 
@@ -43,7 +45,8 @@ pub enum Pushed {
     Kept,
     /// Its stamps cannot be true. It is counted and forgotten.
     Rejected,
-    /// It counts, and shows that before it the clock jumped or the route changed: what was older is forgotten.
+    /// It counts, and shows that before it the clock jumped or the route changed: what was older is
+    /// forgotten.
     Changed(Begin),
 }
 
@@ -104,7 +107,8 @@ impl Live {
         changed.map_or(Pushed::Kept, |(begin, _)| Pushed::Changed(begin))
     }
 
-    /// Whether the newest probe shows a change, and when the first probe was sent that is surely after it.
+    /// Whether the newest probe shows a change, and when the first probe was sent that is surely
+    /// after it.
     fn changed(&self) -> Option<(Begin, i64)> {
         let newest = self.window.back()?;
         let origin = Origin::of(newest);
@@ -153,9 +157,9 @@ impl Live {
         })
     }
 
-    /// The controller's clock when the agent's shows `agent_ns`, which is now or soon: outside the window the bound grows
-    /// with the distance, by ρ. None without probes. A jump smaller than a round trip is known eight probes after it; until
-    /// then the bound does not hold.
+    /// The controller's clock when the agent's shows `agent_ns`, which is now or soon: outside the
+    /// window the bound grows with the distance, by ρ. None without probes. A jump smaller than a
+    /// round trip is known eight probes after it; until then the bound does not hold.
     pub fn at(&self, agent_ns: i64) -> Option<Mapped> {
         let line = self.line?;
         let t = line.origin.time(agent_ns);
@@ -170,7 +174,8 @@ impl Live {
         })
     }
 
-    /// The agent's clock when the controller's shows `controller_ns`, which is now or soon. None without probes.
+    /// The agent's clock when the controller's shows `controller_ns`, which is now or soon. None
+    /// without probes.
     pub fn inverse(&self, controller_ns: i64) -> Option<Inverse> {
         let line = self.line?;
         let mut agent_ns = controller_ns.saturating_sub(line.origin.offset);

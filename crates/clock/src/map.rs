@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// Added to every bound: the knots and the answers are rounded to whole nanoseconds.
 const ROUNDING_NS: i64 = 2;
 
-/// Offset of the controller's clock as a function of agent time: linear between knots, continuous, and never running
-/// backwards in controller time; with a bound for every time.
+/// Offset of the controller's clock as a function of agent time: linear between knots, continuous,
+/// and never running backwards in controller time; with a bound for every time.
 ///
-/// At a jump of the agent's clock the line runs from one side to the other over the stretch in which it happened, and the
-/// bound there reaches to both sides.
+/// At a jump of the agent's clock the line runs from one side to the other over the stretch in
+/// which it happened, and the bound there reaches to both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct ClockMap(Stored);
@@ -57,7 +57,8 @@ pub struct Mapped {
 pub struct Inverse {
     /// Agent time, ns.
     pub agent_ns: i64,
-    /// The true agent time differs from it by at most this, ns, unless the agent's clock jumps between the two.
+    /// The true agent time differs from it by at most this, ns, unless the agent's clock jumps
+    /// between the two.
     pub bound_ns: i64,
 }
 
@@ -96,7 +97,8 @@ impl ClockMap {
         self.0.knots.is_empty()
     }
 
-    /// Agent times of the first and the last knot: between them probes stand on both sides. None for [`Self::same`].
+    /// Agent times of the first and the last knot: between them probes stand on both sides. None
+    /// for [`Self::same`].
     pub fn span_ns(&self) -> Option<(i64, i64)> {
         Some((self.0.knots.first()?.agent_ns, self.0.knots.last()?.agent_ns))
     }
@@ -106,7 +108,8 @@ impl ClockMap {
         self.0.stretches.iter().map(|one| one.bound_ns).max().unwrap_or(0)
     }
 
-    /// The controller's clock when the agent's shows `agent_ns`. Outside [`Self::span_ns`] the bound grows with the distance.
+    /// The controller's clock when the agent's shows `agent_ns`. Outside [`Self::span_ns`] the
+    /// bound grows with the distance.
     pub fn at(&self, agent_ns: i64) -> Mapped {
         let Some((first, last)) = self.ends() else {
             return Mapped {
@@ -134,8 +137,9 @@ impl ClockMap {
         }
     }
 
-    /// The agent's clock when the controller's shows `controller_ns`; the earliest such time. In a stretch in which the
-    /// agent's clock stood still there may be none, and the answer is on its edge.
+    /// The agent's clock when the controller's shows `controller_ns`; the earliest such time. In a
+    /// stretch in which the agent's clock stood still there may be none, and the answer is on its
+    /// edge.
     pub fn inverse(&self, controller_ns: i64) -> Inverse {
         let Some((first, last)) = self.ends() else {
             return Inverse {

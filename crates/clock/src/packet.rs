@@ -1,5 +1,6 @@
-//! The bytes of a probe over UDP: one size for request and answer, so that a forged sender address gains nothing, and a
-//! code that only those who know the experiment's key can make, so that a stranger gets no answer at all.
+//! The bytes of a probe over UDP: one size for request and answer, so that a forged sender address
+//! gains nothing, and a code that only those who know the experiment's key can make, so that a
+//! stranger gets no answer at all.
 //!
 //! ```text
 //! 0   4  magic "PLCK"          16  8  sent (T1)         40  16  HMAC-SHA256 of bytes 0..40, cut to 128 bits
@@ -10,8 +11,9 @@
 //! 12  4  sequence
 //! ```
 //!
-//! A packet that is heard twice does no harm: θ(T1) ≤ T2 − T1 and θ(T4) ≥ T3 − T4 stay true, they only say less. An
-//! agent still drops what it does not wait for, so that nobody fills its window of probes.
+//! A packet that is heard twice does no harm: θ(T1) ≤ T2 − T1 and θ(T4) ≥ T3 − T4 stay true, they
+//! only say less. An agent still drops what it does not wait for, so that nobody fills its window
+//! of probes.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -66,7 +68,8 @@ impl ProbeKey {
         bytes
     }
 
-    /// The fields of a packet of `kind` that one who knows the key has made; the codes are compared in constant time.
+    /// The fields of a packet of `kind` that one who knows the key has made; the codes are compared
+    /// in constant time.
     fn open(&self, kind: u8, bytes: &[u8]) -> Option<Answer> {
         let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
         let (signed, code) = bytes.split_at(SIGNED);
@@ -152,8 +155,8 @@ impl Answer {
         key.seal(ANSWER, self)
     }
 
-    /// The answer in `bytes`; None for whatever is not exactly one. That it answers what was asked, by agent, sequence and
-    /// T1, is for the caller to check, who knows what he asked.
+    /// The answer in `bytes`; None for whatever is not exactly one. That it answers what was asked,
+    /// by agent, sequence and T1, is for the caller to check, who knows what he asked.
     pub fn decode(bytes: &[u8], key: &ProbeKey) -> Option<Self> {
         key.open(ANSWER, bytes)
     }
@@ -197,7 +200,8 @@ mod tests {
         assert_eq!(stamps, (1_000, 5_000, 5_010, 1_300, Via::Udp));
     }
 
-    /// The code was computed by another implementation: Python's `hmac.new(b"\x0b" * 32, packet[:40], "sha256")`.
+    /// The code was computed by another implementation: Python's `hmac.new(b"\x0b" * 32,
+    /// packet[:40], "sha256")`.
     #[test]
     fn the_bytes_are_those_of_the_page() {
         let bytes = REQUEST_OF_7.encode(&key());

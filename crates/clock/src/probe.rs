@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Stamps of a clock that counts from the start of a host lie far below this (36 years). What lies beyond is broken, and
-/// below it no difference of two stamps or two offsets overflows.
+/// Stamps of a clock that counts from the start of a host lie far below this (36 years). What lies
+/// beyond is broken, and below it no difference of two stamps or two offsets overflows.
 const GREATEST_NS: i64 = 1 << 60;
 
 /// How a probe travelled. The two kinds have delays of their own.
@@ -34,12 +34,14 @@ pub struct Probe {
 /// What is taken for granted. All of it stands beside the results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Assumptions {
-    /// ρ: greatest difference of the two clocks' rates, parts per million, in 0.001..=100,000. Every hard bound rests on it.
+    /// ρ: greatest difference of the two clocks' rates, parts per million, in 0.001..=100,000.
+    /// Every hard bound rests on it.
     pub max_rate_error_ppm: f64,
-    /// Round trip that physics allows at least (fibre: 2 × distance / 200,000 km/s), half of it each way. 0 claims nothing.
+    /// Round trip that physics allows at least (fibre: 2 × distance / 200,000 km/s), half of it
+    /// each way. 0 claims nothing.
     pub physical_min_rtt_ns: i64,
-    /// A stamp may be this much before the instant it stands for: the clock's resolution, or what a conversion of a
-    /// kernel's time stamp adds. At least 1.
+    /// A stamp may be this much before the instant it stands for: the clock's resolution, or what a
+    /// conversion of a kernel's time stamp adds. At least 1.
     pub granularity_ns: i64,
 }
 
@@ -54,7 +56,8 @@ impl Default for Assumptions {
 }
 
 impl Assumptions {
-    /// ρ as a plain number. What was declared out of range is brought into it, so that every formula has a finite answer.
+    /// ρ as a plain number. What was declared out of range is brought into it, so that every
+    /// formula has a finite answer.
     pub(crate) fn rate(&self) -> f64 {
         let ppm = self.max_rate_error_ppm;
         if ppm.is_nan() {
@@ -64,15 +67,17 @@ impl Assumptions {
         }
     }
 
-    /// Half the physical round trip less what a stamp may be off; negative where the stamps are the coarser.
+    /// Half the physical round trip less what a stamp may be off; negative where the stamps are the
+    /// coarser.
     fn inward(&self) -> i64 {
         self.physical_min_rtt_ns.clamp(0, GREATEST_NS) / 2 - self.granularity_ns.clamp(1, GREATEST_NS)
     }
 }
 
 impl Probe {
-    /// Time on the network, ns: (T4 − T1) − (T3 − T2). None if the stamps cannot be true: answered before heard, received
-    /// before sent, a negative round trip (but for `assumptions.granularity_ns` at each end), one that is faster than
+    /// Time on the network, ns: (T4 − T1) − (T3 − T2). None if the stamps cannot be true: answered
+    /// before heard, received before sent, a negative round trip (but for
+    /// `assumptions.granularity_ns` at each end), one that is faster than
     /// `assumptions.physical_min_rtt_ns`, or stamps that no clock has.
     pub fn round_trip_ns(&self, assumptions: &Assumptions) -> Option<i64> {
         let stamps = [self.sent, self.heard, self.answered, self.received];

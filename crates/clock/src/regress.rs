@@ -8,9 +8,8 @@ pub(crate) struct Fit<const N: usize> {
     pub variance: [f64; N],
 }
 
-/// Minimises `Σ w (y − Σ_k x_k β_k)² + Σ_k prior_k β_k²`. A prior is one over the variance of a parameter around 0; 0 claims
-/// nothing.
-/// None if the observations do not fix the parameters.
+/// Minimises `Σ w (y − Σ_k x_k β_k)² + Σ_k prior_k β_k²`. A prior is one over the variance of a
+/// parameter around 0; 0 claims nothing. None if the observations do not fix the parameters.
 pub(crate) fn weighted<const N: usize>(
     observations: impl Iterator<Item = ([f64; N], f64, f64)>,
     prior: [f64; N],
@@ -36,8 +35,9 @@ pub(crate) fn weighted<const N: usize>(
     })
 }
 
-/// Gauss-Jordan; the matrix is symmetric and positive where it can be inverted at all, so that no pivot is looked for.
-/// Scaled to a unit diagonal first: offsets and rates differ by many powers of ten.
+/// Gauss-Jordan; the matrix is symmetric and positive where it can be inverted at all, so that no
+/// pivot is looked for. Scaled to a unit diagonal first: offsets and rates differ by many powers of
+/// ten.
 fn invert<const N: usize>(matrix: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
     let scale: [f64; N] = std::array::from_fn(|k| matrix[k][k].sqrt().recip());
     let mut left: [[f64; N]; N] =
@@ -71,12 +71,14 @@ fn invert<const N: usize>(matrix: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
 mod tests {
     use super::*;
 
-    /// Longley-sized numbers would test the conditioning; here the scales differ by 1e9 as offsets and rates do.
+    /// Longley-sized numbers would test the conditioning; here the scales differ by 1e9 as offsets
+    /// and rates do.
     #[test]
     fn a_line_is_found_with_its_variances() {
         let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 2.0), (3.0, 5.0)];
         let fit = weighted(points.iter().map(|(x, y)| ([1.0, x * 1e9], *y, 2.0)), [0.0; 2]).unwrap();
-        // By hand: slope Sxy/Sxx = 5.5/5, intercept 2.75 - 1.1 * 1.5; variances (1/n + mean²/Sxx)/w and 1/(w Sxx).
+        // By hand: slope Sxy/Sxx = 5.5/5, intercept 2.75 - 1.1 * 1.5; variances (1/n + mean²/Sxx)/w
+        // and 1/(w Sxx).
         assert!((fit.value[0] - 1.1).abs() < 1e-9 && (fit.value[1] - 1.1e-9).abs() < 1e-18);
         assert!((fit.variance[0] - 0.35).abs() < 1e-9 && (fit.variance[1] - 1e-19).abs() < 1e-27);
     }

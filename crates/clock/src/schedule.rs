@@ -1,20 +1,22 @@
-//! When to probe: a burst at the start and at the end, and about one a second between, with jitter from a seed.
+//! When to probe: a burst at the start and at the end, and about one a second between, with jitter
+//! from a seed.
 //!
-//! The bursts pin both ends of the map, where no probe stands on the other side. Between, one a second is less than
-//! 100 bytes a second each way. The jitter keeps the probes of many agents, and the periods of what is measured, from
-//! falling together.
+//! The bursts pin both ends of the map, where no probe stands on the other side. Between, one a
+//! second is less than 100 bytes a second each way. The jitter keeps the probes of many agents, and
+//! the periods of what is measured, from falling together.
 
 /// Probes of a burst.
 pub const BURST: u64 = 8;
-/// Between two probes of a burst, ns. Long against a queue of a few packets, short against the wander of a clock.
+/// Between two probes of a burst, ns. Long against a queue of a few packets, short against the
+/// wander of a clock.
 pub const BURST_GAP_NS: u64 = 50_000_000;
 /// Between two probes after the burst, on average, ns.
 pub const INTERVAL_NS: u64 = 1_000_000_000;
 /// A probe is moved by at most this much to either side, ns.
 pub const JITTER_NS: u64 = INTERVAL_NS / 4;
 
-/// When probe `index` is due, ns since the first: the burst, then one an interval. Strictly increasing in `index`; another
-/// `seed` (one per agent) gives other times after the burst.
+/// When probe `index` is due, ns since the first: the burst, then one an interval. Strictly
+/// increasing in `index`; another `seed` (one per agent) gives other times after the burst.
 ///
 /// ```
 /// use plimsoll_clock::schedule::{BURST, due_ns};
@@ -37,8 +39,9 @@ pub fn burst_ns(index: u64) -> u64 {
     index.saturating_mul(BURST_GAP_NS)
 }
 
-/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
-/// doi 10.1145/2660193.2660195. A generator with a state would make the time of a probe depend on who asked before.
+/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014, doi 10.1145/2660193.2660195. A generator with a state would make the time of a probe
+/// depend on who asked before.
 fn mix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,11 +1,12 @@
 //! A stretch of a run in which nothing was cut, and the level that sections share.
 //!
-//! A change of the route moves the middle of the constraints and not the clock, so a line across it would be tilted by
-//! half the new asymmetry over the length of the section. That is what splitting buys: each section gives its own rate.
-//! The level is the better for every route: delays only add, so all sections of one clock are lifted together, as one
-//! continuous shape, to the middle of what all their constraints leave. The error of the level is then at most half the
-//! difference of the least delay there and the least delay back, each over all routes, which is never more than half the
-//! asymmetry of the worst of them, and mostly that of the best.
+//! A change of the route moves the middle of the constraints and not the clock, so a line across it
+//! would be tilted by half the new asymmetry over the length of the section. That is what splitting
+//! buys: each section gives its own rate. The level is the better for every route: delays only add,
+//! so all sections of one clock are lifted together, as one continuous shape, to the middle of what
+//! all their constraints leave. The error of the level is then at most half the difference of the
+//! least delay there and the least delay back, each over all routes, which is never more than half
+//! the asymmetry of the worst of them, and mostly that of the best.
 
 use crate::change::Cut;
 use crate::cones::Envelope;
@@ -17,8 +18,8 @@ pub(crate) struct Section {
     pub begin: Begin,
     pub from: f64,
     pub to: f64,
-    /// Of the probes that are wholly in it. Another may come from one route into the next: its constraints are true, and
-    /// stand in the envelope, but they would tilt the shape.
+    /// Of the probes that are wholly in it. Another may come from one route into the next: its
+    /// constraints are true, and stand in the envelope, but they would tilt the shape.
     own: Constraints,
     /// Median delay of those less the least, ns.
     noise: f64,
@@ -42,8 +43,9 @@ impl Constraints {
     }
 }
 
-/// What is left of a run between its cuts, with shapes that have no common level yet. What lies inside a cut belongs to
-/// neither side; what has constraints of one kind only bounds nothing and becomes part of the cut.
+/// What is left of a run between its cuts, with shapes that have no common level yet. What lies
+/// inside a cut belongs to neither side; what has constraints of one kind only bounds nothing and
+/// becomes part of the cut.
 pub(crate) fn divide(
     samples: &[Sample],
     origin: &Origin,
@@ -100,7 +102,8 @@ fn within(points: &[Point], (from, to): (f64, f64)) -> &[Point] {
 }
 
 impl Section {
-    /// Why it begins, as it is told: a jump only where no clock without one keeps the constraints of this and of the one before.
+    /// Why it begins, as it is told: a jump only where no clock without one keeps the constraints
+    /// of this and of the one before.
     pub fn begins(&self, before: Option<&Self>, rate: f64) -> Begin {
         let is_proved = |before: &Self| {
             let up = self.envelope.lower(self.from) - before.envelope.upper(before.to);
@@ -162,7 +165,8 @@ impl Section {
         })
     }
 
-    /// By how much the shape may be lifted: from ..= to. Empty (from > to) if no level keeps all constraints.
+    /// By how much the shape may be lifted: from ..= to. Empty (from > to) if no level keeps all
+    /// constraints.
     fn room(&self) -> (f64, f64) {
         let gap = |point: &Point| point.y - self.shape.at(point.t);
         let high = self.own.upper.iter().map(gap).fold(f64::INFINITY, f64::min);
@@ -170,18 +174,20 @@ impl Section {
         (low, high)
     }
 
-    /// Knots that nobody's constraints allow are known to be wrong: they are moved to what is next allowed.
+    /// Knots that nobody's constraints allow are known to be wrong: they are moved to what is next
+    /// allowed.
     fn clip(&mut self) {
         for knot in &mut self.shape.knots {
             let (low, high) = (self.envelope.lower(knot.t), self.envelope.upper(knot.t));
-            // Not `clamp`: rounding may leave the two some millionths of a nanosecond on the wrong side of each other.
+            // Not `clamp`: rounding may leave the two some millionths of a nanosecond on the wrong
+            // side of each other.
             knot.y = knot.y.max(low).min(high);
         }
     }
 }
 
-/// Gives all sections between two jumps one continuous shape and one level. A change of the route whose two sides leave no
-/// common level was a jump as well, and is called one.
+/// Gives all sections between two jumps one continuous shape and one level. A change of the route
+/// whose two sides leave no common level was a jump as well, and is called one.
 pub(crate) fn level(sections: &mut [Section]) {
     let mut start = 0;
     while start < sections.len() {

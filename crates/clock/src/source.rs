@@ -1,12 +1,14 @@
 //! The three clocks of a host behind one trait, so that tests inject offset, drift and steps.
 //!
-//! Stamps are `CLOCK_MONOTONIC_RAW`: its rate is never steered, so that a duration is exact. Timers of the kernel sleep
-//! on `CLOCK_MONOTONIC`, to which a distance of the raw clock is good (the two differ by parts per million).
-//! `CLOCK_REALTIME` may step at any time; it is logged, never used for a duration.
+//! Stamps are `CLOCK_MONOTONIC_RAW`: its rate is never steered, so that a duration is exact. Timers
+//! of the kernel sleep on `CLOCK_MONOTONIC`, to which a distance of the raw clock is good (the two
+//! differ by parts per million). `CLOCK_REALTIME` may step at any time; it is logged, never used
+//! for a duration.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A host's clocks. All values are nanoseconds; the zero of the first two is arbitrary, of the third the Unix epoch.
+/// A host's clocks. All values are nanoseconds; the zero of the first two is arbitrary, of the
+/// third the Unix epoch.
 pub trait Clock: Send + Sync {
     /// `CLOCK_MONOTONIC_RAW`.
     fn raw_ns(&self) -> i64;
@@ -16,8 +18,8 @@ pub trait Clock: Send + Sync {
     fn realtime_ns(&self) -> i64;
 }
 
-/// The clocks of this host, read through the vDSO (about 25 ns each; on kernels before 5.3 the raw clock is a system
-/// call of about 200 ns).
+/// The clocks of this host, read through the vDSO (about 25 ns each; on kernels before 5.3 the raw
+/// clock is a system call of about 200 ns).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -44,7 +46,8 @@ fn read(id: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid, writable timespec for the duration of the call. The call cannot fail for these ids.
+    // SAFETY: `time` is a valid, writable timespec for the duration of the call. The call cannot
+    // fail for these ids.
     unsafe { libc::clock_gettime(id, &raw mut time) };
     i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec)
 }
@@ -60,7 +63,8 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// Raw clock at `raw_ns`; realtime stands `offset_ns` from it and gains `drift_ppb` ns a second, as monotonic does.
+    /// Raw clock at `raw_ns`; realtime stands `offset_ns` from it and gains `drift_ppb` ns a
+    /// second, as monotonic does.
     pub fn new(raw_ns: i64, offset_ns: i64, drift_ppb: i64) -> Self {
         Self {
             raw: raw_ns.into(),

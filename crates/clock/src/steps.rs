@@ -1,9 +1,9 @@
 //! Steps of the wall clock: events of a run that change none of its numbers.
 //!
-//! A time service slews by changing the rate of `CLOCK_REALTIME` and of `CLOCK_MONOTONIC` alike (adjtimex(2)), so the
-//! difference of the two moves only when somebody sets the clock, or when the machine was suspended. Rejected: REALTIME
-//! against RAW with the 500 ppm of NTP as a limit, as chrony slews by up to 100,000 ppm on Linux, which would be a step
-//! every second.
+//! A time service slews by changing the rate of `CLOCK_REALTIME` and of `CLOCK_MONOTONIC` alike
+//! (adjtimex(2)), so the difference of the two moves only when somebody sets the clock, or when the
+//! machine was suspended. Rejected: REALTIME against RAW with the 500 ppm of NTP as a limit, as
+//! chrony slews by up to 100,000 ppm on Linux, which would be a step every second.
 
 /// The three clocks of a host, read one after the other, monotonic before realtime; ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,10 @@ pub struct Step {
 /// Below this nothing is called a step, ns.
 pub const MIN_STEP_NS: u64 = 1_000_000;
 
-/// The steps in readings in order of time. A reader that is interrupted between two clocks sees a difference that is gone
-/// with the next reading, so a step is one that two readings in a row agree on; steps next to the first or the last reading
-/// need a witness that is not there, and are not told.
+/// The steps in readings in order of time. A reader that is interrupted between two clocks sees a
+/// difference that is gone with the next reading, so a step is one that two readings in a row agree
+/// on; steps next to the first or the last reading need a witness that is not there, and are not
+/// told.
 pub fn steps(readings: &[Reading]) -> Vec<Step> {
     let gap = |one: &Reading| one.realtime_ns.saturating_sub(one.monotonic_ns);
     let agree = |a: i64, b: i64| a.abs_diff(b) < MIN_STEP_NS;

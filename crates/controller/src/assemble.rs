@@ -22,8 +22,9 @@ const MAKING_FILES: Duration = Duration::from_secs(3600);
 /// Name of the agent where a run names none.
 const LOCAL: &str = "local";
 
-/// Waits until `is_there` holds for each of `names`, or they are lost, or `patience` is over. Words that are nothing to
-/// wait for are given to `hear`; a true from it means that the agent has answered. Gives why each of the missing is missing.
+/// Waits until `is_there` holds for each of `names`, or they are lost, or `patience` is over. Words
+/// that are nothing to wait for are given to `hear`; a true from it means that the agent has
+/// answered. Gives why each of the missing is missing.
 ///
 /// # Errors
 /// The run was stopped meanwhile.
@@ -113,8 +114,9 @@ pub(crate) fn busy(session: &mut Session) {
     });
 }
 
-/// Starts those of `agents` that are not there, and waits until they have said what host they are on and, where their
-/// clock is another, what they know of ours. Gives why each of the missing is missing.
+/// Starts those of `agents` that are not there, and waits until they have said what host they are
+/// on and, where their clock is another, what they know of ours. Gives why each of the missing is
+/// missing.
 ///
 /// # Errors
 /// Stopped meanwhile.
@@ -219,8 +221,8 @@ pub(crate) fn ask_to_prepare(
     Ok(())
 }
 
-/// Has every agent of `crew` but those that are `late` check the run and get ready for it. One that only watches and
-/// cannot is left out.
+/// Has every agent of `crew` but those that are `late` check the run and get ready for it. One that
+/// only watches and cannot is left out.
 ///
 /// # Errors
 /// A text for people, from the first that cannot; those that could are told to forget it.
@@ -304,7 +306,8 @@ fn leave_out(session: &mut Session, agent: &str, why: &str) {
     );
 }
 
-/// For each workload and agent, what that carries: dealt out in turn, so that parts differ by at most one.
+/// For each workload and agent, what that carries: dealt out in turn, so that parts differ by at
+/// most one.
 fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion>>>, String> {
     let mut all = Vec::new();
     for workload in &spec.workloads {

@@ -1,4 +1,5 @@
-//! Before the load of a run: a room for its segments, the agents there and prepared, the start written down.
+//! Before the load of a run: a room for its segments, the agents there and prepared, the start
+//! written down.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -128,7 +129,8 @@ pub(crate) fn begin(
     })
 }
 
-/// Whether those that are there are enough. Hosts that are only watched carry nothing: a run never waits for them.
+/// Whether those that are there are enough. Hosts that are only watched carry nothing: a run never
+/// waits for them.
 ///
 /// # Errors
 /// A text for people.

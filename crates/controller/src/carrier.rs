@@ -20,7 +20,8 @@ pub(crate) fn start(argv: &[String]) -> io::Result<(Child, tokio::net::UnixStrea
         .stdout(OwnedFd::from(far))
         .stderr(Stdio::piped())
         .process_group(0);
-    // No PDEATHSIG here: it would come at the end of the runtime's thread that starts it. Our end closes its input instead.
+    // No PDEATHSIG here: it would come at the end of the runtime's thread that starts it. Our end
+    // closes its input instead.
     let child = command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{program} cannot be started: {error}")))?;

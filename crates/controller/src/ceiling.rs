@@ -16,8 +16,8 @@ impl CeilingWatch {
         }
     }
 
-    /// Takes one second of all agents; gives the reason to stop, if there is one. A second that says nothing of a
-    /// reading (nothing ended, nothing succeeded) breaks its row.
+    /// Takes one second of all agents; gives the reason to stop, if there is one. A second that
+    /// says nothing of a reading (nothing ended, nothing succeeded) breaks its row.
     pub(crate) fn second(&mut self, counters: &Counters, times: &Times) -> Option<String> {
         let mut reason = None;
         for (rule, held) in &mut self.rules {

@@ -24,8 +24,8 @@ pub enum ConvertError {
     },
 }
 
-/// Converts the segments in the directory of a run and computes its summary anew. Gives none when there are no segments
-/// and nothing is to be done. Can be repeated, and killed, at any time.
+/// Converts the segments in the directory of a run and computes its summary anew. Gives none when
+/// there are no segments and nothing is to be done. Can be repeated, and killed, at any time.
 ///
 /// # Errors
 /// [`ConvertError`].

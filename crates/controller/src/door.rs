@@ -38,7 +38,8 @@ impl std::fmt::Debug for Arrival {
     }
 }
 
-/// Opens a door; agents come as [`Input::Arrived`], refused strangers as [`Input::Strangers`]. Gives its port.
+/// Opens a door; agents come as [`Input::Arrived`], refused strangers as [`Input::Strangers`].
+/// Gives its port.
 ///
 /// # Errors
 /// [`BindError`], or an address that is none.

@@ -13,7 +13,8 @@ const EVENTS: usize = 4096;
 /// How long an important event waits for the lab before the lab counts as gone.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Events on their way to the lab, written by a thread of their own: a lab that does not read must not stop a run.
+/// Events on their way to the lab, written by a thread of their own: a lab that does not read must
+/// not stop a run.
 pub(crate) struct Events {
     queue: Option<SyncSender<Vec<u8>>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -39,7 +40,8 @@ impl Events {
         })
     }
 
-    /// Tells the lab. Seconds are left out when it does not keep up; everything else waits for it a while.
+    /// Tells the lab. Seconds are left out when it does not keep up; everything else waits for it a
+    /// while.
     pub(crate) fn tell(&mut self, event: &Event) {
         let Some(queue) = &self.queue else { return };
         let Ok(mut line) = serde_json::to_vec(event) else {

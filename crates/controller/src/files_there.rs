@@ -1,14 +1,16 @@
 //! Files that a workload names, where an agent's host has them under other names.
 //!
-//! What is in a file of queries or values stands in the run document itself; a few keys of drivers hold names. Only those are
-//! looked at, and only a whole word is replaced: a text that happens to look like a path is nobody's business.
+//! What is in a file of queries or values stands in the run document itself; a few keys of drivers
+//! hold names. Only those are looked at, and only a whole word is replaced: a text that happens to
+//! look like a path is nobody's business.
 
 use std::collections::BTreeMap;
 
 use plimsoll_model::RunSpec;
 use serde_json::Value;
 
-/// Keys of drivers' settings and requests whose text is the name of a file, or which hold words of which some are.
+/// Keys of drivers' settings and requests whose text is the name of a file, or which hold words of
+/// which some are.
 const KEYS: [&str; 9] = [
     "ca_file",
     "cert",

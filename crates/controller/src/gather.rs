@@ -38,8 +38,8 @@ struct Coming {
     since: Instant,
 }
 
-/// Fetches all files of a run from `agents` into `segments`, one after the other from each, from all at once. Gives why
-/// an agent's could not be had.
+/// Fetches all files of a run from `agents` into `segments`, one after the other from each, from
+/// all at once. Gives why an agent's could not be had.
 pub(crate) fn gather(
     session: &mut Session,
     run: &RunKey,
@@ -56,7 +56,8 @@ pub(crate) fn gather(
     gathering.failed
 }
 
-/// Files of one run on their way here, from any number of agents. Whoever reads the session's inbox tells it what concerns it.
+/// Files of one run on their way here, from any number of agents. Whoever reads the session's inbox
+/// tells it what concerns it.
 pub(crate) struct Gathering {
     run: RunKey,
     segments: PathBuf,

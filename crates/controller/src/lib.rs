@@ -1,9 +1,10 @@
 //! The controller: carries out the runs that the lab asks for.
 //!
-//! It starts agents ([`peer`]), prepares them for a run ([`assemble`]), says when to begin, merges what they report each
-//! second and watches the ceilings ([`run`]), gathers their segments ([`gather`]), turns them into Parquet and closes the
-//! books. It never handles single transactions while a run goes on. One thread decides ([`control`]); others only read
-//! (the lab's commands, the agents) or write (events).
+//! It starts agents ([`peer`]), prepares them for a run ([`assemble`]), says when to begin, merges
+//! what they report each second and watches the ceilings ([`run`]), gathers their segments
+//! ([`gather`]), turns them into Parquet and closes the books. It never handles single transactions
+//! while a run goes on. One thread decides ([`control`]); others only read (the lab's commands, the
+//! agents) or write (events).
 
 mod assemble;
 mod begin;

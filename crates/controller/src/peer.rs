@@ -29,8 +29,8 @@ use crate::store::Store;
 const LAST_BREATH: Duration = Duration::from_secs(5);
 /// How long an agent that was told to quit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// A login comes before the first word of an agent that a command brings: over a link of 315 ms a dozen round trips, and
-/// computing on a host that may be busy.
+/// A login comes before the first word of an agent that a command brings: over a link of 315 ms a
+/// dozen round trips, and computing on a host that may be busy.
 const LOGIN: Duration = Duration::from_secs(40);
 /// Words of one agent that wait for the deciding thread; more are not read.
 const WAITING: usize = 4096;
@@ -92,7 +92,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A child of ours: its end is the end of the agent. `program` and `arguments` are followed by `--fd N`.
+    /// A child of ours: its end is the end of the agent. `program` and `arguments` are followed by
+    /// `--fd N`.
     ///
     /// # Errors
     /// No process or socket is to be had.
@@ -108,7 +109,8 @@ impl Peer {
         let fd = far.as_raw_fd();
         let mut command = Command::new(&how.program);
         command.args(&how.arguments).arg("--fd").arg(fd.to_string());
-        // Events to the lab are all that may stand on stdout; a panic of the agent goes to our stderr.
+        // Events to the lab are all that may stand on stdout; a panic of the agent goes to our
+        // stderr.
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -127,7 +129,8 @@ impl Peer {
         Ok(peer)
     }
 
-    /// What a command carries on its standard input and output, started again when it ends before its time.
+    /// What a command carries on its standard input and output, started again when it ends before
+    /// its time.
     pub(crate) fn command(
         spec: &AgentSpec,
         generation: u64,
@@ -171,8 +174,8 @@ impl Peer {
         peer
     }
 
-    /// Whether this may be the agent, coming again over another link. One that is another process may take its place when
-    /// it has gone, and does not end it while it is there.
+    /// Whether this may be the agent, coming again over another link. One that is another process
+    /// may take its place when it has gone, and does not end it while it is there.
     ///
     /// # Errors
     /// Why not, for people.
@@ -242,7 +245,8 @@ impl Peer {
         let _ = self.line.say(message);
     }
 
-    /// Processes that belong to this agent: our children that must be spared when another one's are ended.
+    /// Processes that belong to this agent: our children that must be spared when another one's are
+    /// ended.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let command = *self.command.lock().unwrap_or_else(PoisonError::into_inner);
         let child = self.child.as_ref().map(Child::id);
@@ -280,14 +284,16 @@ impl Peer {
             self.task.abort();
             let pid = *self.command.lock().unwrap_or_else(PoisonError::into_inner);
             if pid != 0 {
-                // SAFETY: kill has no memory effects; the process is a child of ours that is reaped by its own guard only.
+                // SAFETY: kill has no memory effects; the process is a child of ours that is reaped
+                // by its own guard only.
                 unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
             }
             return String::new();
         };
         let own = child.try_wait().ok().flatten();
         let _ = child.kill();
-        // A process that waits for a disk that does not answer cannot even be killed: we do not wait for the disk with it.
+        // A process that waits for a disk that does not answer cannot even be killed: we do not
+        // wait for the disk with it.
         let since = Instant::now();
         let ended = loop {
             let ended = child.try_wait();
@@ -360,7 +366,8 @@ impl Ear {
         Patience::over(self.means.silence)
     }
 
-    /// Of a link behind a login. `overdue` sees to it that one which is made again takes no longer than the grace.
+    /// Of a link behind a login. `overdue` sees to it that one which is made again takes no longer
+    /// than the grace.
     fn patience_with_login(&self) -> Patience {
         let usual = self.patience();
         Patience {
@@ -406,7 +413,8 @@ impl Ear {
             // A run may have said another one meanwhile.
             let grace = Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed));
             let final_word = matches!(why, LinkError::Version(_) | LinkError::Reborn);
-            // One that never came does not come by asking again: the address is wrong, or the key, or the program.
+            // One that never came does not come by asking again: the address is wrong, or the key,
+            // or the program.
             if !known && self.incarnation.is_none() || final_word || since.elapsed() >= grace {
                 let _ = self.tell(FromAgent::Lost(why));
                 return;
@@ -565,7 +573,8 @@ impl Hear for Ear {
     }
 }
 
-/// Says that the grace is over, unless a link has come up by then; `links`: those that there had been before.
+/// Says that the grace is over, unless a link has come up by then; `links`: those that there had
+/// been before.
 async fn overdue(line: &Line, links: u64, cut: Option<Instant>, grace_ns: &AtomicU64) -> LinkError {
     if let Some(since) = cut {
         let grace = Duration::from_nanos(grace_ns.load(Ordering::Relaxed));

@@ -388,7 +388,8 @@ impl Going {
         }
     }
 
-    /// An agent of the run that was not there at its start has come: it gets ready, and begins when it is.
+    /// An agent of the run that was not there at its start has come: it gets ready, and begins when
+    /// it is.
     fn let_late_one_in(&mut self, session: &mut Session, name: &str, generation: u64) {
         let expected = |agent: &&mut AgentState| agent.name == name && agent.generation == 0;
         let known = session
@@ -430,8 +431,8 @@ impl Going {
         }
     }
 
-    /// An agent has converted the start to its own clock. What it took it for is kept: the segments of an agent that never
-    /// says more can be placed by it.
+    /// An agent has converted the start to its own clock. What it took it for is kept: the segments
+    /// of an agent that never says more can be placed by it.
     fn began(&mut self, session: &mut Session, index: usize, t0_raw_ns: i64, bound_ns: i64) {
         let start = &mut self.start.agents[index];
         if start.t0_raw_ns == t0_raw_ns {

@@ -25,7 +25,8 @@ use crate::{check, gather, run};
 
 /// Longest line that the lab may send.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
-/// Agents that are told of as refused; more than so many are one fault, which need not be told more often.
+/// Agents that are told of as refused; more than so many are one fault, which need not be told more
+/// often.
 const MAX_REFUSED: usize = 100;
 /// Characters of a name that is none.
 const MAX_SHOWN_NAME: usize = 60;
@@ -150,7 +151,8 @@ impl Session {
         how
     }
 
-    /// Waits a moment until agents that were told to end have done so; then they are not there any more.
+    /// Waits a moment until agents that were told to end have done so; then they are not there any
+    /// more.
     pub(crate) fn dismiss(&mut self, names: &[String]) {
         let since = Instant::now();
         for name in names {
@@ -195,7 +197,8 @@ impl Session {
         (self.address, self.ports) = (Some(door::address(spec)?), door::ports(spec));
         let port = door::open(spec, &keys, &self.means.inbox, self.runtime.handle())?;
         let mut time_port = 0;
-        // One that agents of another kind have needed before keeps its port, be it of the range or not.
+        // One that agents of another kind have needed before keeps its port, be it of the range or
+        // not.
         if let Some(time) = self.time() {
             (keys.time, time_port) = (time.key(), time.port());
         }
@@ -233,8 +236,9 @@ impl Session {
         }
     }
 
-    /// Tells of an agent that may not take part, once for each process: it asks again and again, and nobody waits for one
-    /// that dials in by name, and so nobody would ask why it does not come.
+    /// Tells of an agent that may not take part, once for each process: it asks again and again,
+    /// and nobody waits for one that dials in by name, and so nobody would ask why it does not
+    /// come.
     pub(crate) fn refuse(&mut self, t_ns: i64, name: &str, incarnation: u64, why: &str) {
         if self.refused.len() < MAX_REFUSED && self.refused.insert((name.to_owned(), incarnation)) {
             let text = format!("an agent that calls itself {name} may not take part: {why}");
@@ -242,7 +246,8 @@ impl Session {
         }
     }
 
-    /// The time service; it begins with the first who needs it. None where it cannot: probes ride the link then.
+    /// The time service; it begins with the first who needs it. None where it cannot: probes ride
+    /// the link then.
     fn time(&mut self) -> Option<&TimeServer> {
         if self.time.is_none() {
             self.time = TimeServer::open(self.ports.clone()).ok();
@@ -277,8 +282,8 @@ pub(crate) fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
     });
 }
 
-/// Carries out what the lab asks for on `input`, and tells on `output`, until Quit, the end of `input`, or a message on
-/// `signals`. A run that goes on is then stopped cleanly first.
+/// Carries out what the lab asks for on `input`, and tells on `output`, until Quit, the end of
+/// `input`, or a message on `signals`. A run that goes on is then stopped cleanly first.
 ///
 /// # Errors
 /// [`ControlError`] before anything has begun; later failures are events.
@@ -459,7 +464,8 @@ fn pass_on(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()>
                     return;
                 }
                 if count == 3 {
-                    // Whoever asks three times does not want to wait for files; `convert` finds the segments later.
+                    // Whoever asks three times does not want to wait for files; `convert` finds the
+                    // segments later.
                     plimsoll_agent::end_children();
                     std::process::exit(130);
                 }

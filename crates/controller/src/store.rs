@@ -61,8 +61,8 @@ impl Store {
         self.open().files.get(&ticket).map(|file| file.written)
     }
 
-    /// Takes a piece. Gives what the deciding thread must hear when that was the last one, or when it could not be
-    /// written. Pieces that were not asked for, or come twice, are let fall.
+    /// Takes a piece. Gives what the deciding thread must hear when that was the last one, or when
+    /// it could not be written. Pieces that were not asked for, or come twice, are let fall.
     pub(crate) fn take(&self, ticket: u32, offset: u64, bytes: &[u8]) -> Option<Input> {
         let mut open = self.open();
         let arriving = open.files.get_mut(&ticket)?;

@@ -36,7 +36,8 @@ pub struct Summary {
     pub counters: Counters,
     /// Cancelled at the end of the drain.
     pub in_flight: u64,
-    /// started = succeeded + failed + `in_flight`, and every one of them is on disk (with `keep: summaries`: in the books).
+    /// started = succeeded + failed + `in_flight`, and every one of them is on disk (with `keep:
+    /// summaries`: in the books).
     pub balanced: bool,
     /// What went wrong with the recording.
     pub damage: Vec<String>,
@@ -71,8 +72,8 @@ pub struct AgentSummary {
     /// When it was lost, ns from the start of the run.
     #[serde(default)]
     pub lost_ns: Option<i64>,
-    /// End of the last second that it reported, ns from the start of the run: between this and its loss its load is not known
-    /// before its segments are here.
+    /// End of the last second that it reported, ns from the start of the run: between this and its
+    /// loss its load is not known before its segments are here.
     #[serde(default)]
     pub reported_ns: Option<i64>,
     /// End of its measured window, ns from the start of the run; none when it did not say.
@@ -147,7 +148,8 @@ impl Summary {
         self.add_up();
     }
 
-    /// What agents that were lost had kept is here now: their loss is a fact of the run and no damage of its record.
+    /// What agents that were lost had kept is here now: their loss is a fact of the run and no
+    /// damage of its record.
     pub(crate) fn brought_in(&mut self) {
         for agent in self.agents.iter_mut().filter(|agent| agent.lost) {
             if self.segments.iter().any(|found| found.agent == agent.name) {
@@ -206,8 +208,8 @@ impl Summary {
         }
     }
 
-    /// Whether an agent on another host may still have segments of this run: it was lost and nothing of it came, or not all
-    /// that it wrote.
+    /// Whether an agent on another host may still have segments of this run: it was lost and
+    /// nothing of it came, or not all that it wrote.
     pub(crate) fn outstanding(&self, start: &Start) -> bool {
         let held = |name: &String| self.segments.iter().any(|found| found.name == *name);
         self.agents.iter().any(|agent| {
@@ -240,7 +242,8 @@ impl Summary {
 }
 
 impl AgentSummary {
-    /// It was lost with a part of the load. One that only watched takes nothing of the books with it.
+    /// It was lost with a part of the load. One that only watched takes nothing of the books with
+    /// it.
     fn is_missed(&self) -> bool {
         self.lost && self.role == Role::Testers
     }

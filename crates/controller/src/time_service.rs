@@ -1,4 +1,5 @@
-//! The time service: tells agents our time by datagrams, and whoever has not the session's key nothing at all.
+//! The time service: tells agents our time by datagrams, and whoever has not the session's key
+//! nothing at all.
 
 use std::io;
 use std::net::IpAddr;
@@ -35,7 +36,8 @@ pub(crate) struct TimeServer {
 }
 
 impl TimeServer {
-    /// On the last free one of `ports` (a door takes the first), at all addresses of this host, with a new key.
+    /// On the last free one of `ports` (a door takes the first), at all addresses of this host,
+    /// with a new key.
     ///
     /// # Errors
     /// [`TimeError`].
@@ -75,7 +77,8 @@ impl TimeServer {
         Secret::new(self.key.to_vec())
     }
 
-    /// What agent number `agent` of the session is told; `address`: where agents are told to dial us.
+    /// What agent number `agent` of the session is told; `address`: where agents are told to dial
+    /// us.
     pub(crate) fn of(&self, agent: u32, address: Option<IpAddr>) -> TimeService {
         TimeService {
             same: false,
@@ -98,8 +101,8 @@ impl Drop for TimeServer {
     }
 }
 
-/// What is no request of one who knows the key is thrown away as cheaply as can be: it costs one system call, no
-/// allocation, and no word anywhere, or a flood would fill the disk instead.
+/// What is no request of one who knows the key is thrown away as cheaply as can be: it costs one
+/// system call, no allocation, and no word anywhere, or a flood would fill the disk instead.
 fn serve(mut stamped: StampedSocket, key: &ProbeKey, clock: &dyn Clock, ended: &AtomicBool) {
     // One byte more than a packet has, so that a longer one is not taken for one.
     let mut bytes = [0; PACKET_BYTES + 1];

@@ -1,5 +1,5 @@
-//! Agents that are not as they should be: of another version, or silent at any moment. They are small scripts that send
-//! what was written beforehand.
+//! Agents that are not as they should be: of another version, or silent at any moment. They are
+//! small scripts that send what was written beforehand.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -146,7 +146,8 @@ fn said(message: &ToController) -> Value {
     serde_json::to_value(message).unwrap()
 }
 
-/// One test, because a controller ends every process below its own, and those of a neighbour would be among them.
+/// One test, because a controller ends every process below its own, and those of a neighbour would
+/// be among them.
 #[test]
 fn strange_and_silent_agents_are_told_and_nothing_hangs() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Clocks of agents that dial in: probes go by UDP, or ride the link where there is no port left for them.
+//! Clocks of agents that dial in: probes go by UDP, or ride the link where there is no port left
+//! for them.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"

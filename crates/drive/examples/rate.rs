@@ -1,5 +1,6 @@
-//! How fast one lane is, by hand: `rate DRIVER URL TESTERS SECONDS CPU [RATE]`. Transactions are recorded and counted, and
-//! thrown away where the recorder would take them. With RATE: an even open load; prints lateness instead.
+//! How fast one lane is, by hand: `rate DRIVER URL TESTERS SECONDS CPU [RATE]`. Transactions are
+//! recorded and counted, and thrown away where the recorder would take them. With RATE: an even
+//! open load; prints lateness instead.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,8 +4,8 @@ use plimsoll_model::{Counters, MetricRow, SecondReport, SpecError, Transaction};
 
 /// Where a lane's transactions go. Neither method may wait.
 pub trait Sink: Send {
-    /// Takes a full batch and leaves an empty one (recycled) in its place; gives the number of transactions it had no
-    /// room for.
+    /// Takes a full batch and leaves an empty one (recycled) in its place; gives the number of
+    /// transactions it had no room for.
     fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize;
 
     /// Likewise for named metrics; gives the number of rows it had no room for.
@@ -47,8 +47,8 @@ impl Portions {
 /// What happens while a drive goes on.
 #[derive(Debug, Clone)]
 pub enum DriveEvent {
-    /// One second of one lane; the agent merges the lanes. A lane gives every second of the run once, in order, from
-    /// its start to the end of its drain; a lane that has ended gives no more.
+    /// One second of one lane; the agent merges the lanes. A lane gives every second of the run
+    /// once, in order, from its start to the end of its drain; a lane that has ended gives no more.
     Second {
         /// Index of the lane.
         lane: usize,

@@ -1,10 +1,12 @@
 //! The arrivals of an open load, as the lanes of an agent share them.
 //!
-//! Every lane walks through the same sequence with a copy of its own, and a number that all share says how much of it is
-//! taken: a free slot takes the next arrival, whatever lane it is on. So `in_flight` is one bound, as the experiment file
-//! says, and no arrival waits while any slot of the agent is free. The price is one atomic addition per arrival.
-//! Rejected: every lane its own part of the arrivals (three slots over two lanes are then no queue with three servers),
-//! one lane for the whole workload (requests that cost much CPU time would have one core), a lock around one sequence.
+//! Every lane walks through the same sequence with a copy of its own, and a number that all share
+//! says how much of it is taken: a free slot takes the next arrival, whatever lane it is on. So
+//! `in_flight` is one bound, as the experiment file says, and no arrival waits while any slot of
+//! the agent is free. The price is one atomic addition per arrival. Rejected: every lane its own
+//! part of the arrivals (three slots over two lanes are then no queue with three servers), one lane
+//! for the whole workload (requests that cost much CPU time would have one core), a lock around one
+//! sequence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,8 +53,9 @@ impl Pool {
 #[derive(Debug)]
 pub struct Arrivals {
     stream: ArrivalStream,
-    /// Number of the lane's next arrival of those below `slots`: the first one of every slot is dealt out in turn to the
-    /// lanes. The lane that wakes first would take them all otherwise, and lanes would then work in turn, a bunch each.
+    /// Number of the lane's next arrival of those below `slots`: the first one of every slot is
+    /// dealt out in turn to the lanes. The lane that wakes first would take them all otherwise, and
+    /// lanes would then work in turn, a bunch each.
     dealt: u64,
     lanes: u64,
     slots: u64,
@@ -84,7 +87,8 @@ impl Arrivals {
         loop {
             self.stream.go_to(from);
             self.stream.skip_before(t_ns);
-            // Another lane may have taken some meanwhile; the stream stands where it stands, never before `from`.
+            // Another lane may have taken some meanwhile; the stream stands where it stands, never
+            // before `from`.
             let to = self.stream.number();
             match self
                 .taken

@@ -22,7 +22,8 @@ use crate::policy::{TesterPolicy, TesterSlot, TurnSchedule, Verdict};
 /// Most blocking testers of one process.
 pub const MAX_BLOCKING_TESTERS: u32 = 4096;
 const SECOND: i64 = 1_000_000_000;
-/// How long a thread may take to give up once it is told to; a call that is stuck in the kernel for longer is left behind.
+/// How long a thread may take to give up once it is told to; a call that is stuck in the kernel for
+/// longer is left behind.
 const GRACE_NS: i64 = 2 * SECOND;
 const STACK: usize = 1 << 20;
 
@@ -129,8 +130,8 @@ pub struct BlockingPool {
     cancel: OwnedFd,
     /// Per workload.
     arrivals: Vec<Mutex<Option<Arrivals>>>,
-    /// Per member, its transaction in progress. Whoever takes it out enters it in the books: the tester, or the lane when
-    /// the tester does not come back.
+    /// Per member, its transaction in progress. Whoever takes it out enters it in the books: the
+    /// tester, or the lane when the tester does not come back.
     progress: Vec<Mutex<Option<(Header, i64)>>>,
     alive: AtomicUsize,
     leader: Mutex<Option<Thread>>,
@@ -179,7 +180,8 @@ impl BlockingPool {
         }))
     }
 
-    /// Starts the thread of one tester. `prelude` runs first on it; `ready` hears when the tester can begin, or why it cannot.
+    /// Starts the thread of one tester. `prelude` runs first on it; `ready` hears when the tester
+    /// can begin, or why it cannot.
     pub fn hire<E>(
         self: &Arc<Self>,
         slot: TesterSlot,
@@ -374,7 +376,8 @@ impl BlockingPool {
             if left <= 0 {
                 return true;
             }
-            // Unparked when the run is over. The thread's timer slack is off, so that this wakes within microseconds.
+            // Unparked when the run is over. The thread's timer slack is off, so that this wakes
+            // within microseconds.
             std::thread::park_timeout(Duration::from_nanos(left as u64));
         }
     }
@@ -534,7 +537,8 @@ impl<T: BlockingTester> Worker<T> {
         }
     }
 
-    /// Ready for another transaction. When it is free (raw, ns); none if it cannot go on, or need not.
+    /// Ready for another transaction. When it is free (raw, ns); none if it cannot go on, or need
+    /// not.
     fn renewed(&mut self) -> Option<i64> {
         if self.pool.is_over() {
             return None;

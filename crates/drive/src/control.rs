@@ -10,13 +10,15 @@ use crate::api::Share;
 use crate::lane_stats::Parts;
 
 const NEVER: i64 = i64::MAX;
-/// Whoever hears of the start later than this after it has come late: what was due before is not made up for.
+/// Whoever hears of the start later than this after it has come late: what was due before is not
+/// made up for.
 const LATE: i64 = 500_000_000;
 
 /// Shared by the lanes and their owner.
 pub struct Control {
     zero: Mutex<Option<i64>>,
-    /// How long the run had gone on when this agent joined it, ns; 0 if it was there from the start.
+    /// How long the run had gone on when this agent joined it, ns; 0 if it was there from the
+    /// start.
     joined_ns: AtomicU64,
     gone: Condvar,
     stop: AtomicBool,
@@ -128,8 +130,8 @@ impl Control {
     }
 }
 
-/// Where the parts of a run that begins at `t0` are. A run that ends by a count has no end of its own in time: its last
-/// transactions belong to the measured window.
+/// Where the parts of a run that begins at `t0` are. A run that ends by a count has no end of its
+/// own in time: its last transactions belong to the measured window.
 pub fn parts(spec: &RunSpec, t0: i64) -> Parts {
     let at = |ns: u64| t0.saturating_add(i64::try_from(ns).unwrap_or(NEVER));
     Parts {

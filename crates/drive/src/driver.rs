@@ -1,9 +1,9 @@
 //! What a driver is. Each driver is one file of `drivers/`.
 //!
-//! A driver is made once per workload and process ([`AsyncDriver::prepare`]), where everything about settings, templates
-//! and files is checked; it makes one tester per tester of the run, and a tester carries out its transactions one after
-//! the other. A tester connects within its first transaction, so that the time of connecting is seen, and closes when it
-//! is dropped.
+//! A driver is made once per workload and process ([`AsyncDriver::prepare`]), where everything
+//! about settings, templates and files is checked; it makes one tester per tester of the run, and a
+//! tester carries out its transactions one after the other. A tester connects within its first
+//! transaction, so that the time of connecting is seen, and closes when it is dropped.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -35,7 +35,8 @@ pub struct Setup<'a> {
     pub codes: &'a Codes,
     /// Seed of the run.
     pub seed: u64,
-    /// Index of the workload in the run; with a seed and a tester's number it names a random sequence.
+    /// Index of the workload in the run; with a seed and a tester's number it names a random
+    /// sequence.
     pub workload: u64,
     /// Per operation: what stands in its texts. Filled by [`Setup::template`].
     pub(crate) used: RefCell<Vec<Used>>,
@@ -115,11 +116,13 @@ impl Waiting {
     }
 }
 
-/// Collects what happens to one transaction. A driver fills it in; stamps are taken beside the system call.
+/// Collects what happens to one transaction. A driver fills it in; stamps are taken beside the
+/// system call.
 pub struct Attempt {
     clock: Arc<dyn Clock>,
     codes: Codes,
-    /// See `Transaction`; set before the driver is called, to be taken anew right before the first system call.
+    /// See `Transaction`; set before the driver is called, to be taken anew right before the first
+    /// system call.
     pub start: i64,
     /// See `Transaction`.
     pub connected: i64,
@@ -228,16 +231,17 @@ impl Attempt {
         self.code = code;
     }
 
-    /// Says how it went, for a driver that has stamped [`Self::end`] itself, right after the read that completed it.
+    /// Says how it went, for a driver that has stamped [`Self::end`] itself, right after the read
+    /// that completed it.
     #[inline]
     pub fn conclude(&mut self, outcome: Outcome, code: Code) {
         self.outcome = outcome;
         self.code = code;
     }
 
-    /// Stamps when the tester is free again, for a driver that goes on working after [`Self::end`]: verifying an answer,
-    /// closing what is used once. That is the tester's own work: not a part of the transaction, and no lateness of the
-    /// next one, which is planned from here.
+    /// Stamps when the tester is free again, for a driver that goes on working after [`Self::end`]:
+    /// verifying an answer, closing what is used once. That is the tester's own work: not a part of
+    /// the transaction, and no lateness of the next one, which is planned from here.
     #[inline]
     pub fn freed(&mut self) {
         self.free = self.clock.raw_ns();
@@ -291,7 +295,8 @@ pub trait AsyncDriver: Send + Sync + Sized + 'static {
     type Tester: AsyncTester;
     /// Open files of a tester.
     const FILES: u64 = 1;
-    /// Checks and compiles everything. Opens no connection. The error names the key, what is wrong, and what to do.
+    /// Checks and compiles everything. Opens no connection. The error names the key, what is wrong,
+    /// and what to do.
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
     /// A tester, on the lane that will run it.
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Self::Tester;
@@ -299,8 +304,8 @@ pub trait AsyncDriver: Send + Sync + Sized + 'static {
 
 /// A tester of an [`AsyncDriver`].
 pub trait AsyncTester: 'static {
-    /// Carries out one transaction: fills `attempt`, ending with [`Attempt::finish`]. The future is dropped when its time
-    /// is up or the run ends, and [`Self::reset`] called.
+    /// Carries out one transaction: fills `attempt`, ending with [`Attempt::finish`]. The future is
+    /// dropped when its time is up or the run ends, and [`Self::reset`] called.
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) -> impl Future<Output = ()>;
     /// The last transaction was abandoned: drop whatever is in an unknown state.
     fn reset(&mut self);
@@ -312,13 +317,14 @@ pub trait BlockingDriver: Send + Sync + Sized + 'static {
     type Tester: BlockingTester;
     /// As [`AsyncDriver::prepare`].
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
-    /// A tester, made on the thread that will run it. The run begins when all are made, however long that takes.
+    /// A tester, made on the thread that will run it. The run begins when all are made, however
+    /// long that takes.
     ///
     /// # Errors
     /// What it lacks, and what to do: there is no run then.
     fn tester(self: &Arc<Self>, number: u32) -> Result<Self::Tester, String>;
-    /// Removes what testers have made, when all of them have ended, outside of all that is measured. Gives what a person should
-    /// know of what is left.
+    /// Removes what testers have made, when all of them have ended, outside of all that is
+    /// measured. Gives what a person should know of what is left.
     fn tidy(&self) -> Vec<String> {
         Vec::new()
     }
@@ -326,8 +332,8 @@ pub trait BlockingDriver: Send + Sync + Sized + 'static {
 
 /// A tester of a [`BlockingDriver`].
 pub trait BlockingTester: 'static {
-    /// Gets ready for another transaction. It is in none of them: a tester that works here says so by [`Attempt::freed`], and the
-    /// next one is planned from then.
+    /// Gets ready for another transaction. It is in none of them: a tester that works here says so
+    /// by [`Attempt::freed`], and the next one is planned from then.
     ///
     /// # Errors
     /// Why it cannot go on: it is taken out.
@@ -336,8 +342,8 @@ pub trait BlockingTester: 'static {
         Ok(())
     }
 
-    /// Carries out one transaction. It must end soon after `limit` says so, by itself, with [`Outcome::Timeout`] or
-    /// [`Outcome::Cancelled`]; nobody else can end it.
+    /// Carries out one transaction. It must end soon after `limit` says so, by itself, with
+    /// [`Outcome::Timeout`] or [`Outcome::Cancelled`]; nobody else can end it.
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>);
 }
 

@@ -39,7 +39,8 @@ impl Failure {
         }
     }
 
-    /// A kept connection that ended before any byte of an answer to a request that must not be sent again.
+    /// A kept connection that ended before any byte of an answer to a request that must not be sent
+    /// again.
     pub fn not_repeated() -> Self {
         Self::error("kept connection closed")
     }

@@ -42,7 +42,8 @@ pub fn thread_id() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Lets the current thread wake as precisely as the kernel can: its default is to be up to 50 us late.
+/// Lets the current thread wake as precisely as the kernel can: its default is to be up to 50 us
+/// late.
 pub fn no_timer_slack() {
     // SAFETY: takes a number; has no effect on memory. Its failure costs precision only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };

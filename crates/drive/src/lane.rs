@@ -46,8 +46,8 @@ pub struct Lane {
     admission: Admission,
 }
 
-/// Testers that are to begin together at the start of the run begin a few per turn of the reactor, so that the first
-/// transactions of some do not wait while others open their connections.
+/// Testers that are to begin together at the start of the run begin a few per turn of the reactor,
+/// so that the first transactions of some do not wait while others open their connections.
 struct Admission {
     per_turn: u32,
     turn: Cell<u64>,
@@ -283,7 +283,8 @@ pub fn not_started(stats: &mut LaneStats, now: i64, count: u64) {
     }
 }
 
-/// Ends the run: by its duration, or when it is told to stop; then, after the drain, what is still in progress.
+/// Ends the run: by its duration, or when it is told to stop; then, after the drain, what is still
+/// in progress.
 async fn govern(lane: Rc<Lane>, drain_ns: u64) {
     lane.io
         .sleep_until(lane.over_at.get(), || lane.control.stopped())
@@ -320,8 +321,8 @@ async fn watch_itself(lane: Rc<Lane>) {
     }
 }
 
-/// Wakes testers whose transaction has timed out. One look at all of them every few milliseconds: a timer per request
-/// would cost more than the request.
+/// Wakes testers whose transaction has timed out. One look at all of them every few milliseconds: a
+/// timer per request would cost more than the request.
 async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
     let mut at = lane.t0.get().saturating_add(least_timeout);
     loop {
@@ -408,8 +409,8 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// A slot of an open load: takes the next arrival, waits until it is due, and carries it out. So no dispatcher is
-    /// needed, and waiting arrivals are a number, not a queue.
+    /// A slot of an open load: takes the next arrival, waits until it is due, and carries it out.
+    /// So no dispatcher is needed, and waiting arrivals are a number, not a queue.
     async fn serve(&mut self) {
         let lane = Rc::clone(&self.lane);
         let mut free_since = 0;
@@ -442,7 +443,8 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// Waits until this tester may begin; gives when that is (raw, ns), which is when its first transaction is scheduled.
+    /// Waits until this tester may begin; gives when that is (raw, ns), which is when its first
+    /// transaction is scheduled.
     async fn admitted(&self) -> i64 {
         while !self.lane.admission.try_admit(self.lane.io.turn()) {
             self.lane.io.yield_now().await;
@@ -464,8 +466,8 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// The next arrival. Those that came while no slot was free are dropped if the load says so: this slot is the
-    /// first to be free again, since `free_since`.
+    /// The next arrival. Those that came while no slot was free are dropped if the load says so:
+    /// this slot is the first to be free again, since `free_since`.
     fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
         if self.lane.is_over() {
             return None;
@@ -482,8 +484,8 @@ impl<T: AsyncTester> Worker<T> {
         arrivals.take()
     }
 
-    /// Carries out one transaction of a tester that is free since `free_at` (raw, ns). Gives when the tester is free again
-    /// (raw, ns) and a pause to make after it; none if it is done.
+    /// Carries out one transaction of a tester that is free since `free_at` (raw, ns). Gives when
+    /// the tester is free again (raw, ns) and a pause to make after it; none if it is done.
     async fn perform(
         &mut self,
         scheduled: i64,
@@ -499,7 +501,8 @@ impl<T: AsyncTester> Worker<T> {
             .started(start, scheduled.max(free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
             Waited::Done => {}
-            // The tester's own work after the end is no part of the transaction, whose outcome stays.
+            // The tester's own work after the end is no part of the transaction, whose outcome
+            // stays.
             Waited::TimedOut | Waited::Cancelled if self.attempt.is_over() => {
                 self.tester.reset();
                 self.attempt.freed();

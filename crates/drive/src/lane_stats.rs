@@ -1,5 +1,5 @@
-//! The books of one lane: every transaction is entered when it starts and when it ends, handed to the sink in batches, and
-//! summed up second by second.
+//! The books of one lane: every transaction is entered when it starts and when it ends, handed to
+//! the sink in batches, and summed up second by second.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -147,7 +147,8 @@ impl LaneStats {
         self.parts.over = self.parts.over.min(at);
     }
 
-    /// A transaction starts at `now`; its schedule and its tester allowed it at `possible` (raw, ns).
+    /// A transaction starts at `now`; its schedule and its tester allowed it at `possible` (raw,
+    /// ns).
     pub fn started(&mut self, now: i64, possible: i64) {
         self.roll(now);
         self.own.record_start(now, possible);
@@ -320,7 +321,8 @@ impl LaneStats {
     fn deliver(&mut self) {
         if !self.batch.is_empty() {
             self.counters.lost_records += self.sink.deliver(&mut self.batch) as u64;
-            // A sink that gives back something else than an empty batch must not make us record twice.
+            // A sink that gives back something else than an empty batch must not make us record
+            // twice.
             self.batch.clear();
             self.batch.reserve(BATCH);
         }
@@ -346,11 +348,12 @@ impl LaneStats {
         }
     }
 
-    /// Ends the books at `now` (raw, ns): the last, partial second, and the totals. Waits for the receiver, as the load is
-    /// over. What is entered later is ignored.
+    /// Ends the books at `now` (raw, ns): the last, partial second, and the totals. Waits for the
+    /// receiver, as the load is over. What is entered later is ignored.
     pub fn close(&mut self, now: i64) {
         self.roll(now);
-        // Only a fault leaves any here. The books still balance, and the missing rows give the fault away.
+        // Only a fault leaves any here. The books still balance, and the missing rows give the
+        // fault away.
         self.in_flight += u64::from(std::mem::take(&mut self.in_progress));
         self.close_second();
         self.closed = true;

@@ -1,8 +1,10 @@
-//! Testers and drivers: everything that issues requests and stamps them. Writes no files but those that a replay is about.
+//! Testers and drivers: everything that issues requests and stamps them. Writes no files but those
+//! that a replay is about.
 //!
-//! A [`Drive`] owns one thread per lane. An async driver's testers are tasks on the lane's own single-threaded runtime; a
-//! blocking driver's testers are threads of their own, kept together by one further lane. Finished transactions leave by
-//! a [`Sink`] in batches, everything else as [`DriveEvent`]s.
+//! A [`Drive`] owns one thread per lane. An async driver's testers are tasks on the lane's own
+//! single-threaded runtime; a blocking driver's testers are threads of their own, kept together by
+//! one further lane. Finished transactions leave by a [`Sink`] in batches, everything else as
+//! [`DriveEvent`]s.
 
 mod api;
 mod arrivals;

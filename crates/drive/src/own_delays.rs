@@ -1,6 +1,6 @@
-//! What the load generator adds to its own measurements: how late it starts transactions that nothing but itself delays, and
-//! for how long it stands still. Lateness alone does not say so: a start that waits for a free slot is late because the
-//! target is slow.
+//! What the load generator adds to its own measurements: how late it starts transactions that
+//! nothing but itself delays, and for how long it stands still. Lateness alone does not say so: a
+//! start that waits for a free slot is late because the target is slow.
 
 use base64::Engine as _;
 use hdrhistogram::Histogram;
@@ -10,8 +10,8 @@ use crate::lane_stats::MAX_NS;
 
 /// A lane wakes itself this often to see whether it still runs, ns.
 pub const PULSE_NS: i64 = 10_000_000;
-/// A wake-up that is so late, or later, is a gap, ns: longer than the time slices of a kernel that shares a core, and than
-/// a turn of a busy lane.
+/// A wake-up that is so late, or later, is a gap, ns: longer than the time slices of a kernel that
+/// shares a core, and than a turn of a busy lane.
 const GAP_NS: i64 = 20_000_000;
 
 /// The generator's own delays in the current second.
@@ -29,7 +29,8 @@ impl OwnDelays {
         }
     }
 
-    /// A transaction starts at `start`; its schedule and its tester allowed it at `possible` (ns on one clock).
+    /// A transaction starts at `start`; its schedule and its tester allowed it at `possible` (ns on
+    /// one clock).
     #[inline]
     pub fn record_start(&mut self, start: i64, possible: i64) {
         self.lateness.saturating_record((start - possible).max(1) as u64);

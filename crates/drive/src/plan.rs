@@ -9,7 +9,8 @@ use plimsoll_schedule::{Mix, Presence, RateCurve, Values, share};
 
 use crate::api::Share;
 
-/// One workload, compiled. Testers are numbered over all workloads: first the closed testers of this one, then its slots.
+/// One workload, compiled. Testers are numbered over all workloads: first the closed testers of
+/// this one, then its slots.
 #[derive(Debug)]
 pub struct Population {
     /// Index in the run.
@@ -65,15 +66,16 @@ impl Population {
         if self.curve.is_some() { self.in_flight } else { 0 }
     }
 
-    /// Those of `total` testers (or slots) that agent and lane carry: dealt out in turn, first to agents and then to their
-    /// lanes, so that those who join early are spread as well.
+    /// Those of `total` testers (or slots) that agent and lane carry: dealt out in turn, first to
+    /// agents and then to their lanes, so that those who join early are spread as well.
     pub fn members(total: u32, of: Share, lane: usize, lanes: usize) -> impl Iterator<Item = u32> {
         let step = u32::from(of.agents) * lanes as u32;
         let first = u32::from(of.agent) + u32::from(of.agents) * lane as u32;
         (first..total).step_by(step as usize)
     }
 
-    /// What an agent takes from the global sequence of arrivals; none if it has no slot, so that no arrival is lost.
+    /// What an agent takes from the global sequence of arrivals; none if it has no slot, so that no
+    /// arrival is lost.
     pub fn arrivals_of(&self, of: Share) -> Option<Part> {
         let (agent, slots) = (u64::from(of.agent), u64::from(self.slots()));
         let agents = u64::from(of.agents).min(slots);
@@ -85,7 +87,8 @@ impl Population {
     }
 }
 
-/// The part of an agent in an open load: arrivals `offset`, `offset + step`, ... with so many slots for them.
+/// The part of an agent in an open load: arrivals `offset`, `offset + step`, ... with so many slots
+/// for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// Its first arrival.
@@ -150,7 +153,8 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
     match load {
         LoadSpec::Closed { think, .. } | LoadSpec::Ramp { think, .. } => population.think = *think,
         LoadSpec::Every { every_ns, late, .. } => population.every = Some((*every_ns, *late)),
-        // The times of the recording take the place of a law; `Even` takes the arrivals by their number.
+        // The times of the recording take the place of a law; `Even` takes the arrivals by their
+        // number.
         LoadSpec::Recorded {
             in_flight, when_full, ..
         } => (population.in_flight, population.when_full) = (*in_flight, *when_full),

@@ -1,4 +1,5 @@
-//! What a tester does next, apart from doing it: the part that tasks and threads share. No clock, no I/O.
+//! What a tester does next, apart from doing it: the part that tasks and threads share. No clock,
+//! no I/O.
 
 use std::sync::Arc;
 
@@ -91,7 +92,8 @@ impl TurnSchedule {
         self.present(0)
     }
 
-    /// Whether the tester begins together with others at the start of its part of the run, at no time of its own.
+    /// Whether the tester begins together with others at the start of its part of the run, at no
+    /// time of its own.
     pub fn begin_together(&self) -> bool {
         self.slots.is_none()
             && self
@@ -101,7 +103,8 @@ impl TurnSchedule {
                 .is_some_and(|presence| presence.begins_together(self.number))
     }
 
-    /// As [`TurnSchedule::first`] for a tester that comes `joined_ns` into the run: what was due before is not made up for.
+    /// As [`TurnSchedule::first`] for a tester that comes `joined_ns` into the run: what was due
+    /// before is not made up for.
     pub fn first_from(&mut self, joined_ns: u64) -> Option<Turn> {
         if joined_ns == 0 {
             return self.first();
@@ -121,8 +124,9 @@ impl TurnSchedule {
         })
     }
 
-    /// The one after a transaction that ended at `end_ns`; where the driver worked on after the end (`Attempt::freed`: a
-    /// verification), when that was done. Counted from the end itself, the tester's own work would show as lateness.
+    /// The one after a transaction that ended at `end_ns`; where the driver worked on after the end
+    /// (`Attempt::freed`: a verification), when that was done. Counted from the end itself, the
+    /// tester's own work would show as lateness.
     pub fn after(&mut self, end_ns: u64) -> Option<Turn> {
         if let Some(slots) = &self.slots {
             let next = slots.after(self.slot, end_ns);
@@ -142,7 +146,8 @@ impl TurnSchedule {
         self.settled = self.slot + 1;
     }
 
-    /// Slots due before `over_ns`, the end of the run, that were neither begun nor missed; 0 without slots.
+    /// Slots due before `over_ns`, the end of the run, that were neither begun nor missed; 0
+    /// without slots.
     pub fn left_before(&self, over_ns: u64) -> u64 {
         self.slots
             .as_ref()
@@ -224,7 +229,8 @@ impl TesterPolicy {
         }
     }
 
-    /// Chooses the next request; gives what the record says of it. `arrival`: its number in the sequence of an open load.
+    /// Chooses the next request; gives what the record says of it. `arrival`: its number in the
+    /// sequence of an open load.
     pub fn choose(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Header {
         let population = &self.population;
         self.operation = match self.opening() {

@@ -1,8 +1,8 @@
-//! Programs run by blocking testers: started cheaply, in a process group of their own, watched without a thread, and
-//! reaped with their resource usage.
+//! Programs run by blocking testers: started cheaply, in a process group of their own, watched
+//! without a thread, and reaped with their resource usage.
 //!
-//! The standard library starts them by `posix_spawn`, as nothing is asked for that would need a `fork`; they are reaped by
-//! `wait4` here, for the sake of the usage, and so never by the library.
+//! The standard library starts them by `posix_spawn`, as nothing is asked for that would need a
+//! `fork`; they are reaped by `wait4` here, for the sake of the usage, and so never by the library.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -125,7 +125,8 @@ fn pipe_end(fd: Option<impl Into<OwnedFd>>) -> io::Result<Option<std::fs::File>>
 }
 
 fn open_pidfd(pid: i32) -> Option<OwnedFd> {
-    // SAFETY: no memory is passed. The process is our child and not reaped, so that the number is its own.
+    // SAFETY: no memory is passed. The process is our child and not reaped, so that the number is
+    // its own.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     // SAFETY: a descriptor that the call has just returned; nobody else owns it.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
@@ -209,7 +210,8 @@ impl Program {
         }
     }
 
-    /// Moves bytes until something has happened or `most` has passed; whether the program has ended.
+    /// Moves bytes until something has happened or `most` has passed; whether the program has
+    /// ended.
     fn wait(&mut self, most: Duration, cancel: Option<RawFd>) -> bool {
         let fd = |file: &Option<std::fs::File>| file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let entry = |fd: RawFd, events: i16| libc::pollfd {
@@ -238,7 +240,8 @@ impl Program {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX) as libc::time_t,
             tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
         };
-        // SAFETY: `entries` is a writable array of the length given, `timeout` is valid for the call.
+        // SAFETY: `entries` is a writable array of the length given, `timeout` is valid for the
+        // call.
         unsafe {
             libc::ppoll(
                 entries.as_mut_ptr(),
@@ -286,7 +289,8 @@ impl Program {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: no memory is passed. The leader is not reaped, so that the group's number is its own.
+        // SAFETY: no memory is passed. The leader is not reaped, so that the group's number is its
+        // own.
         unsafe { libc::kill(-self.pid, signal) };
     }
 

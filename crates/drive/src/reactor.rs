@@ -1,12 +1,13 @@
 //! The runtime of a lane: tasks, readiness of sockets, and timers, on one thread.
 //!
-//! Why not an executor of the shelf: a load generator wants three things that a general one does not give. A deadline is
-//! looked at after every poll of a task and kept by a timerfd (a wheel of 1 ms is too coarse, and a timer of its own per
-//! sleep costs two system calls); one wait serves all sockets that are ready, however many tasks run meanwhile; and a
-//! wake-up of a task is a push to a plain queue. Tasks are given once, before [`Reactor::run`].
+//! Why not an executor of the shelf: a load generator wants three things that a general one does
+//! not give. A deadline is looked at after every poll of a task and kept by a timerfd (a wheel of 1
+//! ms is too coarse, and a timer of its own per sleep costs two system calls); one wait serves all
+//! sockets that are ready, however many tasks run meanwhile; and a wake-up of a task is a push to a
+//! plain queue. Tasks are given once, before [`Reactor::run`].
 //!
-//! Sockets are registered edge-triggered for both directions, once. A read that fills less than its buffer has emptied
-//! the socket, so that no read is ever tried in vain.
+//! Sockets are registered edge-triggered for both directions, once. A read that fills less than its
+//! buffer has emptied the socket, so that no read is ever tried in vain.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
@@ -98,7 +99,8 @@ impl Alarm {
 
     fn signal(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: the descriptor is open as long as `self`, the buffer holds the eight bytes. A full counter still wakes.
+        // SAFETY: the descriptor is open as long as `self`, the buffer holds the eight bytes. A
+        // full counter still wakes.
         unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
@@ -128,14 +130,16 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A descriptor that becomes readable when written to, for [`Alarm`] and for cancelling blocking testers.
+/// A descriptor that becomes readable when written to, for [`Alarm`] and for cancelling blocking
+/// testers.
 pub fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })
 }
 
 impl Reactor {
-    /// A reactor that spins for the last `spin_ns` before a deadline, and adds the time spun (ns) to `total`.
+    /// A reactor that spins for the last `spin_ns` before a deadline, and adds the time spun (ns)
+    /// to `total`.
     pub fn new(clock: Arc<dyn Clock>, spin_ns: u64, total: Arc<AtomicU64>) -> io::Result<Io> {
         // SAFETY: no memory is passed to either call.
         let (epoll, timer) = unsafe {
@@ -207,13 +211,15 @@ impl Reactor {
         self.buffer.borrow_mut()
     }
 
-    /// How often this reactor has waited: unchanged between two looks means that nothing else had a chance.
+    /// How often this reactor has waited: unchanged between two looks means that nothing else had a
+    /// chance.
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn.get()
     }
 
-    /// Runs `tasks` until the first `essential` of them have ended. Their numbers are their positions.
+    /// Runs `tasks` until the first `essential` of them have ended. Their numbers are their
+    /// positions.
     pub fn run(&self, tasks: Vec<Task>, essential: usize) -> io::Result<()> {
         let mut tasks: Vec<Option<(Task, Waker)>> = (0..)
             .zip(tasks)
@@ -294,7 +300,8 @@ impl Reactor {
             if given_up() {
                 return Poll::Ready(false);
             }
-            // The latest stamp is never ahead of the clock, so that the clock need not be read if it says yes.
+            // The latest stamp is never ahead of the clock, so that the clock need not be read if
+            // it says yes.
             if self.now() >= at || self.stamp() >= at {
                 return Poll::Ready(true);
             }
@@ -378,8 +385,8 @@ impl Reactor {
         if self.armed.get() == next {
             return Ok(());
         }
-        // The kernel's timer runs on the steered clock, up to 0.05 % faster or slower than ours: over a long distance wake
-        // early; the timer is then set again for the rest.
+        // The kernel's timer runs on the steered clock, up to 0.05 % faster or slower than ours:
+        // over a long distance wake early; the timer is then set again for the rest.
         let distance = if distance > 2_000_000 {
             distance - (distance >> 10)
         } else {
@@ -401,7 +408,8 @@ impl Reactor {
             it_interval: zero,
             it_value: value,
         };
-        // SAFETY: the descriptor is open as long as `self`; `setting` is valid for the call, the old value is not asked for.
+        // SAFETY: the descriptor is open as long as `self`; `setting` is valid for the call, the
+        // old value is not asked for.
         let rc = unsafe {
             libc::timerfd_settime(
                 self.timer.as_raw_fd(),
@@ -459,8 +467,8 @@ impl Reactor {
     fn mark(&self, source: usize, flags: u32) {
         let task = {
             let mut sources = self.sources.borrow_mut();
-            // A socket closed after this batch of events was fetched: its place may be free or taken anew, and readiness
-            // that is not true costs a try.
+            // A socket closed after this batch of events was fetched: its place may be free or
+            // taken anew, and readiness that is not true costs a try.
             let Some(source) = sources.get_mut(source) else {
                 return;
             };
@@ -488,8 +496,8 @@ impl Reactor {
         }
     }
 
-    /// Registers a socket for the current task. Closing the descriptor ends the registration in the kernel,
-    /// [`Reactor::forget`] here.
+    /// Registers a socket for the current task. Closing the descriptor ends the registration in the
+    /// kernel, [`Reactor::forget`] here.
     pub fn register(&self, fd: RawFd) -> io::Result<u32> {
         let fresh = Source {
             task: self.current(),

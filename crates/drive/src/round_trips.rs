@@ -1,19 +1,22 @@
 //! Metrics of a tester's own connections.
 //!
-//! Of each new one: `tcp_connect_s`, from the call of connect(2) until it is established, and `tls_handshake_s`. A kept connection costs
-//! nothing for them. A connection that fails has neither.
+//! Of each new one: `tcp_connect_s`, from the call of connect(2) until it is established, and
+//! `tls_handshake_s`. A kept connection costs nothing for them. A connection that fails has
+//! neither.
 //!
-//! What the kernel knows of the connections: metrics `tcp_rtt` (s), the least round-trip time so far, and
-//! `tcp_retransmits`, how many segments were sent anew since the connection was made.
+//! What the kernel knows of the connections: metrics `tcp_rtt` (s), the least round-trip time so
+//! far, and `tcp_retransmits`, how many segments were sent anew since the connection was made.
 //!
-//! Rejected: the smoothed round-trip time. An acknowledgement waits for the service's answer where that comes within the
-//! delay of acknowledgements, so that it has the service's own time in it; the handshake waits for nobody.
+//! Rejected: the smoothed round-trip time. An acknowledgement waits for the service's answer where
+//! that comes within the delay of acknowledgements, so that it has the service's own time in it;
+//! the handshake waits for nobody.
 //!
-//! A connection is asked after a transaction has ended, and then what the asking takes is the tester's own time; never
-//! between the stamps of a transaction. The first one of a tester on each of its ways is followed by a look, and those
-//! that end a second or more after the last look: so that also a short run has one, and that their number is bounded by
-//! time, however many requests or connections there are. Rejected: a look at the end of each connection. Who is cut off
-//! has none, and a server that closes after each answer would make them as many as the requests.
+//! A connection is asked after a transaction has ended, and then what the asking takes is the
+//! tester's own time; never between the stamps of a transaction. The first one of a tester on each
+//! of its ways is followed by a look, and those that end a second or more after the last look: so
+//! that also a short run has one, and that their number is bounded by time, however many requests
+//! or connections there are. Rejected: a look at the end of each connection. Who is cut off has
+//! none, and a server that closes after each answer would make them as many as the requests.
 
 use std::io;
 
@@ -47,7 +50,8 @@ impl Names {
         }
     }
 
-    /// Connects, and records how long that took: with several addresses, the time of those that failed is part of it.
+    /// Connects, and records how long that took: with several addresses, the time of those that
+    /// failed is part of it.
     pub async fn connect(self, host: &Host, io: &Io, attempt: &mut Attempt) -> io::Result<Stream> {
         let begun = attempt.now();
         let stream = host.connect(io).await?;
@@ -90,7 +94,8 @@ impl RoundTrips {
         }
     }
 
-    /// Whether a transaction on `way` that ended at `end` (raw, ns; not at all: -1) is followed by a look.
+    /// Whether a transaction on `way` that ended at `end` (raw, ns; not at all: -1) is followed by
+    /// a look.
     #[inline]
     pub fn due(&self, way: usize, end: i64) -> bool {
         end >= self.due[way]

@@ -28,8 +28,9 @@ const OTHER_FILES: u64 = 64;
 /// Pipes, process and stack of a tester that runs programs.
 const FILES_OF_A_PROGRAM: u64 = 6;
 
-/// How many lanes, and so sinks, [`Drive::prepare`] wants on this host: one per core that testers may use, no more than
-/// there are testers, and one more for all blocking testers together. An unknown driver counts as async here.
+/// How many lanes, and so sinks, [`Drive::prepare`] wants on this host: one per core that testers
+/// may use, no more than there are testers, and one more for all blocking testers together. An
+/// unknown driver counts as async here.
 pub fn lanes_for(spec: &RunSpec) -> usize {
     let all = populations(spec);
     let tasks: u64 = all
@@ -50,7 +51,8 @@ fn cores_of(spec: &RunSpec) -> Vec<u32> {
     }
 }
 
-/// A run on this host: owner of the lanes' threads. Dropping it stops the run and waits for its end.
+/// A run on this host: owner of the lanes' threads. Dropping it stops the run and waits for its
+/// end.
 pub struct Drive {
     control: Arc<Control>,
     clock: Arc<dyn Clock>,
@@ -76,11 +78,12 @@ struct Common {
 }
 
 impl Drive {
-    /// Checks everything that can be checked (settings, templates, files, TLS, names of hosts), opens no connection,
-    /// and starts the threads, which wait for [`Drive::go`]. `sinks` holds one sink per lane ([`lanes_for`]).
+    /// Checks everything that can be checked (settings, templates, files, TLS, names of hosts),
+    /// opens no connection, and starts the threads, which wait for [`Drive::go`]. `sinks` holds one
+    /// sink per lane ([`lanes_for`]).
     ///
-    /// The receiver of `events` should hold a few hundred and be read all the time: a lane never waits for it while the
-    /// load goes on, but does to say its last words.
+    /// The receiver of `events` should hold a few hundred and be read all the time: a lane never
+    /// waits for it while the load goes on, but does to say its last words.
     pub fn prepare(
         spec: Arc<RunSpec>,
         portions: Portions,
@@ -125,7 +128,8 @@ impl Drive {
         };
         drive.start(&common, &made, lanes, sinks)?;
         drop(common);
-        // Every thread holds a sender until it is ready, so that this ends when all are, or have failed.
+        // Every thread holds a sender until it is ready, so that this ends when all are, or have
+        // failed.
         for thread in started {
             drive.threads.push(thread?);
         }
@@ -162,7 +166,8 @@ impl Drive {
         Ok(())
     }
 
-    /// The run's zero, in raw time, a little in the future; an agent that joins a run later gives what is past.
+    /// The run's zero, in raw time, a little in the future; an agent that joins a run later gives
+    /// what is past.
     pub fn go(&self, t0_raw_ns: i64) {
         self.control.go(t0_raw_ns, self.clock.raw_ns());
     }
@@ -172,7 +177,8 @@ impl Drive {
         self.control.stop(self.clock.raw_ns());
     }
 
-    /// Waits until all lanes have ended; every [`DriveEvent::LaneEnded`] was sent. The receiver must be read meanwhile.
+    /// Waits until all lanes have ended; every [`DriveEvent::LaneEnded`] was sent. The receiver
+    /// must be read meanwhile.
     pub fn join(mut self) {
         self.wait();
     }

@@ -23,7 +23,8 @@ pub(crate) enum Bench {
     },
 }
 
-/// Wall time and time on cores of this process, s: on a shared machine the second tells what a core can do.
+/// Wall time and time on cores of this process, s: on a shared machine the second tells what a core
+/// can do.
 #[derive(Clone, Copy)]
 struct Mark(Instant, f64);
 

@@ -1,8 +1,9 @@
-//! `plimsoll-engine guard -- COMMAND`: runs a command and ends it, with all its descendants, when our stdin closes.
+//! `plimsoll-engine guard -- COMMAND`: runs a command and ends it, with all its descendants, when
+//! our stdin closes.
 //!
-//! The lab starts every service below a guard. A lab that is killed closes the pipe, so nothing it started outlives it,
-//! which no handler inside the lab could promise. Rejected: `PR_SET_PDEATHSIG` alone, which reaches the first child only
-//! and is cleared by set-uid programs.
+//! The lab starts every service below a guard. A lab that is killed closes the pipe, so nothing it
+//! started outlives it, which no handler inside the lab could promise. Rejected: `PR_SET_PDEATHSIG`
+//! alone, which reaches the first child only and is cleared by set-uid programs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
@@ -17,11 +18,13 @@ const POLL: Duration = Duration::from_millis(2);
 
 static TOLD_TO_END: AtomicBool = AtomicBool::new(false);
 
-/// Runs `command` (program first); with `input`, our first line of stdin becomes the child's whole stdin.
+/// Runs `command` (program first); with `input`, our first line of stdin becomes the child's whole
+/// stdin.
 ///
 /// `grace` lies between the polite signal and the other one; the lab's own patience is longer.
 ///
-/// The exit status is the child's, 128 + signal if it was killed. We are expected to lead a process group of our own.
+/// The exit status is the child's, 128 + signal if it was killed. We are expected to lead a process
+/// group of our own.
 pub fn run(command: &[OsString], input: bool, grace: Duration) -> Result<ExitCode> {
     let (program, arguments) = command.split_first().context("guard: no command given")?;
     catch_termination();
@@ -54,7 +57,8 @@ fn spawn(program: &OsStr, arguments: &[OsString], input: bool) -> Result<Child> 
     command
         .args(arguments)
         .stdin(if input { Stdio::piped() } else { Stdio::null() });
-    // SAFETY: prctl and nothing else between fork and exec; it is async-signal-safe and touches no memory of ours.
+    // SAFETY: prctl and nothing else between fork and exec; it is async-signal-safe and touches no
+    // memory of ours.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -130,7 +134,8 @@ fn kill_descendants() {
             return;
         }
         for pid in children {
-            // SAFETY: `pid` is a child of ours that we have not reaped, so the number cannot have been reused.
+            // SAFETY: `pid` is a child of ours that we have not reaped, so the number cannot have
+            // been reused.
             unsafe {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, std::ptr::null_mut(), 0);

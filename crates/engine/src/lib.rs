@@ -1,8 +1,8 @@
-//! `plimsoll-engine`: everything that runs on a tester's host or on a hot path, behind one binary. Arguments and wiring
-//! only; people use the lab, the lab uses this.
+//! `plimsoll-engine`: everything that runs on a tester's host or on a hot path, behind one binary.
+//! Arguments and wiring only; people use the lab, the lab uses this.
 //!
-//! A library with a binary of a few lines, because two binaries are built from it: the static one for every host and the one
-//! of `cargo test`. What both contain is compiled once.
+//! A library with a binary of a few lines, because two binaries are built from it: the static one
+//! for every host and the one of `cargo test`. What both contain is compiled once.
 
 mod bench;
 mod guard;
@@ -64,7 +64,8 @@ enum Verb {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Carry bytes between the agent of a directory and stdin and stdout; starts it if there is none
+    /// Carry bytes between the agent of a directory and stdin and stdout; starts it if there is
+    /// none
     Attach {
         /// Directory of the agent
         #[arg(long)]
@@ -196,9 +197,9 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
     }
 }
 
-/// One heap of the C library for all threads. With one for each, what the threads of every group of rows have freed stays with them, and
-/// a controller grows with the length of its runs; its threads ask for memory too seldom to wait for each other. Agents and
-/// services keep theirs.
+/// One heap of the C library for all threads. With one for each, what the threads of every group of
+/// rows have freed stays with them, and a controller grows with the length of its runs; its threads
+/// ask for memory too seldom to wait for each other. Agents and services keep theirs.
 fn few_heaps() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it sets a number of the allocator, before there is any other thread.
@@ -212,7 +213,8 @@ fn dialer(token: &Path) -> anyhow::Result<Dialer> {
     Ok(Dialer::new(&token, VERSION)?)
 }
 
-/// An agent that outlives the connections to it. It leaves its directory as it found it, but for what nobody collected.
+/// An agent that outlives the connections to it. It leaves its directory as it found it, but for
+/// what nobody collected.
 fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -> anyhow::Result<()> {
     let dialer = join.map(dialer).transpose()?;
     let (place, listener) = Place::take(directory)?;
@@ -256,7 +258,8 @@ fn say(value: &serde_json::Value) -> anyhow::Result<()> {
         .context("cannot write to stdout")
 }
 
-/// A configuration from a file or, for `-`, from stdin. It may hold secrets: errors name places, never values.
+/// A configuration from a file or, for `-`, from stdin. It may hold secrets: errors name places,
+/// never values.
 fn configuration<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> anyhow::Result<T> {
     let mut text = String::new();
     if path.as_os_str() == "-" {

@@ -66,7 +66,8 @@ pub(crate) struct Replay {
     /// Remove what was prepared and what the replay has made
     #[arg(long)]
     clean: bool,
-    /// Replay also where --check, --prepare or --clean is given: after the first two, before the third
+    /// Replay also where --check, --prepare or --clean is given: after the first two, before the
+    /// third
     #[arg(long)]
     run: bool,
     /// Preparing removes what must not be there

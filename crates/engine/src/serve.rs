@@ -112,8 +112,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a gateway keeps the keys of objects that caches hold, if it is not told: by its address, under which the next one
-/// is found. A port that the system chooses is another one each time.
+/// Where a gateway keeps the keys of objects that caches hold, if it is not told: by its address,
+/// under which the next one is found. A port that the system chooses is another one each time.
 fn keys_file(listen: SocketAddr) -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));

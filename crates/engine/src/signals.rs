@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP as messages on a channel.
 //!
-//! A handler that writes to a pipe, rather than blocked signals and sigwait: a blocked signal would stay blocked in the
-//! client programs that testers start.
+//! A handler that writes to a pipe, rather than blocked signals and sigwait: a blocked signal would
+//! stay blocked in the client programs that testers start.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,8 +13,8 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn handler(signal: libc::c_int) {
     let byte = [signal as u8];
-    // SAFETY: write is allowed in a handler; the descriptor is never closed; what does not fit into a full pipe may be
-    // lost, because signals that were not read yet say the same.
+    // SAFETY: write is allowed in a handler; the descriptor is never closed; what does not fit into
+    // a full pipe may be lost, because signals that were not read yet say the same.
     unsafe { libc::write(PIPE.load(Ordering::Relaxed), byte.as_ptr().cast(), 1) };
 }
 

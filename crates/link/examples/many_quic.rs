@@ -1,7 +1,9 @@
-//! What very many agents cost a controller, by hand: `many_quic LINKS [SECONDS] [WINDOW_KIB]`. This process is the controller; agents are
-//! processes of this program with at most 25,000 links each, all of one socket, and a token on their standard input.
-//! Every link says 200 bytes each 30 s. Prints what this process holds when all are connected, and SECONDS (95) later, with the
-//! longest time for which any link was not heard in between, and the number of those that were late by a tenth of 30 s.
+//! What very many agents cost a controller, by hand: `many_quic LINKS [SECONDS] [WINDOW_KIB]`. This
+//! process is the controller; agents are processes of this program with at most 25,000 links each,
+//! all of one socket, and a token on their standard input. Every link says 200 bytes each 30 s.
+//! Prints what this process holds when all are connected, and SECONDS (95) later, with the longest
+//! time for which any link was not heard in between, and the number of those that were late by a
+//! tenth of 30 s.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::io::Write;
@@ -198,7 +200,8 @@ fn memory_kib(name: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// User and system time, fields 14 and 15 of `proc_pid_stat(5)`, in the 100 ticks a second of Linux.
+/// User and system time, fields 14 and 15 of `proc_pid_stat(5)`, in the 100 ticks a second of
+/// Linux.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();

@@ -1,4 +1,5 @@
-//! Frames: `u32` length of what follows (little endian), `u8` kind, body. Numbers in bodies are little endian.
+//! Frames: `u32` length of what follows (little endian), `u8` kind, body. Numbers in bodies are
+//! little endian.
 //!
 //! | kind | body |
 //! |---|---|
@@ -15,7 +16,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Largest frame, kind included, in bytes.
 pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
-/// Largest piece of a file in one frame, in bytes: small enough that a beat never waits long behind it.
+/// Largest piece of a file in one frame, in bytes: small enough that a beat never waits long behind
+/// it.
 pub const PIECE: usize = 128 * 1024;
 const HEAD: usize = 4;
 
@@ -187,7 +189,8 @@ pub fn next_frame(bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     Frame::read(kind, frame).map(Some)
 }
 
-/// How many bytes the frame that `bytes` begins with still lacks; 0 where its length is not known yet, or is none that is read.
+/// How many bytes the frame that `bytes` begins with still lacks; 0 where its length is not known
+/// yet, or is none that is read.
 pub fn missing(bytes: &[u8]) -> usize {
     let length = bytes
         .first_chunk::<HEAD>()

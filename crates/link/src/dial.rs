@@ -1,5 +1,5 @@
-//! The agent's way to its controller: addresses and transports of the token, in turn, until one leads there or the patience
-//! ends.
+//! The agent's way to its controller: addresses and transports of the token, in turn, until one
+//! leads there or the patience ends.
 
 use std::fmt;
 use std::io;
@@ -24,8 +24,8 @@ use crate::{quic, tcp};
 const ATTEMPT: Duration = Duration::from_secs(10);
 /// Longest attempt over QUIC while TCP is to be tried as well: where UDP is shut, nothing answers.
 const ATTEMPT_QUIC: Duration = Duration::from_secs(5);
-/// Pauses between rounds, doubled from the first to the last; each is cut by up to half at random, so that agents which lost
-/// the same controller do not come back as one.
+/// Pauses between rounds, doubled from the first to the last; each is cut by up to half at random,
+/// so that agents which lost the same controller do not come back as one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried.
@@ -33,7 +33,8 @@ const MAX_ADDRESSES_PER_NAME: usize = 4;
 /// No certificate has a name, but the libraries want one to look for. It is not sent.
 const NOBODY: &str = "controller.invalid";
 
-/// What dials with one token, as often as is wished. All its QUIC links share one socket for each address family.
+/// What dials with one token, as often as is wished. All its QUIC links share one socket for each
+/// address family.
 pub struct Dialer {
     experiment: String,
     addresses: Vec<String>,
@@ -86,15 +87,16 @@ pub struct Tried {
     pub detail: String,
 }
 
-/// What came of an attempt; the later ones say more, and are what a failure with several attempts is called by.
+/// What came of an attempt; the later ones say more, and are what a failure with several attempts
+/// is called by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// Nothing answers, or no way leads there, or the name is unknown.
     Nobody,
     /// The host answers that nobody listens on that port.
     Closed,
-    /// Somebody is there and broke off during the handshake: a controller with too many handshakes at once, or another
-    /// program.
+    /// Somebody is there and broke off during the handshake: a controller with too many handshakes
+    /// at once, or another program.
     Busy,
     /// Somebody is there, who is not this experiment's controller.
     Stranger,
@@ -128,8 +130,9 @@ impl Dialer {
         })
     }
 
-    /// Tries every address over every transport, and all of them again after a pause, until there is a link or `patience` is over.
-    /// What will not change (a stranger, a refusal, another version) is not tried again. Needs a tokio runtime.
+    /// Tries every address over every transport, and all of them again after a pause, until there
+    /// is a link or `patience` is over. What will not change (a stranger, a refusal, another
+    /// version) is not tried again. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`DialError::NoLink`].

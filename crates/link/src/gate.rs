@@ -19,11 +19,12 @@ pub struct Bounds {
     pub handshake: Duration,
     /// Handshakes at the same time, of all sources. Each may hold a descriptor and some 64 KiB.
     pub unfinished: usize,
-    /// Handshakes at the same time of one source: an IPv4 address, or an IPv6 network of 64 bits, which is what one host is
-    /// given. Must be below `unfinished`, or one source keeps all others out.
+    /// Handshakes at the same time of one source: an IPv4 address, or an IPv6 network of 64 bits,
+    /// which is what one host is given. Must be below `unfinished`, or one source keeps all others
+    /// out.
     pub unfinished_per_source: usize,
-    /// Bytes that one QUIC agent may have on the way in each direction, which the listener holds while nobody reads
-    /// them: 1 MiB at 315 ms are 3.3 MB/s. (TCP has the kernel's limits.)
+    /// Bytes that one QUIC agent may have on the way in each direction, which the listener holds
+    /// while nobody reads them: 1 MiB at 315 ms are 3.3 MB/s. (TCP has the kernel's limits.)
     pub window: u32,
 }
 
@@ -58,7 +59,8 @@ pub struct Counters {
     pub accepted: u64,
     /// Those that were refused, by reason.
     pub refused: BTreeMap<Reason, u64>,
-    /// Times that no connection could be taken because the process or the host had no descriptor or memory left.
+    /// Times that no connection could be taken because the process or the host had no descriptor or
+    /// memory left.
     pub starved: u64,
 }
 
@@ -75,7 +77,8 @@ pub struct Refusal {
     pub times: u64,
 }
 
-/// Sources and reasons that are told apart between two looks; all the others are in the counters only.
+/// Sources and reasons that are told apart between two looks; all the others are in the counters
+/// only.
 const MAX_REFUSALS: usize = 16;
 
 #[derive(Debug)]

@@ -1,9 +1,11 @@
-//! Who is who on a secured link: key pairs made for one experiment, and the pins by which each side knows the other.
+//! Who is who on a secured link: key pairs made for one experiment, and the pins by which each side
+//! knows the other.
 //!
-//! A pin is the SHA-256 of a whole certificate (DER). Each side accepts exactly one certificate, and only with a proof, in the
-//! handshake, that the peer holds its key. There is no authority, no name and no date to check: an authority would vouch
-//! for more than this experiment, names of hosts change with the way that leads to them, and the clocks of the hosts are
-//! what is to be measured, so none of them decides whether a certificate is valid. The pair lives as long as the
+//! A pin is the SHA-256 of a whole certificate (DER). Each side accepts exactly one certificate,
+//! and only with a proof, in the handshake, that the peer holds its key. There is no authority, no
+//! name and no date to check: an authority would vouch for more than this experiment, names of
+//! hosts change with the way that leads to them, and the clocks of the hosts are what is to be
+//! measured, so none of them decides whether a certificate is valid. The pair lives as long as the
 //! experiment, in memory.
 
 use std::fmt;
@@ -23,11 +25,13 @@ use rustls::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-/// What both sides call the protocol in the handshake (ALPN). It changes with the way links are secured; what is spoken
-/// on them has a version of its own ([`plimsoll_model::format::LINK_VERSION`]).
+/// What both sides call the protocol in the handshake (ALPN). It changes with the way links are
+/// secured; what is spoken on them has a version of its own
+/// ([`plimsoll_model::format::LINK_VERSION`]).
 pub(crate) const PROTOCOL: &[u8] = b"plimsoll-link/1";
 
-/// The keys of one experiment, made by its controller. Agents get what they need of them in a [`Token`](crate::token::Token).
+/// The keys of one experiment, made by its controller. Agents get what they need of them in a
+/// [`Token`](crate::token::Token).
 #[derive(Debug)]
 pub struct Keys {
     /// What the controller proves itself with.
@@ -87,7 +91,8 @@ impl Keys {
 }
 
 impl Identity {
-    /// A new Ed25519 pair. Its certificate holds no name: a stranger who asks for it learns nothing of experiment and host.
+    /// A new Ed25519 pair. Its certificate holds no name: a stranger who asks for it learns nothing
+    /// of experiment and host.
     pub fn generate() -> Result<Self, IdentityError> {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
         let mut parameters = rcgen::CertificateParams::new(Vec::new())?;
@@ -99,7 +104,8 @@ impl Identity {
         ))
     }
 
-    /// Of a certificate (DER) and its key (PKCS #8, DER). Whether they fit shows when they are used.
+    /// Of a certificate (DER) and its key (PKCS #8, DER). Whether they fit shows when they are
+    /// used.
     pub fn from_parts(certificate: Vec<u8>, key: Secret) -> Self {
         Self {
             certificate: CertificateDer::from(certificate),
@@ -131,7 +137,8 @@ impl Identity {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_single_cert(vec![self.certificate.clone()], self.key.pkcs8())?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // A resumed session would not prove the key again, and its ticket costs memory for each of very many agents.
+        // A resumed session would not prove the key again, and its ticket costs memory for each of
+        // very many agents.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)
@@ -186,8 +193,8 @@ impl Secret {
     }
 }
 
-/// Accepts one certificate. A stranger's is hashed and nothing more: it is parsed, to check the signature of the handshake,
-/// only after the pin has matched (rustls asks in this order).
+/// Accepts one certificate. A stranger's is hashed and nothing more: it is parsed, to check the
+/// signature of the handshake, only after the pin has matched (rustls asks in this order).
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
@@ -220,7 +227,8 @@ impl Pinned {
     }
 }
 
-/// TLS 1.2 is not among the versions, so nobody can ask this; and if it were asked, the answer is no.
+/// TLS 1.2 is not among the versions, so nobody can ask this; and if it were asked, the answer is
+/// no.
 fn old() -> Error {
     Error::PeerIncompatible(PeerIncompatible::Tls12NotOfferedOrEnabled)
 }

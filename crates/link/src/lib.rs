@@ -1,11 +1,11 @@
 //! What controller and agent say to each other, and how: frames over a stream that both ends trust.
 //!
-//! [`codec`] is pure (bytes in, frames out), [`message`] holds the vocabulary, [`numbered`] makes messages survive a broken
-//! link, [`line`] speaks with a peer over as many links as it takes. Neither side believes a frame that is too large,
-//! unknown, or of another version.
+//! [`codec`] is pure (bytes in, frames out), [`message`] holds the vocabulary, [`numbered`] makes
+//! messages survive a broken link, [`line`] speaks with a peer over as many links as it takes.
+//! Neither side believes a frame that is too large, unknown, or of another version.
 //!
-//! [`dial`] and [`listen`] make the streams where no bootstrap channel gives one: TLS 1.3 or QUIC, with the keys of
-//! [`identity`], which an agent is handed in a [`token`].
+//! [`dial`] and [`listen`] make the streams where no bootstrap channel gives one: TLS 1.3 or QUIC,
+//! with the keys of [`identity`], which an agent is handed in a [`token`].
 #![forbid(unsafe_code)]
 
 pub mod codec;

@@ -1,7 +1,8 @@
 //! The conversation with one peer, over as many links as it takes.
 //!
-//! A [`Line`] outlives the streams below it: what is said while there is none, or is lost when one breaks, is sent over the
-//! next ([`Line::converse`]). Its own methods may be called from any thread and wait for nothing but [`Line::piece`].
+//! A [`Line`] outlives the streams below it: what is said while there is none, or is lost when one
+//! breaks, is sent over the next ([`Line::converse`]). Its own methods may be called from any
+//! thread and wait for nothing but [`Line::piece`].
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -178,8 +179,8 @@ impl Line {
         self.state().links
     }
 
-    /// Sends a part of a file over `link`, when there is room. False when that link is gone: whoever wants the file asks
-    /// again.
+    /// Sends a part of a file over `link`, when there is room. False when that link is gone:
+    /// whoever wants the file asks again.
     pub fn piece(&self, link: u64, ticket: u32, offset: u64, bytes: Bytes) -> bool {
         let mut state = self.state();
         while state.link == link && state.pieces.len() >= PIECES && !state.closed {
@@ -243,8 +244,9 @@ impl Line {
             bytes: BytesMut::new(),
             silence: greeting,
         };
-        // Both at once: over a narrow pipe each side would wait for the other to read first. One that greets and hangs up
-        // before it hears us may be of another version: what it said is read first, and tells more than a broken pipe.
+        // Both at once: over a narrow pipe each side would wait for the other to read first. One
+        // that greets and hangs up before it hears us may be of another version: what it said is
+        // read first, and tells more than a broken pipe.
         let said = async { Ok(self.greet(&mut writer, own).await) };
         let first = async { tokio::try_join!(said, reading.be_greeted(hear)) };
         let sent = match timeout(greeting, first).await {
@@ -260,7 +262,8 @@ impl Line {
             beat: Instant::now(),
             silence,
         };
-        // Whoever does not read any more may have had something to say before: that is read to its end.
+        // Whoever does not read any more may have had something to say before: that is read to its
+        // end.
         let writing = async {
             let error = writing.run().await;
             if matches!(error, LinkError::Io(_)) {
@@ -317,17 +320,20 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             if let Some(frame) = next_frame(&mut self.bytes)? {
                 return Ok(frame);
             }
-            // All of a piece at once, or it would be copied each time the buffer grows; little for a link that waits.
+            // All of a piece at once, or it would be copied each time the buffer grows; little for
+            // a link that waits.
             self.bytes.reserve(missing(&self.bytes).clamp(READ, PIECE));
             let mut read = timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await;
             if read.is_err() {
-                // Of a process that was stopped the timer ends before the kernel is asked what has come meanwhile.
+                // Of a process that was stopped the timer ends before the kernel is asked what has
+                // come meanwhile.
                 read = timeout(SECOND_LOOK, self.reader.read_buf(&mut self.bytes)).await;
             }
             match read {
                 Ok(Ok(0)) => return Err(LinkError::Closed),
                 Ok(Ok(_)) => {}
-                // Of one that was killed the kernel says the first, and TLS, which misses a farewell, the second.
+                // Of one that was killed the kernel says the first, and TLS, which misses a
+                // farewell, the second.
                 Ok(Err(error))
                     if matches!(
                         error.kind(),
@@ -448,8 +454,8 @@ impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
         }
     }
 
-    /// What is to be written now, in the order of its urgency. A question or an answer goes alone and is stamped last, so
-    /// that no other bytes stand between the stamp and the wire.
+    /// What is to be written now, in the order of its urgency. A question or an answer goes alone
+    /// and is stamped last, so that no other bytes stand between the stamp and the wire.
     fn fill(&mut self, bytes: &mut BytesMut) -> Result<bool, LinkError> {
         let mut state = self.line.state();
         if state.closed && state.outbox.after(self.sent).is_none() {

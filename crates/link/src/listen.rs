@@ -1,9 +1,11 @@
-//! The controller's door: one port for TCP and QUIC, which opens for the holder of the agents' key only.
+//! The controller's door: one port for TCP and QUIC, which opens for the holder of the agents' key
+//! only.
 //!
-//! Of a stranger nothing is read but the handshake, by rustls and quinn. How many handshakes there are, how long each may take
-//! and what each may make us hold is bounded ([`Bounds`]); what is over the bound is turned away at once, as a queue
-//! would make good agents wait behind bad ones. A QUIC client must first show that it is where it says it is (Retry, RFC
-//! 9000, 8.1.2): nothing is kept for it before, and nobody can fill the share of somebody else's address.
+//! Of a stranger nothing is read but the handshake, by rustls and quinn. How many handshakes there
+//! are, how long each may take and what each may make us hold is bounded ([`Bounds`]); what is over
+//! the bound is turned away at once, as a queue would make good agents wait behind bad ones. A QUIC
+//! client must first show that it is where it says it is (Retry, RFC 9000, 8.1.2): nothing is kept
+//! for it before, and nobody can fill the share of somebody else's address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +29,8 @@ use crate::quic::{self, ServerError};
 use crate::tcp;
 use crate::transport::{Link, Transport, WELCOME};
 
-/// Links that wait for [`Listener::accept`]; those after them keep their places in the gate, and then newcomers are refused.
+/// Links that wait for [`Listener::accept`]; those after them keep their places in the gate, and
+/// then newcomers are refused.
 const WAITING: usize = 64;
 /// Pause when the process has no descriptors left: the connection stays in the kernel's queue.
 const STARVED: Duration = Duration::from_millis(100);
@@ -72,8 +75,9 @@ pub enum BindError {
 }
 
 impl Listener {
-    /// Listens on the first port of `ports` that is free for all `transports` (one number for both; 0: the kernel picks one). Needs a
-    /// tokio runtime with I/O and time, in which its tasks run until it is dropped.
+    /// Listens on the first port of `ports` that is free for all `transports` (one number for both;
+    /// 0: the kernel picks one). Needs a tokio runtime with I/O and time, in which its tasks run
+    /// until it is dropped.
     ///
     /// # Errors
     /// [`BindError`].
@@ -137,14 +141,15 @@ impl Listener {
         self.gate.counters()
     }
 
-    /// Who was refused since the last call: few entries, each with how often, so that a flood is an event a look and not one a
-    /// packet.
+    /// Who was refused since the last call: few entries, each with how often, so that a flood is an
+    /// event a look and not one a packet.
     pub fn refusals(&self) -> Vec<Refusal> {
         self.gate.take_refusals()
     }
 
-    /// Closes the door and waits, at most so long, until the QUIC links that came through have told their peers of their end. A
-    /// runtime that stops before leaves those peers waiting for a time-out.
+    /// Closes the door and waits, at most so long, until the QUIC links that came through have told
+    /// their peers of their end. A runtime that stops before leaves those peers waiting for a
+    /// time-out.
     pub async fn close(self, patience: Duration) {
         let endpoint = self.endpoint.clone();
         drop(self);
@@ -260,7 +265,8 @@ impl Door {
                         handshakes.spawn(self.clone().admit(ticket, peer.ip(), Transport::Tcp, handshake));
                     }
                 }
-                // Gone while it waited; accept(2) says to go on at once, as to most errors of the network.
+                // Gone while it waited; accept(2) says to go on at once, as to most errors of the
+                // network.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     self.gate.starved();

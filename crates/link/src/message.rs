@@ -1,6 +1,6 @@
-//! The vocabulary. An agent serves several runs in turn: Prepare, Go, (Stop,) until it answers Finished. Where it has
-//! written into a directory of its own, the controller then asks for Files, has them sent piece by piece (Fetch), and says
-//! Forget when it has them safe.
+//! The vocabulary. An agent serves several runs in turn: Prepare, Go, (Stop,) until it answers
+//! Finished. Where it has written into a directory of its own, the controller then asks for Files,
+//! has them sent piece by piece (Fetch), and says Forget when it has them safe.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,14 +11,16 @@ use std::time::Duration;
 use plimsoll_model::{AgentBooks, HostFacts, HostWatch, RunSpec, SecondReport, format};
 use serde::{Deserialize, Serialize};
 
-/// How long an agent that was asked to end waits for its files to be fetched. Batch systems kill 30 s after they have asked
-/// (Slurm's `KillWait`, Kubernetes' grace period), and the process needs a moment after it.
+/// How long an agent that was asked to end waits for its files to be fetched. Batch systems kill 30
+/// s after they have asked (Slurm's `KillWait`, Kubernetes' grace period), and the process needs a
+/// moment after it.
 pub const HAND_OVER: Duration = Duration::from_secs(20);
 
-/// Who speaks: the first message in both directions, so that each side can say why it will not talk to the other.
+/// Who speaks: the first message in both directions, so that each side can say why it will not talk
+/// to the other.
 ///
-/// Fields that are unknown here are let pass, unlike anywhere else: whatever a later version adds, its number must be
-/// readable.
+/// Fields that are unknown here are let pass, unlike anywhere else: whatever a later version adds,
+/// its number must be readable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
     /// [`format::LINK_VERSION`].
@@ -53,7 +55,8 @@ pub struct VersionError {
 }
 
 impl Greeting {
-    /// Of this process, whose engine is `version`. To be made once: the incarnation is drawn anew each time.
+    /// Of this process, whose engine is `version`. To be made once: the incarnation is drawn anew
+    /// each time.
     pub fn new(version: &str) -> Self {
         Self {
             link: format::LINK_VERSION,
@@ -65,7 +68,8 @@ impl Greeting {
         }
     }
 
-    /// Whether `who` ("the agent") sent this and may be talked to by us (`own`: "controller"), whose engine is `version`.
+    /// Whether `who` ("the agent") sent this and may be talked to by us (`own`: "controller"),
+    /// whose engine is `version`.
     ///
     /// # Errors
     /// [`VersionError`], with both versions.
@@ -86,11 +90,13 @@ impl Greeting {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToAgent {
-    /// How to reach the time service, if it is another clock than the agent's own. Sent once, first.
+    /// How to reach the time service, if it is another clock than the agent's own. Sent once,
+    /// first.
     Time(TimeService),
     /// Check everything and get ready; answered by Prepared or Failed.
     Prepare(Box<Prepare>),
-    /// Begin at this time of the controller's clock, a little in the future; the agent converts it. Answered by Going.
+    /// Begin at this time of the controller's clock, a little in the future; the agent converts it.
+    /// Answered by Going.
     Go {
         /// Zero of the run on the controller's `CLOCK_MONOTONIC_RAW`, ns.
         t0_ns: i64,
@@ -140,7 +146,8 @@ pub struct TimeService {
 pub struct UdpTime {
     /// How the agent calls itself in its probes.
     pub agent: u32,
-    /// At all addresses, and first of all at the one by which the agent's link goes to the controller.
+    /// At all addresses, and first of all at the one by which the agent's link goes to the
+    /// controller.
     pub port: u16,
     /// Others to be tried.
     pub addresses: Vec<IpAddr>,
@@ -232,7 +239,8 @@ pub struct Prepare {
 pub struct Measure {
     /// Length of each measurement.
     pub for_ns: u64,
-    /// A host and port that takes bytes and throws them away; none: nothing is measured of the network.
+    /// A host and port that takes bytes and throws them away; none: nothing is measured of the
+    /// network.
     pub sink: Option<String>,
 }
 
@@ -320,8 +328,8 @@ pub enum ToController {
     },
     /// What was measured of this host.
     Measured(Baseline),
-    /// It was asked to end while it had something to hand over: its testers stop, Finished follows, and it waits for
-    /// [`HAND_OVER`] until its files are fetched and it is told to Quit.
+    /// It was asked to end while it had something to hand over: its testers stop, Finished follows,
+    /// and it waits for [`HAND_OVER`] until its files are fetched and it is told to Quit.
     Leaving {
         /// The signal, for people: "SIGTERM".
         reason: String,

@@ -1,13 +1,15 @@
-//! Messages that survive a broken link: numbered, kept until acknowledged, sent again over the next link, taken once.
+//! Messages that survive a broken link: numbered, kept until acknowledged, sent again over the next
+//! link, taken once.
 //!
-//! Pure: no stream, no clock. Rejected: leaving it to TCP, which forgets what was in flight when a connection breaks.
+//! Pure: no stream, no clock. Rejected: leaving it to TCP, which forgets what was in flight when a
+//! connection breaks.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Bytes that may wait for an acknowledgement. An agent says a few kB a second, so that a minute without a link fits many
-/// times; a peer that never acknowledges cannot take more of our memory.
+/// Bytes that may wait for an acknowledgement. An agent says a few kB a second, so that a minute
+/// without a link fits many times; a peer that never acknowledges cannot take more of our memory.
 const MAX_WAITING: usize = 64 * 1024 * 1024;
 
 /// The other side does not acknowledge what we say.
@@ -67,7 +69,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The message after `number`, if it is still here: what a link sends next, `number` being the last it has sent.
+    /// The message after `number`, if it is still here: what a link sends next, `number` being the
+    /// last it has sent.
     pub fn after(&self, number: u64) -> Option<(u64, Bytes)> {
         let next = (number + 1).max(self.first());
         let index = usize::try_from(next - self.first()).ok()?;

@@ -1,8 +1,10 @@
-//! The mark at which a link begins that goes over a command's standard output: a login shell may print text before it.
+//! The mark at which a link begins that goes over a command's standard output: a login shell may
+//! print text before it.
 
 use bytes::{Buf, BytesMut};
 
-/// Begins the link, from agent to controller. Its first byte does not occur in text, so that no banner ends with it.
+/// Begins the link, from agent to controller. Its first byte does not occur in text, so that no
+/// banner ends with it.
 pub const PREAMBLE: &[u8] = b"\0plimsoll-link/1\n";
 /// Longest text of a login, in bytes. What prints more than that is not an agent.
 pub const MAX_LOGIN_TEXT: usize = 1 << 20;

@@ -1,4 +1,5 @@
-//! QUIC as a link needs it: one stream, opened by the controller, and connections that cost little while they wait.
+//! QUIC as a link needs it: one stream, opened by the controller, and connections that cost little
+//! while they wait.
 
 use std::future::Future;
 use std::io;
@@ -19,15 +20,19 @@ use tokio::io::AsyncWrite;
 use crate::identity::IdentityError;
 use crate::transport::{Link, Transport};
 
-/// Longer than a cut that the session above survives without noticing, and no longer than it keeps a lost link's place.
+/// Longer than a cut that the session above survives without noticing, and no longer than it keeps
+/// a lost link's place.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
-/// Shorter than the 30 s after which common address translators forget a UDP flow. The agent keeps alive, the controller does
-/// not: one packet each way is enough, and the controller's timers are many.
+/// Shorter than the 30 s after which common address translators forget a UDP flow. The agent keeps
+/// alive, the controller does not: one packet each way is enough, and the controller's timers are
+/// many.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Kernel buffers of a controller's socket, which all its connections share. The kernel gives no more than `net.core.rmem_max`, by
-/// default 208 KiB: a hundred packets, so that many agents at once lose some and come in later.
+/// Kernel buffers of a controller's socket, which all its connections share. The kernel gives no
+/// more than `net.core.rmem_max`, by default 208 KiB: a hundred packets, so that many agents at
+/// once lose some and come in later.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// What a stranger may make us keep before his first packet is answered: of one connection, and of all.
+/// What a stranger may make us keep before his first packet is answered: of one connection, and of
+/// all.
 const EARLY: u64 = 16 << 10;
 const EARLY_ALL: u64 = 1 << 20;
 /// Bytes an agent may have on the way unacknowledged: 4 MiB at 315 ms are 13 MB/s.
@@ -36,7 +41,8 @@ const AGENT_WINDOW: u32 = 4 << 20;
 /// Error code of a stream whose writer was dropped before it was shut down.
 const BROKEN: VarInt = VarInt::from_u32(1);
 
-/// A controller's endpoint on `socket`. `window` bounds what one agent can make it hold, bytes in each direction.
+/// A controller's endpoint on `socket`. `window` bounds what one agent can make it hold, bytes in
+/// each direction.
 pub(crate) fn server(
     socket: UdpSocket,
     crypto: rustls::ServerConfig,
@@ -48,9 +54,11 @@ pub(crate) fn server(
     let mut transport = transport(window);
     // The controller opens the one stream: an agent can open none.
     transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
-    // What a controller sends is short. To look for longer packets would cost a new link a third more of them, and 1.5 KB.
+    // What a controller sends is short. To look for longer packets would cost a new link a third
+    // more of them, and 1.5 KB.
     transport.mtu_discovery_config(None);
-    // Tokens that spare a later connection its round trip would be one frame and one key each, for a round trip a run.
+    // Tokens that spare a later connection its round trip would be one frame and one key each, for
+    // a round trip a run.
     let mut tokens = ValidationTokenConfig::default();
     tokens.sent(0);
     config
@@ -82,7 +90,8 @@ pub(crate) fn client(crypto: rustls::ClientConfig) -> Result<quinn::ClientConfig
     Ok(config)
 }
 
-/// An agent's endpoint for controllers of the address family of `peer`: one socket, on a port that the kernel picks.
+/// An agent's endpoint for controllers of the address family of `peer`: one socket, on a port that
+/// the kernel picks.
 pub(crate) fn client_endpoint(peer: IpAddr) -> io::Result<Endpoint> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -99,8 +108,9 @@ fn endpoint(socket: UdpSocket, server: Option<quinn::ServerConfig>) -> io::Resul
 
 /// Makes connection ids of 64 random bits.
 ///
-/// Those of quinn's default have 24, and the one that stands in a Retry is not compared with those in use: of very many
-/// connections, one handshake in a hundred would be taken for a packet of another connection, and never answered.
+/// Those of quinn's default have 24, and the one that stands in a Retry is not compared with those
+/// in use: of very many connections, one handshake in a hundred would be taken for a packet of
+/// another connection, and never answered.
 struct Names;
 
 impl ConnectionIdGenerator for Names {
@@ -120,7 +130,8 @@ impl ConnectionIdGenerator for Names {
 /// A UDP socket with large buffers.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    // The kernel clips what it does not allow; a small buffer loses datagrams, which QUIC sends again.
+    // The kernel clips what it does not allow; a small buffer loses datagrams, which QUIC sends
+    // again.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;
@@ -160,8 +171,9 @@ enum End {
 
 /// The sending half.
 ///
-/// quinn's own finishes the stream when it is dropped, so that a task that failed half-way would look like an orderly end, and
-/// its shutdown returns before anything has arrived, so that a connection dropped after it loses what is on the way.
+/// quinn's own finishes the stream when it is dropped, so that a task that failed half-way would
+/// look like an orderly end, and its shutdown returns before anything has arrived, so that a
+/// connection dropped after it loses what is on the way.
 struct Writer {
     send: SendStream,
     end: End,
@@ -205,7 +217,8 @@ impl AsyncWrite for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Of a stream whose finish was begun, the reset takes back what the peer has not acknowledged.
+        // Of a stream whose finish was begun, the reset takes back what the peer has not
+        // acknowledged.
         if !matches!(self.end, End::Done) {
             let _ = self.send.reset(BROKEN);
         }

@@ -14,8 +14,9 @@ use crate::transport::{Link, Transport};
 /// Connections that wait to be taken; the kernel may allow fewer.
 const BACKLOG: i32 = 4096;
 
-/// Messages leave at once, and a peer that has vanished is found out after as long as over QUIC, whether bytes are on the way
-/// to it (user time-out) or not (keep-alive). The session above has heartbeats of its own and mostly knows sooner.
+/// Messages leave at once, and a peer that has vanished is found out after as long as over QUIC,
+/// whether bytes are on the way to it (user time-out) or not (keep-alive). The session above has
+/// heartbeats of its own and mostly knows sooner.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

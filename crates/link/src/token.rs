@@ -1,7 +1,9 @@
-//! What an agent is handed so that it may join: where the controller is, how to know it, and what to be known by.
+//! What an agent is handed so that it may join: where the controller is, how to know it, and what
+//! to be known by.
 //!
-//! A token is the right to be an agent of one experiment. It travels by the bootstrap channel into a file that its owner
-//! alone may read, or into standard input; never on a command line, which every user of a host can list.
+//! A token is the right to be an agent of one experiment. It travels by the bootstrap channel into
+//! a file that its owner alone may read, or into standard input; never on a command line, which
+//! every user of a host can list.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -122,8 +124,8 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// For the agents of `experiment`, whose controller has `keys`, runs engine version `engine` and is to be found at `addresses`
-    /// (`host:port`).
+    /// For the agents of `experiment`, whose controller has `keys`, runs engine version `engine`
+    /// and is to be found at `addresses` (`host:port`).
     ///
     /// # Errors
     /// [`TokenError::Field`]: an argument that an agent would refuse.
@@ -234,7 +236,8 @@ impl Token {
         done.map_err(failed)
     }
 
-    /// Names go into messages and events, so they are words; everything else is what the dialer needs.
+    /// Names go into messages and events, so they are words; everything else is what the dialer
+    /// needs.
     fn checked(self) -> Result<Self, TokenError> {
         let rules = [
             (
@@ -319,7 +322,8 @@ fn bytes(fields: &mut Map<String, Value>, field: &'static str) -> Result<Vec<u8>
 
 fn read_private(path: &Path) -> Result<Vec<u8>, TokenError> {
     let failed = |error| io_error(path, error);
-    // Looked at before it is opened, as to open a pipe waits for its writer; and again after, as that is what is read.
+    // Looked at before it is opened, as to open a pipe waits for its writer; and again after, as
+    // that is what is read.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(TokenError::Kind(path.to_owned()));
     }
@@ -338,8 +342,8 @@ fn read_private(path: &Path) -> Result<Vec<u8>, TokenError> {
     bounded(file).map_err(failed)
 }
 
-/// Reads in a thread of its own, which is left behind if nothing comes: there is no other way to stop waiting for a
-/// standard input that may be a terminal, a pipe or a file.
+/// Reads in a thread of its own, which is left behind if nothing comes: there is no other way to
+/// stop waiting for a standard input that may be a terminal, a pipe or a file.
 fn read_within(input: impl Read + Send + 'static, patience: Duration) -> Result<Vec<u8>, TokenError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || sender.send(bounded(input)));

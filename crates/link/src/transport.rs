@@ -18,10 +18,11 @@ pub enum Transport {
 
 /// A link whose peer has proved who it is.
 ///
-/// Its end is told apart like this: after `shutdown` on the writer the peer reads all that was written and then an orderly end
-/// of file; a link that is dropped without it, a process that is killed, or a way that is cut is an error there.
-/// `shutdown` over QUIC waits until the peer's host has everything, and so wants a time-out. Over TCP what is written may
-/// wait in a buffer until `flush`.
+/// Its end is told apart like this: after `shutdown` on the writer the peer reads all that was
+/// written and then an orderly end of file; a link that is dropped without it, a process that is
+/// killed, or a way that is cut is an error there. `shutdown` over QUIC waits until the peer's host
+/// has everything, and so wants a time-out. Over TCP what is written may wait in a buffer until
+/// `flush`.
 pub struct Link {
     /// Bytes from the peer.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -35,8 +36,8 @@ pub struct Link {
 
 /// First byte on every link, from controller to agent: "I know you".
 ///
-/// With TLS 1.3 a client's handshake ends before the server has seen the client's certificate, so without a word from the
-/// server an agent could not tell a link from a refusal.
+/// With TLS 1.3 a client's handshake ends before the server has seen the client's certificate, so
+/// without a word from the server an agent could not tell a link from a refusal.
 pub(crate) const WELCOME: u8 = b'W';
 
 impl Transport {

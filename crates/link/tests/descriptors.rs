@@ -1,4 +1,5 @@
-//! A listener outlives a time without descriptors. A process of its own, because all tests of one share the limit.
+//! A listener outlives a time without descriptors. A process of its own, because all tests of one
+//! share the limit.
 
 use std::fs::File;
 use std::io::ErrorKind;

@@ -19,9 +19,11 @@ const MAX_CODES: usize = 4096;
 /// Longest text of one code, in bytes.
 const MAX_CODE_BYTES: usize = 80;
 
-/// Short texts of what came back, numbered in order of their first appearance. Cheap to clone; clones share.
+/// Short texts of what came back, numbered in order of their first appearance. Cheap to clone;
+/// clones share.
 ///
-/// Drivers look a code up once per kind of answer and keep the number; the lock is not on the path of a transaction.
+/// Drivers look a code up once per kind of answer and keep the number; the lock is not on the path
+/// of a transaction.
 #[derive(Debug, Clone, Default)]
 pub struct Codes(Arc<RwLock<Table>>);
 
@@ -40,8 +42,8 @@ impl Default for Table {
 }
 
 impl Codes {
-    /// The number of `text` (cut to 80 bytes), entering it if it is new. Past 4096 different texts all new ones are
-    /// "other".
+    /// The number of `text` (cut to 80 bytes), entering it if it is new. Past 4096 different texts
+    /// all new ones are "other".
     pub fn number(&self, text: &str) -> Code {
         let text = cut(text);
         if let Some(&number) = self

@@ -1,4 +1,5 @@
-//! Names and versions of everything that is stored or sent. A reader refuses a greater major version than its own.
+//! Names and versions of everything that is stored or sent. A reader refuses a greater major
+//! version than its own.
 
 /// The run document that the lab hands to the engine.
 pub const RUN: &str = "plimsoll.run/1";
@@ -16,7 +17,8 @@ pub const CLOCK: &str = "plimsoll.clock/1";
 pub const PROBES: &str = "plimsoll.probes/1";
 /// The map of each agent's clock onto the controller's.
 pub const CLOCK_MAP: &str = "plimsoll.clock-map/1";
-/// Zero of a run on the clock of each of its agents; what makes a conversion after a crash possible.
+/// Zero of a run on the clock of each of its agents; what makes a conversion after a crash
+/// possible.
 pub const START: &str = "plimsoll.start/1";
 /// What is known of a closed segment.
 pub const SEGMENT: &str = "plimsoll.segment/1";
@@ -26,11 +28,13 @@ pub const LIVE: &str = "plimsoll.live/1";
 pub const SUMMARY: &str = "plimsoll.summary/1";
 /// Version of the framed protocol between controller and agent.
 ///
-/// 2: both sides greet, so that both can say why they refuse. 3: numbered messages, files, probes. 4: agents say that
-/// they were asked to end. 6: seconds tell of the delays of the generator. 7: books have the lookups of names.
+/// 2: both sides greet, so that both can say why they refuse. 3: numbered messages, files, probes.
+/// 4: agents say that they were asked to end. 6: seconds tell of the delays of the generator. 7:
+/// books have the lookups of names.
 pub const LINK_VERSION: u16 = 7;
 
-/// Whether this build can read `found` (`name/major`), given the name and major version it writes itself.
+/// Whether this build can read `found` (`name/major`), given the name and major version it writes
+/// itself.
 ///
 /// ```
 /// use plimsoll_model::format;

@@ -54,7 +54,8 @@ pub struct AgentSpec {
     /// Processes of its host that it watches.
     #[serde(default)]
     pub watch: Vec<HostWatch>,
-    /// Files of workloads that were put on its host: names as in the run document, and what they are called there.
+    /// Files of workloads that were put on its host: names as in the run document, and what they
+    /// are called there.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }
@@ -76,7 +77,8 @@ pub enum Role {
 pub enum AgentStartKind {
     /// A child of the engine; it shares its clock and its file system.
     Local,
-    /// This command's standard input and output are the link: `ssh HOST exec ENGINE attach --directory DIR`.
+    /// This command's standard input and output are the link: `ssh HOST exec ENGINE attach
+    /// --directory DIR`.
     Command {
         /// Program and arguments.
         argv: Vec<String>,
@@ -106,8 +108,8 @@ pub struct HostWatch {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRules {
-    /// The run begins without those that cannot be had as long as so many with testers are there; 0: all of them, and those
-    /// that watch, too.
+    /// The run begins without those that cannot be had as long as so many with testers are there;
+    /// 0: all of them, and those that watch, too.
     pub at_least: u16,
     /// The run ends when an agent is lost.
     pub abort_on_loss: bool,

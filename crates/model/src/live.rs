@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counts over some span of time. Every transaction is counted once when it starts and once when it ends.
+/// Counts over some span of time. Every transaction is counted once when it starts and once when it
+/// ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counters {
@@ -22,7 +23,8 @@ pub struct Counters {
     pub payload: u64,
     /// Wire bytes, both directions, of all transactions.
     pub wire: u64,
-    /// Transactions that the recorder had no room for. They are in these counts, but not in the segments.
+    /// Transactions that the recorder had no room for. They are in these counts, but not in the
+    /// segments.
     pub lost_records: u64,
 }
 
@@ -53,19 +55,21 @@ pub struct SecondReport {
     pub active: u32,
     /// Transactions in progress at its end.
     pub in_progress: u32,
-    /// Response times (ns) of the successful transactions that ended in it: an `HdrHistogram` in its V2 encoding (three
-    /// significant digits), base64. Empty when there were none.
+    /// Response times (ns) of the successful transactions that ended in it: an `HdrHistogram` in
+    /// its V2 encoding (three significant digits), base64. Empty when there were none.
     pub response: String,
-    /// Encoded as `response`, of the transactions that started in it: by how many ns later than the generator could have,
-    /// as their schedule and a free tester allowed it.
+    /// Encoded as `response`, of the transactions that started in it: by how many ns later than the
+    /// generator could have, as their schedule and a free tester allowed it.
     #[serde(default)]
     pub own_lateness: String,
-    /// For how long a lane stood still in a gap that ended in this second, ns; of several lanes or agents the longest.
+    /// For how long a lane stood still in a gap that ended in this second, ns; of several lanes or
+    /// agents the longest.
     #[serde(default)]
     pub stopped_ns: u64,
 }
 
-/// The books of one agent for one run. `started == succeeded + failed + in_flight` or the run is damaged.
+/// The books of one agent for one run. `started == succeeded + failed + in_flight` or the run is
+/// damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentBooks {

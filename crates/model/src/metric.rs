@@ -4,8 +4,8 @@ use crate::codes::Code;
 
 /// One named number of one transaction, such as the CPU time of the program that carried it out.
 ///
-/// It joins its transaction by (`agent`, `tester`, `start`): a tester has one request in progress at a time, so the
-/// three name one transaction.
+/// It joins its transaction by (`agent`, `tester`, `start`): a tester has one request in progress
+/// at a time, so the three name one transaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetricRow {
     /// Index of the agent in the run.

@@ -1,8 +1,9 @@
-//! The resolved run: everything the engine needs to know of one run, with nothing left to look up or to default.
+//! The resolved run: everything the engine needs to know of one run, with nothing left to look up
+//! or to default.
 //!
-//! The lab writes it (`plan/engine.py`), the engine checks it once ([`RunSpec::check`]) and never changes it. Times are
-//! nanoseconds, rates per second, sizes bytes. Settings of a driver are the driver's own types (crate `drive`, one file
-//! per driver) and stand here as JSON.
+//! The lab writes it (`plan/engine.py`), the engine checks it once ([`RunSpec::check`]) and never
+//! changes it. Times are nanoseconds, rates per second, sizes bytes. Settings of a driver are the
+//! driver's own types (crate `drive`, one file per driver) and stand here as JSON.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +30,8 @@ pub struct RunSpec {
     pub warmup_ns: u64,
     /// What ends the run.
     pub end: RunEnd,
-    /// How long transactions in progress may take to end after the run's end before they are cancelled.
+    /// How long transactions in progress may take to end after the run's end before they are
+    /// cancelled.
     pub drain_ns: u64,
     /// What of the transactions stays on disk.
     pub keep: Keep,
@@ -37,9 +39,11 @@ pub struct RunSpec {
     pub workloads: Vec<Workload>,
     /// Process trees to watch on this host.
     pub watch: Vec<Watch>,
-    /// Cores that the testers are bound to; empty: not bound, one lane per core that the process may use.
+    /// Cores that the testers are bound to; empty: not bound, one lane per core that the process
+    /// may use.
     pub tester_cpus: Vec<u32>,
-    /// Before a scheduled start, spin for this long instead of sleeping (0: never). Costs a core, gains microseconds.
+    /// Before a scheduled start, spin for this long instead of sleeping (0: never). Costs a core,
+    /// gains microseconds.
     pub spin_ns: u64,
     /// Rules that stop the run.
     pub ceiling: Vec<Ceiling>,
@@ -170,8 +174,8 @@ pub enum BackoffWhen {
     /// All of them.
     #[default]
     Failed,
-    /// Those without a connection, and only of testers whose starts are not planned ahead: open arrivals and slots in time
-    /// stay as scheduled.
+    /// Those without a connection, and only of testers whose starts are not planned ahead: open
+    /// arrivals and slots in time stay as scheduled.
     Refused,
 }
 
@@ -183,7 +187,8 @@ pub struct Operation {
     pub name: String,
     /// Its share is `weight` / sum of the weights; greater than 0, or 0 where `first` is not.
     pub weight: f64,
-    /// Each tester begins with so many of these, in the order of the list, before any is chosen by its weight.
+    /// Each tester begins with so many of these, in the order of the list, before any is chosen by
+    /// its weight.
     #[serde(default)]
     pub first: u64,
     /// The driver's settings for it.
@@ -222,8 +227,9 @@ pub enum Generator {
         /// One for each, 0 or greater; not all of them 0.
         weights: Vec<f64>,
     },
-    /// Texts in the order of a recording. Transaction k of the workload takes `items[order[k]]`, and the first again after
-    /// the last: in an open load k is the number of the arrival, in a closed one the testers take turns.
+    /// Texts in the order of a recording. Transaction k of the workload takes `items[order[k]]`,
+    /// and the first again after the last: in an open load k is the number of the arrival, in a
+    /// closed one the testers take turns.
     Recorded {
         /// At least one.
         items: Vec<String>,
@@ -427,7 +433,8 @@ impl RunSpec {
     /// Checks what types cannot say.
     ///
     /// # Errors
-    /// [`SpecError::Version`] for another format, [`SpecError::Wrong`] for the first thing that cannot be carried out.
+    /// [`SpecError::Version`] for another format, [`SpecError::Wrong`] for the first thing that
+    /// cannot be carried out.
     pub fn check(&self) -> Result<(), SpecError> {
         if !format::readable(format::RUN, &self.format) {
             return Err(SpecError::Version {

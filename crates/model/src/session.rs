@@ -1,4 +1,5 @@
-//! What lab and engine say to each other: JSON, one object a line, commands in on stdin, events out on stdout.
+//! What lab and engine say to each other: JSON, one object a line, commands in on stdin, events out
+//! on stdout.
 
 use std::path::PathBuf;
 
@@ -31,7 +32,8 @@ pub enum Command {
         #[serde(default)]
         baseline: Option<BaselineSpec>,
     },
-    /// Fetch what agents have kept of a run that ended without them, into its directory; answered by Collected.
+    /// Fetch what agents have kept of a run that ended without them, into its directory; answered
+    /// by Collected.
     Collect {
         /// Directory of the run.
         directory: PathBuf,
@@ -55,7 +57,8 @@ pub enum Command {
 pub struct BaselineSpec {
     /// Length of each measurement, ns.
     pub for_ns: u64,
-    /// HOST:PORT of something that takes bytes and throws them away; none: our own end of a connection to `address`.
+    /// HOST:PORT of something that takes bytes and throws them away; none: our own end of a
+    /// connection to `address`.
     #[serde(default)]
     pub sink: Option<String>,
 }
@@ -110,7 +113,8 @@ pub enum Event {
         /// Likewise.
         p99_ms: Option<f64>,
     },
-    /// Something worth a line in `events.jsonl`: tester-stopped, agent-lost, service-gone, ceiling, damage, ...
+    /// Something worth a line in `events.jsonl`: tester-stopped, agent-lost, service-gone, ceiling,
+    /// damage, ...
     Note {
         /// Seconds from the start of the run.
         t_s: f64,

@@ -9,12 +9,12 @@ pub const NOT_HAPPENED: i64 = -1;
 
 /// One request with its outcome, as a tester saw it.
 ///
-/// Stamps are nanoseconds of the agent's `CLOCK_MONOTONIC_RAW`, absolute, taken beside the system call nearest to the
-/// wire, and never altered afterwards; [`NOT_HAPPENED`] where the event did not occur. At rest `start` is counted from
-/// the start of the run and the other stamps from `start`.
+/// Stamps are nanoseconds of the agent's `CLOCK_MONOTONIC_RAW`, absolute, taken beside the system
+/// call nearest to the wire, and never altered afterwards; [`NOT_HAPPENED`] where the event did not
+/// occur. At rest `start` is counted from the start of the run and the other stamps from `start`.
 ///
-/// Invariants: `scheduled <= start`; `end == NOT_HAPPENED` exactly when the transaction was still in progress when the
-/// run ended (outcome [`Outcome::Cancelled`]).
+/// Invariants: `scheduled <= start`; `end == NOT_HAPPENED` exactly when the transaction was still
+/// in progress when the run ended (outcome [`Outcome::Cancelled`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transaction {
     /// Planned start (glossary: scheduled).
@@ -31,7 +31,8 @@ pub struct Transaction {
     pub items: u64,
     /// Useful bytes, decoded, in bytes.
     pub payload: u64,
-    /// Bytes written to the wire, protocol included (TLS records and TCP/IP headers are not seen from here).
+    /// Bytes written to the wire, protocol included (TLS records and TCP/IP headers are not seen
+    /// from here).
     pub sent: u64,
     /// Bytes read from the wire, likewise.
     pub received: u64,

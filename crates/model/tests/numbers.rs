@@ -1,4 +1,5 @@
-//! Numbers of enums in segments: files hold the number, and a dictionary in the order of `ALL` has the word.
+//! Numbers of enums in segments: files hold the number, and a dictionary in the order of `ALL` has
+//! the word.
 
 use plimsoll_model::{Cache, Outcome, Phase};
 

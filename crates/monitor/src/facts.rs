@@ -28,7 +28,8 @@ fn limit(resource: libc::__rlimit_resource_t) -> u64 {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `found` is valid and writable; the call reports what it does not know by an error and leaves it alone.
+    // SAFETY: `found` is valid and writable; the call reports what it does not know by an error and
+    // leaves it alone.
     unsafe { libc::getrlimit(resource, &raw mut found) };
     found.rlim_max
 }

@@ -61,7 +61,8 @@ fn is_of_unit(proc: &Path, pid: u32, unit: &str) -> bool {
         .any(|line| line.split('/').any(|part| part == name))
 }
 
-/// Start time in ticks since boot: field 22 of `/proc/PID/stat`, behind the name, which may hold anything.
+/// Start time in ticks since boot: field 22 of `/proc/PID/stat`, behind the name, which may hold
+/// anything.
 fn began(proc: &Path, pid: u32) -> u64 {
     let stat = fs::read_to_string(proc.join(format!("{pid}/stat"))).unwrap_or_default();
     let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -96,8 +97,8 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // `spawn` returns when the child has let go of our memory; the kernel writes its new name just after that. What
-        // it answered says that it has its name.
+        // `spawn` returns when the child has let go of our memory; the kernel writes its new name
+        // just after that. What it answered says that it has its name.
         child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         assert_eq!(

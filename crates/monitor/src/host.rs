@@ -130,8 +130,8 @@ impl Host {
     }
 }
 
-/// Shares of the interval between two readings. `cpu.busy` is what is neither idle nor waiting for I/O: time that the
-/// hypervisor took counts as busy, because it was not to be had.
+/// Shares of the interval between two readings. `cpu.busy` is what is neither idle nor waiting for
+/// I/O: time that the hypervisor took counts as busy, because it was not to be had.
 fn shares(then: &CpuTimes, now: &CpuTimes, part: &str, rows: &mut Rows) {
     // Idle and iowait may step back a little on some kernels: such a difference is 0.
     let parts = [

@@ -1,4 +1,5 @@
-//! What goes on beside the transactions: once a second, on one clock with them, everything of interest in `/proc`.
+//! What goes on beside the transactions: once a second, on one clock with them, everything of
+//! interest in `/proc`.
 //!
 //! Rows are tidy: time (end of the interval described), component, metric, part, value.
 //!
@@ -77,8 +78,8 @@ pub enum MonitorEvent {
 }
 
 impl Monitor {
-    /// A monitor of this host, of the process trees in `watch`, of those in `sought` while they are there, and of the tree
-    /// below `testers`.
+    /// A monitor of this host, of the process trees in `watch`, of those in `sought` while they are
+    /// there, and of the tree below `testers`.
     pub fn new(watch: &[Watch], sought: &[HostWatch], testers: u32) -> Self {
         let services = watch
             .iter()
@@ -101,8 +102,8 @@ impl Monitor {
         }
     }
 
-    /// Reads everything at `now_ns`; `spun_ns` is what the testers have spun so far. The first reading gives only what
-    /// is no rate.
+    /// Reads everything at `now_ns`; `spun_ns` is what the testers have spun so far. The first
+    /// reading gives only what is no rate.
     pub fn read(&mut self, now_ns: i64, spun_ns: u64) -> Reading {
         let seconds = self
             .last_ns

@@ -199,7 +199,8 @@ pub struct Process {
     pub rss_pages: u64,
 }
 
-/// Reads `/proc/PID/stat` or `/proc/PID/task/TID/stat`. The name may hold spaces and brackets of its own.
+/// Reads `/proc/PID/stat` or `/proc/PID/task/TID/stat`. The name may hold spaces and brackets of
+/// its own.
 pub fn process(text: &str) -> Option<Process> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;

@@ -10,7 +10,8 @@ use crate::find::find_in;
 use crate::rows::Rows;
 use crate::tree::{Tree, Units};
 
-/// Between two looks for a process that is missing: each walks over all processes of a host that is not ours.
+/// Between two looks for a process that is missing: each walks over all processes of a host that is
+/// not ours.
 const EVERY_NS: i64 = 2_000_000_000;
 
 pub(crate) struct Sought {

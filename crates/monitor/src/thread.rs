@@ -1,4 +1,5 @@
-//! The monitor's own thread: reads once a second on the seconds of the run, writes samples and clock readings.
+//! The monitor's own thread: reads once a second on the seconds of the run, writes samples and
+//! clock readings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ pub struct MonitorThread {
 }
 
 impl MonitorThread {
-    /// Starts it. `spun` tells what the testers have spun so far (ns); `tell` is told, with its raw time, what
-    /// happens to processes.
+    /// Starts it. `spun` tells what the testers have spun so far (ns); `tell` is told, with its raw
+    /// time, what happens to processes.
     ///
     /// # Errors
     /// No thread is to be had.
@@ -76,8 +77,8 @@ impl MonitorThread {
                 }
                 let mut second = 0;
                 loop {
-                    // Counted, not read off the clock: a timer may end a few µs early on the raw clock. Seconds that
-                    // were slept through are left out.
+                    // Counted, not read off the clock: a timer may end a few µs early on the raw
+                    // clock. Seconds that were slept through are left out.
                     second = (second + 1).max((clock.raw_ns() - t0) / 1_000_000_000);
                     let ended = wait(&stopped, (t0 + second * 1_000_000_000 - clock.raw_ns()).max(0));
                     if !ended || clock.raw_ns() - watching.last_ns >= MIN_NS {

@@ -1,9 +1,9 @@
 //! A process with all its descendants, as one component.
 //!
-//! Who has been a member stays one while it lives, also when its parent dies and init adopts it. A member is known by
-//! pid and start time, so that a pid that is used again is somebody else. CPU time of a member that ended is in its
-//! parent's books once it was waited for; where it was not (an adopted one, an ignored SIGCHLD) the sum would step
-//! back: the counters here never do.
+//! Who has been a member stays one while it lives, also when its parent dies and init adopts it. A
+//! member is known by pid and start time, so that a pid that is used again is somebody else. CPU
+//! time of a member that ended is in its parent's books once it was waited for; where it was not
+//! (an adopted one, an ignored SIGCHLD) the sum would step back: the counters here never do.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -62,7 +62,8 @@ pub(crate) struct Tree {
     written: Monotone,
     last: Option<Totals>,
     threads: HashMap<u32, ThreadTimes>,
-    /// Process and id of the threads that were reported last: the one that used most, the one that used or waited for most.
+    /// Process and id of the threads that were reported last: the one that used most, the one that
+    /// used or waited for most.
     reported: [Option<(u32, u32)>; 2],
     gone: bool,
 }
@@ -85,7 +86,8 @@ impl Tree {
         }
     }
 
-    /// One reading; with a former one `seconds` ago the rates go into `rows`. Gives true once, when the root is gone.
+    /// One reading; with a former one `seconds` ago the rates go into `rows`. Gives true once, when
+    /// the root is gone.
     pub(crate) fn sample(
         &mut self,
         proc: &Path,
@@ -194,9 +196,10 @@ impl Tree {
         }
     }
 
-    /// Name of the thread that used most of a core since the last reading, and its share of that core; the same of the
-    /// thread that used or waited for most of one. None where the thread that was reported before has ended and its process has
-    /// not: what it did since is not known, and the others are not the busiest (the lanes of a run end before the last reading).
+    /// Name of the thread that used most of a core since the last reading, and its share of that
+    /// core; the same of the thread that used or waited for most of one. None where the thread that
+    /// was reported before has ended and its process has not: what it did since is not known, and
+    /// the others are not the busiest (the lanes of a run end before the last reading).
     fn busiest(
         &mut self,
         proc: &Path,
@@ -214,7 +217,8 @@ impl Tree {
                 let Some(times) = thread_times(&path, units) else {
                     continue;
                 };
-                // A thread that was not there before was born in between; one whose number was used again likewise.
+                // A thread that was not there before was born in between; one whose number was used
+                // again likewise.
                 let before = self
                     .threads
                     .get(&tid)
@@ -298,8 +302,8 @@ fn numbered(path: &Path) -> Vec<(u32, PathBuf)> {
         .collect()
 }
 
-/// The children of a process, from the lists of its threads, or from a walk over all processes on kernels built
-/// without those lists.
+/// The children of a process, from the lists of its threads, or from a walk over all processes on
+/// kernels built without those lists.
 fn children(proc: &Path, pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for (_, path) in numbered(&proc.join(format!("{pid}/task")))

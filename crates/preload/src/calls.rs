@@ -1,11 +1,13 @@
-//! The calls that are recorded, as data: the name of the system call, and what to take of its arguments.
+//! The calls that are recorded, as data: the name of the system call, and what to take of its
+//! arguments.
 
 /// What an argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing to us, mostly an address.
     Skip,
-    /// A number. Of a list of buffers: how long they are together. Of a pointer to an offset: the offset.
+    /// A number. Of a list of buffers: how long they are together. Of a pointer to an offset: the
+    /// offset.
     Number,
     /// A name.
     Text,

@@ -7,7 +7,8 @@ fn read(clock: clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a clock that every Linux has, and a place for its time. These do not fail, and leave errno alone.
+    // SAFETY: a clock that every Linux has, and a place for its time. These do not fail, and leave
+    // errno alone.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

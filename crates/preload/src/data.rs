@@ -97,7 +97,8 @@ macro_rules! map {
             fd: c_int,
             offset: i64,
         ) -> Buffer {
-            // SAFETY: given on as it is. Memory may be asked for while a function is looked up; then libc is not asked.
+            // SAFETY: given on as it is. Memory may be asked for while a function is looked up;
+            // then libc is not asked.
             unsafe {
                 let make = || map(address, length, protection, flags, fd, offset);
                 if flags & libc::MAP_ANONYMOUS != 0 {

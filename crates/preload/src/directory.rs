@@ -1,7 +1,9 @@
-//! Directories that libc reads: opendir opens one, readdir asks the kernel for more entries now and then, closedir closes it.
+//! Directories that libc reads: opendir opens one, readdir asks the kernel for more entries now and
+//! then, closedir closes it.
 //!
-//! Whether the kernel was asked is told by the directory's position. How many bytes of entries it has given stays between it and
-//! libc, so that the value of such a record is not known; that of the last one, which finds no more, is 0.
+//! Whether the kernel was asked is told by the directory's position. How many bytes of entries it
+//! has given stays between it and libc, so that the value of such a record is not known; that of
+//! the last one, which finds no more, is 0.
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -163,7 +163,8 @@ impl Out {
         }
     }
 
-    /// The first word makes the record valid: how many words it has, what it is, how it has failed. How many words that are.
+    /// The first word makes the record valid: how many words it has, what it is, how it has failed.
+    /// How many words that are.
     #[inline]
     pub unsafe fn commit(self, call: u16, errno: u16) -> usize {
         // SAFETY: both point into the place.

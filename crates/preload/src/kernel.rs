@@ -1,5 +1,5 @@
-//! System calls of our own: not by way of libc, whose functions this library stands in for, and without errno, which is the
-//! program's.
+//! System calls of our own: not by way of libc, whose functions this library stands in for, and
+//! without errno, which is the program's.
 
 use core::ffi::{CStr, c_int, c_long};
 
@@ -14,7 +14,8 @@ pub type Answer = Result<usize, u16>;
 #[inline]
 pub unsafe fn call(number: c_long, words: [usize; 6]) -> Answer {
     let value: isize;
-    // SAFETY: the kernel's convention; it changes rcx and r11, and memory that the arguments point to.
+    // SAFETY: the kernel's convention; it changes rcx and r11, and memory that the arguments point
+    // to.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -157,7 +158,8 @@ pub fn set_length(number: c_int, length: u64) -> Answer {
     unsafe { call(libc::SYS_ftruncate, [word(number), length as usize, 0, 0, 0, 0]) }
 }
 
-/// fallocate(2): the range is there, on the disk or in memory, so that writing to it by way of memory cannot fail.
+/// fallocate(2): the range is there, on the disk or in memory, so that writing to it by way of
+/// memory cannot fail.
 pub fn allocate(number: c_int, offset: u64, length: usize) -> Answer {
     // SAFETY: no pointers.
     unsafe {
@@ -205,7 +207,8 @@ pub unsafe fn unmap(address: *mut u64, length: usize) {
     let _ = unsafe { call(libc::SYS_munmap, [address as usize, length, 0, 0, 0, 0]) };
 }
 
-/// In a child process this page is zero, however it was made, if memory is not shared. Whether the kernel can do that (from 4.14).
+/// In a child process this page is zero, however it was made, if memory is not shared. Whether the
+/// kernel can do that (from 4.14).
 ///
 /// # Safety
 /// It must be a whole page that is no file's.

@@ -1,6 +1,8 @@
-//! The log of a thread: a file that is memory, so that what stands in it stays whatever becomes of the process.
+//! The log of a thread: a file that is memory, so that what stands in it stays whatever becomes of
+//! the process.
 //!
-//! The head and the records are described where they are read: `preload` in the crate `plimsoll-trace`.
+//! The head and the records are described where they are read: `preload` in the crate
+//! `plimsoll-trace`.
 
 use core::ffi::{CStr, c_int};
 
@@ -39,7 +41,8 @@ impl Log {
         next: core::ptr::null_mut(),
     };
 
-    /// Makes the file of a thread, with its head. None where that cannot be done: the thread is not recorded.
+    /// Makes the file of a thread, with its head. None where that cannot be done: the thread is not
+    /// recorded.
     pub fn make(pid: u32, tid: u32, now_ns: u64, is_image: bool) -> Option<Self> {
         let mut log = Self::NONE;
         let mut number = Err(0);
@@ -63,7 +66,8 @@ impl Log {
         Some(log)
     }
 
-    /// A place for a record of this many bytes, at most [`MAX_RECORD`]. None where the file cannot grow.
+    /// A place for a record of this many bytes, at most [`MAX_RECORD`]. None where the file cannot
+    /// grow.
     #[inline]
     pub fn place(&mut self, bytes: usize) -> Option<*mut u64> {
         if self.used() + bytes > self.length {
@@ -124,8 +128,8 @@ impl Log {
         Some(())
     }
 
-    /// Makes a range of the file the window. It is reserved on the disk first: writing to memory for which there is no room would
-    /// kill the program.
+    /// Makes a range of the file the window. It is reserved on the disk first: writing to memory
+    /// for which there is no room would kill the program.
     fn map(&mut self, number: c_int, offset: u64, length: usize) -> Option<()> {
         let end = offset + length as u64;
         if end > kernel::largest_file() {

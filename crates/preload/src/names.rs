@@ -123,7 +123,8 @@ current_directory! {
     __getcwd_chk (room);
 }
 
-/// A file with a name that libc has found: `mkstemp` and its like. The name is known when the call has ended.
+/// A file with a name that libc has found: `mkstemp` and its like. The name is known when the call
+/// has ended.
 macro_rules! temporary {
     ($($name:ident ($($argument:ident),*) $flags:expr;)*) => {$(
         #[unsafe(no_mangle)]

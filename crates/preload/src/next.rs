@@ -1,4 +1,5 @@
-//! The functions that this library stands before: libc's, or those of another library that does the same.
+//! The functions that this library stands before: libc's, or those of another library that does the
+//! same.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;

@@ -1,4 +1,5 @@
-//! syscall(2) with a number: those file calls for which programs take this way, as their libc is older than the call.
+//! syscall(2) with a number: those file calls for which programs take this way, as their libc is
+//! older than the call.
 
 use core::ffi::{c_int, c_long};
 

@@ -11,7 +11,8 @@ pub const MAX_DIRECTORY: usize = 512;
 /// The variable that names it.
 const VARIABLE: &[u8] = b"PLIMSOLL_TRACE_DIR=";
 
-/// The kernel empties this page in every child, so that a child knows that it is one, whether fork(3) has made it or not.
+/// The kernel empties this page in every child, so that a child knows that it is one, whether
+/// fork(3) has made it or not.
 #[repr(C, align(65536))]
 struct Page {
     pid: AtomicU32,
@@ -46,7 +47,8 @@ pub fn pid() -> u32 {
     PAGE.pid.load(Ordering::Relaxed)
 }
 
-/// Whether the program that runs is to be told in a head: its command line, what it has inherited. Once.
+/// Whether the program that runs is to be told in a head: its command line, what it has inherited.
+/// Once.
 pub fn is_new_image() -> bool {
     !IMAGE_IS_TOLD.swap(true, Ordering::Relaxed)
 }
@@ -74,7 +76,8 @@ pub fn begin() -> bool {
     true
 }
 
-/// Reads the environment. False where it is not there yet, another thread is at it, or it does not ask for a recording.
+/// Reads the environment. False where it is not there yet, another thread is at it, or it does not
+/// ask for a recording.
 fn find_directory() -> bool {
     let environment = environment();
     if environment.is_null() {

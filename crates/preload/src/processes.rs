@@ -98,7 +98,8 @@ macro_rules! fork {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() -> c_int {
-            // SAFETY: given on as it is. The child has no log yet, and that of its parent is not its own.
+            // SAFETY: given on as it is. The child has no log yet, and that of its parent is not
+            // its own.
             unsafe {
                 let open = record::open(record::begin(), Call::Fork, &[]);
                 let child = next!($name: fn() -> c_int)();
@@ -113,8 +114,9 @@ macro_rules! fork {
 
 fork! { fork _Fork __libc_fork }
 
-/// The child runs on this stack and returns before the parent does, so that the place of the return address is written over: the
-/// kernel keeps it in a register, for each of the two. libc does the same.
+/// The child runs on this stack and returns before the parent does, so that the place of the return
+/// address is written over: the kernel keeps it in a register, for each of the two. libc does the
+/// same.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -247,7 +249,8 @@ macro_rules! go_on {
     };
 }
 
-/// Those with a list of arguments of any length: the call is written down, and all is left to libc as it stands.
+/// Those with a list of arguments of any length: the call is written down, and all is left to libc
+/// as it stands.
 macro_rules! execute_list {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
@@ -294,7 +297,8 @@ macro_rules! spawn {
             environment: Texts,
         ) -> c_int {
             let mut child = 0;
-            // SAFETY: given on as it is, but for the place of the child's id, which the caller may not want.
+            // SAFETY: given on as it is, but for the place of the child's id, which the caller may
+            // not want.
             unsafe {
                 let next = next!($name: fn(*mut c_int, Name, *const c_void, *const c_void, Texts, Texts) -> c_int);
                 let open = record::open(record::begin(), Call::Vfork, &[]);

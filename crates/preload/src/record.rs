@@ -9,7 +9,8 @@ use crate::log::{Log, MAX_RECORD};
 use crate::thread::Thread;
 use crate::{clock, kernel, next, process};
 
-/// Where more time than this passes between two calls, or in one, the processor time is asked for: ns. Asking costs some 200 ns.
+/// Where more time than this passes between two calls, or in one, the processor time is asked for:
+/// ns. Asking costs some 200 ns.
 const LONG_NS: u64 = 20_000;
 /// Instead of a call: how many records are lost.
 const LOST: u16 = u16::MAX;
@@ -121,12 +122,14 @@ pub unsafe fn finish(open: &Open, ended: CallEnd) {
         return;
     }
     let now = clock::monotonic();
-    // SAFETY: a record that begins in the window lies in it; the call has no words where another one is made.
+    // SAFETY: a record that begins in the window lies in it; the call has no words where another
+    // one is made.
     unsafe {
         if (*thread.log.get()).holds(open.place) {
             encode::finish(open.place, now - open.begun.start_ns, ended);
         } else {
-            // A child with our memory has filled the window. What stands in the one of before stays unfinished.
+            // A child with our memory has filled the window. What stands in the one of before stays
+            // unfinished.
             thread.write(open.begun, now, open.call, &[], ended, 0);
         }
     }
@@ -190,7 +193,8 @@ impl Thread {
         unsafe { *self.log.get() = log.unwrap_or(Log::NONE) };
         self.lost.store(0, Ordering::Relaxed);
         self.borrower.set(0);
-        // A thread begins with no processor time, and with nothing said of when; a program has used some before.
+        // A thread begins with no processor time, and with nothing said of when; a program has used
+        // some before.
         let used = clock::processor();
         let now = clock::monotonic();
         let (asked, before) = if is_image {
@@ -208,8 +212,9 @@ impl Thread {
         Some(())
     }
 
-    /// Processor time since the call before, where that is long ago. What has passed since it was asked for last was short, and is
-    /// taken for computing, as is a call that was not asked about before it began.
+    /// Processor time since the call before, where that is long ago. What has passed since it was
+    /// asked for last was short, and is taken for computing, as is a call that was not asked about
+    /// before it began.
     #[inline]
     fn processor(&self, begun: CallStart, now_ns: u64) -> Option<u64> {
         let idle = begun.start_ns.saturating_sub(self.ended_ns.get());

@@ -1,7 +1,9 @@
-//! Requests that are handed over to be carried out meanwhile: that there are some, and how many. What they do is in no call.
+//! Requests that are handed over to be carried out meanwhile: that there are some, and how many.
+//! What they do is in no call.
 //!
-//! These are functions of other libraries, which may be loaded for one part of a program alone (dlopen): such a library does not stand behind
-//! this one. It is asked for by its name then, and what even so is not found is done, or fails, as the library would do it.
+//! These are functions of other libraries, which may be loaded for one part of a program alone
+//! (dlopen): such a library does not stand behind this one. It is asked for by its name then, and
+//! what even so is not found is done, or fails, as the library would do it.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
@@ -50,7 +52,8 @@ macro_rules! wrap {
                 return -libc::ENOSYS;
             };
             let begun = record::begin();
-            // SAFETY: the caller has given what the function of liburing takes; it is given on as it is.
+            // SAFETY: the caller has given what the function of liburing takes; it is given on as
+            // it is.
             unsafe {
                 let next: unsafe extern "C" fn($($kind),*) -> c_int = core::mem::transmute(next);
                 let value = next($($argument),*);
@@ -62,7 +65,8 @@ macro_rules! wrap {
 }
 
 wrap! {
-    // The number of a new ring stands in the library's own structure: a call that makes no descriptor stands for it.
+    // The number of a new ring stands in the library's own structure: a call that makes no
+    // descriptor stands for it.
     IoUringRegister: io_uring_queue_init (entries: c_uint, ring: Ring, flags: c_uint);
     IoUringRegister: io_uring_queue_init_params (entries: c_uint, ring: Ring, params: Ring);
     IoUringEnter: io_uring_submit (ring: Ring);

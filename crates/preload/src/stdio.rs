@@ -1,9 +1,11 @@
 //! stdio: functions that may read or write more than a buffer.
 //!
-//! Their system calls are made inside libc. What was written is what was added to the buffer and is not there any more; what was read
-//! is told by the kernel's position before and after, so that only files are seen, not pipes. Bytes and offsets are exact, but several
-//! reads (or writes) within one function are one record, and a read that found the end of the file is none. Where the buffer shows
-//! beforehand that the kernel will not be asked, nothing is looked at. Wide characters are not seen.
+//! Their system calls are made inside libc. What was written is what was added to the buffer and is
+//! not there any more; what was read is told by the kernel's position before and after, so that
+//! only files are seen, not pipes. Bytes and offsets are exact, but several reads (or writes)
+//! within one function are one record, and a read that found the end of the file is none. Where the
+//! buffer shows beforehand that the kernel will not be asked, nothing is looked at. Wide characters
+//! are not seen.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
@@ -122,7 +124,8 @@ macro_rules! variadic {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() -> c_int {
-            // Six integers, eight vectors, and struct va_list: where the next one of each lies, those on the stack, and these.
+            // Six integers, eight vectors, and struct va_list: where the next one of each lies,
+            // those on the stack, and these.
             core::arch::naked_asm!(
                 "sub rsp, 216",
                 "mov [rsp], rdi", "mov [rsp + 8], rsi", "mov [rsp + 16], rdx",
@@ -155,7 +158,8 @@ macro_rules! variadic {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() -> c_int {
-            // Eight vectors, eight integers, and struct va_list: those on the stack, the ends of both, and how far before them.
+            // Eight vectors, eight integers, and struct va_list: those on the stack, the ends of
+            // both, and how far before them.
             core::arch::naked_asm!(
                 "stp x29, x30, [sp, -256]!",
                 "stp q0, q1, [sp, 16]", "stp q2, q3, [sp, 48]", "stp q4, q5, [sp, 80]", "stp q6, q7, [sp, 112]",
@@ -216,7 +220,8 @@ macro_rules! open {
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $again(path: Name, mode: Name, file: File) -> File {
-            // SAFETY: given on as it is. libc opens the other file with a number of its own and moves it to that of the first one.
+            // SAFETY: given on as it is. libc opens the other file with a number of its own and
+            // moves it to that of the first one.
             unsafe {
                 let next = next!($again: fn(Name, Name, File) -> File);
                 if path.is_null() || file.is_null() {

@@ -1,5 +1,5 @@
-//! Streams of stdio, as glibc lays them out: programs of all times read the first fields themselves (getc was a macro), so that they
-//! have never changed.
+//! Streams of stdio, as glibc lays them out: programs of all times read the first fields themselves
+//! (getc was a macro), so that they have never changed.
 
 use core::ffi::{c_char, c_int};
 use core::ptr;
@@ -74,7 +74,8 @@ impl Stream {
         (self.write_next as usize).saturating_sub(self.write_begin as usize) as i64
     }
 
-    /// More was read than the program has taken, or will write over: the kernel is told to go back first.
+    /// More was read than the program has taken, or will write over: the kernel is told to go back
+    /// first.
     fn is_ahead(&self) -> bool {
         let reached = if self.flags & PUTTING == 0 {
             self.read_next
@@ -93,8 +94,8 @@ impl Stream {
     }
 }
 
-/// A function that reads or moves is about to be called. None where it is not recorded, or the stream is a pipe or the like: only of
-/// files is it seen what it does.
+/// A function that reads or moves is about to be called. None where it is not recorded, or the
+/// stream is a pipe or the like: only of files is it seen what it does.
 ///
 /// # Safety
 /// It must be a stream.
@@ -161,7 +162,8 @@ pub unsafe fn before_write(stream: *const Stream) -> Option<Before> {
     })
 }
 
-/// It was called, and has added so many bytes to the stream: what is not there any more was written.
+/// It was called, and has added so many bytes to the stream: what is not there any more was
+/// written.
 ///
 /// # Safety
 /// It must be the same stream, still open.
@@ -230,8 +232,8 @@ impl FunctionRecords {
     }
 }
 
-/// Streams that are open, by their descriptors: fflush(NULL) and the end of the program write them all. Higher descriptors are rare,
-/// and what is written of them then is not seen.
+/// Streams that are open, by their descriptors: fflush(NULL) and the end of the program write them
+/// all. Higher descriptors are rare, and what is written of them then is not seen.
 const REMEMBERED: usize = 1024;
 static STREAMS: [AtomicPtr<Stream>; REMEMBERED] = [const { AtomicPtr::new(ptr::null_mut()) }; REMEMBERED];
 

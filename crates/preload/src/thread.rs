@@ -1,5 +1,6 @@
-//! Memory of a thread, without what the standard library needs for it: zeros at first, there from the thread's first to its last
-//! instruction, found in two instructions (the model "initial-exec", as a library that is loaded before the program has its place).
+//! Memory of a thread, without what the standard library needs for it: zeros at first, there from
+//! the thread's first to its last instruction, found in two instructions (the model "initial-exec",
+//! as a library that is loaded before the program has its place).
 
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::AtomicU64;
@@ -21,7 +22,8 @@ pub struct Thread {
     /// When the processor time was asked for, and what it was.
     pub asked_ns: Cell<u64>,
     pub processor_ns: Cell<u64>,
-    /// Records that could not be written and are not reported yet. Atomic, as a handler of a signal counts on the same thread.
+    /// Records that could not be written and are not reported yet. Atomic, as a handler of a signal
+    /// counts on the same thread.
     pub lost: AtomicU64,
     /// The vfork that has not returned in the parent.
     pub lending: Cell<Option<Open>>,
@@ -67,8 +69,8 @@ impl Thread {
                 options(nostack, readonly, pure),
             );
         }
-        // SAFETY: of the right size, zeros are a value of each field, and only this thread and its handlers of signals
-        // have it, who share it by `Cell` and `busy`.
+        // SAFETY: of the right size, zeros are a value of each field, and only this thread and its
+        // handlers of signals have it, who share it by `Cell` and `busy`.
         unsafe { &*address }
     }
 }

@@ -72,12 +72,14 @@ pub unsafe fn total(buffers: *const libc::iovec, count: c_int) -> i64 {
     (0..count as usize).map(length).fold(0, i64::wrapping_add)
 }
 
-/// Functions that are one system call each: `Call: names (arguments) -> type [words of the system call];`
+/// Functions that are one system call each: `Call: names (arguments) -> type [words of the system
+/// call];`
 macro_rules! wrap {
     ($($call:ident: $($name:ident)+ ($($argument:tt)*) -> $returns:ty, $words:tt;)*) => {
         $(wrap_one! { @ $call [$($name)+] ($($argument)*) $returns, $words })*
 
-        /// Finds the functions that these stand before, so that nobody has to in a handler of a signal.
+        /// Finds the functions that these stand before, so that nobody has to in a handler of a
+        /// signal.
         pub fn look_up() {
             $($($name::NEXT.get();)+)*
         }
@@ -96,7 +98,8 @@ macro_rules! wrap_one {
         #[unsafe(no_mangle)]
         #[allow(unused_variables, reason = "some functions have more arguments than their system call")]
         unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
-            // SAFETY: the caller has given what the function of libc takes; it is given on as it is.
+            // SAFETY: the caller has given what the function of libc takes; it is given on as it
+            // is.
             #[allow(unused_unsafe, reason = "some words follow a pointer")]
             unsafe {
                 let next: unsafe extern "C" fn($($kind),*) -> $returns = core::mem::transmute($name::NEXT.get());

@@ -8,7 +8,8 @@ use std::process::Command;
 use common::{FileActivity, Place, strace};
 use plimsoll_trace::event::Outcome;
 
-/// Runs a program twice, and compares what was done to each file. `exactly`: also how many calls it took.
+/// Runs a program twice, and compares what was done to each file. `exactly`: also how many calls it
+/// took.
 fn same(name: &str, command: &[&str], again: impl Fn(&Place), exactly: bool) {
     let place = Place::new(name);
     again(&place);
@@ -105,7 +106,8 @@ fn sqlite() {
     same("sqlite", &["sqlite3", "base", program], fresh, true);
 }
 
-/// Its temporary files have another name each time, so that it is compared with what is there afterwards.
+/// Its temporary files have another name each time, so that it is compared with what is there
+/// afterwards.
 #[test]
 fn git() {
     let place = Place::new("git");

@@ -1,5 +1,5 @@
-//! What happened to the clocks of a run, as lines for its events. All of it is told and changes no number: stamps are of a clock
-//! that nobody sets, and the map has taken the rest into account.
+//! What happened to the clocks of a run, as lines for its events. All of it is told and changes no
+//! number: stamps are of a clock that nobody sets, and the map has taken the rest into account.
 
 use plimsoll_clock::{Begin, Piece};
 

@@ -1,8 +1,9 @@
 //! Rows to columns: the one place that knows how a [`Transaction`] lies at rest.
 //!
-//! In segments `start` is the agent's raw clock and the other stamps are relative to it; in Parquet `start` is relative
-//! to the start of the run. `scheduled` is at most 0 and always happened; for `connected`, `first_byte` and `end` -1
-//! means that the event did not happen (a stamp before `start` cannot occur, so -1 is free).
+//! In segments `start` is the agent's raw clock and the other stamps are relative to it; in Parquet
+//! `start` is relative to the start of the run. `scheduled` is at most 0 and always happened; for
+//! `connected`, `first_byte` and `end` -1 means that the event did not happen (a stamp before
+//! `start` cannot occur, so -1 is free).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use plimsoll_model::{Cache, Codes, NOT_HAPPENED, Outcome, Phase, Transaction};
 
-/// Rows are turned in blocks that stay in the first-level cache: 22 walks over a whole batch would read memory 22 times.
+/// Rows are turned in blocks that stay in the first-level cache: 22 walks over a whole batch would
+/// read memory 22 times.
 const BLOCK: usize = 128;
 
 /// Texts behind the small numbers of a [`Transaction`].

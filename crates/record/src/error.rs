@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why something could not be written or read. A failing recorder never changes the run: these become damage texts.
+/// Why something could not be written or read. A failing recorder never changes the run: these
+/// become damage texts.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The operating system refused.

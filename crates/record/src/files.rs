@@ -23,8 +23,9 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), RecordErro
     place(path, value, true)
 }
 
-/// As [`write_json`] without waiting for the disk: for files that are written while a load runs, where a flush could
-/// stall the very disk that is being measured. A killed process loses nothing by it; a power cut ends the run anyway.
+/// As [`write_json`] without waiting for the disk: for files that are written while a load runs,
+/// where a flush could stall the very disk that is being measured. A killed process loses nothing
+/// by it; a power cut ends the run anyway.
 ///
 /// # Errors
 /// [`RecordError::Io`].

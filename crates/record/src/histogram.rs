@@ -16,7 +16,8 @@ pub struct Times(Histogram<u64>);
 
 impl Default for Times {
     fn default() -> Self {
-        // Three digits is a valid precision (0 to 5), so the constructor cannot fail; an empty default needs no panic path.
+        // Three digits is a valid precision (0 to 5), so the constructor cannot fail; an empty
+        // default needs no panic path.
         Self(Histogram::new(3).unwrap_or_else(|_| unreachable!("3 significant digits are allowed")))
     }
 }
@@ -64,7 +65,8 @@ impl Times {
         }
     }
 
-    /// The smallest recorded duration (ns) that a share `q` (0 to 1) of all does not exceed; none when empty.
+    /// The smallest recorded duration (ns) that a share `q` (0 to 1) of all does not exceed; none
+    /// when empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(q))
     }

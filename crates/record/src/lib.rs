@@ -1,9 +1,11 @@
-//! Transactions on their way to disk: batches -> Arrow segments while a run goes on -> Parquet after it.
+//! Transactions on their way to disk: batches -> Arrow segments while a run goes on -> Parquet
+//! after it.
 //!
-//! Segments are Arrow IPC *stream* files, because a stream is readable to its last whole batch after a kill, which a
-//! Parquet file (whose index stands at its end) is not. Parquet is what stays: a fifth of the size, and what every
-//! table tool reads. One file per step: [`columns`] (batch to columns), [`segment`] (columns to files), [`recorder`]
-//! (the thread between testers and files), [`read`] (files back to columns), [`merge`] (all agents to Parquet).
+//! Segments are Arrow IPC *stream* files, because a stream is readable to its last whole batch
+//! after a kill, which a Parquet file (whose index stands at its end) is not. Parquet is what
+//! stays: a fifth of the size, and what every table tool reads. One file per step: [`columns`]
+//! (batch to columns), [`segment`] (columns to files), [`recorder`] (the thread between testers and
+//! files), [`read`] (files back to columns), [`merge`] (all agents to Parquet).
 #![forbid(unsafe_code)]
 
 mod clock_events;

@@ -1,8 +1,10 @@
-//! After a run: the segments of all agents become one Parquet file per table, on the run's own clock.
+//! After a run: the segments of all agents become one Parquet file per table, on the run's own
+//! clock.
 //!
-//! The order of steps makes it safe to be killed anywhere and run again: Parquet under a temporary name, sync, rename;
-//! the caller writes its summary; only then segments go ([`Merged::clean_up`]). A Parquet file names the segments that
-//! it holds, so that a second conversion neither loses nor doubles rows, and segments that arrive later are added.
+//! The order of steps makes it safe to be killed anywhere and run again: Parquet under a temporary
+//! name, sync, rename; the caller writes its summary; only then segments go ([`Merged::clean_up`]).
+//! A Parquet file names the segments that it holds, so that a second conversion neither loses nor
+//! doubles rows, and segments that arrive later are added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,7 +23,8 @@ use crate::rest::ParquetFile;
 use crate::timeline::{Clocks, Timeline};
 use crate::{RecordError, START_FILE, Start, Tally};
 
-/// One kind of table: format of its rows, name of its Parquet file, column on the agent's raw clock.
+/// One kind of table: format of its rows, name of its Parquet file, column on the agent's raw
+/// clock.
 const TABLES: [(&str, &str, &str); 5] = [
     (format::TRANSACTIONS, "transactions.parquet", "start"),
     (format::METRICS, "metrics.parquet", "start"),
@@ -84,9 +87,9 @@ impl Merged {
         })
     }
 
-    /// Removes the segments that Parquet holds now, and their directory when nothing else is in it. To be called when
-    /// everything that is computed from the segments is on disk. What cannot be removed does no harm. While more are
-    /// `outstanding`, what is needed to convert them stays.
+    /// Removes the segments that Parquet holds now, and their directory when nothing else is in it.
+    /// To be called when everything that is computed from the segments is on disk. What cannot be
+    /// removed does no harm. While more are `outstanding`, what is needed to convert them stays.
     pub fn clean_up(&self, outstanding: bool) {
         for path in &self.remove {
             let _ = fs::remove_file(path);
@@ -106,7 +109,8 @@ impl Merged {
     }
 }
 
-/// What a kill leaves that holds no measurement: a file under its temporary name, the seal of a segment that is gone.
+/// What a kill leaves that holds no measurement: a file under its temporary name, the seal of a
+/// segment that is gone.
 fn is_remnant(path: &Path) -> bool {
     let is = |extension: &str| path.extension().is_some_and(|own| own == extension);
     let is_start = path.file_name().is_some_and(|name| name == START_FILE);
@@ -125,8 +129,9 @@ struct About {
 /// Converts what lies in `run/segments` into Parquet files in `run`.
 ///
 /// # Errors
-/// [`RecordError`] when the run's start is unknown or a Parquet file cannot be written; all segments are then still
-/// there. A segment that is damaged is no error: it is read to its last whole batch, and `damage` says so.
+/// [`RecordError`] when the run's start is unknown or a Parquet file cannot be written; all
+/// segments are then still there. A segment that is damaged is no error: it is read to its last
+/// whole batch, and `damage` says so.
 pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
     let directory = run.join("segments");
     let mut merged = Merged {
@@ -134,7 +139,8 @@ pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
         ..Merged::default()
     };
     let heads = heads(&directory, &mut merged)?;
-    // Before any row is placed by it: a conversion that is killed and repeated places the rest alike.
+    // Before any row is placed by it: a conversion that is killed and repeated places the rest
+    // alike.
     merged.clocks = Clocks::find(run, start, &heads);
     merged.clocks.write(run)?;
     for (own, file, clock) in TABLES {

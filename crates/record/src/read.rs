@@ -13,7 +13,8 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use crate::RecordError;
 use crate::segment::Seal;
 
-/// A segment is written at most a little larger than 64 MiB. What claims to be more would be one damaged message.
+/// A segment is written at most a little larger than 64 MiB. What claims to be more would be one
+/// damaged message.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 /// What is read at a time: a controller holds a batch of a segment, not all of it.
 const PIECE: usize = 1 << 20;
@@ -225,8 +226,8 @@ fn seal_of(path: &Path) -> Option<Seal> {
     serde_json::from_slice(&fs::read(path.with_extension("json")).ok()?).ok()
 }
 
-/// One step of the decoder. The bytes may be rubbish after a crash, and the library's own checks are not ours to
-/// vouch for: a panic in there is an answer like another.
+/// One step of the decoder. The bytes may be rubbish after a crash, and the library's own checks
+/// are not ours to vouch for: a panic in there is an answer like another.
 fn guarded(decoder: &mut StreamDecoder, rest: &mut Buffer) -> Result<Option<RecordBatch>, ArrowError> {
     catch_unwind(AssertUnwindSafe(|| decoder.decode(rest)))
         .unwrap_or_else(|_| Err(ArrowError::IpcError("unreadable bytes".into())))

@@ -1,7 +1,8 @@
 //! The thread between testers and files.
 //!
-//! Lanes hand over full batches by a bounded queue and get empty ones back; what finds no room is counted by the lane
-//! and never waited for. When writing fails the recorder says so once and goes on discarding: the load must not notice.
+//! Lanes hand over full batches by a bounded queue and get empty ones back; what finds no room is
+//! counted by the lane and never waited for. When writing fails the recorder says so once and goes
+//! on discarding: the load must not notice.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use crate::segment::{Create, Origin, ROTATE_BYTES, SegmentWriter};
 use crate::tables::MetricWriter;
 use crate::{Columns, Names, RecordError};
 
-/// Rows of one Arrow batch: large enough that its header does not matter, small enough for the second-level cache.
+/// Rows of one Arrow batch: large enough that its header does not matter, small enough for the
+/// second-level cache.
 pub const BATCH_ROWS: usize = 16 * 1024;
-/// A batch that is not full is written after this long: with the second that a lane may keep its transactions, this is
-/// what a killed agent loses at most. An Arrow batch costs a few kB, so that writing five a second is nothing.
+/// A batch that is not full is written after this long: with the second that a lane may keep its
+/// transactions, this is what a killed agent loses at most. An Arrow batch costs a few kB, so that
+/// writing five a second is nothing.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
 /// How long [`Recorder::finish`] waits for a disk that does not answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -66,8 +69,8 @@ impl RecorderConfig {
 pub struct RecordingBooks {
     /// Names of the files, in order.
     pub segments: Vec<String>,
-    /// Transactions that were taken from the lanes and could not be written, or of which nobody knows: the disk does not
-    /// answer.
+    /// Transactions that were taken from the lanes and could not be written, or of which nobody
+    /// knows: the disk does not answer.
     pub discarded: u64,
     /// What went wrong; empty when nothing did.
     pub damage: Vec<String>,
@@ -88,7 +91,8 @@ pub struct Recorder {
     troubles: Receiver<String>,
 }
 
-/// Transactions taken from the lanes of which nothing is known yet: neither written nor discarded. Counted by the batch.
+/// Transactions taken from the lanes of which nothing is known yet: neither written nor discarded.
+/// Counted by the batch.
 type Pending = Arc<AtomicU64>;
 
 /// A lane's end of the recorder.
@@ -100,8 +104,8 @@ pub struct LaneSink {
 }
 
 impl LaneSink {
-    /// Takes a full batch and leaves an empty one in its place; gives the number of transactions it had no room for.
-    /// Never waits.
+    /// Takes a full batch and leaves an empty one in its place; gives the number of transactions it
+    /// had no room for. Never waits.
     pub fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize {
         if batch.is_empty() {
             return 0;
@@ -204,12 +208,14 @@ impl Recorder {
         Ok((recorder, sinks))
     }
 
-    /// What has gone wrong since this was last asked, so that it can be told while the run goes on; the books have it too.
+    /// What has gone wrong since this was last asked, so that it can be told while the run goes on;
+    /// the books have it too.
     pub fn trouble(&self) -> Option<String> {
         self.troubles.try_recv().ok()
     }
 
-    /// Writes what is left, closes the files and ends the thread. Sinks that still exist are told "no room" afterwards.
+    /// Writes what is left, closes the files and ends the thread. Sinks that still exist are told
+    /// "no room" afterwards.
     pub fn finish(self) -> RecordingBooks {
         self.finish_within(TIMEOUT)
     }

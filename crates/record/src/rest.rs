@@ -23,8 +23,8 @@ use crate::row_group::RowGroup;
 
 /// Rows of a row group: what a reader holds in memory at least.
 const GROUP_ROWS: usize = 1 << 20;
-/// Columns whose values are few and come again: a dictionary beats differences there, and gives way to them by itself
-/// when the values turn out to be many.
+/// Columns whose values are few and come again: a dictionary beats differences there, and gives way
+/// to them by itself when the values turn out to be many.
 const REPEATING: [&str; 4] = ["items", "payload", "sent", "received"];
 /// Dictionaries of numbers larger than this are given up.
 const NUMBERS_BYTES: usize = 32 * 1024;

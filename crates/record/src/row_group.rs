@@ -1,5 +1,5 @@
-//! One row group of a Parquet file, its columns encoded on several cores: encoding is nearly all of the work between a segment
-//! and Parquet, and after a run the cores have nothing else to do.
+//! One row group of a Parquet file, its columns encoded on several cores: encoding is nearly all of
+//! the work between a segment and Parquet, and after a run the cores have nothing else to do.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,4 +1,5 @@
-//! One-second reports of several sources (lanes of an agent, agents of a run) become one row of seconds.
+//! One-second reports of several sources (lanes of an agent, agents of a run) become one row of
+//! seconds.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use plimsoll_model::SecondReport;
 use crate::Times;
 use crate::histogram::NotAHistogram;
 
-/// Merges reports. A second is given when every source has reported it or has ended before it; seconds come in order.
+/// Merges reports. A second is given when every source has reported it or has ended before it;
+/// seconds come in order.
 #[derive(Debug)]
 pub struct SecondMerger {
     /// The next second expected of each source; none: it has ended.
@@ -34,8 +36,8 @@ impl SecondMerger {
         }
     }
 
-    /// Adds a report of `source`; one for a second that was given already is added to the next one, so that no count is
-    /// lost.
+    /// Adds a report of `source`; one for a second that was given already is added to the next one,
+    /// so that no count is lost.
     ///
     /// # Errors
     /// [`NotAHistogram`]; the counters were added nevertheless.

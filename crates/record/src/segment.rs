@@ -17,7 +17,8 @@ use crate::{RecordError, columns};
 /// Size at which a segment is closed and the next one begun.
 pub const ROTATE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How a segment's file is made; it must not be there yet. Tests give one that stands for a disk that does not answer.
+/// How a segment's file is made; it must not be there yet. Tests give one that stands for a disk
+/// that does not answer.
 pub type Create = fn(&Path) -> io::Result<File>;
 
 fn create_new(path: &Path) -> io::Result<File> {
@@ -78,7 +79,8 @@ impl Origin {
     }
 }
 
-/// What stands in the names of files between the agent and the number, by format; nothing: transactions.
+/// What stands in the names of files between the agent and the number, by format; nothing:
+/// transactions.
 const TABLES: [(&str, &str); 4] = [
     (format::METRICS, "-metrics"),
     (format::SAMPLES, "-samples"),
@@ -86,8 +88,8 @@ const TABLES: [(&str, &str); 4] = [
     (format::PROBES, "-probes"),
 ];
 
-/// Whether an agent gives this name to a segment or its seal. An agent that sends any other file wants to write over those
-/// of another one.
+/// Whether an agent gives this name to a segment or its seal. An agent that sends any other file
+/// wants to write over those of another one.
 pub fn is_segment_of(name: &str, agent: &str) -> bool {
     let Some(rest) = name.strip_prefix(agent) else {
         return false;
@@ -163,13 +165,15 @@ impl SegmentWriter {
         Self { create, ..self }
     }
 
-    /// A writer of transactions; the batches come from [`crate::Columns`] made with the same origin.
+    /// A writer of transactions; the batches come from [`crate::Columns`] made with the same
+    /// origin.
     pub fn transactions(directory: &Path, origin: Origin, rotate_bytes: u64) -> Self {
         let schema = columns::schema(origin.metadata());
         Self::new(directory, origin, schema, rotate_bytes)
     }
 
-    /// Appends one batch and hands it to the operating system: what was written survives the end of this process.
+    /// Appends one batch and hands it to the operating system: what was written survives the end of
+    /// this process.
     ///
     /// # Errors
     /// [`RecordError`]; the current file is then cut back to its last whole batch and closed.
@@ -263,7 +267,8 @@ impl Open {
     }
 }
 
-/// The writer's errors, with the operating system's own kept where there is one ("no space left" must stay visible).
+/// The writer's errors, with the operating system's own kept where there is one ("no space left"
+/// must stay visible).
 fn wrong(path: &Path, error: ArrowError) -> RecordError {
     match error {
         ArrowError::IoError(_, source) => RecordError::io("writing", path, source),

@@ -1,5 +1,5 @@
-//! Zero of a run on the clock of each agent: written before the load begins, so that segments can be converted even
-//! when the controller did not live to do it.
+//! Zero of a run on the clock of each agent: written before the load begins, so that segments can
+//! be converted even when the controller did not live to do it.
 
 use std::path::Path;
 
@@ -23,7 +23,8 @@ pub struct Start {
     pub run: String,
     /// The run's zero, in ns since the Unix epoch by the controller's clock.
     pub t0_unix_ns: i64,
-    /// The run's zero on the controller's `CLOCK_MONOTONIC_RAW`, ns; 0 in files of versions that had one clock only.
+    /// The run's zero on the controller's `CLOCK_MONOTONIC_RAW`, ns; 0 in files of versions that
+    /// had one clock only.
     #[serde(default)]
     pub t0_ns: i64,
     /// Length of the warm-up.
@@ -69,7 +70,8 @@ impl Start {
     /// Reads the file in `segments`.
     ///
     /// # Errors
-    /// [`RecordError::Io`] when it is missing, [`RecordError::Broken`] and [`RecordError::Version`] for what is in it.
+    /// [`RecordError::Io`] when it is missing, [`RecordError::Broken`] and [`RecordError::Version`]
+    /// for what is in it.
     pub fn read(segments: &Path) -> Result<Self, RecordError> {
         let path = segments.join(START_FILE);
         let text = std::fs::read(&path).map_err(|error| RecordError::io("reading", &path, error))?;

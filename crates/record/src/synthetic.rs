@@ -1,4 +1,5 @@
-//! Made-up transactions that look like a real run: for the tests of this crate and for measuring it.
+//! Made-up transactions that look like a real run: for the tests of this crate and for measuring
+//! it.
 
 use plimsoll_model::{Cache, Codes, NOT_HAPPENED, Outcome, Phase, Transaction};
 
@@ -15,9 +16,9 @@ pub fn names() -> Names {
     }
 }
 
-/// An endless row of transactions of 64 testers against a cached HTTP service: about 100,000/s, response times around
-/// half a millisecond with a long tail, three sizes of answers, one error in a thousand, one new connection in a
-/// hundred. The same seed gives the same row.
+/// An endless row of transactions of 64 testers against a cached HTTP service: about 100,000/s,
+/// response times around half a millisecond with a long tail, three sizes of answers, one error in
+/// a thousand, one new connection in a hundred. The same seed gives the same row.
 #[derive(Debug)]
 pub struct Mix {
     seed: u64,

@@ -1,4 +1,5 @@
-//! The narrow tables beside the transactions: named metrics, samples of the monitors, readings of the clocks.
+//! The narrow tables beside the transactions: named metrics, samples of the monitors, readings of
+//! the clocks.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the rows on disk add up to: the second book, to compare with the counters that the testers kept.
+//! What the rows on disk add up to: the second book, to compare with the counters that the testers
+//! kept.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt64Type};
@@ -13,7 +14,8 @@ pub struct Tally {
     pub counters: Counters,
     /// Rows that were cancelled at the end of the drain.
     pub in_flight: u64,
-    /// End of the last transaction that ended before the drain, ns from the start of the run; 0 when there is none.
+    /// End of the last transaction that ended before the drain, ns from the start of the run; 0
+    /// when there is none.
     pub last_end_ns: i64,
 }
 

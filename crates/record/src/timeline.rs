@@ -77,8 +77,8 @@ impl Timeline {
 }
 
 impl Clocks {
-    /// What the segments of a run say; what an earlier conversion has found of agents whose probes are gone stands in
-    /// `run/clock.json`, and stays.
+    /// What the segments of a run say; what an earlier conversion has found of agents whose probes
+    /// are gone stands in `run/clock.json`, and stays.
     pub(crate) fn find(run: &Path, start: &Start, heads: &[Head]) -> Self {
         let mut clocks = Self::read(run).unwrap_or_default();
         format::CLOCK_MAP.clone_into(&mut clocks.format);
@@ -227,7 +227,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// A run of two agents: one with our clock, one whose clock shows 5,000 s less and gains 20 ppm.
+    /// A run of two agents: one with our clock, one whose clock shows 5,000 s less and gains 20
+    /// ppm.
     fn start() -> Start {
         let agent = |name: &str, t0_raw_ns, same_clock| AgentStart {
             name: name.into(),

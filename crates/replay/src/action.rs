@@ -229,10 +229,11 @@ pub mod mark {
     pub const CAUSED: u16 = 32;
     /// What is opened is a pipe: it is located, and no more.
     pub const PIPE: u16 = 64;
-    /// It was handed over (`io_submit`): how much it moved was not recorded. Of a wait: it was for such requests, which are done by then, so
-    /// that nothing is slept.
+    /// It was handed over (`io_submit`): how much it moved was not recorded. Of a wait: it was for
+    /// such requests, which are done by then, so that nothing is slept.
     pub const HANDED: u16 = 128;
-    /// Of a directory: where its lseek leads is the file system's own measure, and means nothing here.
+    /// Of a directory: where its lseek leads is the file system's own measure, and means nothing
+    /// here.
     pub const OPAQUE: u16 = 256;
     /// As [`RESEEK`], of where data go to.
     pub const RESEEK2: u16 = 512;
@@ -245,8 +246,8 @@ pub struct Action {
     pub start_ns: i64,
     /// How long it took, as recorded, ns; 0 where that is not known.
     pub duration_ns: u64,
-    /// From the end of the action before it to its start, as recorded: what of it was spent computing, ns. Calls between them
-    /// that nothing is done for are in it.
+    /// From the end of the action before it to its start, as recorded: what of it was spent
+    /// computing, ns. Calls between them that nothing is done for are in it.
     pub computing_ns: u64,
     /// The rest of it, ns.
     pub waiting_ns: u64,
@@ -264,7 +265,8 @@ pub struct Action {
     pub open2: Option<OpenId>,
     /// The name.
     pub path: Option<PathId>,
-    /// The second name; target, attribute. Of a fork: the worker that begins, as the place of a thread.
+    /// The second name; target, attribute. Of a fork: the worker that begins, as the place of a
+    /// thread.
     pub path2: Option<PathId>,
     /// As the call takes them on x86-64.
     pub flags: u32,

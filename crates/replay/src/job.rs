@@ -1,4 +1,5 @@
-//! A trace to be replayed: read, its names placed beneath a root, the root checked and prepared, the plan carried out.
+//! A trace to be replayed: read, its names placed beneath a root, the root checked and prepared,
+//! the plan carried out.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -70,8 +71,8 @@ impl Trace {
         check::check(&self.events, &self.names, table, &self.links, root, options)
     }
 
-    /// What each worker does. `private` and `shared` are the directories beneath the root for files of either kind; empty for the
-    /// root itself.
+    /// What each worker does. `private` and `shared` are the directories beneath the root for files
+    /// of either kind; empty for the root itself.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -96,7 +97,8 @@ impl Trace {
     }
 }
 
-/// Numbers open files from 0 without gaps: those who index by them have tables as large as the trace, whatever its file says.
+/// Numbers open files from 0 without gaps: those who index by them have tables as large as the
+/// trace, whatever its file says.
 fn number_opens(events: &mut [Event]) {
     let mut numbers: HashMap<OpenId, Option<OpenId>> = HashMap::new();
     for event in events {

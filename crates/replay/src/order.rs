@@ -1,15 +1,18 @@
 //! Whom an action waits for.
 //!
-//! The rules are those of ARTC (Weiss, Harter, Arpaci-Dusseau, Arpaci-Dusseau: ROOT: Replaying Multithreaded Traces with
-//! Resource-Oriented Ordering, SOSP 2013): each thread in its own order, and between threads only what a shared resource asks for.
-//! Actions claim resources; one waits for those of other workers that have claimed the same before it, where they had ended
-//! before it began. Calls that overlapped stay unordered. Three claims do not ask for the end, since the kernel has seen to it
-//! already: an open file is there before it is used, its uses are over before it is gone, and a wait is over after what it waited for.
+//! The rules are those of ARTC (Weiss, Harter, Arpaci-Dusseau, Arpaci-Dusseau: ROOT: Replaying
+//! Multithreaded Traces with Resource-Oriented Ordering, SOSP 2013): each thread in its own order,
+//! and between threads only what a shared resource asks for. Actions claim resources; one waits for
+//! those of other workers that have claimed the same before it, where they had ended before it
+//! began. Calls that overlapped stay unordered. Three claims do not ask for the end, since the
+//! kernel has seen to it already: an open file is there before it is used, its uses are over before
+//! it is gone, and a wait is over after what it waited for.
 //!
-//! Every edge leads from an action to one behind it in the order of [`Step::key`], so there is no cycle.
+//! Every edge leads from an action to one behind it in the order of [`Step::key`], so there is no
+//! cycle.
 //!
-//! Edges that another one to the same worker implies are left out. Those that a third worker implies are not: to know them would cost
-//! a clock of all workers for each of them.
+//! Edges that another one to the same worker implies are left out. Those that a third worker
+//! implies are not: to know them would cost a clock of all workers for each of them.
 
 mod marks;
 mod ranges;
@@ -32,7 +35,8 @@ pub struct Step {
     pub start: i64,
     /// When it ended.
     pub end: i64,
-    /// Its place in the order: where it began, or ended if it waited. It never goes back within a worker.
+    /// Its place in the order: where it began, or ended if it waited. It never goes back within a
+    /// worker.
     pub key: i64,
     /// Where its claims begin.
     pub claims: u32,
@@ -71,7 +75,8 @@ pub enum Claim {
     },
     /// A name is used, and with it those of the directories on its way.
     Names(u32),
-    /// What the name stands for is changed: made, moved, removed. The directories on its way are used.
+    /// What the name stands for is changed: made, moved, removed. The directories on its way are
+    /// used.
     Changes(u32),
     /// Bytes go into a pipe.
     Feeds {
@@ -143,8 +148,8 @@ pub struct Order {
     pub caused: Vec<(u32, u32)>,
 }
 
-/// The order that resources ask for. `steps` stand by their keys. `nodes` tells of a name the numbers of those names on its way,
-/// itself the last, that anybody changes.
+/// The order that resources ask for. `steps` stand by their keys. `nodes` tells of a name the
+/// numbers of those names on its way, itself the last, that anybody changes.
 pub fn by_resource<'a>(
     steps: &[Step],
     claims: &[Claim],

@@ -72,8 +72,8 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Opens what was open before the trace began, as far as it may be written and read. What is not there is lost, and whoever
-    /// uses it says so.
+    /// Opens what was open before the trace began, as far as it may be written and read. What is
+    /// not there is lost, and whoever uses it says so.
     pub(crate) fn open_before(&self) {
         for &(open, path) in &self.plan.before {
             let Some(name) = self.name(Some(path)) else {
@@ -143,7 +143,8 @@ impl<'a> Hands<'a> {
         })
     }
 
-    /// Does it. `in_order`: everybody that it had to wait for is done, so that an open file may be closed.
+    /// Does it. `in_order`: everybody that it had to wait for is done, so that an open file may be
+    /// closed.
     pub(crate) fn perform(&mut self, action: &Action, in_order: bool) -> ActionResult {
         match action.operation {
             Operation::Open => self.open(action),

@@ -1,6 +1,7 @@
 //! From the events of a trace to what each worker does.
 //!
-//! The plan holds the whole trace: about 100 bytes a call, and, while it is made for more than one thread, as much again.
+//! The plan holds the whole trace: about 100 bytes a call, and, while it is made for more than one
+//! thread, as much again.
 
 mod calls;
 mod claims;
@@ -80,7 +81,8 @@ pub struct Plan {
     pub end_ns: i64,
     /// Calls that were recorded, those that nothing is done for as well.
     pub calls: u64,
-    /// How long the recorded run took, and would have taken without tracing: as its profile says. None of a plan without a trace.
+    /// How long the recorded run took, and would have taken without tracing: as its profile says.
+    /// None of a plan without a trace.
     pub times: Option<Times>,
     /// It was recorded on one core.
     pub on_one_core: bool,
@@ -102,8 +104,8 @@ pub struct Worker {
 }
 
 impl Plan {
-    /// Of the events of a trace, those of each thread in their order. `place` tells where beneath the root a path is; None where it
-    /// is to be ignored.
+    /// Of the events of a trace, those of each thread in their order. `place` tells where beneath
+    /// the root a path is; None where it is to be ignored.
     ///
     /// # Errors
     /// [`PlanError::TooMany`].
@@ -351,8 +353,8 @@ impl<'a> Planner<'a> {
 }
 
 impl Action {
-    /// It is the first of its worker, which its parent made at `born`, or which was there at `zero`: what a thread does before its
-    /// first call is computing, what nobody saw of it is not.
+    /// It is the first of its worker, which its parent made at `born`, or which was there at
+    /// `zero`: what a thread does before its first call is computing, what nobody saw of it is not.
     fn begins(&mut self, born: Option<i64>, zero: i64) {
         let inside = self.computing_ns.saturating_add(self.waiting_ns);
         let since = born.unwrap_or(zero);

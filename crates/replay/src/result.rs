@@ -31,7 +31,8 @@ pub struct Replayed {
     pub recorded_s: f64,
     /// The same without what tracing cost, as the profile of the trace says.
     pub untraced_s: Interval,
-    /// What the think times and calls that are replayed come to without what tracing cost, if calls take as long as they did.
+    /// What the think times and calls that are replayed come to without what tracing cost, if calls
+    /// take as long as they did.
     #[serde(default)]
     pub planned_s: f64,
     /// It was stopped before its end.
@@ -44,7 +45,8 @@ pub struct Replayed {
     pub performed: u64,
     /// Calls of the trace on names that are ignored.
     pub ignored: u64,
-    /// Calls whose open file was not there, as what should have opened it had failed: they are among the mismatches.
+    /// Calls whose open file was not there, as what should have opened it had failed: they are
+    /// among the mismatches.
     pub lost: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -54,7 +56,8 @@ pub struct Replayed {
     pub by_call: BTreeMap<String, CallTimes>,
     /// How late actions began that had a time: in `exact` all, in `diff` those after a sleep.
     pub lateness: Quantiles,
-    /// What was subtracted from recorded times, by the median, the low and the high end of the calibration.
+    /// What was subtracted from recorded times, by the median, the low and the high end of the
+    /// calibration.
     pub tracing: [Subtracted; 3],
     /// Waiting for other workers.
     pub waits: Waits,
@@ -214,8 +217,9 @@ pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> RecordedRun {
     }
 }
 
-/// The estimate of the profile. What waits between threads hold of the tracing of others is in a plan, but not in that; on one core a plan
-/// knows who waited for the core alone, which the profile does not.
+/// The estimate of the profile. What waits between threads hold of the tracing of others is in a
+/// plan, but not in that; on one core a plan knows who waited for the core alone, which the profile
+/// does not.
 fn untraced(plan: &Plan, recorded_s: f64, [planned_s, longest_s, shortest_s]: [f64; 3]) -> Interval {
     // What costs little leaves a long span.
     let planned = Interval {

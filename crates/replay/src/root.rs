@@ -1,12 +1,15 @@
 //! The sandbox: a directory that no name leads out of.
 //!
-//! Names are resolved by the kernel (openat2(2) with `RESOLVE_BENEATH`), or, before Linux 5.6, component by component with
-//! `O_NOFOLLOW`. Most is done to the last component in a descriptor of its directory, which is kept (`places`), so that a link which
-//! somebody puts in the way meanwhile is never followed; where the last component is a link to be followed, the whole name is resolved.
+//! Names are resolved by the kernel (openat2(2) with `RESOLVE_BENEATH`), or, before Linux 5.6,
+//! component by component with `O_NOFOLLOW`. Most is done to the last component in a descriptor of
+//! its directory, which is kept (`places`), so that a link which somebody puts in the way meanwhile
+//! is never followed; where the last component is a link to be followed, the whole name is
+//! resolved.
 //!
-//! Two things are beyond it. A hard link to a file outside, made before, is a file inside. And a directory that somebody else
-//! moves out of the root while a replay goes on is still the directory that the replay has begun with: what was in it is acted
-//! on where it is now, and nothing else can be reached through it.
+//! Two things are beyond it. A hard link to a file outside, made before, is a file inside. And a
+//! directory that somebody else moves out of the root while a replay goes on is still the directory
+//! that the replay has begun with: what was in it is acted on where it is now, and nothing else can
+//! be reached through it.
 
 mod act;
 mod name;
@@ -123,7 +126,8 @@ struct How {
 const RETRIES: usize = 64;
 
 impl Root {
-    /// The directory of this name, which is the one that may be reached by links; it resolves as well as the kernel can.
+    /// The directory of this name, which is the one that may be reached by links; it resolves as
+    /// well as the kernel can.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         let mut root = Self::open_walking(path)?;
         let flags = libc::O_PATH | libc::O_CLOEXEC;
@@ -157,9 +161,10 @@ impl Root {
         self.resolve
     }
 
-    /// Opens a regular file or a directory. `flags` are open(2)'s of this machine, `mode` the permissions of a file that is made;
-    /// setuid, setgid and sticky bits are left out. Anything may be opened as a place only (`O_PATH`). The descriptor is closed on
-    /// execve, is no controlling terminal, and does not block.
+    /// Opens a regular file or a directory. `flags` are open(2)'s of this machine, `mode` the
+    /// permissions of a file that is made; setuid, setgid and sticky bits are left out. Anything
+    /// may be opened as a place only (`O_PATH`). The descriptor is closed on execve, is no
+    /// controlling terminal, and does not block.
     ///
     /// # Errors
     /// What open(2) says, [`Refusal::Leaves`], [`Refusal::Special`].
@@ -186,7 +191,8 @@ impl Root {
     /// The directory of the name's last component, which must be one that a directory can have.
     fn place(&self, name: &Name) -> Result<Place<'_>, Denied> {
         if !name.has_last() {
-            // Of the root itself, or of `..`: nothing that is done to a directory's entry can be done to it.
+            // Of the root itself, or of `..`: nothing that is done to a directory's entry can be
+            // done to it.
             return Err(Errno::EINVAL.into());
         }
         let Some(parent) = name.parent() else {
@@ -209,8 +215,8 @@ impl Root {
         self.reach(parent, flags, 0).map(Place::Beneath)
     }
 
-    /// Opens it in its directory. None where the whole name is to be resolved, as it ends in a link, or has nothing that is its last
-    /// component.
+    /// Opens it in its directory. None where the whole name is to be resolved, as it ends in a
+    /// link, or has nothing that is its last component.
     ///
     /// # Errors
     /// Those of [`Self::open_file`].
@@ -224,8 +230,9 @@ impl Root {
             return Ok(None);
         }
         let place = self.place(name)?;
-        // Opening a device or a pipe could do something by itself, so what is there is looked at before. A pipe that comes there
-        // meanwhile does not hold us, and a device is made by nobody but the system's administrator.
+        // Opening a device or a pipe could do something by itself, so what is there is looked at
+        // before. A pipe that comes there meanwhile does not hold us, and a device is made by
+        // nobody but the system's administrator.
         let look = AtFlags::AT_NO_AUTOMOUNT | AtFlags::AT_SYMLINK_NOFOLLOW;
         let is_there = match fstatat(&place, name.last(), look) {
             Ok(found) if is_link(found.st_mode) => {
@@ -301,7 +308,8 @@ fn by_kernel(
         mode: if makes { u64::from(mode) } else { 0 },
         resolve: libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve,
     };
-    // SAFETY: the path ends in a zero, and `how` lives as long as the call and has the size that is told.
+    // SAFETY: the path ends in a zero, and `how` lives as long as the call and has the size that is
+    // told.
     let number = unsafe {
         libc::syscall(
             libc::SYS_openat2,

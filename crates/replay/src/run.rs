@@ -77,9 +77,10 @@ pub enum RunError {
     },
 }
 
-/// Carries a plan out beneath `root`. `names` are the trace's; `header` tells what tracing cost. Ends within a second when `stop`
-/// becomes true, except in a call that the kernel does not end. Files that are open then are closed. Raises the limit of open files
-/// of this process to what it may be.
+/// Carries a plan out beneath `root`. `names` are the trace's; `header` tells what tracing cost.
+/// Ends within a second when `stop` becomes true, except in a call that the kernel does not end.
+/// Files that are open then are closed. Raises the limit of open files of this process to what it
+/// may be.
 ///
 /// # Errors
 /// See [`RunError`]. Calls that fail are no errors, but told in the result.
@@ -146,7 +147,8 @@ fn allow_open_files() {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the structure lives as long as the calls. Where they fail, opening fails later and says so.
+    // SAFETY: the structure lives as long as the calls. Where they fail, opening fails later and
+    // says so.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;

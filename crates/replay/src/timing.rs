@@ -38,12 +38,14 @@ pub struct Subtracted {
 pub struct Think {
     /// Processor time to burn.
     pub computing_ns: u64,
-    /// Time to sleep after that, as far as it has not passed while computing waited for a processor.
+    /// Time to sleep after that, as far as it has not passed while computing waited for a
+    /// processor.
     pub waiting_ns: u64,
 }
 
 impl Think {
-    /// The time before the next action of a worker, without the cost of tracing; `debt` is the worker's.
+    /// The time before the next action of a worker, without the cost of tracing; `debt` is the
+    /// worker's.
     pub fn before(action: &Action, cost: &Cost, guess: Guess, debt: &mut Debt) -> Self {
         let taken = debt.take(of_gap(action, cost, guess), action.computing_ns as f64);
         Self {
@@ -72,8 +74,8 @@ pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> Subtracted {
     sum
 }
 
-/// Every call costs its gap something; those that are folded into the gap cost it their durations' share, too. They were made
-/// shortly before, when tracing was as slow.
+/// Every call costs its gap something; those that are folded into the gap cost it their durations'
+/// share, too. They were made shortly before, when tracing was as slow.
 fn of_gap(action: &Action, cost: &Cost, guess: Guess) -> f64 {
     f64::from(action.folded) * cost.call(action.slower, guess) + cost.gap(action.slower, guess)
 }

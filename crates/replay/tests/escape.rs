@@ -247,7 +247,8 @@ fn nothing_special_is_opened_or_made() {
     }
 }
 
-/// One thread swaps a directory and a link that leads out, as fast as it can; others make, write and delete through them.
+/// One thread swaps a directory and a link that leads out, as fast as it can; others make, write
+/// and delete through them.
 #[test]
 fn no_race_leads_out() {
     let house = House::new();

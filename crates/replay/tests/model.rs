@@ -1,5 +1,6 @@
-//! Random programs are run in a directory, and their calls noted as a trace. What a check says of an empty root is made there; a second
-//! check then says nothing, the program does there what it did before, also a second time, and what was made can be taken away.
+//! Random programs are run in a directory, and their calls noted as a trace. What a check says of
+//! an empty root is made there; a second check then says nothing, the program does there what it
+//! did before, also a second time, and what was made can be taken away.
 #![allow(clippy::unwrap_used)] // a test may panic, also in its helpers
 
 mod common;
@@ -130,8 +131,9 @@ fn names_with_dots_behind_what_is_missing_are_understood() {
     }
 }
 
-/// An exchange of a name with one beneath it; a file on the way of a name of which that was told before it was known where; a size
-/// that was told before it was known that it is a file's; a name beneath what is elsewhere later.
+/// An exchange of a name with one beneath it; a file on the way of a name of which that was told
+/// before it was known where; a size that was told before it was known that it is a file's; a name
+/// beneath what is elsewhere later.
 #[test]
 fn what_is_told_late_is_understood() {
     for seed in [1059, 1320, 1460, 3612, 4204, 4421, 4428] {

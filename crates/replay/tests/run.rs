@@ -197,7 +197,8 @@ fn who_waits_for_what_never_comes_is_let_go_and_told() {
     let scratch = Scratch::new();
     let stat = on_name(Operation::Stat, 0, 0);
     let (mut plan, names) = plan(&["/"], vec![vec![stat], vec![stat], vec![stat]]);
-    // The second one is begun by nobody; the third one ends before it has done as much as the first one wants.
+    // The second one is begun by nobody; the third one ends before it has done as much as the first
+    // one wants.
     plan.workers[1].is_forked = true;
     for (worker, until) in [(1, 1), (2, 9)] {
         plan.workers[0].edges.push(Edge { at: 0, worker, until });
@@ -317,8 +318,8 @@ fn what_tracing_cost_is_told() {
     let untraced = found.untraced_s;
     let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
     assert!(close(found.recorded_s, 0.0015));
-    // Of every call: 100 - 20 and 50 - 40; 100 - 20 and 50 - 30; 100 - 25 and nothing, where 5 more should have
-    // been taken, which the next call's gap pays.
+    // Of every call: 100 - 20 and 50 - 40; 100 - 20 and 50 - 30; 100 - 25 and nothing, where 5 more
+    // should have been taken, which the next call's gap pays.
     assert!(close(untraced.middle_s, 0.0009), "{untraced:?}");
     assert!(
         close(untraced.high_s, 0.001) && close(untraced.low_s, 0.000_705),

@@ -1,4 +1,5 @@
-//! Prepare and clean on a real directory: nothing outside is touched, and nothing of the user's is removed.
+//! Prepare and clean on a real directory: nothing outside is touched, and nothing of the user's is
+//! removed.
 #![allow(clippy::unwrap_used)] // a test may panic, also in its helpers
 
 mod common;

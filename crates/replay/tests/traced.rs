@@ -1,4 +1,5 @@
-//! Programs run under strace, and their replay beneath another directory: both trees are the same, and so is every result.
+//! Programs run under strace, and their replay beneath another directory: both trees are the same,
+//! and so is every result.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -59,7 +60,8 @@ fn traced_blocks() {
     blocks::run(Path::new(&std::env::var(JOB).unwrap()));
 }
 
-/// What strace has seen of a command. None with a message where strace is missing, which CI takes for a failure.
+/// What strace has seen of a command. None with a message where strace is missing, which CI takes
+/// for a failure.
 fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, Names)> {
     let log = scratch.join("log");
     let done = Command::new("strace")
@@ -276,8 +278,8 @@ fn one_thread_is_replayed_call_by_call() {
     }
 }
 
-/// Their calls take turns, so that the trace tells the order of all of them: nothing is left to chance but which of them a replay
-/// does first where no edge says so.
+/// Their calls take turns, so that the trace tells the order of all of them: nothing is left to
+/// chance but which of them a replay does first where no edge says so.
 #[test]
 fn threads_that_share_everything_are_replayed_in_order() {
     for seed in 0..6 {

@@ -18,8 +18,9 @@ pub struct Arrival {
     pub stage: u16,
 }
 
-/// Arrivals per second as a function of time: pieces, each constant or linear, in order of time, with gaps where a
-/// stage is closed. Or the times themselves, of a recording: then the integral of the rate reaches `k` at the k-th.
+/// Arrivals per second as a function of time: pieces, each constant or linear, in order of time,
+/// with gaps where a stage is closed. Or the times themselves, of a recording: then the integral of
+/// the rate reaches `k` at the k-th.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateCurve {
     pieces: Vec<Piece>,
@@ -51,17 +52,20 @@ impl Piece {
     /// Time (s) from its start at which its integral reaches `area`, which is below [`Self::area`].
     fn reach(&self, area: f64) -> f64 {
         let (a, b) = self.rate;
-        // Without an end (one rate for all time) the term of the slope vanishes, as it does where the rates are equal.
+        // Without an end (one rate for all time) the term of the slope vanishes, as it does where
+        // the rates are equal.
         if self.length_s.is_infinite() {
             return area / a;
         }
-        // Root of a t + (b - a) t^2 / (2 T) = area, in the form that loses no digits for small areas.
+        // Root of a t + (b - a) t^2 / (2 T) = area, in the form that loses no digits for small
+        // areas.
         let root = (a * a + 2.0 * (b - a) * area / self.length_s).max(0.0).sqrt();
         if area == 0.0 { 0.0 } else { 2.0 * area / (a + root) }
     }
 }
 
-/// Integrals that are whole numbers in the user's head must be whole here: 0.1/s for 30 s is 3 arrivals.
+/// Integrals that are whole numbers in the user's head must be whole here: 0.1/s for 30 s is 3
+/// arrivals.
 fn slack(area: f64) -> f64 {
     1e-9 * area.max(1.0)
 }
@@ -157,9 +161,10 @@ impl RateCurve {
 
 /// Arrivals of one agent, in order of time. Endless for a load without stages.
 ///
-/// Even: arrival `k` comes when the integral of the rate reaches `k`, so that an interval of constant rate holds exactly
-/// rate times length of them. Poisson: a unit-rate process mapped through the same inverse (thinning was rejected: it
-/// draws more, and the number of draws would depend on the greatest rate).
+/// Even: arrival `k` comes when the integral of the rate reaches `k`, so that an interval of
+/// constant rate holds exactly rate times length of them. Poisson: a unit-rate process mapped
+/// through the same inverse (thinning was rejected: it draws more, and the number of draws would
+/// depend on the greatest rate).
 #[derive(Debug, Clone)]
 pub struct ArrivalStream {
     curve: RateCurve,
@@ -182,8 +187,8 @@ enum State {
 }
 
 impl ArrivalStream {
-    /// Arrivals `offset`, `offset + step`, ... of the global sequence. Agent `a` of `agents` has `offset = a` and
-    /// `step = agents`.
+    /// Arrivals `offset`, `offset + step`, ... of the global sequence. Agent `a` of `agents` has
+    /// `offset = a` and `step = agents`.
     pub fn new(curve: RateCurve, law: Law, seed: u64, workload: u64, offset: u64, step: u64) -> Self {
         let law = match law {
             Law::Even => State::Even,
@@ -207,7 +212,8 @@ impl ArrivalStream {
         (self.index - self.offset) / self.step
     }
 
-    /// Goes on to the stream's own arrival `number`, from 0. Never back: a law that draws does not remember what it drew.
+    /// Goes on to the stream's own arrival `number`, from 0. Never back: a law that draws does not
+    /// remember what it drew.
     pub fn go_to(&mut self, number: u64) {
         let index = self.offset.saturating_add(number.saturating_mul(self.step));
         self.index = self.index.max(index);
@@ -245,7 +251,8 @@ impl ArrivalStream {
                 reach *= 2;
             }
             let (mut none, mut all) = (0, reach);
-            // Invariant: arrivals numbered below `none` are due, `all` is not (or is past the last that is).
+            // Invariant: arrivals numbered below `none` are due, `all` is not (or is past the last
+            // that is).
             while none < all {
                 let middle = none + (all - none) / 2;
                 if due(from + middle * self.step) {
@@ -415,7 +422,8 @@ mod tests {
         let n = counts.len() as f64;
         let mean = counts.iter().sum::<f64>() / n;
         let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        // Expected 100 for both; standard errors sqrt(100/2000) = 0.22 and 100 sqrt(2/2000) = 3.2; four of them.
+        // Expected 100 for both; standard errors sqrt(100/2000) = 0.22 and 100 sqrt(2/2000) = 3.2;
+        // four of them.
         assert!((mean - 100.0).abs() < 0.9, "mean {mean}");
         assert!((variance - 100.0).abs() < 13.0, "variance {variance}");
     }
@@ -434,7 +442,8 @@ mod tests {
     #[test]
     fn poisson_gaps_are_exponential_and_know_nothing_of_each_other() {
         const N: usize = 20_000;
-        // A ramp, too: in units of the integral of the rate the gaps of any Poisson process are exponential (Papangelou).
+        // A ramp, too: in units of the integral of the rate the gaps of any Poisson process are
+        // exponential (Papangelou).
         let ramp = staged(vec![stage(1_000, Some((5.0, 95.0)))], Law::Poisson);
         let area = |at_ns: u64| {
             let t = at_ns as f64 * 1e-9;

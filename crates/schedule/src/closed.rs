@@ -80,7 +80,8 @@ impl Presence {
         !matches!(self.rule, Rule::Ramp { .. }) && self.next(tester, 0).is_some_and(|(at_ns, _)| at_ns == 0)
     }
 
-    /// First time at or after `earliest_ns` at which `tester` is active, and the stage then; none if it never is again.
+    /// First time at or after `earliest_ns` at which `tester` is active, and the stage then; none
+    /// if it never is again.
     pub fn next(&self, tester: u32, earliest_ns: u64) -> Option<(u64, u16)> {
         match &self.rule {
             Rule::Always => Some((earliest_ns, 0)),
@@ -102,8 +103,8 @@ impl Presence {
     }
 }
 
-/// The slots of one tester of `every`: slot k comes at `first + k * every`, where the testers' first slots are spread
-/// evenly over the first interval.
+/// The slots of one tester of `every`: slot k comes at `first + k * every`, where the testers'
+/// first slots are spread evenly over the first interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     first_ns: u64,

@@ -7,12 +7,13 @@ use crate::values::ends;
 
 /// Weighted choice of operations.
 ///
-/// The n-th choice of a tester is `frac(u + n / phi)` looked up in the cumulative weights, with `u` drawn per tester (the
-/// additive recurrence of the golden ratio, see L. Kuipers, H. Niederreiter, *Uniform Distribution of Sequences*, 1974,
-/// ch. 2.3). Every single choice has exactly its probability over testers, and the counts of one tester after n choices
-/// stay within O(log n) of their shares. Rejected: independent draws (shares are off by sqrt(n), so that two runs differ
-/// in what they asked for); weighted round robin (all testers would begin with the same operation, and its short period
-/// falls into step with others).
+/// The n-th choice of a tester is `frac(u + n / phi)` looked up in the cumulative weights, with `u`
+/// drawn per tester (the additive recurrence of the golden ratio, see L. Kuipers, H. Niederreiter,
+/// *Uniform Distribution of Sequences*, 1974, ch. 2.3). Every single choice has exactly its
+/// probability over testers, and the counts of one tester after n choices stay within O(log n) of
+/// their shares. Rejected: independent draws (shares are off by sqrt(n), so that two runs differ in
+/// what they asked for); weighted round robin (all testers would begin with the same operation, and
+/// its short period falls into step with others).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix {
     /// Upper ends of the operations in 0..2^64, without the last.

@@ -5,8 +5,8 @@ use rand_pcg::rand_core::Rng as _;
 /// The generator behind every random choice of a run.
 pub type Rng = rand_pcg::Pcg64Mcg;
 
-/// What a random sequence is for. Sequences of different purposes, workloads and members do not depend on each other,
-/// so that a change in one place moves no draw in another.
+/// What a random sequence is for. Sequences of different purposes, workloads and members do not
+/// depend on each other, so that a change in one place moves no draw in another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
@@ -34,8 +34,8 @@ pub fn rng(seed: u64, stream: Stream, workload: u64, member: u64) -> Rng {
     Rng::new((u128::from(state) << 64) | u128::from(low))
 }
 
-/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
-/// doi 10.1145/2660193.2660195.
+/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014, doi 10.1145/2660193.2660195.
 fn splitmix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -43,8 +43,9 @@ fn splitmix(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How many of `total` things go to member `index` of `of`, when thing `k` goes to member `k % of`. The shares sum to
-/// `total`, and no two differ by more than one. `of` is at least 1, `index` below it.
+/// How many of `total` things go to member `index` of `of`, when thing `k` goes to member `k % of`.
+/// The shares sum to `total`, and no two differ by more than one. `of` is at least 1, `index` below
+/// it.
 ///
 /// ```
 /// use plimsoll_schedule::share;

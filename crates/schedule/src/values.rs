@@ -100,8 +100,8 @@ impl Values {
         }
     }
 
-    /// The beginning of a tester's draws. Lists in turn begin at item `tester % length`, so that testers do not march in
-    /// step.
+    /// The beginning of a tester's draws. Lists in turn begin at item `tester % length`, so that
+    /// testers do not march in step.
     pub fn start(&self, seed: u64, workload: u64, tester: u64) -> Draws {
         Draws {
             rng: rng(seed, Stream::Values, workload, tester),
@@ -111,8 +111,8 @@ impl Values {
         }
     }
 
-    /// Draws anew those values that a request uses (`used`: from [`Used`]). A value that stands twice in one request is
-    /// the same in both places.
+    /// Draws anew those values that a request uses (`used`: from [`Used`]). A value that stands
+    /// twice in one request is the same in both places.
     pub fn draw<'a>(&self, used: &[usize], draws: &'a mut Draws) -> &'a [Value] {
         for &which in used {
             draws.values[which] = match &self.sources[which] {
@@ -181,8 +181,8 @@ pub struct Used {
     pub now: bool,
 }
 
-/// A text with places to fill: `{tester}`, `{n}`, `{endpoint}`, `{now_us}` and the names of the workload's values. Any
-/// `{{name}}` is `{name}`, literally; other braces are text.
+/// A text with places to fill: `{tester}`, `{n}`, `{endpoint}`, `{now_us}` and the names of the
+/// workload's values. Any `{{name}}` is `{name}`, literally; other braces are text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,

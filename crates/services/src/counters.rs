@@ -1,15 +1,17 @@
 //! What a service counts, and how a test asks for it.
 //!
-//! HTTP services answer `GET /plimsoll/count` with the number of requests they answered, in decimal and a newline, and
-//! `GET /plimsoll/stats` with JSON. Services that speak lines answer the lines `plimsoll count` and `plimsoll stats`.
-//! Questions of this kind are themselves not counted.
+//! HTTP services answer `GET /plimsoll/count` with the number of requests they answered, in decimal
+//! and a newline, and `GET /plimsoll/stats` with JSON. Services that speak lines answer the lines
+//! `plimsoll count` and `plimsoll stats`. Questions of this kind are themselves not counted.
 //!
-//! A request is counted before the last byte of its answer leaves, so that whoever holds an answer finds it counted.
+//! A request is counted before the last byte of its answer leaves, so that whoever holds an answer
+//! finds it counted.
 //!
-//! The counts come with the time at which they were read, by the clock that testers' stamps are mapped onto: a reader that is
-//! late, or far away, still learns how many were answered between two instants. Rejected: the reader's own time (the way and a
-//! busy host would be in it), and a bin for each second in the service (a clock to be read for every request, and memory that
-//! grows with the run).
+//! The counts come with the time at which they were read, by the clock that testers' stamps are
+//! mapped onto: a reader that is late, or far away, still learns how many were answered between two
+//! instants. Rejected: the reader's own time (the way and a busy host would be in it), and a bin
+//! for each second in the service (a clock to be read for every request, and memory that grows with
+//! the run).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,12 +34,14 @@ pub struct Counts {
     pub connections: u64,
     /// Whole requests read.
     pub received: u64,
-    /// Requests answered, with any status. At rest `received` = `answered` + those whose client left first.
+    /// Requests answered, with any status. At rest `received` = `answered` + those whose client
+    /// left first.
     pub answered: u64,
-    /// Requests that were no valid request (too big, too slow, not the protocol); not in the other two.
+    /// Requests that were no valid request (too big, too slow, not the protocol); not in the other
+    /// two.
     pub refused: u64,
-    /// When this was read: `CLOCK_MONOTONIC_RAW` of the service's host, ns. `answered` lags it by no more than a request that
-    /// is being counted on another core.
+    /// When this was read: `CLOCK_MONOTONIC_RAW` of the service's host, ns. `answered` lags it by
+    /// no more than a request that is being counted on another core.
     pub clock_ns: i64,
 }
 

@@ -57,8 +57,9 @@ pub(crate) fn timestamp(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Seconds since 1970 of a date as [`date`] writes it (days-from-civil by H. Hinnant); `None` for anything else, and
-/// before 1970. The day of the week is not looked at, nor is what an old proxy adds after a semicolon.
+/// Seconds since 1970 of a date as [`date`] writes it (days-from-civil by H. Hinnant); `None` for
+/// anything else, and before 1970. The day of the week is not looked at, nor is what an old proxy
+/// adds after a semicolon.
 pub(crate) fn parse_date(text: &str) -> Option<u64> {
     let text = text.split(';').next()?.trim();
     let mut words = text.split_once(", ")?.1.split(' ');

@@ -1,8 +1,9 @@
 //! `echo`: gives back what it gets.
 //!
-//! A lean HTTP server with keep-alive: a request with a body gets that body back, any other gets a fixed body of `body`
-//! bytes, both with the configured status. `/plimsoll/count` and `/plimsoll/stats` are answered as described in
-//! [`crate::counters`]. With `http: false`, TCP, byte for byte.
+//! A lean HTTP server with keep-alive: a request with a body gets that body back, any other gets a
+//! fixed body of `body` bytes, both with the configured status. `/plimsoll/count` and
+//! `/plimsoll/stats` are answered as described in [`crate::counters`]. With `http: false`, TCP,
+//! byte for byte.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub struct EchoConfig {
     pub body: usize,
     /// HTTP: status of every answer, 200 to 599.
     pub status: u16,
-    /// HTTP: largest body accepted (and echoed), bytes, at most 64 MiB; a larger one is answered with 413.
+    /// HTTP: largest body accepted (and echoed), bytes, at most 64 MiB; a larger one is answered
+    /// with 413.
     pub max_body: usize,
 }
 

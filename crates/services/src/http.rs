@@ -1,11 +1,12 @@
 //! A small HTTP/1.1 server side, shared by the services.
 //!
-//! Not hyper or axum: the gateway must send exact bytes (chunked only to 1.1, `Content-Length` for small complete bodies
-//! only, a body cut off on purpose), and a reference service has to cost less than the tool that loads it. Heads are
-//! parsed by httparse; bodies need a `Content-Length` (a chunked request is answered with 411).
+//! Not hyper or axum: the gateway must send exact bytes (chunked only to 1.1, `Content-Length` for
+//! small complete bodies only, a body cut off on purpose), and a reference service has to cost less
+//! than the tool that loads it. Heads are parsed by httparse; bodies need a `Content-Length` (a
+//! chunked request is answered with 411).
 //!
-//! Bounds: a head has 64 KiB and 20 s, a body its configured size and 30 s, an answer 30 s for each piece, an idle
-//! connection 5 minutes.
+//! Bounds: a head has 64 KiB and 20 s, a body its configured size and 30 s, an answer 30 s for each
+//! piece, an idle connection 5 minutes.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -16,7 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Longest request head, bytes. Ours is roomier than the 8 KiB of Frontier clients, and a 1 MB head is refused early.
+/// Longest request head, bytes. Ours is roomier than the 8 KiB of Frontier clients, and a 1 MB head
+/// is refused early.
 const MAX_HEAD: usize = 64 * 1024;
 /// Most header fields.
 const MAX_FIELDS: usize = 64;
@@ -28,7 +30,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between requests. Longer than the think times that people test with.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// After a refusal: how long, and how much, is read to let the answer arrive before the close resets the connection.
+/// After a refusal: how long, and how much, is read to let the answer arrive before the close
+/// resets the connection.
 const LINGER: (Duration, usize) = (Duration::from_secs(2), 4 * 1024 * 1024);
 
 /// A parsed request head. Reused from request to request.
@@ -67,7 +70,8 @@ impl Head {
             .and_then(|(_, value)| std::str::from_utf8(&self.raw[value.clone()]).ok())
     }
 
-    /// Takes a head from the start of `bytes`. `Ok(None)`: not complete yet. `Ok(Some(n))`: it was `n` bytes.
+    /// Takes a head from the start of `bytes`. `Ok(None)`: not complete yet. `Ok(Some(n))`: it was
+    /// `n` bytes.
     fn parse(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
@@ -210,7 +214,8 @@ impl HttpConnection {
         }
     }
 
-    /// Waits for the next request and reads it whole. A refusal has been answered when this returns.
+    /// Waits for the next request and reads it whole. A refusal has been answered when this
+    /// returns.
     pub(crate) async fn next(&mut self, head: &mut Head, body: &mut Vec<u8>) -> Next {
         body.clear();
         if self.done {
@@ -314,7 +319,8 @@ impl HttpConnection {
         sent && !self.done
     }
 
-    /// The bytes of an answer's head, in a buffer to be given back by [`HttpConnection::recycle`] where speed matters.
+    /// The bytes of an answer's head, in a buffer to be given back by [`HttpConnection::recycle`]
+    /// where speed matters.
     pub(crate) fn head_of(&mut self, head: &Head, response: &Response, framing: Framing) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.out);
         out.clear();
@@ -372,7 +378,8 @@ impl HttpConnection {
     /// Returns when the client has closed its side, and takes no bytes.
     pub(crate) async fn closed(&self) {
         let mut byte = [0];
-        // peek never takes bytes away. A pipelined request makes it return at once for ever: then nobody watches.
+        // peek never takes bytes away. A pipelined request makes it return at once for ever: then
+        // nobody watches.
         if let Ok(1..) = self.stream.peek(&mut byte).await {
             std::future::pending::<()>().await;
         }

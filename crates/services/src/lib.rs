@@ -1,9 +1,10 @@
 //! Reference services with known behaviour, as a library.
 //!
-//! Each service is a configuration struct (it reads from JSON) and a function
-//! `serve(listener, config, shutdown) -> Result<(), ServiceError>`. The caller binds the port and owns the life: when the
-//! future `shutdown` completes, `serve` ends every connection and returns. All of them run on a current-thread as well as
-//! on a multi-thread runtime, count what they answer (see [`counters`]), and bound whatever a client can make them hold.
+//! Each service is a configuration struct (it reads from JSON) and a function `serve(listener,
+//! config, shutdown) -> Result<(), ServiceError>`. The caller binds the port and owns the life:
+//! when the future `shutdown` completes, `serve` ends every connection and returns. All of them run
+//! on a current-thread as well as on a multi-thread runtime, count what they answer (see
+//! [`counters`]), and bound whatever a client can make them hold.
 //!
 //! | service | what it is for |
 //! |---|---|

@@ -11,13 +11,15 @@ use tokio::task::JoinSet;
 
 use crate::ServiceError;
 
-/// Connections served at a time. Further ones wait in the kernel's queue: a load test that opens more sees connects slow
-/// down, and the service never runs out of descriptors or memory because of them.
+/// Connections served at a time. Further ones wait in the kernel's queue: a load test that opens
+/// more sees connects slow down, and the service never runs out of descriptors or memory because of
+/// them.
 const MAX_CONNECTIONS: usize = 20_000;
 /// Connections that the kernel may hold for us, within `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// Binds a listening socket with a backlog that a load test does not overflow. Port 0 picks a free one.
+/// Binds a listening socket with a backlog that a load test does not overflow. Port 0 picks a free
+/// one.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
     let bound = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() {
@@ -55,7 +57,8 @@ where
                     connections.spawn(handle(stream));
                 }
                 Err(error) if passing(&error) => {}
-                // Out of descriptors or memory: those in use come back, the waiting connection stays queued.
+                // Out of descriptors or memory: those in use come back, the waiting connection
+                // stays queued.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }

@@ -1,8 +1,8 @@
 //! `null`: what a load tool is measured with.
 //!
-//! Without `reply` it is a sink: it accepts every connection, reads everything and answers nothing; the client closes.
-//! With `reply` it answers each line (ended by `\n`) with these bytes, a newline added where they have none: the
-//! cheapest request and answer that TCP allows.
+//! Without `reply` it is a sink: it accepts every connection, reads everything and answers nothing;
+//! the client closes. With `reply` it answers each line (ended by `\n`) with these bytes, a newline
+//! added where they have none: the cheapest request and answer that TCP allows.
 
 use std::future::Future;
 use std::sync::Arc;

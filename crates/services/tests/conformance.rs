@@ -1,6 +1,8 @@
-//! What servlet 3.42 does on the wire, statement by statement, asked of the gateway header by header.
+//! What servlet 3.42 does on the wire, statement by statement, asked of the gateway header by
+//! header.
 //!
-//! Each test's name is the statement. Where the gateway differs on purpose, the test says so and shows what it does.
+//! Each test's name is the statement. Where the gateway differs on purpose, the test says so and
+//! shows what it does.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,8 @@
-//! How small events become in a trace file, and how fast they are written and read: `cargo run --release --example file [MILLIONS]`
+//! How small events become in a trace file, and how fast they are written and read: `cargo run
+//! --release --example file [MILLIONS]`
 //!
-//! They are made up, but as programs make them: eight threads that look for files, open, read them in order, and close them, stamps in
-//! microseconds, with times that scatter as real ones do.
+//! They are made up, but as programs make them: eight threads that look for files, open, read them
+//! in order, and close them, stamps in microseconds, with times that scatter as real ones do.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 use std::error::Error;

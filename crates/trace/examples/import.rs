@@ -1,4 +1,5 @@
-//! How fast logs become a trace file, which is not kept: `cargo run --release --example import LOG...`
+//! How fast logs become a trace file, which is not kept: `cargo run --release --example import
+//! LOG...`
 //!
 //! What each of the threads does is counted, undisturbed by whatever else the machine does, by
 //! `valgrind --tool=callgrind --separate-threads=yes target/release/examples/import LOG`.

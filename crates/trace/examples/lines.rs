@@ -1,4 +1,5 @@
-//! How fast the lines of logs are told apart, and which are not: `cargo run --release --example lines LOG...`
+//! How fast the lines of logs are told apart, and which are not: `cargo run --release --example
+//! lines LOG...`
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 use std::fs;

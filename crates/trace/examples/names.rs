@@ -1,5 +1,6 @@
-//! Whether descriptors are followed as strace itself does it: logs that were made with `-y` are read without the names in them,
-//! and each name is held against what was followed. `cargo run --release --example names LOG...`
+//! Whether descriptors are followed as strace itself does it: logs that were made with `-y` are
+//! read without the names in them, and each name is held against what was followed. `cargo run
+//! --release --example names LOG...`
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 use std::fs;

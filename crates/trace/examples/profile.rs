@@ -1,4 +1,5 @@
-//! The profile of strace's logs, as JSON, and on stderr how fast it was made. `cargo run --release --example profile LOG...`
+//! The profile of strace's logs, as JSON, and on stderr how fast it was made. `cargo run --release
+//! --example profile LOG...`
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 use std::fs;
@@ -31,7 +32,8 @@ fn main() -> std::io::Result<()> {
             ..Footer::default()
         };
 
-        // The machine may have something else to do: the best of some rounds tells what the profile costs.
+        // The machine may have something else to do: the best of some rounds tells what the profile
+        // costs.
         let rounds = (0..ROUNDS).map(|_| {
             let start = Instant::now();
             let mut profiler = Profiler::new(&header, Choice::default());

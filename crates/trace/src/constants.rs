@@ -1,4 +1,5 @@
-//! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the replayer have numbers.
+//! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the
+//! replayer have numbers.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -132,7 +133,8 @@ pub fn error_name(number: u16) -> String {
         .map_or_else(|| format!("E{number}"), |&name| name.to_owned())
 }
 
-/// The sum of `A|B|0x8|0644`. Names that nobody knew when this was written count nothing; none where nothing is known.
+/// The sum of `A|B|0x8|0644`. Names that nobody knew when this was written count nothing; none
+/// where nothing is known.
 pub fn bits(text: &[u8]) -> Option<u64> {
     thread_local! {
         static KNOWN: RefCell<Memo<Option<u64>>> = const { RefCell::new(Memo::new()) };

@@ -1,10 +1,11 @@
 //! What tracing added to the time of each call.
 //!
-//! It is calibrated on the traced host before and after a recording. In between it drifts: strace and the program wake each other
-//! twice a call, and where they are on two cores, such a wake-up takes from 1 us to more than 50, as the cores happen to sleep; in
-//! a virtual machine a traced call was seen to cost 16 us in one minute and 230 in the next. The trace itself tells how much, as
-//! calls that do next to nothing (a seek, a read of some bytes) are recorded with a duration, and that is the cost of one of the
-//! two wake-ups: [`Drift`] follows it.
+//! It is calibrated on the traced host before and after a recording. In between it drifts: strace
+//! and the program wake each other twice a call, and where they are on two cores, such a wake-up
+//! takes from 1 us to more than 50, as the cores happen to sleep; in a virtual machine a traced
+//! call was seen to cost 16 us in one minute and 230 in the next. The trace itself tells how much,
+//! as calls that do next to nothing (a seek, a read of some bytes) are recorded with a duration,
+//! and that is the cost of one of the two wake-ups: [`Drift`] follows it.
 
 use crate::event::{Event, Outcome};
 use crate::header::{Calibration, Header, Recorder};
@@ -47,7 +48,8 @@ impl Cost {
         cost
     }
 
-    /// What a call's duration is too long by, ns, not negative, where tracing was so much slower than calibrated.
+    /// What a call's duration is too long by, ns, not negative, where tracing was so much slower
+    /// than calibrated.
     pub fn duration(&self, slower: Slower, guess: Guess) -> f64 {
         (self.duration_ns[guess as usize] + slower.ns(guess)).max(0.0)
     }
@@ -63,8 +65,9 @@ impl Cost {
     }
 }
 
-/// By how much each of the two wake-ups of a call took longer than when it was calibrated, by each [`Guess`]; negative where less.
-/// Small, as every action of a replay has one: in units of [`UNIT_NS`].
+/// By how much each of the two wake-ups of a call took longer than when it was calibrated, by each
+/// [`Guess`]; negative where less. Small, as every action of a replay has one: in units of
+/// [`UNIT_NS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slower([i16; 3]);
 
@@ -81,14 +84,16 @@ impl Slower {
     }
 }
 
-/// What is still to be taken off the times of a thread, ns: what is known is the mean cost of a call, so that some calls cost more than
-/// they took together with the gap before them, and others less. Without it, long calls would keep what short ones have too much.
+/// What is still to be taken off the times of a thread, ns: what is known is the mean cost of a
+/// call, so that some calls cost more than they took together with the gap before them, and others
+/// less. Without it, long calls would keep what short ones have too much.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Debt(f64);
 
 impl Debt {
-    /// Of a time of so many ns, takes off what tracing has cost, and what could not be taken off before. What was taken, at most
-    /// `time_ns`. What cannot be taken is kept, up to the cost of [`RECENT`] such times: more is no scatter, but cost that was not there.
+    /// Of a time of so many ns, takes off what tracing has cost, and what could not be taken off
+    /// before. What was taken, at most `time_ns`. What cannot be taken is kept, up to the cost of
+    /// [`RECENT`] such times: more is no scatter, but cost that was not there.
     pub fn take(&mut self, cost_ns: f64, time_ns: f64) -> f64 {
         let wanted = self.0 + cost_ns;
         let taken = wanted.min(time_ns);
@@ -105,7 +110,8 @@ const FIRST: f64 = 4.0;
 const MAX_NS: f64 = 2_000_000.0;
 /// Bytes of a read or write that takes no longer than strace's times resolve.
 const FEW_BYTES: u64 = 4096;
-/// The two wake-ups need not have waited alike: what one of them tells is the cost of a call within so much, as a share.
+/// The two wake-ups need not have waited alike: what one of them tells is the cost of a call within
+/// so much, as a share.
 const WITHIN: f64 = 0.2;
 /// Calls that have to tell before what was calibrated is left for what they tell.
 const ENOUGH: f64 = 16.0;
@@ -126,13 +132,16 @@ impl Recent {
     }
 }
 
-/// Follows how much slower tracing was than calibrated, through the events of a trace in their order.
+/// Follows how much slower tracing was than calibrated, through the events of a trace in their
+/// order.
 ///
-/// Evidence are recorded durations of calls that take no time themselves, and the gaps before them, which cannot be shorter than
-/// their share of the cost: what was longer than calibrated in both halves may be tracing. Of seeks it is, and of all calls that
-/// took less than calibrated. A small read may have waited for a disk, and the program may have computed before it; where both
-/// halves are about as much longer, tracing is the best guess, elsewhere what was calibrated is. The range then goes from what was
-/// calibrated to the mean of what all calls took that do not wait for others.
+/// Evidence are recorded durations of calls that take no time themselves, and the gaps before them,
+/// which cannot be shorter than their share of the cost: what was longer than calibrated in both
+/// halves may be tracing. Of seeks it is, and of all calls that took less than calibrated. A small
+/// read may have waited for a disk, and the program may have computed before it; where both halves
+/// are about as much longer, tracing is the best guess, elsewhere what was calibrated is. The range
+/// then goes from what was calibrated to the mean of what all calls took that do not wait for
+/// others.
 #[derive(Debug)]
 pub struct Drift {
     cost: Cost,
@@ -180,7 +189,8 @@ impl Drift {
         }
     }
 
-    /// Takes the next event. By how much tracing it was slower than calibrated, as far as is known by then.
+    /// Takes the next event. By how much tracing it was slower than calibrated, as far as is known
+    /// by then.
     pub fn take(&mut self, event: &Event) -> Slower {
         if !self.is_told {
             return Slower::default();
@@ -319,7 +329,8 @@ mod tests {
         assert_eq!(run.cost(), [20, 16, 24]);
     }
 
-    /// Figures of `dd` in a virtual machine: cycles of 234 us with durations of 107, where 20 and 5 were calibrated.
+    /// Figures of `dd` in a virtual machine: cycles of 234 us with durations of 107, where 20 and 5
+    /// were calibrated.
     #[test]
     fn wake_ups_that_are_slower_are_so_twice_a_call() {
         let run = Run::new(Recorder::Strace).calls(200, "read", 127, 107);
@@ -345,7 +356,8 @@ mod tests {
         assert_eq!(run.cost(), [20, 16, 24]);
     }
 
-    /// Computing between reads that take long: nobody knows, so that the low end stays where it was calibrated.
+    /// Computing between reads that take long: nobody knows, so that the low end stays where it was
+    /// calibrated.
     #[test]
     fn what_may_be_a_disk_is_no_certain_cost() {
         let [middle, low, high] = Run::new(Recorder::Strace).calls(200, "read", 400, 105).cost();

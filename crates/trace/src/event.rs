@@ -1,7 +1,7 @@
 //! The core type: a call as the trace file holds it, whatever source it was recorded by.
 //!
-//! Names are joined, descriptors are resolved to open files and files, and offsets are known where they can be: who reads a
-//! trace needs no table of descriptors and no working directory.
+//! Names are joined, descriptors are resolved to open files and files, and offsets are known where
+//! they can be: who reads a trace needs no table of descriptors and no working directory.
 
 use std::num::NonZeroU32;
 
@@ -30,14 +30,16 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A thread of a trace: its place in [`crate::names::Names::threads`]. Process ids are given out again, these are not.
+    /// A thread of a trace: its place in [`crate::names::Names::threads`]. Process ids are given
+    /// out again, these are not.
     ThreadId;
     /// A name of a file: its place in [`crate::names::Names::paths`].
     PathId;
     /// A file, whatever its names (an inode): its place in [`crate::names::Names::files`].
     FileId;
-    /// An open file (open(2): "open file description"), shared by the descriptors that dup, fork and execve make of one. Counted
-    /// from 0 in the order of their opening; none is given out again.
+    /// An open file (open(2): "open file description"), shared by the descriptors that dup, fork
+    /// and execve make of one. Counted from 0 in the order of their opening; none is given out
+    /// again.
     OpenId;
 }
 
@@ -73,7 +75,8 @@ pub enum Futex {
     Wakes,
 }
 
-/// A call that has ended, or never did. Fields that a call does not have, or that are not known, are None.
+/// A call that has ended, or never did. Fields that a call does not have, or that are not known,
+/// are None.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Event {
     /// Who made it.
@@ -84,12 +87,14 @@ pub struct Event {
     pub start_ns: i64,
     /// How long it took, as recorded: the cost of tracing is in it.
     pub duration_ns: Option<u64>,
-    /// Processor time that the thread has used since the event before it: ns. The preload recorder measures it where that was long;
-    /// of strace on one core it is inferred where others may have had the core, and the cost of tracing is in it.
+    /// Processor time that the thread has used since the event before it: ns. The preload recorder
+    /// measures it where that was long; of strace on one core it is inferred where others may have
+    /// had the core, and the cost of tracing is in it.
     pub cpu_ns: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// The open file of its first descriptor, or the one that it has made. Of data that go from file to file: where from.
+    /// The open file of its first descriptor, or the one that it has made. Of data that go from
+    /// file to file: where from.
     pub open: Option<OpenId>,
     /// Where data go to (sendfile, `copy_file_range`, splice); the second end of a pipe.
     pub open2: Option<OpenId>,
@@ -102,18 +107,21 @@ pub struct Event {
     /// Its second one: of link and rename; the target of symlink as it was written; that which
     /// readlink has found, where the source tells it; the name of an extended attribute.
     pub path2: Option<PathId>,
-    /// Where in the file data begin, given or as the open file stood. Of lseek: what was asked. Of mmap: where the range begins.
-    /// Of futex: the address.
+    /// Where in the file data begin, given or as the open file stood. Of lseek: what was asked. Of
+    /// mmap: where the range begins. Of futex: the address.
     pub offset: Option<i64>,
     /// The same of `open2`.
     pub offset2: Option<i64>,
-    /// How many bytes were asked for. Of truncate: the new size. Of stat and its like: the size that they have found.
-    /// Of close: descriptors that the open file still has. Of `io_submit`: requests that are told behind it.
+    /// How many bytes were asked for. Of truncate: the new size. Of stat and its like: the size
+    /// that they have found. Of close: descriptors that the open file still has. Of `io_submit`:
+    /// requests that are told behind it.
     pub length: Option<u64>,
-    /// The number that the call takes as flags on x86-64: `O_*`, `AT_*`, `RENAME_*`, `FALLOC_*`, `MAP_*`, RWF_*; whence of lseek; the advice
-    /// of fadvise; the command of fcntl, ioctl, flock, futex.
+    /// The number that the call takes as flags on x86-64: `O_*`, `AT_*`, `RENAME_*`, `FALLOC_*`,
+    /// `MAP_*`, RWF_*; whence of lseek; the advice of fadvise; the command of fcntl, ioctl, flock,
+    /// futex.
     pub flags: Option<u64>,
-    /// Permissions that are asked for. Of stat and its like: type and permissions that they have found. Of mmap: protection.
+    /// Permissions that are asked for. Of stat and its like: type and permissions that they have
+    /// found. Of mmap: protection.
     pub mode: Option<u32>,
     /// The thread that it has made, or waited for.
     pub other: Option<ThreadId>,
@@ -144,7 +152,8 @@ impl Event {
         }
     }
 
-    /// What it does where it is a futex(2); none of other calls, where the source does not tell, and of what does neither.
+    /// What it does where it is a futex(2); none of other calls, where the source does not tell,
+    /// and of what does neither.
     pub fn futex(&self) -> Option<Futex> {
         if !matches!(self.call.name, "futex" | "futex_time64") {
             return None;
@@ -156,7 +165,8 @@ impl Event {
         }
     }
 
-    /// When it ended, as recorded: ns since the zero of the trace. Its start where it is not known how long it took.
+    /// When it ended, as recorded: ns since the zero of the trace. Its start where it is not known
+    /// how long it took.
     pub fn end_ns(&self) -> i64 {
         let duration = self.duration_ns.unwrap_or(0);
         self.start_ns

@@ -58,7 +58,8 @@ pub struct Follower {
     begun: HashMap<u32, Option<EarlyRelease>, Mixed>,
     /// Threads that are making another one now, and what that has in common with them.
     forking: BTreeMap<u32, Birth>,
-    /// Lines of threads that are somebody's child, as long as it can be that of several, and when they were written.
+    /// Lines of threads that are somebody's child, as long as it can be that of several, and when
+    /// they were written.
     waiting: BTreeMap<u32, VecDeque<(i64, Vec<u8>)>>,
     /// Who has it, where all threads share one.
     one_core: Option<OneCore>,
@@ -76,13 +77,14 @@ impl Follower {
         Self::default()
     }
 
-    /// What is known so far. Whoever knows more than the log tells it before its first line: descriptors, directories.
+    /// What is known so far. Whoever knows more than the log tells it before its first line:
+    /// descriptors, directories.
     pub fn kernel(&mut self) -> &mut Kernel {
         &mut self.kernel
     }
 
-    /// All that was traced had one core together, and strace the same: what a thread computed between two calls is told from what
-    /// it waited for the core.
+    /// All that was traced had one core together, and strace the same: what a thread computed
+    /// between two calls is told from what it waited for the core.
     pub fn on_one_core(&mut self) {
         self.one_core = Some(OneCore::default());
     }
@@ -107,7 +109,8 @@ impl Follower {
         self.calls.endless()
     }
 
-    /// The line that was taken in last had no end, and its log goes on nowhere: if it is odd, it is because it was cut.
+    /// The line that was taken in last had no end, and its log goes on nowhere: if it is odd, it is
+    /// because it was cut.
     pub fn mark_cut(&mut self) {
         if self.last_odd == self.lines && self.lines > 0 {
             self.last_odd = 0;
@@ -116,13 +119,14 @@ impl Follower {
         }
     }
 
-    /// Takes in the next line, without its end. `pid` is the thread where the line does not tell. What has happened is given to
-    /// `hear`, that of each thread in its order.
+    /// Takes in the next line, without its end. `pid` is the thread where the line does not tell.
+    /// What has happened is given to `hear`, that of each thread in its order.
     pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         self.told(text, line::parse(text).as_ref(), pid, hear);
     }
 
-    /// The same for a line that was told apart already: `line` is what [`line::parse`] gives for `text`.
+    /// The same for a line that was told apart already: `line` is what [`line::parse`] gives for
+    /// `text`.
     pub fn told(
         &mut self,
         text: &[u8],
@@ -150,7 +154,8 @@ impl Follower {
         self.settle(hear);
     }
 
-    /// The recording has ended then, ns since 1970, and calls that went on had not: they have lasted until then, at least.
+    /// The recording has ended then, ns since 1970, and calls that went on had not: they have
+    /// lasted until then, at least.
     pub fn ended_at(&mut self, unix_ns: i64) {
         if self.timeline.has_times() {
             self.ended_ns = Some(self.timeline.at(Some(Stamp::Wall(unix_ns))));
@@ -181,8 +186,8 @@ impl Follower {
         }
     }
 
-    /// Whether this thread is known, or becomes so: as the child of the only one that is making any, or as one that was there
-    /// before the trace began.
+    /// Whether this thread is known, or becomes so: as the child of the only one that is making
+    /// any, or as one that was there before the trace began.
     fn knows_parent(&mut self, pid: u32) -> bool {
         if self.kernel.knows(pid) {
             return true;
@@ -334,7 +339,8 @@ const UNKNOWN: CallResult<'_> = CallResult {
     cpu_ns: None,
 };
 
-/// The processor time that the thread of a call that has ended had before it, ns, where it had less than passed.
+/// The processor time that the thread of a call that has ended had before it, ns, where it had less
+/// than passed.
 fn has_had(
     core: &mut OneCore,
     call: &Call<'_>,
@@ -376,8 +382,8 @@ fn ends(
     kernel.ends(&asked, &done, begun, call.at_ns)
 }
 
-/// Gives out an event, and behind it what went with it: requests that it has handed over, open files that it has closed
-/// without a word.
+/// Gives out an event, and behind it what went with it: requests that it has handed over, open
+/// files that it has closed without a word.
 fn tell(
     kernel: &mut Kernel,
     event: &Event,

@@ -1,4 +1,5 @@
-//! What a trace says of itself: where it comes from, what tracing cost, what could not be understood.
+//! What a trace says of itself: where it comes from, what tracing cost, what could not be
+//! understood.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +51,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of a recording of which nothing is known but by what it was made and how fine its times are, ns; it has durations.
+    /// Of a recording of which nothing is known but by what it was made and how fine its times are,
+    /// ns; it has durations.
     #[must_use]
     pub fn new(recorder: Recorder, resolution_ns: u64) -> Self {
         Self {
@@ -68,8 +70,8 @@ impl Header {
         }
     }
 
-    /// Whether the recorder and all that it traced had one core together, and it tells how long calls took: then who computes
-    /// is known.
+    /// Whether the recorder and all that it traced had one core together, and it tells how long
+    /// calls took: then who computes is known.
     pub fn is_on_one_core(&self) -> bool {
         self.recorder == Recorder::Strace
             && self.has_durations
@@ -83,8 +85,8 @@ pub const ONE_CORE: &str = "--one-core";
 /// What tracing a call costs on a host: measured there, by the same recorder with the same options.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Elapsed time that a traced call takes more than one that is not, ns: median, and the range in which nine of ten
-    /// measurements lie.
+    /// Elapsed time that a traced call takes more than one that is not, ns: median, and the range
+    /// in which nine of ten measurements lie.
     pub call_ns: [f64; 3],
     /// How much of it lies within the recorded duration of the call, ns: the same.
     pub duration_ns: [f64; 3],
@@ -93,8 +95,8 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Of two measurements, before and after a recording: the middle of their medians, and a range that holds both, as the host may have
-    /// been busier at one time than at the other.
+    /// Of two measurements, before and after a recording: the middle of their medians, and a range
+    /// that holds both, as the host may have been busier at one time than at the other.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let both = |[middle, low, high]: [f64; 3], [other, lower, higher]: [f64; 3]| {
@@ -134,7 +136,8 @@ pub struct Footer {
     /// Lines, or records, in all.
     #[serde(default)]
     pub lines: u64,
-    /// How the traced program ended, where the recorder saw it: exit status, or the number of the signal, negative.
+    /// How the traced program ended, where the recorder saw it: exit status, or the number of the
+    /// signal, negative.
     #[serde(default)]
     pub status: Option<i32>,
     /// Elapsed time of the program from its start to its end as its parent saw it, ns.

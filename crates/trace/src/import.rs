@@ -67,8 +67,8 @@ impl<W: Write> Importer<W> {
         self.taker.follower.kernel()
     }
 
-    /// Where the log is taken in while it is written, on the same host: what readlink(2) has found, and the log does not tell, is looked
-    /// up.
+    /// Where the log is taken in while it is written, on the same host: what readlink(2) has found,
+    /// and the log does not tell, is looked up.
     pub fn look_up(&mut self, read_link: ReadLink) {
         self.taker.read_link = Some(read_link);
     }
@@ -116,7 +116,8 @@ impl<W: Write> Importer<W> {
         self.together(logs)
     }
 
-    /// One log: one thread reads and tells its lines apart, this one follows them, another one writes.
+    /// One log: one thread reads and tells its lines apart, this one follows them, another one
+    /// writes.
     fn alone(&mut self, log: Log) -> Result<(), FileError>
     where
         W: Send,
@@ -302,7 +303,8 @@ impl Pending {
         }
     }
 
-    /// Reads the next line. A line without a time stands where the one before it does. False at the end.
+    /// Reads the next line. A line without a time stands where the one before it does. False at the
+    /// end.
     fn advance(&mut self) -> std::io::Result<bool> {
         self.line.clear();
         if self.log.text.read_until(b'\n', &mut self.line)? == 0 {

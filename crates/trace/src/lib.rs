@@ -2,10 +2,11 @@
 //!
 //! [`event`] has the core type, which every source of a trace makes and every reader takes.
 //!
-//! [`text`] reads what strace has written: lines, calls that other threads have interrupted, arguments. [`syscalls`] knows
-//! what each call does, and [`kernel`] which open file a descriptor stands for; [`follow`] puts
-//! them together; [`preload`] reads what the preload recorder has written, by the same kernel. [`mod@file`] keeps events on disk,
-//! [`profile`] tells what came of them, [`export`] writes them for other programs. Nothing here executes anything, and no bytes
+//! [`text`] reads what strace has written: lines, calls that other threads have interrupted,
+//! arguments. [`syscalls`] knows what each call does, and [`kernel`] which open file a descriptor
+//! stands for; [`follow`] puts them together; [`preload`] reads what the preload recorder has
+//! written, by the same kernel. [`mod@file`] keeps events on disk, [`profile`] tells what came of
+//! them, [`export`] writes them for other programs. Nothing here executes anything, and no bytes
 //! make it panic or hold more than they are.
 #![forbid(unsafe_code)]
 

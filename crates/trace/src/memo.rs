@@ -7,7 +7,8 @@ const SLOTS: usize = 128;
 /// Longer questions are rare: their answers are not kept. Bytes.
 const MAX_KEY_BYTES: usize = 128;
 
-/// What was found for texts: each slot is for the last one of those that share it, so that memory has a bound.
+/// What was found for texts: each slot is for the last one of those that share it, so that memory
+/// has a bound.
 #[derive(Debug, Default)]
 pub(crate) struct Memo<V> {
     slots: Vec<(Vec<u8>, Option<V>)>,

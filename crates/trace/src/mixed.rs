@@ -1,5 +1,5 @@
-//! A hash for keys that are numbers of our own, or of threads: nobody outside has so many to choose from that they could be made to
-//! collide.
+//! A hash for keys that are numbers of our own, or of threads: nobody outside has so many to choose
+//! from that they could be made to collide.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

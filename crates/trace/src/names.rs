@@ -1,4 +1,5 @@
-//! The tables of a trace: what the ids of its events stand for. They only grow, but for what is learnt later of an entry.
+//! The tables of a trace: what the ids of its events stand for. They only grow, but for what is
+//! learnt later of an entry.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +45,8 @@ impl Kind {
 pub struct FileEntry {
     /// What it is.
     pub kind: Kind,
-    /// The name under which it was first met; `unknown:PID:FD` for what was open before the trace began and has none.
+    /// The name under which it was first met; `unknown:PID:FD` for what was open before the trace
+    /// began and has none.
     pub path: PathId,
 }
 
@@ -70,8 +72,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// All names of files, each once, as bytes: absolute where the working directory was known, joined with it, without `.` and empty
-    /// parts; `..` stays, as it may follow a symbolic link.
+    /// All names of files, each once, as bytes: absolute where the working directory was known,
+    /// joined with it, without `.` and empty parts; `..` stays, as it may follow a symbolic link.
     pub fn paths(&self) -> &[Box<[u8]>] {
         &self.paths
     }
@@ -91,7 +93,8 @@ impl Names {
         self.paths.get(id.index()).map_or(b"", |path| path)
     }
 
-    /// Adds a name. Whoever adds sees to it that it is not there yet. None where there are too many.
+    /// Adds a name. Whoever adds sees to it that it is not there yet. None where there are too
+    /// many.
     pub fn add_path(&mut self, path: &[u8]) -> Option<PathId> {
         let id = PathId::new(self.paths.len())?;
         self.paths.push(path.into());

@@ -1,15 +1,17 @@
 //! Who has computed, where everybody shares one core.
 //!
-//! What a thread does between two calls is taken for computing. Where strace and all that it traces have one core (`record
-//! --one-core`), gaps of several threads overlap, and no more than one of them can have computed at a time. Whoever enters a call
-//! has run just before; how long before tells the last moment at which strace served anybody. The rest is shared by all that were
+//! What a thread does between two calls is taken for computing. Where strace and all that it traces
+//! have one core (`record --one-core`), gaps of several threads overlap, and no more than one of
+//! them can have computed at a time. Whoever enters a call has run just before; how long before
+//! tells the last moment at which strace served anybody. The rest is shared by all that were
 //! between calls: the kernel is fair.
 
 use std::collections::HashMap;
 
 use crate::mixed::Mixed;
 
-/// So long at most has one thread the core while others want it, ns: less than what schedulers give, as it may have had it before.
+/// So long at most has one thread the core while others want it, ns: less than what schedulers
+/// give, as it may have had it before.
 const TURN_NS: i64 = 1_000_000;
 
 /// Follows who has the core, moment by moment, in the order in which strace served the threads.
@@ -41,8 +43,9 @@ impl OneCore {
         self.within.insert(thread, cpu);
     }
 
-    /// A thread leaves the call that it has entered; `waited`: the core was for others meanwhile. The processor time that it had
-    /// before the call since its last one, ns; none where nobody else can have had any of that, or its last one is not known.
+    /// A thread leaves the call that it has entered; `waited`: the core was for others meanwhile.
+    /// The processor time that it had before the call since its last one, ns; none where nobody
+    /// else can have had any of that, or its last one is not known.
     pub(crate) fn leaves(&mut self, thread: u32, at_ns: i64, waited: bool) -> Option<u64> {
         let passed = self.passes(at_ns);
         if waited {
@@ -58,7 +61,8 @@ impl OneCore {
         self.within.remove(&thread);
     }
 
-    /// Time since strace served anybody. Lines that are told late, of children that spoke before their parents, add nothing.
+    /// Time since strace served anybody. Lines that are told late, of children that spoke before
+    /// their parents, add nothing.
     fn passes(&mut self, at_ns: i64) -> i64 {
         let passed = at_ns.saturating_sub(self.served).max(0);
         self.served = self.served.max(at_ns);
@@ -91,14 +95,16 @@ mod tests {
         assert_eq!(calls(&mut core, 1, 90 * MS), None);
     }
 
-    /// As with Python's lock: one wakes up while another one computes, and goes on to wait for the lock at once.
+    /// As with Python's lock: one wakes up while another one computes, and goes on to wait for the
+    /// lock at once.
     #[test]
     fn whoever_computes_while_another_one_waits_has_what_passes() {
         let mut core = OneCore::default();
         calls(&mut core, 1, 0);
         calls(&mut core, 2, 0);
         core.enters(2, MS / 100);
-        // It sleeps for 5 ms of the other one's computing, and asks for the lock 0.02 ms after that.
+        // It sleeps for 5 ms of the other one's computing, and asks for the lock 0.02 ms after
+        // that.
         assert_eq!(core.leaves(2, 5 * MS, true), None, "it had all of its gap");
         core.enters(2, 5 * MS + MS / 50);
         // The other one goes on: 6 ms without what was the second one's.

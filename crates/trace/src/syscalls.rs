@@ -31,7 +31,8 @@ pub enum Effect {
     Fcntl,
     /// By its command: mostly nothing to us, but `FIOCLEX`, `FIONCLEX` and `FICLONE`.
     Ioctl,
-    /// Another thread, with a table of descriptors and a working directory that are shared or copied.
+    /// Another thread, with a table of descriptors and a working directory that are shared or
+    /// copied.
     Fork,
     /// From now on the thread has a table or a working directory of its own.
     Unshare,
@@ -39,7 +40,8 @@ pub enum Effect {
     Execute,
     /// The end of a thread, or of all of its process.
     Exit,
-    /// Data from a descriptor, from its offset, which moves, or from one that is given, which is nobody's.
+    /// Data from a descriptor, from its offset, which moves, or from one that is given, which is
+    /// nobody's.
     Read,
     /// The same to a descriptor.
     Write,
@@ -53,7 +55,8 @@ pub enum Effect {
     Send,
     /// Moves the offset to what it returns.
     Seek,
-    /// Hands over requests to be carried out meanwhile: those of `io_submit` are told (`+read`, `+write`), those of `io_uring` are not.
+    /// Hands over requests to be carried out meanwhile: those of `io_submit` are told (`+read`,
+    /// `+write`), those of `io_uring` are not.
     Submit,
     /// Makes a range of a file a range of memory; what is read and written there is not seen.
     Map,
@@ -152,7 +155,8 @@ pub enum Argument {
     Length,
     /// Where in the file. Of futex(2), which has none: the address.
     Offset,
-    /// Where in the file, by pointer: `[4096] => [8192]`, or `NULL` for the descriptor's own offset.
+    /// Where in the file, by pointer: `[4096] => [8192]`, or `NULL` for the descriptor's own
+    /// offset.
     Place,
     /// `SEEK_SET` and the like.
     Whence,

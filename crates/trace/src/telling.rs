@@ -4,7 +4,8 @@ use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
 use crate::kernel::Kernel;
 use crate::syscalls;
 
-/// What goes with an event, in its order: blocks that it has handed over, open files that it has closed.
+/// What goes with an event, in its order: blocks that it has handed over, open files that it has
+/// closed.
 pub(crate) fn behind(kernel: &mut Kernel, cause: &Event) -> Vec<Event> {
     // Nearly always there is nothing, and this is asked of every call.
     if !kernel.has_more() {

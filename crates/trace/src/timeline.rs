@@ -4,7 +4,8 @@ use crate::text::Stamp;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Turns stamps into times since the first one. To be asked for every line that has one, in the order of the lines.
+/// Turns stamps into times since the first one. To be asked for every line that has one, in the
+/// order of the lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timeline {
     zero: Option<Stamp>,
@@ -14,7 +15,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// When a line was written: ns since the first stamp. A line without one is as old as the one before.
+    /// When a line was written: ns since the first stamp. A line without one is as old as the one
+    /// before.
     pub fn at(&mut self, stamp: Option<Stamp>) -> i64 {
         let Some(stamp) = stamp else {
             return self.now_ns;
@@ -23,7 +25,8 @@ impl Timeline {
         self.now_ns = match (zero, stamp) {
             (Stamp::Wall(zero), Stamp::Wall(ns)) => ns.saturating_sub(zero),
             (Stamp::Day(zero), Stamp::Day(ns)) => {
-                // Lines of several threads may stand in another order than their times: only half a day back is midnight.
+                // Lines of several threads may stand in another order than their times: only half a
+                // day back is midnight.
                 if ns.saturating_sub(zero) + self.days_ns + DAY_NS / 2 < self.now_ns {
                     self.days_ns += DAY_NS;
                 }

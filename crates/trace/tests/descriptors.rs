@@ -1,4 +1,5 @@
-//! Which open file a descriptor stands for: small logs with a known answer, and real programs, where strace itself says it.
+//! Which open file a descriptor stands for: small logs with a known answer, and real programs,
+//! where strace itself says it.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -14,8 +15,8 @@ use plimsoll_trace::kernel::Kernel;
 
 mod held;
 
-/// Of each call that touches an open file: its thread, its name, and the number of the file in order of their first use, with `?`
-/// where it was open before the trace.
+/// Of each call that touches an open file: its thread, its name, and the number of the file in
+/// order of their first use, with `?` where it was open before the trace.
 fn followed(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
     let mut known: Vec<OpenId> = Vec::new();

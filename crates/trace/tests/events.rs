@@ -1,10 +1,12 @@
-//! What a log says of files: names, offsets, sizes, as they follow call by call. Logs are small, their answers known.
+//! What a log says of files: names, offsets, sizes, as they follow call by call. Logs are small,
+//! their answers known.
 
 use plimsoll_trace::event::{Event, Outcome};
 use plimsoll_trace::follow::{Follower, Observation};
 use plimsoll_trace::kernel::Kernel;
 
-/// Events in words: `call name[ -> name2][ @offset][ +length][ =result]`, with the file's first name in brackets where it is another.
+/// Events in words: `call name[ -> name2][ @offset][ +length][ =result]`, with the file's first
+/// name in brackets where it is another.
 fn told(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
     follower.kernel().set_directory(7, b"/w");
@@ -454,7 +456,8 @@ fn flags_are_numbers_and_locks_have_ranges() {
     );
 }
 
-/// Two threads on one core: what one of them computes while the other one sleeps, and what it then waits for the core.
+/// Two threads on one core: what one of them computes while the other one sleeps, and what it then
+/// waits for the core.
 #[test]
 fn on_one_core_computing_is_told_from_waiting_for_it() {
     let log = r"7 1700000001.000000 clone(flags=CLONE_VM|CLONE_FILES|CLONE_FS|CLONE_SIGHAND|CLONE_THREAD) = 8 <0.000010>
@@ -497,7 +500,8 @@ fn on_one_core_computing_is_told_from_waiting_for_it() {
             (3_000, 2_900),
             // 1.79 ms, of which both wanted what was over 1.
             (7_000, 1_395),
-            // All until the other one woke up, its half of those, and all since the other one called last.
+            // All until the other one woke up, its half of those, and all since the other one
+            // called last.
             (8_000, 1_990 + 395 + 990),
             (9_000, 990),
             (10_000, 1_000),

@@ -1,5 +1,5 @@
-//! The trace file, from outside: what is written is read, whatever it is; what is cut is read as far as it goes; what is changed
-//! is noticed.
+//! The trace file, from outside: what is written is read, whatever it is; what is cut is read as
+//! far as it goes; what is changed is noticed.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"

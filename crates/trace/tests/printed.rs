@@ -1,4 +1,5 @@
-//! Programs that nobody ran: made by chance, written as strace would have written them, and read back to what they were made of.
+//! Programs that nobody ran: made by chance, written as strace would have written them, and read
+//! back to what they were made of.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -280,7 +281,8 @@ fn result(call: &Call) -> String {
     }
 }
 
-/// The log. A call may be written on two lines, with a word of strace or of another thread's signal in between.
+/// The log. A call may be written on two lines, with a word of strace or of another thread's signal
+/// in between.
 fn printed(program: &mut Program, calls: usize) -> (Vec<Call>, String) {
     let mut log = String::new();
     let (first, shares) = (THREADS[0], "CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD");

@@ -1,4 +1,5 @@
-//! Lines of the strace that is here, with every option that changes them: each is understood, and no call is lost.
+//! Lines of the strace that is here, with every option that changes them: each is understood, and
+//! no call is lost.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -42,7 +43,8 @@ const PROGRAM: &str = r#"
     exec cat "$1.1"
 "#;
 
-/// Runs the program below strace. None with a message where strace is missing, which CI takes for a failure.
+/// Runs the program below strace. None with a message where strace is missing, which CI takes for a
+/// failure.
 fn traced(place: &Place, options: &[&str]) -> Option<Vec<u8>> {
     let (log, file) = (place.0.join("log"), place.0.join(ODD_NAME));
     fs::write(&file, "one two\nthree\n").unwrap();

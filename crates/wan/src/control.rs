@@ -1,5 +1,5 @@
-//! The socket by which a testbed is asked: one JSON line there, one back. It stands in a directory that only its user
-//! can enter.
+//! The socket by which a testbed is asked: one JSON line there, one back. It stands in a directory
+//! that only its user can enter.
 //!
 //! | request | answer |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `{"ask": "link", "changes": [Directed, ...]}` | `{}` |
 //! | `{"ask": "down"}` | `{}`; the end of the owner is the end of the testbed |
 //!
-//! or `{"error": "..."}`. Descriptors, rather than process ids to look up below /proc: they cannot come to mean another
-//! process's namespaces between the answer and the entry.
+//! or `{"error": "..."}`. Descriptors, rather than process ids to look up below /proc: they cannot
+//! come to mean another process's namespaces between the answer and the entry.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
@@ -52,7 +52,8 @@ enum Request {
     Down,
 }
 
-/// What `enter` sends beside the descriptors: which of them there are. The network is always the first.
+/// What `enter` sends beside the descriptors: which of them there are. The network is always the
+/// first.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     user: bool,
@@ -203,8 +204,9 @@ impl Gate {
     }
 }
 
-/// Becomes `command` on a host of the testbed in `directory`: same user, working directory, environment and
-/// descriptors, in the host's network and with its hostname. The process must have one thread.
+/// Becomes `command` on a host of the testbed in `directory`: same user, working directory,
+/// environment and descriptors, in the host's network and with its hostname. The process must have
+/// one thread.
 ///
 /// # Errors
 /// Returns only if it fails.

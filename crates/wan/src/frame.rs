@@ -1,5 +1,6 @@
-//! What must be known of a frame as a packet socket with `PACKET_VNET_HDR` gives it: 10 bytes that describe pending
-//! offload work (`struct virtio_net_hdr`, VIRTIO 1.2 section 5.1.6), then Ethernet, then IPv4.
+//! What must be known of a frame as a packet socket with `PACKET_VNET_HDR` gives it: 10 bytes that
+//! describe pending offload work (`struct virtio_net_hdr`, VIRTIO 1.2 section 5.1.6), then
+//! Ethernet, then IPv4.
 
 use crate::link::Wire;
 
@@ -31,8 +32,8 @@ pub fn readdress(frame: &mut [u8], hardware: [u8; 6]) {
     }
 }
 
-/// What the frame is on the wire. A frame of segmentation offload is cut into packets of `gso_size` payload bytes,
-/// each with a copy of the headers.
+/// What the frame is on the wire. A frame of segmentation offload is cut into packets of `gso_size`
+/// payload bytes, each with a copy of the headers.
 pub fn wire(frame: &[u8]) -> Wire {
     let length = frame.len().saturating_sub(OFFLOAD);
     let size = usize::from(u16::from_le_bytes([frame[4], frame[5]]));
@@ -54,7 +55,8 @@ pub fn wire(frame: &[u8]) -> Wire {
     }
 }
 
-/// Bytes of Ethernet, IP and TCP or UDP headers. The field `hdr_len` is a hint about memory, not this.
+/// Bytes of Ethernet, IP and TCP or UDP headers. The field `hdr_len` is a hint about memory, not
+/// this.
 fn headers(frame: &[u8]) -> Option<usize> {
     let ip = usize::from(frame.get(IP)? & 0x0f) * 4;
     let transport = if *frame.get(IP + 9)? == TCP {
@@ -69,7 +71,8 @@ fn headers(frame: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// An IPv4 frame with `payload` bytes after a TCP header with options (32 bytes) or a UDP header.
+    /// An IPv4 frame with `payload` bytes after a TCP header with options (32 bytes) or a UDP
+    /// header.
     fn made(protocol: u8, payload: usize, gso: u16) -> Vec<u8> {
         let transport = if protocol == TCP { 32 } else { UDP_HEADER };
         let mut frame = vec![0; IP + 20 + transport + payload];

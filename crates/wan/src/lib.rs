@@ -1,14 +1,15 @@
 //! The testbed: emulated hosts and links on one Linux machine, as root or as anybody.
 //!
-//! Each host is a network namespace with one interface. The other ends of these interfaces lie in a namespace of their
-//! own, the middle, where one process switches frames from host to host by destination address and holds each back as
-//! the links on its way say: rate, delay, jitter, loss, a bounded queue. Kernels without netem are common, and netem
-//! needs root; packet sockets in a user namespace need neither.
+//! Each host is a network namespace with one interface. The other ends of these interfaces lie in a
+//! namespace of their own, the middle, where one process switches frames from host to host by
+//! destination address and holds each back as the links on its way say: rate, delay, jitter, loss,
+//! a bounded queue. Kernels without netem are common, and netem needs root; packet sockets in a
+//! user namespace need neither.
 //!
-//! Pure: [`spec`] (what is asked for), [`link`] (one direction of one link), [`frame`] (what must be known of a frame),
-//! [`switch`] (all links and routes). With I/O: [`namespace`] and `netlink` (making hosts), `packets` (frames in and
-//! out), `middle` (the loop), [`control`] (the socket by which it is asked), [`owner`] (whose end is the end of all),
-//! `sweep` (that end). IPv4 only.
+//! Pure: [`spec`] (what is asked for), [`link`] (one direction of one link), [`frame`] (what must
+//! be known of a frame), [`switch`] (all links and routes). With I/O: [`namespace`] and `netlink`
+//! (making hosts), `packets` (frames in and out), `middle` (the loop), [`control`] (the socket by
+//! which it is asked), [`owner`] (whose end is the end of all), `sweep` (that end). IPv4 only.
 
 pub mod control;
 pub mod frame;

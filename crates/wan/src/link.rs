@@ -1,11 +1,12 @@
 //! One direction of one link: a transmitter with a bounded queue, then a line with a delay.
 //!
-//! Pure: time is an argument. A frame that is offered at `now` is lost with probability `loss`; else it waits until the
-//! transmitter is free, is refused if more than `queue_bytes` would then wait, is sent at the rate, and comes out a
-//! delay later. The order is first in, first out for the link as a whole, so that jitter never reorders a flow: where
-//! frames follow each other closer than the jitter is wide, the later one waits for the earlier, and the mean delay
-//! grows towards the upper end of the law. Rejected: an order for each flow, which would let jitter reorder between
-//! flows as no queue of a router does.
+//! Pure: time is an argument. A frame that is offered at `now` is lost with probability `loss`;
+//! else it waits until the transmitter is free, is refused if more than `queue_bytes` would then
+//! wait, is sent at the rate, and comes out a delay later. The order is first in, first out for the
+//! link as a whole, so that jitter never reorders a flow: where frames follow each other closer
+//! than the jitter is wide, the later one waits for the earlier, and the mean delay grows towards
+//! the upper end of the law. Rejected: an order for each flow, which would let jitter reorder
+//! between flows as no queue of a router does.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,8 @@ use crate::spec::Shape;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// What a frame is on the wire: a large frame that segmentation offload has not yet cut counts as what it will be.
+/// What a frame is on the wire: a large frame that segmentation offload has not yet cut counts as
+/// what it will be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wire {
     /// Packets, at least 1.
@@ -93,7 +95,8 @@ impl<T> Link<T> {
         self.held
     }
 
-    /// Holds for frames offered from now on. Frames already on their way keep their time, and none overtakes them.
+    /// Holds for frames offered from now on. Frames already on their way keep their time, and none
+    /// overtakes them.
     pub fn set_shape(&mut self, shape: Shape, now: i64) {
         if self.shape.rate_bit_s != shape.rate_bit_s {
             // What waits at the old rate is considered sent: its frames carry their times already.
@@ -141,7 +144,8 @@ impl<T> Link<T> {
         Some((due, wire, item))
     }
 
-    /// When the last bit of a frame leaves the transmitter; None if there is no room for it to wait.
+    /// When the last bit of a frame leaves the transmitter; None if there is no room for it to
+    /// wait.
     fn transmit(&mut self, now: i64, bytes: u64) -> Option<i64> {
         let Some(rate) = self.shape.rate_bit_s else {
             // No queue forms, but memory has a bound.

@@ -22,8 +22,9 @@ use crate::{WanError, frame, refused};
 
 /// Later than this a frame counts as late: the tail of a busy machine.
 const LATE_NS: i64 = 1_000_000;
-/// A sleeping process wakes about so long after its timer: frames are let go when they are due within it, and the timer
-/// is set so much earlier. A lone frame comes out on time, and one wake serves what a fast link spaces closer.
+/// A sleeping process wakes about so long after its timer: frames are let go when they are due
+/// within it, and the timer is set so much earlier. A lone frame comes out on time, and one wake
+/// serves what a fast link spaces closer.
 const WAKE_NS: i64 = 40_000;
 /// Shortest time between two settings of the timer: bounds what timers cost under load.
 const PAUSE_NS: i64 = 40_000;
@@ -142,8 +143,8 @@ impl Middle {
         }
     }
 
-    /// Frames count from when they left their host, not from when they are read here: a loop that is late then changes
-    /// neither delays nor queues, unless it is later than they are long.
+    /// Frames count from when they left their host, not from when they are read here: a loop that
+    /// is late then changes neither delays nor queues, unless it is later than they are long.
     fn receive(&mut self, port: usize, batch: &mut Batch) {
         for _ in 0..TURNS {
             let (now, wall) = (now(), read_clock(ClockId::CLOCK_REALTIME));
@@ -162,7 +163,8 @@ impl Middle {
         }
     }
 
-    /// Under load, lets frames gather where those just read have time: one wake for many costs a fraction.
+    /// Under load, lets frames gather where those just read have time: one wake for many costs a
+    /// fraction.
     fn gather(&mut self) {
         let soonest = std::mem::replace(&mut self.soonest, i64::MAX);
         if soonest == i64::MAX {

@@ -1,5 +1,5 @@
-//! Making the middle and the hosts: namespaces that are held by descriptors and processes alone. No name is left in the
-//! file system, so that nothing can outlive its last holder.
+//! Making the middle and the hosts: namespaces that are held by descriptors and processes alone. No
+//! name is left in the file system, so that nothing can outlive its last holder.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -20,8 +20,9 @@ use crate::{WanError, failed, refused};
 
 /// Name of a host's interface.
 const INTERFACE: &str = "eth0";
-/// Per-host settings. Windows reach 315 ms at 500 Mbit/s (20 MB) with room; what one connection learned of a way must
-/// not change the next one's start, or the order of runs would be a hidden factor; low ports without root, for sshd.
+/// Per-host settings. Windows reach 315 ms at 500 Mbit/s (20 MB) with room; what one connection
+/// learned of a way must not change the next one's start, or the order of runs would be a hidden
+/// factor; low ports without root, for sshd.
 const SETTINGS: [(&str, &str); 4] = [
     ("ipv4/tcp_rmem", "4096 131072 268435456"),
     ("ipv4/tcp_wmem", "4096 131072 268435456"),
@@ -77,7 +78,8 @@ impl Spaces {
     }
 }
 
-/// Moves this process into the middle and makes every host with a line to it. The process must have one thread.
+/// Moves this process into the middle and makes every host with a line to it. The process must have
+/// one thread.
 ///
 /// # Errors
 /// The kernel refuses namespaces, or a congestion control that the file asks for.
@@ -141,7 +143,8 @@ fn identity(namespace: &OwnedFd) -> Result<Identity, WanError> {
     Ok((about.dev(), about.ino()))
 }
 
-/// A network namespace for the middle; where we may not make one, within a user namespace of our own.
+/// A network namespace for the middle; where we may not make one, within a user namespace of our
+/// own.
 fn enter_middle() -> Result<Option<OwnedFd>, WanError> {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) => return Ok(None),
@@ -150,7 +153,8 @@ fn enter_middle() -> Result<Option<OwnedFd>, WanError> {
     }
     let (user, group) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).map_err(refused("no user namespace"))?;
-    // Everybody keeps his own number: an sshd that took itself for root would try what only root can.
+    // Everybody keeps his own number: an sshd that took itself for root would try what only root
+    // can.
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/gid_map", &format!("{group} {group} 1"))?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
@@ -168,7 +172,8 @@ fn new_host(host: &Host) -> Result<(OwnedFd, Option<OwnedFd>, Netlink), WanError
     Ok((current("net")?, uts, netlink))
 }
 
-/// Addresses and settings of the host whose network this process is in. Gives the index of its interface.
+/// Addresses and settings of the host whose network this process is in. Gives the index of its
+/// interface.
 fn dress(host: &Host, config: &Config, netlink: &Netlink, notes: &mut Vec<String>) -> Result<u32, WanError> {
     let found = |name: &str| if_nametoindex(name).map_err(refused("an interface is not there"));
     let _ = write_setting("ipv6/conf/all/disable_ipv6", "1");
@@ -187,7 +192,8 @@ fn dress(host: &Host, config: &Config, netlink: &Netlink, notes: &mut Vec<String
             notes.push(format!("net/{setting} could not be set to {value}: {why}"));
         }
     }
-    // Groups that may ping without the right to raw sockets: of all only this one exists in a user namespace of ours.
+    // Groups that may ping without the right to raw sockets: of all only this one exists in a user
+    // namespace of ours.
     let group = getgid();
     let _ = write_setting("ipv4/ping_group_range", &format!("{group} {group}"));
     if let Some(congestion) = &config.congestion {

@@ -1,5 +1,5 @@
-//! The five requests to rtnetlink (RFC 3549, `man 7 rtnetlink`) that a testbed needs. No program is run for them: in a
-//! user namespace our capabilities end at exec, and `ip` need not be installed.
+//! The five requests to rtnetlink (RFC 3549, `man 7 rtnetlink`) that a testbed needs. No program is
+//! run for them: in a user namespace our capabilities end at exec, and `ip` need not be installed.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -35,7 +35,8 @@ impl Netlink {
         Ok(Netlink { socket })
     }
 
-    /// A pair of interfaces: `name` here, `peer` in another namespace with the given hardware address.
+    /// A pair of interfaces: `name` here, `peer` in another namespace with the given hardware
+    /// address.
     pub fn add_veth(&self, name: &str, peer: &str, namespace: RawFd, hardware: [u8; 6]) -> Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
         message.interface(0, 0, 0);
@@ -54,7 +55,8 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// Sets an interface up. `no_arp`: every address is taken to be at the other end, nobody is asked.
+    /// Sets an interface up. `no_arp`: every address is taken to be at the other end, nobody is
+    /// asked.
     pub fn set_up(&self, index: u32, no_arp: bool) -> Result<()> {
         let flags = libc::IFF_UP | if no_arp { libc::IFF_NOARP } else { 0 };
         let mut message = Message::new(libc::RTM_NEWLINK, 0);

@@ -1,9 +1,10 @@
 //! The owner: the process whose end is the end of everything.
 //!
-//! `up` makes two processes. The owner makes the namespaces and the daemons, and then only waits; its child, the middle,
-//! carries the frames and answers at the control socket. Each watches the other: if the owner is killed the middle ends
-//! all, if the middle is killed the owner does. Daemons die with the owner by the kernel's hand. What no process of ours
-//! can prevent is both being killed in the same instant.
+//! `up` makes two processes. The owner makes the namespaces and the daemons, and then only waits;
+//! its child, the middle, carries the frames and answers at the control socket. Each watches the
+//! other: if the owner is killed the middle ends all, if the middle is killed the owner does.
+//! Daemons die with the owner by the kernel's hand. What no process of ours can prevent is both
+//! being killed in the same instant.
 
 use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
@@ -45,14 +46,17 @@ const STOP: u8 = 0;
 /// Of a daemon's log, for a message.
 const QUOTED: usize = 2_000;
 
-/// Brings a testbed up in the background and waits until it stands. Call it while this process has one thread.
+/// Brings a testbed up in the background and waits until it stands. Call it while this process has
+/// one thread.
 ///
 /// # Errors
-/// Why it does not stand; then nothing is left of it but the directory with its logs, which is the caller's to remove.
+/// Why it does not stand; then nothing is left of it but the directory with its logs, which is the
+/// caller's to remove.
 pub fn up(config: Config) -> Result<(), WanError> {
     config.check()?;
     let (from_owner, to_us) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(refused("no pipe"))?;
-    // SAFETY: this process has one thread, so that the child finds no lock held by a thread that it does not have.
+    // SAFETY: this process has one thread, so that the child finds no lock held by a thread that it
+    // does not have.
     match unsafe { fork() }.map_err(refused("no process"))? {
         ForkResult::Child => {
             drop(from_owner);
@@ -66,7 +70,8 @@ pub fn up(config: Config) -> Result<(), WanError> {
     }
 }
 
-/// What the owner says: up to its full stop, not to the end of the file, for the middle inherits the other end too.
+/// What the owner says: up to its full stop, not to the end of the file, for the middle inherits
+/// the other end too.
 fn hear(owner: File) -> Result<(), WanError> {
     let mut word = Vec::new();
     BufReader::new(owner)
@@ -106,8 +111,9 @@ fn own(config: Config, mut word: File) -> Result<(), WanError> {
 
 /// Everything that has to be ended.
 struct Standing {
-    /// The hosts' networks. They are held open until the end, as the middle may be killed: the kernel gives the number of a
-    /// network that nobody holds to the next one, perhaps that of another testbed, whose processes would be ended.
+    /// The hosts' networks. They are held open until the end, as the middle may be killed: the
+    /// kernel gives the number of a network that nobody holds to the next one, perhaps that of
+    /// another testbed, whose processes would be ended.
     spaces: Spaces,
     middle: Pid,
     signals: SigSet,
@@ -183,8 +189,8 @@ impl Standing {
         }
     }
 
-    /// Ends all: first what is inside, while the links still carry its farewells, then the middle, then whoever left the
-    /// hosts' networks.
+    /// Ends all: first what is inside, while the links still carry its farewells, then the middle,
+    /// then whoever left the hosts' networks.
     fn end(&self) {
         let left = end_all(&self.spaces.identities(), GRACE, || {
             self.bury();
@@ -313,8 +319,9 @@ fn middle(
     std::process::exit(1)
 }
 
-/// Before others where cores are busy: what the middle does late, all links do late. Only root may. Not by niceness
-/// alone, which compares within a session only where sessions are scheduled as groups.
+/// Before others where cores are busy: what the middle does late, all links do late. Only root may.
+/// Not by niceness alone, which compares within a session only where sessions are scheduled as
+/// groups.
 fn prefer() -> bool {
     let how = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -379,7 +386,8 @@ fn start(words: &[String], space: &Space, log: &File) -> io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log.try_clone()?);
-    // SAFETY: setns, setsid and prctl between fork and exec: plain system calls that touch no memory of ours.
+    // SAFETY: setns, setsid and prctl between fork and exec: plain system calls that touch no
+    // memory of ours.
     unsafe {
         command.pre_exec(move || {
             setns(net.as_fd(), CloneFlags::CLONE_NEWNET)?;
@@ -394,7 +402,8 @@ fn start(words: &[String], space: &Space, log: &File) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Whether somebody listens on a port in the network of a process: rejected was a connection, which a server logs.
+/// Whether somebody listens on a port in the network of a process: rejected was a connection, which
+/// a server logs.
 fn listens(pid: u32, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let end = format!(":{port:04X}");

@@ -1,7 +1,7 @@
 //! Frames in and out of one interface of the middle, many a system call.
 //!
-//! Rejected: a ring shared with the kernel (`PACKET_RX_RING`), whose slots would have to hold 64 KB each; copying a
-//! frame out of the socket costs less than the receiver's TCP.
+//! Rejected: a ring shared with the kernel (`PACKET_RX_RING`), whose slots would have to hold 64 KB
+//! each; copying a frame out of the socket costs less than the receiver's TCP.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -16,7 +16,8 @@ use crate::{failed, refused};
 const BATCH: usize = 32;
 /// An offload header, an Ethernet header, and the largest frame of segmentation offload.
 const MAX_PACKET_BYTES: usize = OFFLOAD + 14 + 65_536 + 256;
-/// Wanted room for frames that the loop has not read yet. Without root, the kernel gives what `net.core.rmem_max` allows.
+/// Wanted room for frames that the loop has not read yet. Without root, the kernel gives what
+/// `net.core.rmem_max` allows.
 const ROOM: libc::c_int = 32 << 20;
 
 /// Words of a control message with a time stamp: its length, level and type, seconds, nanoseconds.
@@ -60,8 +61,8 @@ impl Port {
 
     fn prepare(&self, interface: u32) -> io::Result<()> {
         self.option(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        // Since Linux 4.20; before, frames that we send ourselves are heard and have to be told apart, which bind's
-        // protocol does not do: such a kernel is refused.
+        // Since Linux 4.20; before, frames that we send ourselves are heard and have to be told
+        // apart, which bind's protocol does not do: such a kernel is refused.
         self.option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         self.option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         if self.option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM).is_err() {
@@ -86,8 +87,8 @@ impl Port {
         self.socket.as_raw_fd()
     }
 
-    /// Reads up to one batch, each frame with the `CLOCK_REALTIME` ns at which it left its host, 0 where the kernel does not
-    /// say. False once there is nothing more.
+    /// Reads up to one batch, each frame with the `CLOCK_REALTIME` ns at which it left its host, 0
+    /// where the kernel does not say. False once there is nothing more.
     pub fn receive(&mut self, batch: &mut Batch, mut take: impl FnMut(i64, Frame)) -> bool {
         let mut stamps = [[0_u64; STAMP]; BATCH];
         let mut vectors: [libc::iovec; BATCH] = std::array::from_fn(|index| libc::iovec {
@@ -103,8 +104,8 @@ impl Port {
             message.msg_hdr.msg_controllen = size_of_val(stamp) as _;
         }
         let (fd, flags, no_timeout) = (self.fd(), libc::MSG_DONTWAIT, std::ptr::null_mut());
-        // SAFETY: each message points to one vector and one control buffer, each vector to a buffer of its length; all
-        // outlive the call.
+        // SAFETY: each message points to one vector and one control buffer, each vector to a buffer
+        // of its length; all outlive the call.
         let count =
             unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), BATCH as u32, flags as _, no_timeout) };
         let count = usize::try_from(count).unwrap_or(0);
@@ -132,7 +133,8 @@ impl Port {
         let mut counts = [0_u32; 2];
         let mut length = size_of_val(&counts) as libc::socklen_t;
         let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: tpacket_stats is two u32, for which there is room; the kernel sets both to zero by this call.
+        // SAFETY: tpacket_stats is two u32, for which there is room; the kernel sets both to zero
+        // by this call.
         unsafe {
             libc::getsockopt(
                 self.fd(),

@@ -1,5 +1,5 @@
-//! What the lab asks for: hosts, links by direction, and the way between each two sites. The lab has read and checked
-//! the file of a person; here only consistency is checked.
+//! What the lab asks for: hosts, links by direction, and the way between each two sites. The lab
+//! has read and checked the file of a person; here only consistency is checked.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -85,7 +85,8 @@ pub struct Shape {
     pub down: bool,
 }
 
-/// Longest that one large frame may keep a transmitter from others, ns: well below what is told apart of a round trip.
+/// Longest that one large frame may keep a transmitter from others, ns: well below what is told
+/// apart of a round trip.
 const TRAIN_NS: u128 = 100_000;
 /// Bytes of a full packet with its Ethernet header.
 const MAX_PACKET: u128 = 1514;
@@ -93,9 +94,10 @@ const MAX_PACKET: u128 = 1514;
 const MAX_SEGMENTS: u32 = 65_535;
 
 impl Shape {
-    /// How many packets a host may hand over as one large frame that offload cuts later: one where a loss is drawn for
-    /// each; with a rate, those that pass within [`TRAIN_NS`]. Each costs the middle and both hosts as much as a large
-    /// one, and two cores do not carry 500 Mbit/s of single ones.
+    /// How many packets a host may hand over as one large frame that offload cuts later: one where
+    /// a loss is drawn for each; with a rate, those that pass within [`TRAIN_NS`]. Each costs the
+    /// middle and both hosts as much as a large one, and two cores do not carry 500 Mbit/s of
+    /// single ones.
     pub fn segments(&self) -> u32 {
         if self.loss > 0.0 {
             return 1;

@@ -1,7 +1,9 @@
-//! All links and the ways over them: which host a frame is for, which links it passes, when it comes out.
+//! All links and the ways over them: which host a frame is for, which links it passes, when it
+//! comes out.
 //!
-//! Pure: time and frames are arguments. A way over several links offers a frame to the next link at the very time at
-//! which it came out of the one before, however late the loop was, so that lateness does not add up.
+//! Pure: time and frames are arguments. A way over several links offers a frame to the next link at
+//! the very time at which it came out of the one before, however late the loop was, so that
+//! lateness does not add up.
 
 use std::collections::HashMap;
 
@@ -85,7 +87,8 @@ impl Switch {
         })
     }
 
-    /// Takes a frame that host `from` has sent at `now`. Gives the delay of its first link, None if it goes nowhere.
+    /// Takes a frame that host `from` has sent at `now`. Gives the delay of its first link, None if
+    /// it goes nowhere.
     pub fn accept(&mut self, now: i64, from: usize, frame: Frame) -> Option<i64> {
         let to = frame::destination(&frame).and_then(|address| self.hosts.get(&address).copied());
         let way = to.map(|to| (to, self.site_of[from] * self.sites + self.site_of[to]));
@@ -144,7 +147,8 @@ impl Switch {
     /// Changes links while they are in use.
     ///
     /// # Errors
-    /// [`WanError::Config`] for a link that is not there or a shape out of range; then nothing is changed.
+    /// [`WanError::Config`] for a link that is not there or a shape out of range; then nothing is
+    /// changed.
     pub fn change(&mut self, changes: &[Directed], now: i64) -> Result<(), WanError> {
         let mut found = Vec::new();
         for change in changes {
@@ -162,8 +166,8 @@ impl Switch {
         Ok(())
     }
 
-    /// Most packets that a host of this site may send as one large frame: as the link wants that bears the least, of all
-    /// that it can use.
+    /// Most packets that a host of this site may send as one large frame: as the link wants that
+    /// bears the least, of all that it can use.
     pub fn segments(&self, site: usize) -> u32 {
         let ways = &self.ways[site * self.sites..(site + 1) * self.sites];
         let wanted = ways

@@ -1,6 +1,8 @@
-//! What packing and verifying one answer costs: `cargo run --release -p plimsoll-wire --example verify_cost`.
+//! What packing and verifying one answer costs: `cargo run --release -p plimsoll-wire --example
+//! verify_cost`.
 //!
-//! 1000 rows of 100 bytes, the size that the gateway's figures are given for. A measurement, not a test.
+//! 1000 rows of 100 bytes, the size that the gateway's figures are given for. A measurement, not a
+//! test.
 
 use std::time::Instant;
 

@@ -1,5 +1,6 @@
-//! The least that a load generator can do: keep N connections busy from one epoll loop and count answers. No schedule,
-//! no records, no parsing beyond the length of the answer. `epoll-loop HOST:PORT CONNECTIONS SECONDS` prints the rate.
+//! The least that a load generator can do: keep N connections busy from one epoll loop and count
+//! answers. No schedule, no records, no parsing beyond the length of the answer. `epoll-loop
+//! HOST:PORT CONNECTIONS SECONDS` prints the rate.
 #![allow(clippy::print_stdout)]
 
 use std::io::{self, ErrorKind, Read, Write};

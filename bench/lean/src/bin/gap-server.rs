@@ -1,5 +1,6 @@
-//! The lean server with a watch: when its stdin closes it prints the gaps between the requests that it read, as JSON in
-//! milliseconds: what the pacing of a load generator looks like from the other side.
+//! The lean server with a watch: when its stdin closes it prints the gaps between the requests that
+//! it read, as JSON in milliseconds: what the pacing of a load generator looks like from the other
+//! side.
 #![allow(clippy::print_stdout)]
 
 use std::io;

@@ -1,5 +1,5 @@
-//! As fast as a server can well be, so that what is measured against it is the client. `lean-server [PORT]`; says its
-//! address, and ends when its stdin closes.
+//! As fast as a server can well be, so that what is measured against it is the client. `lean-server
+//! [PORT]`; says its address, and ends when its stdin closes.
 #![allow(clippy::print_stdout)]
 
 use std::io;

@@ -10,7 +10,8 @@ const SEEDS: u64 = 100;
 
 #[derive(Debug, Default)]
 struct Accuracy {
-    /// Greatest over all runs: error, ns; drift error, ppm; bound, ns; share of the bound that an error took.
+    /// Greatest over all runs: error, ns; drift error, ppm; bound, ns; share of the bound that an
+    /// error took.
     error: f64,
     drift: f64,
     bound: i64,

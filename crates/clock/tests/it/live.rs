@@ -29,7 +29,8 @@ fn the_truth_is_inside(seeds: Range<u64>) {
         let mut after_jump = 0;
         for probe in &world.probes {
             live.push(probe);
-            // Soon is not across a jump, and a jump below the round trip is known some probes later.
+            // Soon is not across a jump, and a jump below the round trip is known some probes
+            // later.
             if jump_ns.is_some_and(|jump| probe.received >= jump - 6 * SECOND) && after_jump < FOUND_WITHIN {
                 after_jump += usize::from(jump_ns.is_some_and(|jump| probe.sent > jump));
                 continue;

@@ -1,4 +1,5 @@
-//! The clock map against known truth: simulated hosts whose clocks drift, wander and jump, behind links that delay.
+//! The clock map against known truth: simulated hosts whose clocks drift, wander and jump, behind
+//! links that delay.
 
 mod accuracy;
 mod hostile;

@@ -30,7 +30,8 @@ pub struct Conditions {
     /// Random walk of the rate, ppm per square root of a second.
     pub wander_ppm: f64,
     pub route: Route,
-    /// Mean of the queueing delay each way, us; every fiftieth message has a tail of power 1.5 above it.
+    /// Mean of the queueing delay each way, us; every fiftieth message has a tail of power 1.5
+    /// above it.
     pub noise: f64,
     pub loss: f64,
     /// From this second on.
@@ -210,8 +211,8 @@ impl World {
         )
     }
 
-    /// True times of `0 ..= seconds`, `step` ns apart, and finely around a jump; without those at which the agent stands
-    /// still, when its clock does not tell them apart.
+    /// True times of `0 ..= seconds`, `step` ns apart, and finely around a jump; without those at
+    /// which the agent stands still, when its clock does not tell them apart.
     pub fn instants(&self, step: usize) -> impl Iterator<Item = i64> + '_ {
         let jump = self.conditions.jump.map(|(at, by)| (at * SECOND, by));
         let near = jump
@@ -246,7 +247,8 @@ impl World {
         high
     }
 
-    /// Errors of a map over the run: the greatest error, ns; the greatest share of its bound that an error took.
+    /// Errors of a map over the run: the greatest error, ns; the greatest share of its bound that
+    /// an error took.
     pub fn judge(&self, map: &ClockMap) -> (f64, f64) {
         let mut worst = (0.0_f64, 0.0_f64);
         for t in self.instants(250_000_000) {
@@ -259,8 +261,8 @@ impl World {
     }
 }
 
-/// Everything that a run may meet, drawn from its seed: links of 0.2 to 315 ms, any asymmetry, drift to 100 ppm, wander, loss,
-/// congestion, a new route, a jump.
+/// Everything that a run may meet, drawn from its seed: links of 0.2 to 315 ms, any asymmetry,
+/// drift to 100 ppm, wander, loss, congestion, a new route, a jump.
 pub fn mixed(seed: u64) -> Conditions {
     let mut rng = Pcg64::seed_from_u64(seed ^ 0x006d_6978_6564);
     let links = [

@@ -34,7 +34,8 @@ fn a_thousand_mixed_runs_have_the_truth_inside_the_bound_every_time() {
                 drifts_outside.push((seed, drift, *piece));
             }
         }
-        // A machine that stands still while a probe is under way answers for time that it has not seen.
+        // A machine that stands still while a probe is under way answers for time that it has not
+        // seen.
         assert!(
             result.rejected <= usize::from(world.conditions.jump.is_some()),
             "seed {seed}"
@@ -74,7 +75,8 @@ fn a_hundred_milliseconds_are_found_within_ten_probes() {
                     found.pieces
                 );
                 let error = (jumps[0].offset_ns - found.pieces[0].offset_ns + by).abs();
-                // A hundred seconds of drift, and what ten probes say about a level behind that much noise.
+                // A hundred seconds of drift, and what ten probes say about a level behind that
+                // much noise.
                 assert!(
                     error < 2_500_000 + 2_000 * noise as i64,
                     "{trip} us, {by} ns, seed {seed}: {error}"
@@ -153,7 +155,8 @@ fn the_map_is_continuous_and_never_runs_backwards() {
             assert!(now >= last, "seed {seed}: backwards at {t}");
             last = now;
         }
-        // Continuous: the smaller the step, the smaller the change, at every probe, which is where knots are.
+        // Continuous: the smaller the step, the smaller the change, at every probe, which is where
+        // knots are.
         for probe in &world.probes {
             for t in [probe.sent, probe.received] {
                 let (a, b, c) = (map.at(t - 1), map.at(t), map.at(t + 1));

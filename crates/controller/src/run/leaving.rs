@@ -1,5 +1,6 @@
-//! Agents that are asked to end while a run goes on: by a batch system at the end of their time, or by a person. They count as lost
-//! from then on, but not what they measured: they have a while to hand it over.
+//! Agents that are asked to end while a run goes on: by a batch system at the end of their time, or
+//! by a person. They count as lost from then on, but not what they measured: they have a while to
+//! hand it over.
 
 use std::time::Instant;
 
@@ -55,7 +56,8 @@ impl Going {
         }
     }
 
-    /// Lets those go that have handed over everything, and those that nobody can wait for any longer.
+    /// Lets those go that have handed over everything, and those that nobody can wait for any
+    /// longer.
     pub(super) fn see_off(&mut self, session: &mut Session) {
         let now = Instant::now();
         for index in self.leaving.keys().copied().collect::<Vec<_>>() {
@@ -82,7 +84,8 @@ impl Going {
             session.drop_peer(&name);
             return self.left_unheard(session, index, leaving, &why);
         }
-        // What we hold now is as safe as what an agent on this host writes, and it has no time to wait for Parquet.
+        // What we hold now is as safe as what an agent on this host writes, and it has no time to
+        // wait for Parquet.
         if let Some(key) = self.key.as_ref().filter(|_| !self.agents[index].local) {
             gather::forget(session, key, std::slice::from_ref(&name));
         }

@@ -1,20 +1,23 @@
-//! `exec`: runs any executable: once per transaction, or as a long-lived program that makes one transaction for each line
-//! on its standard input.
+//! `exec`: runs any executable: once per transaction, or as a long-lived program that makes one
+//! transaction for each line on its standard input.
 //!
-//! Stamps: start before the program is spawned (long-lived: before the request is written to it); connected when a program
-//! newly started runs; first byte at its first output; end when it has ended (long-lived: when its report was read).
-//! Payload and items: as the program reports them, or as `bytes` says. Wire bytes are not seen from here: 0.
-//! Session (long-lived): number of the program, as it is started anew when it dies.
+//! Stamps: start before the program is spawned (long-lived: before the request is written to it);
+//! connected when a program newly started runs; first byte at its first output; end when it has
+//! ended (long-lived: when its report was read). Payload and items: as the program reports them, or
+//! as `bytes` says. Wire bytes are not seen from here: 0. Session (long-lived): number of the
+//! program, as it is started anew when it dies.
 //!
-//! Codes: `exit N`, `signal N`, or what the program reports; `not found`, `not executable`; `no report` and `no byte count`
-//! (wrong); time-outs say what was waited for. A time-out ends the whole process group.
+//! Codes: `exit N`, `signal N`, or what the program reports; `not found`, `not executable`; `no
+//! report` and `no byte count` (wrong); time-outs say what was waited for. A time-out ends the
+//! whole process group.
 //!
-//! Metrics: `cpu_s`, `max_rss_bytes` (once per transaction only), `program_s`: the time that the program measured itself, or
-//! `program_s (estimated)`: the whole time minus the measured cost of starting and reaping a program that does nothing;
-//! and what it reports.
+//! Metrics: `cpu_s`, `max_rss_bytes` (once per transaction only), `program_s`: the time that the
+//! program measured itself, or `program_s (estimated)`: the whole time minus the measured cost of
+//! starting and reaping a program that does nothing; and what it reports.
 //!
-//! A report is a JSON object on a line of its own: `{"bytes": 0, "items": 0, "ok": true, "code": "", "start_ns": 0,
-//! "end_ns": 0, "metrics": {"name": 0.0}}`, every key optional. Once per transaction the last one counts.
+//! A report is a JSON object on a line of its own: `{"bytes": 0, "items": 0, "ok": true, "code":
+//! "", "start_ns": 0, "end_ns": 0, "metrics": {"name": 0.0}}`, every key optional. Once per
+//! transaction the last one counts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -208,7 +211,8 @@ fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, S
     })
 }
 
-/// What starting a program that does nothing and reaping it takes, s: the median of a few. Measured once per process.
+/// What starting a program that does nothing and reaping it takes, s: the median of a few. Measured
+/// once per process.
 fn spawn_cost() -> Option<f64> {
     static COST: OnceLock<Option<f64>> = OnceLock::new();
     *COST.get_or_init(|| {

@@ -1,12 +1,16 @@
-//! `http`: HTTP/1.1 and HTTPS requests, on a kept connection or one per request, straight or through a forward proxy.
+//! `http`: HTTP/1.1 and HTTPS requests, on a kept connection or one per request, straight or
+//! through a forward proxy.
 //!
-//! Stamps: start before the first system call (connect, or write on a kept connection); connected when a new connection is
-//! ready to carry the request (with TLS: after the handshake; through a tunnel: after it); first byte and end right after
-//! the reads that brought them. Wire bytes: heads and bodies of both directions (of TLS the plain side). Payload: the body
-//! without transfer coding, as it came (not decompressed). TLS sessions are not resumed. Items: 1 for each good answer.
+//! Stamps: start before the first system call (connect, or write on a kept connection); connected
+//! when a new connection is ready to carry the request (with TLS: after the handshake; through a
+//! tunnel: after it); first byte and end right after the reads that brought them. Wire bytes: heads
+//! and bodies of both directions (of TLS the plain side). Payload: the body without transfer
+//! coding, as it came (not decompressed). TLS sessions are not resumed. Items: 1 for each good
+//! answer.
 //!
-//! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `kept connection closed`, `bad response`, `tls ...`,
-//! `proxy STATUS`; time-outs say what was waited for. Outcome `wrong` is an answer whose status or body is not expected.
+//! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `kept
+//! connection closed`, `bad response`, `tls ...`, `proxy STATUS`; time-outs say what was waited
+//! for. Outcome `wrong` is an answer whose status or body is not expected.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +32,8 @@ use crate::net::tls::{self, TlsSettings};
 use crate::reactor::Io;
 use crate::round_trips::Names;
 
-/// Methods of requests that may be sent again (RFC 9110, section 9.2.2; the last three from IANA's registry of methods).
+/// Methods of requests that may be sent again (RFC 9110, section 9.2.2; the last three from IANA's
+/// registry of methods).
 const IDEMPOTENT: [&str; 9] = [
     "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH",
 ];
@@ -364,7 +369,8 @@ impl Http {
     fn render(&self, operation: &Operation, target: &Target, fill: &Fill<'_>, out: &mut Vec<u8>) {
         let mut text = Vec::new();
         operation.path.fill(fill, &mut text);
-        // Likewise "/" alone is the path of a request that gives none: a URL with a path is asked for as it is written.
+        // Likewise "/" alone is the path of a request that gives none: a URL with a path is asked
+        // for as it is written.
         if text == b"/" && !target.base.is_empty() {
             text.clear();
         }
@@ -433,7 +439,8 @@ impl Http {
     }
 }
 
-/// Bytes that would break the request line are escaped; `%` is not, so that a path may be written escaped.
+/// Bytes that would break the request line are escaped; `%` is not, so that a path may be written
+/// escaped.
 fn push_escaped(out: &mut Vec<u8>, byte: u8) {
     if byte <= b' ' || byte >= 0x7f {
         out.extend_from_slice(format!("%{byte:02X}").as_bytes());
@@ -474,7 +481,8 @@ impl Token {
         Ok((modified, format!("Bearer {}", token.trim()).into_bytes().into()))
     }
 
-    /// Value of the header. A file that cannot be read any more leaves the last token in use: the service will say no.
+    /// Value of the header. A file that cannot be read any more leaves the last token in use: the
+    /// service will say no.
     fn header(&self) -> Arc<[u8]> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= TOKEN_AGE {

@@ -1,12 +1,12 @@
-//! `tcp`: sends a text and reads so many bytes, a line, or to the end. For simple protocols, and to measure the tool
-//! itself against the smallest of servers.
+//! `tcp`: sends a text and reads so many bytes, a line, or to the end. For simple protocols, and to
+//! measure the tool itself against the smallest of servers.
 //!
-//! Stamps: start before the first system call; connected on a new connection; first byte and end right after the reads
-//! that brought them. Payload: the bytes of the answer (a line without its end). Wire bytes: the bytes sent and read.
-//! Items: 1 for each good answer.
+//! Stamps: start before the first system call; connected on a new connection; first byte and end
+//! right after the reads that brought them. Payload: the bytes of the answer (a line without its
+//! end). Wire bytes: the bytes sent and read. Items: 1 for each good answer.
 //!
-//! Codes: none when it went well; `too many bytes` (wrong: more came than was asked for); `line too long`, `refused`,
-//! `unreachable`, `reset`, `closed early`; time-outs say what was waited for.
+//! Codes: none when it went well; `too many bytes` (wrong: more came than was asked for); `line too
+//! long`, `refused`, `unreachable`, `reset`, `closed early`; time-outs say what was waited for.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -1,9 +1,11 @@
-//! Versions of what is written and read, so that the age of what readers get can be told: metrics `object` and `version`.
+//! Versions of what is written and read, so that the age of what readers get can be told: metrics
+//! `object` and `version`.
 //!
-//! `object` is the number that the request's text for it gives. `version` is, of a request that reads, the greatest whole
-//! number in a column of a good answer; of one that writes, the very number in its query, also where the transaction
-//! failed: it may have been committed. A metric is a float of 64 bits: where one of the two is no whole number below 2^53,
-//! which it holds exactly, both are left out.
+//! `object` is the number that the request's text for it gives. `version` is, of a request that
+//! reads, the greatest whole number in a column of a good answer; of one that writes, the very
+//! number in its query, also where the transaction failed: it may have been committed. A metric is
+//! a float of 64 bits: where one of the two is no whole number below 2^53, which it holds exactly,
+//! both are left out.
 
 use plimsoll_model::Code;
 use plimsoll_schedule::{Fill, Template};

@@ -49,7 +49,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `head_only`: the request was HEAD. `max_kept`: bytes of a body that is kept, above which it is [`Unreadable::TooLong`].
+    /// `head_only`: the request was HEAD. `max_kept`: bytes of a body that is kept, above which it
+    /// is [`Unreadable::TooLong`].
     pub fn new(head_only: bool, max_kept: usize) -> Self {
         Self {
             head_only,
@@ -62,7 +63,8 @@ impl Reader {
         }
     }
 
-    /// Takes a piece; gives whether the answer is complete. The body goes to `keep`, if there is one.
+    /// Takes a piece; gives whether the answer is complete. The body goes to `keep`, if there is
+    /// one.
     pub fn feed(&mut self, bytes: &[u8], keep: Option<&mut Vec<u8>>) -> Result<bool, Unreadable> {
         if self.head.is_some() {
             return self.feed_body(bytes, keep);
@@ -75,7 +77,8 @@ impl Reader {
         }
         let seen = self.partial.len();
         self.partial.extend_from_slice(bytes);
-        // A head that comes byte by byte must not be parsed anew for each; what is too long is found by the parser.
+        // A head that comes byte by byte must not be parsed anew for each; what is too long is
+        // found by the parser.
         if self.partial.len() < MAX_HEAD_BYTES && !head::may_be_whole(&self.partial, seen) {
             return Ok(false);
         }
@@ -86,7 +89,8 @@ impl Reader {
         }
     }
 
-    /// Parses a head, past interim ones; gives where the body begins. What is incomplete is put aside.
+    /// Parses a head, past interim ones; gives where the body begins. What is incomplete is put
+    /// aside.
     fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Bad> {
         let mut from = 0;
         loop {

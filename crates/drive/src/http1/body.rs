@@ -5,7 +5,8 @@ use super::head::Bad;
 /// Longest line of a chunk's size with its extensions, and longest trailer, bytes.
 const MAX_LINE: u32 = 16 * 1024;
 
-/// A decoder of the chunked coding (RFC 9112, section 7.1). Data goes to the caller, extensions and trailers nowhere.
+/// A decoder of the chunked coding (RFC 9112, section 7.1). Data goes to the caller, extensions and
+/// trailers nowhere.
 #[derive(Debug, Default)]
 pub struct Chunked {
     state: State,
@@ -28,8 +29,8 @@ enum State {
 }
 
 impl Chunked {
-    /// Takes what belongs to the body from the front of `bytes`; data goes to `data`. Gives the bytes taken; all of them
-    /// unless [`Self::done`].
+    /// Takes what belongs to the body from the front of `bytes`; data goes to `data`. Gives the
+    /// bytes taken; all of them unless [`Self::done`].
     pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Bad> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {

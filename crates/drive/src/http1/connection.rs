@@ -51,7 +51,8 @@ pub struct Exchange<'a> {
     pub replace: Replace,
 }
 
-/// Which connection that the peer closes or resets before any byte of an answer is replaced, and the request sent again.
+/// Which connection that the peer closes or resets before any byte of an answer is replaced, and
+/// the request sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
     /// None: the server may have carried out a request that must not be repeated.
@@ -143,8 +144,9 @@ impl Connections {
         self.kept[way] = None;
     }
 
-    /// The connection of a way has carried its last request. It is closed, at once unless [`Self::ended`] is to look at
-    /// it: once a second a connection lives until the transaction ends.
+    /// The connection of a way has carried its last request. It is closed, at once unless
+    /// [`Self::ended`] is to look at it: once a second a connection lives until the transaction
+    /// ends.
     pub fn spend(&mut self, way: usize, attempt: &Attempt) {
         if let Some(connection) = self.kept[way].take()
             && self.trips.due(way, attempt.end)
@@ -153,8 +155,9 @@ impl Connections {
         }
     }
 
-    /// The transaction has ended, with its last stamp: looks at the connection that brought its last answer, if it is time
-    /// to. Not a part of the exchange, as another one may follow it in the same transaction.
+    /// The transaction has ended, with its last stamp: looks at the connection that brought its
+    /// last answer, if it is time to. Not a part of the exchange, as another one may follow it in
+    /// the same transaction.
     #[inline]
     pub fn ended(&mut self, attempt: &mut Attempt) {
         if let Some(way) = self.answered.take()
@@ -174,10 +177,11 @@ impl Connections {
             .is_some_and(|kept| !kept.transport.closed())
     }
 
-    /// Sends a request and reads its answer. Stamps, counts and session go to `attempt`, whose end is stamped right after
-    /// the last read. A kept connection that the peer closes before any byte of an answer is replaced, once, within the
-    /// same transaction (one more `attempt`): servers close idle connections at any time, and a client must expect it
-    /// (RFC 9112, section 9.3.1). Not for a request that must not be sent again: it may have been carried out.
+    /// Sends a request and reads its answer. Stamps, counts and session go to `attempt`, whose end
+    /// is stamped right after the last read. A kept connection that the peer closes before any byte
+    /// of an answer is replaced, once, within the same transaction (one more `attempt`): servers
+    /// close idle connections at any time, and a client must expect it (RFC 9112, section 9.3.1).
+    /// Not for a request that must not be sent again: it may have been carried out.
     pub async fn exchange(
         &mut self,
         mut exchange: Exchange<'_>,
@@ -192,8 +196,8 @@ impl Connections {
         loop {
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                // Boxed: the state of a TLS handshake would make every task three times as large, and the tasks of hundreds of
-                // testers should fit into the cache.
+                // Boxed: the state of a TLS handshake would make every task three times as large,
+                // and the tasks of hundreds of testers should fit into the cache.
                 None => Box::pin(self.connect(exchange.route, exchange.patience, attempt)).await?,
             };
             attempt.session = if exchange.keep { connection.session } else { 0 };
@@ -245,8 +249,9 @@ impl Connections {
         })
     }
 
-    /// One request and its answer on a connection; gives also whether it may carry another. `replace`: a connection that
-    /// breaks before any byte of the answer is told from one that fails.
+    /// One request and its answer on a connection; gives also whether it may carry another.
+    /// `replace`: a connection that breaks before any byte of the answer is told from one that
+    /// fails.
     async fn round_trip(
         &self,
         transport: &mut Transport,
@@ -260,7 +265,8 @@ impl Connections {
             i64::MAX => i64::MAX,
             limit => attempt.now().saturating_add(limit),
         };
-        // A peer that answers early (413, 503) may close while we still send: its answer counts, if there is one.
+        // A peer that answers early (413, 503) may close while we still send: its answer counts, if
+        // there is one.
         let sent = transport.send(exchange.request, &self.timer, deadline, attempt);
         let unsent = match sent.await {
             Ok(()) => None,
@@ -324,9 +330,10 @@ impl Transport {
         Ok(())
     }
 
-    /// Reads until `taken` says that it has all it wants, or the peer closes: `Some` of its word, or none. The lane's one
-    /// buffer serves all testers: with one for each, hundreds of testers would run out of the cache. `deadline` is for the
-    /// first bytes, and moves by `patience` with each read.
+    /// Reads until `taken` says that it has all it wants, or the peer closes: `Some` of its word,
+    /// or none. The lane's one buffer serves all testers: with one for each, hundreds of testers
+    /// would run out of the cache. `deadline` is for the first bytes, and moves by `patience` with
+    /// each read.
     async fn receive<T>(
         &mut self,
         io: &Io,

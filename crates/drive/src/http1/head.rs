@@ -152,7 +152,8 @@ fn has(value: &[u8], word: &[u8]) -> bool {
         .any(|window| window.eq_ignore_ascii_case(word))
 }
 
-/// `X-Cache: HIT from proxy.example`, `RefreshHit from ...`, `TCP_REFRESH_UNMODIFIED_HIT`, `MISS from ...`.
+/// `X-Cache: HIT from proxy.example`, `RefreshHit from ...`, `TCP_REFRESH_UNMODIFIED_HIT`, `MISS
+/// from ...`.
 fn said(value: &[u8]) -> Option<Cache> {
     if has(value, b"refresh") && (has(value, b"hit") || has(value, b"unmodified")) {
         Some(Cache::Revalidated)

@@ -8,7 +8,8 @@ use std::task::Poll;
 
 use crate::reactor::Io;
 
-/// Limits of waiting, ns. The time-out of the workload holds beside them, for the transaction as a whole.
+/// Limits of waiting, ns. The time-out of the workload holds beside them, for the transaction as a
+/// whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// For a connection, with tunnel and TLS.
@@ -40,9 +41,9 @@ impl Timer {
         }
     }
 
-    /// Whether `deadline` (raw, ns) has passed; else the current task is woken by then. A timer that is set already and
-    /// fires sooner serves as well, as whoever waits will then ask again: so a tester has one or two timers at a time, and
-    /// not one for each read.
+    /// Whether `deadline` (raw, ns) has passed; else the current task is woken by then. A timer
+    /// that is set already and fires sooner serves as well, as whoever waits will then ask again:
+    /// so a tester has one or two timers at a time, and not one for each read.
     pub(super) fn over(&self, deadline: i64) -> bool {
         if deadline == i64::MAX {
             return false;

@@ -30,7 +30,8 @@ pub struct Stream {
 /// What the kernel has measured of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// Smoothed time from a segment to its acknowledgement (RFC 6298), s, in whole microseconds; above 0.
+    /// Smoothed time from a segment to its acknowledgement (RFC 6298), s, in whole microseconds;
+    /// above 0.
     pub round_trip_s: f64,
     /// Segments that were sent anew since the connection was made.
     pub retransmits: u32,
@@ -166,7 +167,8 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: plain numbers, for which zero is valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the socket is open as long as the borrow; the kernel writes at most `length` bytes into `info`.
+    // SAFETY: the socket is open as long as the borrow; the kernel writes at most `length` bytes
+    // into `info`.
     let rc = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -179,8 +181,9 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     (rc == 0).then_some(info)
 }
 
-/// A host and its addresses, looked up once before the run: a look-up would block the lane, and its time is not the
-/// service's. Where a host has several addresses, the one that last accepted is tried first.
+/// A host and its addresses, looked up once before the run: a look-up would block the lane, and its
+/// time is not the service's. Where a host has several addresses, the one that last accepted is
+/// tried first.
 #[derive(Debug)]
 pub struct Host {
     addresses: Vec<SocketAddr>,
@@ -243,9 +246,10 @@ fn bare(name: &str) -> &str {
 
 /// The addresses of a name in the order in which they are to be tried, at least one.
 ///
-/// The host's own `getent` is asked. The C library's `getaddrinfo` is not called: it loads what /etc/nsswitch.conf names
-/// into the process, which a statically linked one survives only where that is of the very version that it was built
-/// with. A host without `getent` (musl, `BusyBox`) has its /etc/hosts.
+/// The host's own `getent` is asked. The C library's `getaddrinfo` is not called: it loads what
+/// /etc/nsswitch.conf names into the process, which a statically linked one survives only where
+/// that is of the very version that it was built with. A host without `getent` (musl, `BusyBox`)
+/// has its /etc/hosts.
 pub fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
     if let Ok(address) = name.parse() {
         return Ok(vec![address]);

@@ -19,8 +19,8 @@ use serde::Deserialize;
 pub struct TlsSettings {
     /// PEM file with authorities.
     pub ca_file: Option<PathBuf>,
-    /// Directory of PEM files, as grids keep them (`/etc/grid-security/certificates`): every file that holds a certificate
-    /// counts, whatever its name; revocation lists are not looked at.
+    /// Directory of PEM files, as grids keep them (`/etc/grid-security/certificates`): every file
+    /// that holds a certificate counts, whatever its name; revocation lists are not looked at.
     pub ca_dir: Option<PathBuf>,
     /// PEM file with our certificate (and its chain; a grid proxy holds its key as well).
     pub cert: Option<PathBuf>,
@@ -75,14 +75,14 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, Strin
             }
             None => builder.with_no_client_auth(),
         };
-    // Every connection pays its whole handshake, as those of different users do: a ticket taken over from another tester
-    // would make the service look faster than it is.
+    // Every connection pays its whole handshake, as those of different users do: a ticket taken
+    // over from another tester would make the service look faster than it is.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// Authorities, apart by their dates: what verifies certificates never looks at those of the authority itself, and would
-/// take an expired one, which other clients refuse.
+/// Authorities, apart by their dates: what verifies certificates never looks at those of the
+/// authority itself, and would take an expired one, which other clients refuse.
 struct Roots {
     valid: RootCertStore,
     /// Expired, or not valid yet.
@@ -101,8 +101,9 @@ fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Resu
         let cannot = |error| format!("tls.ca_dir: cannot read {}: {error}", directory.display());
         for entry in std::fs::read_dir(directory).map_err(cannot)? {
             let file = entry.map_err(cannot)?.path();
-            // What cannot be read or is no PEM file (policies, lists of revoked certificates, links to what is no longer
-            // there) is not for us. Of a file that is broken in the middle counts what stands before.
+            // What cannot be read or is no PEM file (policies, lists of revoked certificates, links
+            // to what is no longer there) is not for us. Of a file that is broken in the middle
+            // counts what stands before.
             if file.is_file()
                 && let Ok(sections) = CertificateDer::pem_file_iter(&file)
             {
@@ -115,12 +116,14 @@ fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Resu
     {
         found.extend(certificates(file)?);
     }
-    // Directories of grids hold every authority several times, as links by the hashes of old and new libraries.
+    // Directories of grids hold every authority several times, as links by the hashes of old and
+    // new libraries.
     found.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
     found.dedup();
     let (mut valid, mut stale) = (RootCertStore::empty(), RootCertStore::empty());
     for authority in found {
-        // One that cannot be understood is left out, as are those of algorithms that nobody uses any more.
+        // One that cannot be understood is left out, as are those of algorithms that nobody uses
+        // any more.
         let _ = if is_stale(&authority, provider) {
             stale.add(authority)
         } else {
@@ -140,8 +143,9 @@ fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Resu
     Ok(Roots { valid, stale })
 }
 
-/// Whether an authority's own certificate is past its end, or before its begin. The library reads dates only of what it
-/// is to verify, and there it looks at them first, before anything else can be wrong with an authority in that place.
+/// Whether an authority's own certificate is past its end, or before its begin. The library reads
+/// dates only of what it is to verify, and there it looks at them first, before anything else can
+/// be wrong with an authority in that place.
 fn is_stale(authority: &CertificateDer<'static>, provider: &Arc<CryptoProvider>) -> bool {
     let mut alone = RootCertStore::empty();
     if alone.add(authority.clone()).is_err() {
@@ -173,7 +177,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         .map_err(cannot)
 }
 
-/// A few words for `error`, the same for everybody: the library's own hold the second of the check, and long names.
+/// A few words for `error`, the same for everybody: the library's own hold the second of the check,
+/// and long names.
 pub fn code(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(why) = error else {
         return format!("tls {error}");
@@ -258,7 +263,8 @@ impl ServerCertVerifier for Judge {
             Some(valid) => valid.verify_server_cert(certificate, chain, name, ocsp, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         };
-        // A bad signature is that of another authority of the same name, such as the successor of an expired one.
+        // A bad signature is that of another authority of the same name, such as the successor of
+        // an expired one.
         let unknown = matches!(
             judged,
             Err(rustls::Error::InvalidCertificate(

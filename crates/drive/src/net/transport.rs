@@ -52,7 +52,8 @@ impl Transport {
                 match Pin::new(stream).poll_read(context, &mut buffer) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
-                    // Many servers end without the closing alert; whether the answer is whole is seen by its framing.
+                    // Many servers end without the closing alert; whether the answer is whole is
+                    // seen by its framing.
                     Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                         Poll::Ready(Ok(0))
                     }

@@ -1,4 +1,5 @@
-//! What `frontier` asks: batches, chatter, requests that no cache has seen, and the head of the public client.
+//! What `frontier` asks: batches, chatter, requests that no cache has seen, and the head of the
+//! public client.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -220,7 +221,8 @@ fn testers_begin_with_what_comes_first_and_recordings_are_taken_in_their_order()
         assert_eq!(operations, [0, 0, 1, 2, 2, 2, 2, 2]);
     }
 
-    // An open load at the times of the recording; whoever takes an arrival, its query is the recorded one.
+    // An open load at the times of the recording; whoever takes an arrival, its query is the
+    // recorded one.
     seen.lock().unwrap().clear();
     spec["workloads"][0]["operations"] = json!([named("all", 1.0, 0, "{q}")]);
     let order = [2, 2, 0, 1, 0, 1];

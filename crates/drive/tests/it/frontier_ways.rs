@@ -59,7 +59,8 @@ fn hanging() -> Server {
     })
 }
 
-/// A run of `each` transactions of one tester over these servers and proxies, with the client's failover.
+/// A run of `each` transactions of one tester over these servers and proxies, with the client's
+/// failover.
 fn spec(servers: &[&str], proxies: &[&str], each: u32, change: Value) -> Value {
     let mut spec = frontier("http://x", request(ALL, 1), 1, each);
     let workload = &mut spec["workloads"][0];

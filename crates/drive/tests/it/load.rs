@@ -235,7 +235,8 @@ fn an_arrival_waits_for_no_lane_while_another_has_a_free_slot() {
         going.go();
         let ran = going.finish();
         assert_eq!(ran.counters.succeeded, 31, "{law} {when_full}");
-        // One slot alone knows no other to wait for: what it starts are the first arrivals, without a gap.
+        // One slot alone knows no other to wait for: what it starts are the first arrivals, without
+        // a gap.
         spec["workloads"][0]["load"]["in_flight"] = json!(1);
         spec["workloads"][0]["driver"] = json!("null");
         spec["workloads"][0]["settings"] = json!({});
@@ -252,7 +253,8 @@ fn an_arrival_waits_for_no_lane_while_another_has_a_free_slot() {
         if when_full == "wait" {
             assert_eq!(found, all, "{law}");
         } else {
-            // The one free slot may be late on a busy machine, and what comes meanwhile is dropped: counted, to the last.
+            // The one free slot may be late on a busy machine, and what comes meanwhile is dropped:
+            // counted, to the last.
             let last = found[found.len() - 1];
             assert_eq!(
                 (last / (10 * MS)) as u64 + 1,
@@ -406,7 +408,8 @@ fn backoff_doubles() {
     assert_eq!(pauses, [10, 20, 40, 40]);
 }
 
-/// Whole milliseconds from each end to the next planned start, where nobody listens, with back-off for refusals.
+/// Whole milliseconds from each end to the next planned start, where nobody listens, with back-off
+/// for refusals.
 fn pauses_of_the_refused(load: Value, change: impl Fn(&mut Value)) -> Vec<i64> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -566,7 +569,8 @@ fn whoever_joins_late_makes_up_for_nothing() {
         going.join_after(late);
         let ran = going.finish();
         assert!(!ran.transactions.is_empty());
-        // Scheduled stamps are those of the record: none lies before the join, so that no response time counts from there.
+        // Scheduled stamps are those of the record: none lies before the join, so that no response
+        // time counts from there.
         let first = ran.transactions.iter().map(|t| t.scheduled).min().unwrap();
         assert!(first >= ran.t0 + late - MS, "{load}: {}", first - ran.t0);
         let (dropped, missed) = (ran.counters.dropped, ran.counters.missed);

@@ -1,4 +1,5 @@
-//! The metrics `tcp_rtt` and `tcp_retransmits`, `tcp_connect_s` and `tls_handshake_s`: which drivers have them, and how often.
+//! The metrics `tcp_rtt` and `tcp_retransmits`, `tcp_connect_s` and `tls_handshake_s`: which
+//! drivers have them, and how often.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -30,8 +31,9 @@ fn over_a_second(driver: &str, url: &str, settings: Value, request: Value) -> Va
     )
 }
 
-/// Runs it; all goes well. Each tester's transactions at each endpoint tell which of them were to be followed by a look:
-/// exactly those have the two metrics. No look is a part of any transaction, nor makes one late.
+/// Runs it; all goes well. Each tester's transactions at each endpoint tell which of them were to
+/// be followed by a look: exactly those have the two metrics. No look is a part of any transaction,
+/// nor makes one late.
 fn looked_at(spec: Value) -> Ran {
     let secure = spec["workloads"][0]["endpoints"][0]["url"]
         .as_str()
@@ -50,7 +52,8 @@ fn looked_at(spec: Value) -> Ran {
         assert_eq!(found, wanted, "{name}");
     }
     for row in ran.metric_rows("tcp_rtt") {
-        // What the kernel has timed lay within one of the tester's requests; its clock is another by up to 0.05 %.
+        // What the kernel has timed lay within one of the tester's requests; its clock is another
+        // by up to 0.05 %.
         let mine = |t: &&Transaction| t.tester == row.tester && t.start <= row.start;
         let longest = ran
             .transactions
@@ -67,7 +70,8 @@ fn looked_at(spec: Value) -> Ran {
     ran
 }
 
-/// Transactions that opened a connection have its times, and no other has any. Both times together are within the transaction.
+/// Transactions that opened a connection have its times, and no other has any. Both times together
+/// are within the transaction.
 fn new_connections_are_timed(ran: &Ran, secure: bool) {
     let opened: HashMap<(i64, u32), i64> = ran
         .transactions
@@ -177,7 +181,8 @@ fn http_is_looked_at_by_time_and_not_by_requests() {
         ));
         looks_are_after_the_end(&ran);
     }
-    // A server that closes after each answer, whatever it was asked for: the connection is looked at before it goes.
+    // A server that closes after each answer, whatever it was asked for: the connection is looked
+    // at before it goes.
     let closing = Server::start(move |mut stream| {
         let _ = read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
@@ -241,7 +246,8 @@ fn frontier_is_looked_at_once_all_of_a_transaction_is_done() {
     }
 }
 
-/// Its answer carries the acknowledgement of the request, 20 ms late: the handshake has waited for nothing.
+/// Its answer carries the acknowledgement of the request, 20 ms late: the handshake has waited for
+/// nothing.
 #[test]
 fn a_slow_service_is_no_long_way() {
     let (slow, _) = http_server(|_| {

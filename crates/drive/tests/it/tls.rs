@@ -258,7 +258,8 @@ fn a_directory_of_authorities_may_hold_whatever_grid_sites_keep_there() {
     let expired = authority("an old one", 2001, KeyPair::generate().unwrap());
     std::fs::write(cas.join("00000000.0"), expired.pem()).unwrap();
     assert_eq!(codes_with(&server, tls(&pki.directory, |_| {})).0, 3);
-    // Without the good one nothing is left that could vouch for anybody, and the run says so before it begins.
+    // Without the good one nothing is left that could vouch for anybody, and the run says so before
+    // it begins.
     for name in ["0123abcd.0", "00000000.0"] {
         std::fs::remove_file(cas.join(name)).unwrap();
     }

@@ -1,7 +1,8 @@
-//! What /proc knows of a process that ran before its trace began: its threads, its directory, what it has open and where that stands.
+//! What /proc knows of a process that ran before its trace began: its threads, its directory, what
+//! it has open and where that stands.
 //!
-//! Asked just before strace attaches: what the process does in between is not known, so that an offset may be behind until the first seek
-//! or read at a given place.
+//! Asked just before strace attaches: what the process does in between is not known, so that an
+//! offset may be behind until the first seek or read at a given place.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

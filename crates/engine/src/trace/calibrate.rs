@@ -118,7 +118,8 @@ pub(super) fn strace(strace: &Strace) -> anyhow::Result<Calibration> {
 const DD_CALLS: usize = 40_000;
 const DD_RUNS: usize = 5;
 
-/// Measures what the preload recorder costs: `dd`, as the engine itself is linked statically and cannot be recorded so.
+/// Measures what the preload recorder costs: `dd`, as the engine itself is linked statically and
+/// cannot be recorded so.
 pub(super) fn preloaded(place: &Place) -> anyhow::Result<Calibration> {
     let timed = |command: &mut Command| -> anyhow::Result<f64> {
         let since = Instant::now();
@@ -166,8 +167,9 @@ fn mean_duration(place: &Place) -> anyhow::Result<f64> {
     Ok(sum as f64 / count as f64)
 }
 
-/// How long strace says that the reads took, ns: means of as many as a round has, as the times of rounds are means. A median of single
-/// ones would not fit them where wake-ups are either fast or slow.
+/// How long strace says that the reads took, ns: means of as many as a round has, as the times of
+/// rounds are means. A median of single ones would not fit them where wake-ups are either fast or
+/// slow.
 fn durations(log: &[u8]) -> anyhow::Result<Vec<f64>> {
     let mut found = Vec::new();
     let mut follower = Follower::new();

@@ -51,7 +51,8 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
         bail!("--root goes with `--to fio` only: the other formats keep names as they were recorded");
     }
     super::output::check(output, [trace])?;
-    // What is learnt of names late in a trace is to stand in the first rows, too: it is read once for them alone.
+    // What is learnt of names late in a trace is to stand in the first rows, too: it is read once
+    // for them alone.
     let mut reader = open(trace)?;
     let extent = read(&mut reader, |_| Ok(()))?;
     let source = Source {

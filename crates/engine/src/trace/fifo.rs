@@ -1,4 +1,5 @@
-//! A named pipe that strace writes its log to. An inherited pipe would be one more descriptor of the traced program.
+//! A named pipe that strace writes its log to. An inherited pipe would be one more descriptor of
+//! the traced program.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -58,7 +59,8 @@ impl Fifo {
         &self.path
     }
 
-    /// Waits for bytes until the writer has closed its end or is gone; for `patience` at most, when it gives None.
+    /// Waits for bytes until the writer has closed its end or is gone; for `patience` at most, when
+    /// it gives None.
     pub(super) fn read(
         &mut self,
         writer: &mut Child,

@@ -89,7 +89,8 @@ impl Faults {
     }
 }
 
-/// A compressed log, which ends where it cannot be read any further: who was killed while compressing leaves one that is cut.
+/// A compressed log, which ends where it cannot be read any further: who was killed while
+/// compressing leaves one that is cut.
 struct UntilFault {
     text: Box<dyn Read + Send>,
     path: PathBuf,

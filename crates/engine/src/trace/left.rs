@@ -1,4 +1,5 @@
-//! What a preload recording has left that was killed: the place of its logs, which nobody has removed.
+//! What a preload recording has left that was killed: the place of its logs, which nobody has
+//! removed.
 
 use std::fs;
 use std::io::Read;
@@ -46,7 +47,8 @@ fn begins(path: &Path) -> Option<[u8; MAGIC.len()]> {
     Some(start)
 }
 
-/// Makes a trace file of them. A program that outlives its recorder goes on writing: what it has written until now is taken in.
+/// Makes a trace file of them. A program that outlives its recorder goes on writing: what it has
+/// written until now is taken in.
 pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     output::check(output, paths.iter().map(PathBuf::as_path))?;
     let read = |path: &PathBuf| fs::read(path).with_context(|| format!("reading {}", path.display()));

@@ -41,8 +41,8 @@ impl Mapped {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping, or nothing, is there as long as self; its program has ended, and nobody else has the file in this
-        // private directory.
+        // SAFETY: the mapping, or nothing, is there as long as self; its program has ended, and
+        // nobody else has the file in this private directory.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }

@@ -29,7 +29,8 @@ pub(crate) enum Trace {
         /// The directory in which the program was started, where the log does not tell
         #[arg(long)]
         directory: Option<PathBuf>,
-        /// Logs; several are the files of one program (strace -ff); also .gz and .zst. Or the directory that a preload recorder has left
+        /// Logs; several are the files of one program (strace -ff); also .gz and .zst. Or the
+        /// directory that a preload recorder has left
         #[arg(required = true)]
         logs: Vec<PathBuf>,
     },
@@ -65,13 +66,15 @@ pub(crate) enum Trace {
     },
     /// Print what the application did to its files, as JSON
     Profile(profile::Chosen),
-    /// Print single reads and writes for a picture, or their density where they are too many, as JSON
+    /// Print single reads and writes for a picture, or their density where they are too many, as
+    /// JSON
     Points(profile::Picture),
     /// Write a trace in another program's format
     Export {
         /// The trace file
         trace: PathBuf,
-        /// fio: a log that fio replays. dxt: text as darshan-dxt-parser prints it. csv, parquet: all fields of all events
+        /// fio: a log that fio replays. dxt: text as darshan-dxt-parser prints it. csv, parquet:
+        /// all fields of all events
         #[arg(long)]
         to: export::Format,
         /// Where it is written
@@ -91,7 +94,8 @@ pub(crate) enum Trace {
     },
 }
 
-/// Carries out one. What people are told goes to stderr, what the lab reads, as one line of JSON, to stdout.
+/// Carries out one. What people are told goes to stderr, what the lab reads, as one line of JSON,
+/// to stdout.
 pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
     match verb {
         Trace::Import {

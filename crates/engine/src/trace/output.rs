@@ -9,7 +9,8 @@ use anyhow::{Context, bail};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 
-/// Refuses an output that is one of the inputs, by whatever names, or that no file can take the place of.
+/// Refuses an output that is one of the inputs, by whatever names, or that no file can take the
+/// place of.
 pub(super) fn check<'p>(output: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> anyhow::Result<()> {
     let Ok(there) = fs::metadata(output) else {
         return Ok(());
@@ -44,8 +45,9 @@ pub(super) fn check_new(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file under a temporary name, `job.trace.part`, and renames it into place: of a recording that is killed, what it has written
-/// can be read there. `work` gives the file back, and what is to be told of it.
+/// Writes a file under a temporary name, `job.trace.part`, and renames it into place: of a
+/// recording that is killed, what it has written can be read there. `work` gives the file back, and
+/// what is to be told of it.
 pub(super) fn visibly<T>(
     output: &Path,
     work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
@@ -65,8 +67,9 @@ pub(super) fn visibly<T>(
     done
 }
 
-/// The same for what is made of a file that stays: it has no name until it is whole, so that whatever ends the command leaves nothing. Where
-/// the file system has no such files, as [`visibly`].
+/// The same for what is made of a file that stays: it has no name until it is whole, so that
+/// whatever ends the command leaves nothing. Where the file system has no such files, as
+/// [`visibly`].
 pub(super) fn write<T>(
     output: &Path,
     work: impl FnOnce(File) -> anyhow::Result<(File, T)>,

@@ -1,4 +1,5 @@
-//! `trace record --source preload`: a program with the recorder loaded before its libc. What it has written is read when it has ended.
+//! `trace record --source preload`: a program with the recorder loaded before its libc. What it has
+//! written is read when it has ended.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

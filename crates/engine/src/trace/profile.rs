@@ -52,7 +52,8 @@ pub(crate) struct Picture {
     /// Bins in the file, at most
     #[arg(long, default_value_t = Query::default().rows, value_parser = clap::value_parser!(u32).range(1..=8192))]
     rows: u32,
-    /// A picture of every file by itself: the limit is of all together, and those with most requests are binned
+    /// A picture of every file by itself: the limit is of all together, and those with most
+    /// requests are binned
     #[arg(long)]
     each: bool,
 }
@@ -80,7 +81,8 @@ pub(crate) fn profile(chosen: Chosen) -> anyhow::Result<ExitCode> {
     }
     let unknown = reader.unknown_calls();
     let footer = reader.footer().map(|footer| Footer {
-        // Those that were not known when the trace was written, and those that this build does not know.
+        // Those that were not known when the trace was written, and those that this build does not
+        // know.
         unknown_calls: footer.unknown_calls + unknown,
         ..footer.clone()
     });
@@ -136,8 +138,8 @@ fn choice(chosen: Chosen) -> anyhow::Result<Choice> {
     })
 }
 
-/// All tables of a trace, where files are chosen by their names: one that was open before the trace began has got its name later, and one
-/// that was renamed has had several.
+/// All tables of a trace, where files are chosen by their names: one that was open before the trace
+/// began has got its name later, and one that was renamed has had several.
 fn all_names(path: &Path, choice: &mut Choice) -> anyhow::Result<Option<Names>> {
     if choice.file.is_none() {
         return Ok(None);

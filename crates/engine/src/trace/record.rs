@@ -1,4 +1,5 @@
-//! `trace record`: a program below strace, or one that runs already; its log is taken in while it is written.
+//! `trace record`: a program below strace, or one that runs already; its log is taken in while it
+//! is written.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -88,7 +89,8 @@ pub(super) fn run(wanted: &RecordRequest) -> anyhow::Result<ExitCode> {
     } else {
         None
     };
-    // From here on the program has the terminal: what ends it must not end us before its last words are written.
+    // From here on the program has the terminal: what ends it must not end us before its last words
+    // are written.
     let signals = crate::signals::listen().context("cannot listen to signals")?;
     let mut ended = None;
     let footer = output::visibly(&wanted.output, |file| {
@@ -251,7 +253,8 @@ impl Recording {
             let is_over = wanted
                 .seconds
                 .is_some_and(|seconds| since.elapsed().as_secs_f64() > seconds);
-            // Ctrl-C reaches strace and the program by themselves; an attached program must not be ended by it.
+            // Ctrl-C reaches strace and the program by themselves; an attached program must not be
+            // ended by it.
             let is_told = signals.try_recv().is_ok();
             if (is_over || is_told) && !asked {
                 asked = true;
@@ -265,7 +268,8 @@ impl Recording {
         Ok(())
     }
 
-    /// strace detaches from what it is attached to, and passes the signal on to a program that it has started.
+    /// strace detaches from what it is attached to, and passes the signal on to a program that it
+    /// has started.
     fn ask_to_end(&self) {
         // SAFETY: our own child, which nobody has waited for yet.
         unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };

@@ -1,4 +1,5 @@
-//! How strace is run: the options with which it tells all that a trace holds, and nothing of what is in the files.
+//! How strace is run: the options with which it tells all that a trace holds, and nothing of what
+//! is in the files.
 
 use std::ffi::{OsStr, OsString};
 use std::process::{Child, Command, Stdio};
@@ -7,12 +8,13 @@ use anyhow::{Context, bail};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// All calls about files, descriptors, names, processes and sockets, and those in which a thread waits; strace leaves out those with
-/// `?` where it does not know them.
+/// All calls about files, descriptors, names, processes and sockets, and those in which a thread
+/// waits; strace leaves out those with `?` where it does not know them.
 const CALLS: &str = "trace=file,desc,process,network,?close_range,?sync,?io_submit,?io_getevents,?io_pgetevents,?io_uring_setup,\
 ?umask,?unshare,?munmap,?mremap,?msync,?futex,?futex_waitv,?nanosleep,?clock_nanosleep,?pause,?rt_sigsuspend,?rt_sigtimedwait,\
 ?memfd_create,?bpf,?userfaultfd,?perf_event_open,?fanotify_init,?landlock_create_ruleset";
-/// Lists that are to stand in full although strings are left out: lengths of buffers, both ends of a pipe.
+/// Lists that are to stand in full although strings are left out: lengths of buffers, both ends of
+/// a pipe.
 const WHOLE: &str = "abbrev=!readv,writev,preadv,pwritev,preadv2,pwritev2,vmsplice,pipe,pipe2,socketpair,io_submit,recvmsg,recvmmsg";
 
 /// What strace is run as.
@@ -20,15 +22,17 @@ const WHOLE: &str = "abbrev=!readv,writev,preadv,pwritev,preadv2,pwritev2,vmspli
 pub(super) struct Strace {
     /// `strace -- version 6.1`.
     pub(super) version: String,
-    /// Other calls than those that are traced cost nothing: option `--seccomp-bpf`, not when attaching.
+    /// Other calls than those that are traced cost nothing: option `--seccomp-bpf`, not when
+    /// attaching.
     has_filter: bool,
     /// It shares a core with what it traces.
     one_core: bool,
 }
 
 impl Strace {
-    /// The strace of this host. With `one_core` it and all that it traces will have one core together: they wake each other twice a
-    /// call, which is quick and even on one core, and neither from one to another that sleeps.
+    /// The strace of this host. With `one_core` it and all that it traces will have one core
+    /// together: they wake each other twice a call, which is quick and even on one core, and
+    /// neither from one to another that sleeps.
     pub(super) fn find(one_core: bool) -> anyhow::Result<Self> {
         let said = Command::new("strace").arg("-V").stdin(Stdio::null()).output();
         let said = said.context("strace cannot be started: install it (Debian, Ubuntu: apt-get install strace; Fedora, RHEL: dnf install strace)")?;

@@ -1,4 +1,5 @@
-//! One agent on this host, with the null driver: everything that may happen to lab, controller and agent in a run.
+//! One agent on this host, with the null driver: everything that may happen to lab, controller and
+//! agent in a run.
 
 use std::fs;
 use std::io::Write;

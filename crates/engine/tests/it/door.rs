@@ -1,4 +1,5 @@
-//! Strangers at the controller's door while a run goes on: they change nothing, get nothing, and are gone in time.
+//! Strangers at the controller's door while a run goes on: they change nothing, get nothing, and
+//! are gone in time.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -155,7 +156,8 @@ fn who_has_another_key_never_gets_to_the_lab() {
     let (mut lab, mut other) = (Lab::start(), Lab::start());
     let (token, _) = listen(&mut lab);
     let (foreign, _) = listen(&mut other);
-    // The controller that it dials is the right one, by its pin; its own key is that of another experiment.
+    // The controller that it dials is the right one, by its pin; its own key is that of another
+    // experiment.
     let mut stolen = token.clone();
     for field in ["certificate", "key"] {
         assert_ne!(stolen[field], foreign[field]);
@@ -196,8 +198,8 @@ fn who_has_another_key_never_gets_to_the_lab() {
 
 const OLD: &str = "0.0.1-old";
 
-/// As an agent of version [`OLD`] comes that holds this token: by the right key, and with its own version. Returns when it
-/// is thrown out.
+/// As an agent of version [`OLD`] comes that holds this token: by the right key, and with its own
+/// version. Returns when it is thrown out.
 fn comes_with_another_version(token: &Value, name: &str) {
     let mut token = token.clone();
     token["engine"] = json!(OLD);

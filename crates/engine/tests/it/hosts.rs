@@ -1,5 +1,5 @@
-//! Agents in directories of their own, reached by commands or dialling in: links that break, processes that are killed,
-//! and what they had measured, which is brought in whatever happens.
+//! Agents in directories of their own, reached by commands or dialling in: links that break,
+//! processes that are killed, and what they had measured, which is brought in whatever happens.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,8 @@ use crate::harness::{ENGINE, Lab, Place, spec, summary};
 pub const SECOND: u64 = 1_000_000_000;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An agent that was started before, so that it is no descendant of the controller, as on a host of its own.
+/// An agent that was started before, so that it is no descendant of the controller, as on a host of
+/// its own.
 pub struct Far {
     name: String,
     pub directory: PathBuf,

@@ -26,7 +26,8 @@ fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
     let place = Place::new("time");
     let (from, carrier) = (place.0.join("comes-from"), place.0.join("carrier"));
     let directory = place.0.join("far");
-    // What sshd does, and where its connection came from; a jump through a pipe is of unknown origin.
+    // What sshd does, and where its connection came from; a jump through a pipe is of unknown
+    // origin.
     fs::write(&from, "UNKNOWN").unwrap();
     let script = format!(
         "echo $$ >'{}'; SSH_CONNECTION=\"$(cat '{}') 65535 127.0.0.1 22\" exec '{ENGINE}' attach --directory '{}'",

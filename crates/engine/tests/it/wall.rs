@@ -1,5 +1,6 @@
-//! A wall clock that somebody sets while a run goes on, an hour forth at one agent and an hour back at the controller: told
-//! as events, and in no number. libfaketime sets it for real processes, as a real one cannot be set for one process only.
+//! A wall clock that somebody sets while a run goes on, an hour forth at one agent and an hour back
+//! at the controller: told as events, and in no number. libfaketime sets it for real processes, as
+//! a real one cannot be set for one process only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ fn library() -> Option<PathBuf> {
     found
 }
 
-/// A wall clock of its own for processes with this environment: off by what stands in the file. All other clocks are left alone.
+/// A wall clock of its own for processes with this environment: off by what stands in the file. All
+/// other clocks are left alone.
 struct Wall {
     file: PathBuf,
     preload: PathBuf,
@@ -141,7 +143,8 @@ fn no_number_is_changed(directory: &Path, finished: &Value) {
         summary["counters"]["started"]
     );
     for agent in summary["agents"].as_array().unwrap() {
-        // What is measured is of a clock that nobody sets: nobody's window is longer or shorter by an hour.
+        // What is measured is of a clock that nobody sets: nobody's window is longer or shorter by
+        // an hour.
         let window_ns = agent["window_ns"].as_f64().unwrap();
         assert!((6e9..HOUR_NS / 60.0).contains(&window_ns), "{agent}");
     }

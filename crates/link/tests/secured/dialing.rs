@@ -145,7 +145,8 @@ async fn dead_addresses_and_strangers_are_passed_by() {
 async fn a_controller_that_comes_late_is_found() {
     for via in BOTH {
         let keys = Keys::generate().unwrap();
-        // The port is another program's before and so stays ours; TCP says so at once, QUIC does not answer.
+        // The port is another program's before and so stays ours; TCP says so at once, QUIC does
+        // not answer.
         let place = Listener::bind(
             &Keys::generate().unwrap(),
             LOOPBACK,

@@ -111,8 +111,8 @@ async fn an_end_that_nobody_announced_is_an_error() {
         assert!(end.is_err(), "{via}: {end:?} looks like an orderly end");
     }
 
-    // Over QUIC the writer alone, as of a task that failed while the reader goes on. (Over TCP the peer hears of it when the reader
-    // has gone too.)
+    // Over QUIC the writer alone, as of a task that failed while the reader goes on. (Over TCP the
+    // peer hears of it when the reader has gone too.)
     let dialer = dialer(&keys, listener.address(), Transport::Quic);
     let (mut near, far) = link(&mut listener, &dialer).await;
     drop(far.writer);
@@ -131,7 +131,8 @@ async fn a_reader_that_does_not_read_stops_its_writer() {
     let (mut near, mut far) = link(&mut listener, &dialer).await;
     let bytes = pattern(20 << 20);
     {
-        // More than what both ends may hold can never go, so however long this waited it would say the same.
+        // More than what both ends may hold can never go, so however long this waited it would say
+        // the same.
         let stuck = timeout(Duration::from_millis(300), far.writer.write_all(&bytes)).await;
         assert!(stuck.is_err(), "somebody holds 20 MiB");
     }

@@ -1,4 +1,5 @@
-//! Secured links over real sockets of the loopback: what they carry, whom they keep out, how they are found.
+//! Secured links over real sockets of the loopback: what they carry, whom they keep out, how they
+//! are found.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
 mod dialing;

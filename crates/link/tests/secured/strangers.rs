@@ -103,7 +103,8 @@ fn thief(certificate: &Identity, key: &Identity) -> ClientConfig {
     config
 }
 
-/// What a client with `config` gets to read over TLS, or over QUIC, before the listener hangs up. Must be nothing.
+/// What a client with `config` gets to read over TLS, or over QUIC, before the listener hangs up.
+/// Must be nothing.
 async fn intrude(config: ClientConfig, address: SocketAddr, via: Transport) -> Result<usize, String> {
     let mut heard = [0; 64];
     match via {
@@ -290,7 +291,8 @@ async fn a_slow_stranger_has_so_long_and_no_longer() {
         ..Bounds::default()
     });
     let address = listener.address();
-    // One says nothing, one a byte at a time of a record that never ends, and one goes silent within QUIC's handshake.
+    // One says nothing, one a byte at a time of a record that never ends, and one goes silent
+    // within QUIC's handshake.
     let silent = TcpStream::connect(address).await.unwrap();
     let mut loris = TcpStream::connect(address).await.unwrap();
     let dripping = tokio::spawn(async move {

@@ -87,7 +87,8 @@ impl Drop for Place {
     }
 }
 
-/// The recorder, built as it is built to be used; or the one that this variable names, by an absolute name.
+/// The recorder, built as it is built to be used; or the one that this variable names, by an
+/// absolute name.
 pub fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(path) = std::env::var_os("PLIMSOLL_PRELOAD") {
@@ -262,8 +263,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What strace says of the same program: run anew, in the same directory. None with a message where strace is missing, which CI takes
-/// for a failure.
+/// What strace says of the same program: run anew, in the same directory. None with a message where
+/// strace is missing, which CI takes for a failure.
 pub fn strace(place: &Place, command: &[&str]) -> Option<BTreeMap<String, FileActivity>> {
     // One for each thread, as calls that others have interrupted are two lines otherwise.
     let logs = place.0.join("strace");

@@ -11,7 +11,8 @@ use plimsoll_record::{ClockReading, LaneSink, Recorder, RecorderConfig, SideWrit
 
 use crate::{Run, T0, config, converted, expected, rows, start, write};
 
-/// A recorder whose disk hangs: its file is a pipe, which takes 64 KiB, and then nothing until somebody reads from it.
+/// A recorder whose disk hangs: its file is a pipe, which takes 64 KiB, and then nothing until
+/// somebody reads from it.
 fn hanging(run: &Run, codes: &Codes) -> (Recorder, LaneSink, PathBuf) {
     let pipe = run.segments().join("local-000.pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -31,7 +32,8 @@ fn hanging(run: &Run, codes: &Codes) -> (Recorder, LaneSink, PathBuf) {
     (recorder, sinks.remove(0), pipe)
 }
 
-/// Hands over 400 batches of 1000 to a recorder whose disk hangs; gives the number that found no room.
+/// Hands over 400 batches of 1000 to a recorder whose disk hangs; gives the number that found no
+/// room.
 fn overload(sink: &mut LaneSink, codes: &Codes) -> u64 {
     let rows: Vec<Transaction> = Mix::new(10, T0, codes).take(1_000).collect();
     (0..400).map(|_| sink.deliver(&mut rows.clone()) as u64).sum()
@@ -151,8 +153,8 @@ fn a_conversion_that_found_the_disk_full_is_done_again_and_loses_nothing() {
     let segments = || fs::read_dir(inside.segments()).unwrap().count();
     let before = segments();
     let (mut failures, mut half) = (0, false);
-    // With ever more space it fails in ever later places: before the first byte, between, at the very end, and after
-    // the first of the two tables.
+    // With ever more space it fails in ever later places: before the first byte, between, at the
+    // very end, and after the first of the two tables.
     let merged = (0..)
         .find_map(|pages| {
             disk.fill_but(pages);

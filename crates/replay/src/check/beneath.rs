@@ -1,8 +1,8 @@
 //! The directory that all happens beneath.
 //!
-//! Paths are those of the simulation: relative, without `.`, `..` and symbolic links on their way, as it has resolved them.
-//! Each is walked component by component with `O_NOFOLLOW` from the descriptor of the root, so that a link that has been put
-//! there meanwhile leads nowhere.
+//! Paths are those of the simulation: relative, without `.`, `..` and symbolic links on their way,
+//! as it has resolved them. Each is walked component by component with `O_NOFOLLOW` from the
+//! descriptor of the root, so that a link that has been put there meanwhile leads nowhere.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -117,7 +117,8 @@ impl Beneath {
 
     /// Permissions of a file or directory; never more than these nine bits.
     pub(super) fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
-        // fchmod(2) does not take a descriptor of O_PATH, and chmod(2) follows links: by /proc the descriptor itself is meant.
+        // fchmod(2) does not take a descriptor of O_PATH, and chmod(2) follows links: by /proc the
+        // descriptor itself is meant.
         let file = self.open_at(path, OFlag::O_PATH, 0)?;
         if Kind::of(fstat(&file)?.st_mode) == Kind::Link {
             return Err(io::Error::from(Errno::ELOOP));

@@ -1,4 +1,5 @@
-//! `--clean`, and what comes before each repetition: takes away what was made, and what a replay has made.
+//! `--clean`, and what comes before each repetition: takes away what was made, and what a replay
+//! has made.
 
 use std::io;
 
@@ -45,8 +46,9 @@ pub struct Cleaned {
     pub was_prepared: bool,
 }
 
-/// Takes away all that was made beneath a root, and what replays have made there: only what the manifest names, and what is
-/// deepest first. What was left stays in the manifest; where nothing was, that goes, too. Without one nothing is done.
+/// Takes away all that was made beneath a root, and what replays have made there: only what the
+/// manifest names, and what is deepest first. What was left stays in the manifest; where nothing
+/// was, that goes, too. Without one nothing is done.
 pub fn clean(root: &Beneath) -> Result<Cleaned, PrepareError> {
     let Some(mut manifest) = Manifest::read(root)? else {
         return Ok(Cleaned::default());
@@ -70,8 +72,9 @@ pub fn clean(root: &Beneath) -> Result<Cleaned, PrepareError> {
     Ok(cleaned)
 }
 
-/// Takes away what a replay has made, and what it has changed of what was made for it, so that the next check finds the root as it
-/// was, or tells what is missing of it. Without a manifest nothing is done.
+/// Takes away what a replay has made, and what it has changed of what was made for it, so that the
+/// next check finds the root as it was, or tells what is missing of it. Without a manifest nothing
+/// is done.
 pub fn reset(root: &Beneath) -> Result<Cleaned, PrepareError> {
     let Some(manifest) = Manifest::read(root)? else {
         return Ok(Cleaned::default());

@@ -44,8 +44,8 @@ pub struct DiskEntry {
     pub allowed: u32,
 }
 
-/// The real file system below the root, asked lazily: each name once. Paths are relative to the root, without `.`, `..` and symbolic
-/// links on their way: the simulation resolves them itself.
+/// The real file system below the root, asked lazily: each name once. Paths are relative to the
+/// root, without `.`, `..` and symbolic links on their way: the simulation resolves them itself.
 pub trait Disk {
     /// What a name stands for, links not followed; none where there is nothing.
     fn lstat(&self, path: &[u8]) -> io::Result<Option<DiskEntry>>;

@@ -1,9 +1,10 @@
 //! What calls tell of the beginning: what must have been there, and what must not.
 //!
-//! A call that disagrees with the simulation is explained by what a name stood for at the beginning, if no call since has decided
-//! that; it becomes a finding, and the simulation goes on as if it were mended, so that consequences agree. What nothing at the
-//! beginning explains is counted. Where one call needs a name and an earlier one was told that there is none, the name is made: one call then
-//! succeeds that had failed, instead of all that use the file failing.
+//! A call that disagrees with the simulation is explained by what a name stood for at the
+//! beginning, if no call since has decided that; it becomes a finding, and the simulation goes on
+//! as if it were mended, so that consequences agree. What nothing at the beginning explains is
+//! counted. Where one call needs a name and an earlier one was told that there is none, the name is
+//! made: one call then succeeds that had failed, instead of all that use the file failing.
 
 mod changes;
 mod content;
@@ -29,7 +30,8 @@ struct RelativePath {
     path: Box<[u8]>,
 }
 
-/// Paths of a call that was told ENOTDIR: one of them contains a file before its last name. `ends`: the last name counts, too.
+/// Paths of a call that was told ENOTDIR: one of them contains a file before its last name. `ends`:
+/// the last name counts, too.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PathsWithFile {
     paths: Vec<RelativePath>,
@@ -55,12 +57,14 @@ pub(super) struct Evidence<'a, D> {
     pub moved: HashSet<Box<[u8]>>,
     pub unexplained: u64,
     pub examples: Vec<Unexplained>,
-    /// Names of calls that were told that a directory is none, where nothing was; with the first such call, and its name.
+    /// Names of calls that were told that a directory is none, where nothing was; with the first
+    /// such call, and its name.
     files: HashMap<PathsWithFile, Call>,
     /// Names that were not there, nor was the directory that they would stand in.
     nowhere: HashSet<Box<[u8]>>,
-    /// Initial paths of what was absent on the way to such a name, and that no call had removed. One that was there after all was a directory:
-    /// beneath a file, the call would have been told that it is no directory.
+    /// Initial paths of what was absent on the way to such a name, and that no call had removed.
+    /// One that was there after all was a directory: beneath a file, the call would have been told
+    /// that it is no directory.
     directories_if_there: HashSet<Box<[u8]>>,
     /// Findings that something is missing, or something else, by path.
     missing: HashMap<Box<[u8]>, usize>,
@@ -114,7 +118,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// A name must not be there, but all that is above it: a call makes it. What the name had is told.
+    /// A name must not be there, but all that is above it: a call makes it. What the name had is
+    /// told.
     pub(super) fn vacate(&mut self, path: &[u8], follow: bool) -> Option<(Place, Entry)> {
         loop {
             match self.tree.resolve(path, follow) {
@@ -184,7 +189,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// Where a path ends, and what of it is behind. Links that later calls show to be there at the beginning are put there.
+    /// Where a path ends, and what of it is behind. Links that later calls show to be there at the
+    /// beginning are put there.
     pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> (Spot, Box<[u8]>) {
         loop {
             let (spot, rest) = self.tree.resolve_with_rest(path, follow);
@@ -206,7 +212,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         initial.is_some_and(|path| self.links.contains_key(&path))
     }
 
-    /// A call was told that there is nothing at `rest`, which begins in the directory `at`; it was not told that anything on the way is no directory.
+    /// A call was told that there is nothing at `rest`, which begins in the directory `at`; it was
+    /// not told that anything on the way is no directory.
     fn are_no_files(&mut self, at: &Place, entry: Entry, rest: &[u8]) {
         if entry != Entry::Absent {
             return;
@@ -228,7 +235,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         inode.kind == Kind::Unknown || inode.found.is_some() && !inode.told
     }
 
-    /// A call that makes a name was told that the directory is not there that it would stand in, links followed.
+    /// A call that makes a name was told that the directory is not there that it would stand in,
+    /// links followed.
     pub(super) fn deny_directory(&mut self, path: &[u8], follow: bool) {
         let (spot, rest) = self.resolve(path, follow);
         let at = match spot {
@@ -318,8 +326,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.missing(at, id, initial, inode, What::Missing);
     }
 
-    /// Puts what is missing, or is something else, where it should be, with the finding that says so. Open files that stand for what
-    /// was there stand for it now.
+    /// Puts what is missing, or is something else, where it should be, with the finding that says
+    /// so. Open files that stand for what was there stand for it now.
     fn missing(
         &mut self,
         at: &Place,
@@ -393,7 +401,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// A link that the sandbox does not follow: something else is put in its place, of which only this is said.
+    /// A link that the sandbox does not follow: something else is put in its place, of which only
+    /// this is said.
     fn leaves(&mut self, at: &Place, id: usize, kind: Kind) {
         let inode = &self.tree.inodes[id];
         let initial = inode.initial.clone().filter(|_| inode.found.is_some());
@@ -416,7 +425,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
     }
 }
 
-/// What a link holds of which nobody knows what it holds: a name beside it, as long as it was if that can be.
+/// What a link holds of which nobody knows what it holds: a name beside it, as long as it was if
+/// that can be.
 pub(super) fn stand_in(link: &[u8], length: u64) -> Box<[u8]> {
     let name = link.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let base = [b".".as_slice(), name, b".target"].concat();

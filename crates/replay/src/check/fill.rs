@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 /// What files are filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// Nothing: a hole, which takes no space and which a file system reads without its disk. Not for measuring reads.
+    /// Nothing: a hole, which takes no space and which a file system reads without its disk. Not
+    /// for measuring reads.
     Sparse,
     /// Data, the same for the same seed and path.
     Data {
@@ -18,7 +19,8 @@ pub enum Fill {
     },
 }
 
-/// Zeros and random bytes alternate within each of these, so that file systems that compress by small blocks find the same.
+/// Zeros and random bytes alternate within each of these, so that file systems that compress by
+/// small blocks find the same.
 const BLOCK: usize = 4096;
 
 /// Written at once.
@@ -66,8 +68,8 @@ impl Filler {
     }
 }
 
-/// xoshiro256++ (D. Blackman, S. Vigna, <https://doi.org/10.1145/3460772>), seeded by splitmix64 as they advise: one that is not for secrets,
-/// and faster than a file system.
+/// xoshiro256++ (D. Blackman, S. Vigna, <https://doi.org/10.1145/3460772>), seeded by splitmix64 as
+/// they advise: one that is not for secrets, and faster than a file system.
 #[derive(Debug)]
 struct Random([u64; 4]);
 

@@ -1,7 +1,7 @@
 //! What was made beneath a root: `.plimsoll-prepared.json`.
 //!
-//! It is written before anything is made, and says what is about to be: whatever interrupts a preparation, it can be
-//! repeated, and undone.
+//! It is written before anything is made, and says what is about to be: whatever interrupts a
+//! preparation, it can be repeated, and undone.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -39,7 +39,8 @@ pub struct Manifest {
     pub format: String,
     /// How far it is.
     pub state: State,
-    /// Modification time of all files that were made, ns since the Unix epoch: one with another time was changed.
+    /// Modification time of all files that were made, ns since the Unix epoch: one with another
+    /// time was changed.
     pub stamp_ns: i64,
     /// Files, directories, links.
     pub made: Vec<ManifestEntry>,

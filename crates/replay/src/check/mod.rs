@@ -1,12 +1,14 @@
 //! What a root lacks for a replay, before it begins: `--check`, `--prepare`, `--clean`.
 //!
-//! The events of a trace are walked over a simulated file system, which is laid over the real one below the root. Where a
-//! call would not end as it has, the cause is found: what is missing, must not be there, is too small, cannot be read. What
-//! originally failed must fail, and what succeeded must succeed. Consequences are not reported: one finding for a file, however many
-//! calls read it, and those of a missing directory count to it.
+//! The events of a trace are walked over a simulated file system, which is laid over the real one
+//! below the root. Where a call would not end as it has, the cause is found: what is missing, must
+//! not be there, is too small, cannot be read. What originally failed must fail, and what succeeded
+//! must succeed. Consequences are not reported: one finding for a file, however many calls read it,
+//! and those of a missing directory count to it.
 //!
-//! It does not see: extended attributes, the entries that listings return, files that are larger than they were (all that was
-//! read is there), and what execve(2) reads, as a replay executes nothing.
+//! It does not see: extended attributes, the entries that listings return, files that are larger
+//! than they were (all that was read is there), and what execve(2) reads, as a replay executes
+//! nothing.
 
 mod beneath;
 mod clean;

@@ -14,7 +14,8 @@ use super::fill::{Fill, Filler};
 use super::manifest::{Create, Grown, Manifest, ManifestEntry, Name, State};
 use super::report::{Finding, Need, Report, What};
 
-/// A file is made under this name, and gets its own when it is whole: what has its own is whole, or somebody else's.
+/// A file is made under this name, and gets its own when it is whole: what has its own is whole, or
+/// somebody else's.
 pub(super) const MAKING: &[u8] = b".plimsoll-making";
 
 /// How a root is to be prepared.
@@ -22,7 +23,8 @@ pub(super) const MAKING: &[u8] = b".plimsoll-making";
 pub struct PrepareOptions {
     /// What files are filled with.
     pub fill: Fill,
-    /// Also removes what must not be there and is not ours, with all beneath it. It is not brought back.
+    /// Also removes what must not be there and is not ours, with all beneath it. It is not brought
+    /// back.
     pub force: bool,
 }
 
@@ -86,7 +88,8 @@ impl PrepareError {
     }
 }
 
-/// Makes what a report says is missing, as far as that is ours to do; what stays is told. The manifest is written first.
+/// Makes what a report says is missing, as far as that is ours to do; what stays is told. The
+/// manifest is written first.
 ///
 /// Before each repetition: [`super::reset`], then [`super::check`], then this.
 pub fn prepare(root: &Beneath, report: &Report, wanted: PrepareOptions) -> Result<Prepared, PrepareError> {
@@ -262,7 +265,8 @@ impl<'a> Plan<'a> {
         Ok(prepared)
     }
 
-    /// Of all that is ours, as a replay may have changed them: what is deepest first, as a directory may forbid the way.
+    /// Of all that is ours, as a replay may have changed them: what is deepest first, as a
+    /// directory may forbid the way.
     fn set_modes(&self) -> Result<(), PrepareError> {
         let mut made: Vec<(&ManifestEntry, u32)> = self
             .manifest

@@ -13,8 +13,8 @@ pub struct Need {
     pub kind: Kind,
     /// Of a file, bytes: the end of what was read of it, or the size that a call has found.
     pub size: u64,
-    /// Permissions that were found, of the owner so that what succeeded succeeds and what was refused is refused. None: nothing
-    /// tells, and nothing is to be refused.
+    /// Permissions that were found, of the owner so that what succeeded succeeds and what was
+    /// refused is refused. None: nothing tells, and nothing is to be refused.
     pub mode: Option<u32>,
     /// Of a link: what it holds. It leads to nowhere else than beneath the root.
     #[serde(serialize_with = "optional")]
@@ -75,7 +75,8 @@ pub struct Finding {
     pub what: What,
     /// The first call that fails by it: its place among the events, from 0.
     pub event: u64,
-    /// It is the consequence of this other finding, by place: a directory above it is missing, or is none.
+    /// It is the consequence of this other finding, by place: a directory above it is missing, or
+    /// is none.
     pub within: Option<usize>,
     /// The trace changes it.
     pub changed: bool,
@@ -94,8 +95,8 @@ pub struct Created {
     pub of: Option<Box<[u8]>>,
 }
 
-/// A call that no state of the root explains: something that was not traced has changed files, or the order of calls that overlap is
-/// not as recorded.
+/// A call that no state of the root explains: something that was not traced has changed files, or
+/// the order of calls that overlap is not as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unexplained {
     /// Its place among the events, from 0.
@@ -123,7 +124,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The findings that are no consequences of others, each with the number of those that are its, and the bytes that they and it need.
+    /// The findings that are no consequences of others, each with the number of those that are its,
+    /// and the bytes that they and it need.
     pub fn causes(&self) -> Vec<(&Finding, usize, u64)> {
         let mut sums = vec![(0, 0); self.findings.len()];
         for (at, finding) in self.findings.iter().enumerate() {

@@ -17,7 +17,8 @@ pub(super) enum Entry {
     There(usize),
     /// Nothing on the disk, and no call has said more.
     Absent,
-    /// A call was told that there is nothing. `finding`: there is, and that was reported. `followed`: it may be a link to nowhere.
+    /// A call was told that there is nothing. `finding`: there is, and that was reported.
+    /// `followed`: it may be a link to nowhere.
     Denied {
         finding: Option<usize>,
         followed: bool,
@@ -226,7 +227,8 @@ impl<'a, D: Disk> Tree<'a, D> {
         (Spot::Found(at, dir), Box::default())
     }
 
-    /// What a directory had under a name at the beginning; `Gone` where a call has put something there, or has been told that there is nothing.
+    /// What a directory had under a name at the beginning; `Gone` where a call has put something
+    /// there, or has been told that there is nothing.
     fn entry_at_start(&mut self, dir: usize, name: &[u8]) -> Entry {
         let at = Place {
             dir,
@@ -311,7 +313,8 @@ impl<'a, D: Disk> Tree<'a, D> {
         self.inodes[at.dir].entries.remove(&at.name);
     }
 
-    /// A file that was there at the beginning, and that nobody has changed; the disk need not have it.
+    /// A file that was there at the beginning, and that nobody has changed; the disk need not have
+    /// it.
     pub(super) fn initial(&self, at: &Place) -> Option<Box<[u8]>> {
         let above = self.inodes[at.dir].initial.as_deref()?;
         Some(join(above, &at.name))

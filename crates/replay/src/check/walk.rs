@@ -1,4 +1,5 @@
-//! The walk over the events of a trace: what each call tells of the names and files that it is about.
+//! The walk over the events of a trace: what each call tells of the names and files that it is
+//! about.
 
 mod data;
 mod failed;
@@ -99,7 +100,8 @@ impl<'a, D: Disk> Walk<'a, D> {
         }
     }
 
-    /// What the root lacks. An error where something of it could not be looked at: the report would be of a part.
+    /// What the root lacks. An error where something of it could not be looked at: the report would
+    /// be of a part.
     pub fn end(mut self) -> Result<Report, CheckError> {
         if let Some((path, source)) = self.evidence.tree.error.take() {
             return Err(CheckError::Disk {
@@ -238,7 +240,8 @@ impl<'a, D: Disk> Walk<'a, D> {
         Some(opened)
     }
 
-    /// The open file of an event; one that was open before the trace began is looked for by its name.
+    /// The open file of an event; one that was open before the trace began is looked for by its
+    /// name.
     fn open_file(&mut self, open: Option<OpenId>, file: Option<FileId>) -> Option<OpenInode> {
         let open = open?;
         match self.opens.get(open.index()) {

@@ -21,15 +21,17 @@ pub struct Link {
     pub length: u64,
 }
 
-/// All symbolic links that a trace tells of, at any time. Gathered in a walk of its own, before names are mapped: a name may be
-/// used long before a call shows that it is a link.
+/// All symbolic links that a trace tells of, at any time. Gathered in a walk of its own, before
+/// names are mapped: a name may be used long before a call shows that it is a link.
 #[derive(Debug, Clone, Default)]
 pub struct Links {
     at_start: HashMap<PathId, Link>,
-    /// Names that the trace itself has made, or has given to others: a link there, or beneath, need not have been one at the beginning.
+    /// Names that the trace itself has made, or has given to others: a link there, or beneath, need
+    /// not have been one at the beginning.
     moved: HashSet<Box<[u8]>>,
     linked: HashSet<PathId>,
-    /// Names with `..` that calls have failed on: what stands before it may have been missing, or no directory.
+    /// Names with `..` that calls have failed on: what stands before it may have been missing, or
+    /// no directory.
     failed: HashSet<PathId>,
     paths: HashSet<Box<[u8]>>,
 }

@@ -1,13 +1,17 @@
 //! Which name of a trace becomes which one beneath the root of a replay.
 //!
-//! [`Rules`] are what the user says, [`Links`] which names were symbolic links, [`Table`] the answer for every name of a trace:
+//! [`Rules`] are what the user says, [`Links`] which names were symbolic links, [`Table`] the
+//! answer for every name of a trace:
 //!
 //! - an absolute `/a/b` becomes `a/b`, unless a rule of `--map` says otherwise;
-//! - `..` is resolved where what stands before it was no symbolic link, and no call has failed on the name, as then it may have been
-//!   missing; else it stays, and the sandbox resolves it, or refuses;
-//! - a name that was relative to an unknown directory is taken to be relative to the root; ignored where it begins with `..`;
+//! - `..` is resolved where what stands before it was no symbolic link, and no call has failed on
+//!   the name, as then it may have been missing; else it stays, and the sandbox resolves it, or
+//!   refuses;
+//! - a name that was relative to an unknown directory is taken to be relative to the root; ignored
+//!   where it begins with `..`;
 //! - `unknown:PID:FD` and what is no file are ignored, unless a rule of `--map` names them;
-//! - `/proc`, `/sys`, `/dev` and what `--ignore` names are ignored. That is asked of the recorded name, not of what becomes of it.
+//! - `/proc`, `/sys`, `/dev` and what `--ignore` names are ignored. That is asked of the recorded
+//!   name, not of what becomes of it.
 
 mod links;
 mod pattern;
@@ -28,7 +32,8 @@ pub enum Reason {
     System,
     /// A line of the file for `--ignore` matches.
     Asked,
-    /// It was open before the trace began, and nobody knows its name. A rule of `--map` for `unknown:PID:FD` gives it one.
+    /// It was open before the trace began, and nobody knows its name. A rule of `--map` for
+    /// `unknown:PID:FD` gives it one.
     Nameless,
     /// It is relative to a directory that is not known, and leaves it.
     Relative,
@@ -121,10 +126,11 @@ impl Table {
         }
     }
 
-    /// What `link` is to hold so that it leads to what becomes of its recorded target; none where nothing beneath the root does.
+    /// What `link` is to hold so that it leads to what becomes of its recorded target; none where
+    /// nothing beneath the root does.
     ///
-    /// A relative target that still leads there stays as it was written. All others are made relative, as the sandbox follows no
-    /// absolute ones.
+    /// A relative target that still leads there stays as it was written. All others are made
+    /// relative, as the sandbox follows no absolute ones.
     pub fn target(&self, link: PathId, target: &[u8]) -> Option<Vec<u8>> {
         let recorded = self.whole.get(link.index())?;
         let Mapped::Inside(link, _) = self.get(link) else {
@@ -157,8 +163,8 @@ impl Table {
     }
 }
 
-/// What becomes of a name with its `..` left in it; none where that, or a rule for what stands before, would lead elsewhere than
-/// `without`, which is the same name without them.
+/// What becomes of a name with its `..` left in it; none where that, or a rule for what stands
+/// before, would lead elsewhere than `without`, which is the same name without them.
 fn with_dots(rules: &Rules, name: &[u8], without: &Mapped) -> Option<Mapped> {
     let Mapped::Inside(expected, expected_copy) = without else {
         return None;

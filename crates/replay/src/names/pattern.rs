@@ -30,9 +30,11 @@ impl Pattern {
     }
 }
 
-/// A glob that matches the whole of a name, or of a directory above it. Without `/` it is about any component.
+/// A glob that matches the whole of a name, or of a directory above it. Without `/` it is about any
+/// component.
 ///
-/// `*` is anything but `/`, `**` anything, `?` one character but `/`, `[ab]` and `[!ab]` one of them or none of them.
+/// `*` is anything but `/`, `**` anything, `?` one character but `/`, `[ab]` and `[!ab]` one of
+/// them or none of them.
 pub(super) fn glob(text: &str) -> Result<Regex, String> {
     let mut regex = String::from(if text.contains('/') { "^" } else { "(?:^|/)" });
     let mut rest = text.chars().peekable();

@@ -60,7 +60,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Absolute names lie beneath the root as they are, `/proc`, `/sys` and `/dev` are ignored, and nothing is shared.
+    /// Absolute names lie beneath the root as they are, `/proc`, `/sys` and `/dev` are ignored, and
+    /// nothing is shared.
     pub fn new() -> Self {
         Self::default()
     }
@@ -73,8 +74,9 @@ impl Rules {
     /// regex: ^/home/[^/]+/(.*)$ => home/$1
     /// ```
     ///
-    /// A rule ends at its first ` => `; what stands behind it lies beneath the root, with or without `/`. The first regex that matches
-    /// wins and makes the whole name; else the longest prefix of whole components wins, and is replaced; else a name stays.
+    /// A rule ends at its first ` => `; what stands behind it lies beneath the root, with or
+    /// without `/`. The first regex that matches wins and makes the whole name; else the longest
+    /// prefix of whole components wins, and is replaced; else a name stays.
     pub fn read_map(&mut self, text: &str) -> Result<(), RuleError> {
         for (line, text) in lines(text) {
             let wrong = |why: String| RuleError {
@@ -102,12 +104,14 @@ impl Rules {
                 ));
             }
         }
-        // Two rules for one prefix: the one that comes last, as a file that is read later is the more special one.
+        // Two rules for one prefix: the one that comes last, as a file that is read later is the
+        // more special one.
         self.prefixes.sort_by_key(|(prefix, _)| prefix.len());
         Ok(())
     }
 
-    /// Reads a file for `--ignore`: a pattern a line, blank lines and those that begin with `#` left out.
+    /// Reads a file for `--ignore`: a pattern a line, blank lines and those that begin with `#`
+    /// left out.
     ///
     /// ```text
     /// /usr/share/locale
@@ -116,9 +120,10 @@ impl Rules {
     /// !/proc
     /// ```
     ///
-    /// A prefix of whole components; a glob (`*`, `**`, `?`, `[ab]`), of any component where it has no `/`; or a regular expression.
-    /// Prefixes and globs take with them what lies beneath. `!` takes names back, also those that are ignored by default; the last line that
-    /// matches decides.
+    /// A prefix of whole components; a glob (`*`, `**`, `?`, `[ab]`), of any component where it has
+    /// no `/`; or a regular expression. Prefixes and globs take with them what lies beneath. `!`
+    /// takes names back, also those that are ignored by default; the last line that matches
+    /// decides.
     pub fn read_ignore(&mut self, text: &str) -> Result<(), RuleError> {
         for (line, text) in lines(text) {
             let (pattern, reason) = match text.strip_prefix('!') {

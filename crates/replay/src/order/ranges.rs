@@ -1,7 +1,7 @@
 //! Who has read and written which bytes of a file.
 //!
-//! Ranges are cut where others begin and end. What concerns all of a file, as fsync does, is kept apart, so that it does not touch
-//! every range.
+//! Ranges are cut where others begin and end. What concerns all of a file, as fsync does, is kept
+//! apart, so that it does not touch every range.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

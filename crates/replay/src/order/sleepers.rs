@@ -1,14 +1,16 @@
 //! Who has woken whom: futex(2).
 //!
-//! A trace tells at which address a thread has slept and when it went on, and who has woken how many there. The kernel wakes those
-//! first that have slept longest, after they had begun to: so the earliest that is left of those that woke somebody since a thread
-//! began to sleep has woken it.
+//! A trace tells at which address a thread has slept and when it went on, and who has woken how
+//! many there. The kernel wakes those first that have slept longest, after they had begun to: so
+//! the earliest that is left of those that woke somebody since a thread began to sleep has woken
+//! it.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::marks::Mark;
 
-/// Of one address, no more than so many that woke somebody whom nobody knows (of another process, or of none that was traced).
+/// Of one address, no more than so many that woke somebody whom nobody knows (of another process,
+/// or of none that was traced).
 const MAX_WAKERS: usize = 1024;
 
 /// One that has woken others.

@@ -32,7 +32,8 @@ fn order(list: &[(u32, i64, i64, &[Claim])]) -> Order {
         })
         .collect();
     steps.sort_by_key(|step| step.key);
-    // Name 10 is a directory, 11 and 12 are in it; the numbers of those that are changed are the same.
+    // Name 10 is a directory, 11 and 12 are in it; the numbers of those that are changed are the
+    // same.
     by_resource(&steps, &claims, 8, |name| match name {
         10 => &[10],
         11 => &[10, 11],

@@ -69,7 +69,8 @@ impl Hands<'_> {
         match action.operation {
             Operation::Writev => self.write(action.length, |data, size, _| {
                 let part = vector(data.cast_mut(), size);
-                // SAFETY: there are `size` bytes of data, which the kernel reads. So in all that follow.
+                // SAFETY: there are `size` bytes of data, which the kernel reads. So in all that
+                // follow.
                 unsafe { libc::writev(file, &raw const part, 1) as i64 }
             }),
             Operation::Pwrite => self.write(action.length, |data, size, done| {
@@ -217,8 +218,8 @@ impl Hands<'_> {
             return ActionResult::Refused(Refusal::Attribute);
         }
         let content = self.common.content.start();
-        // SAFETY: structures are filled in by the kernel and have room; names end in a zero; there is room for `size` bytes, and
-        // content of as many as are given.
+        // SAFETY: structures are filled in by the kernel and have room; names end in a zero; there
+        // is room for `size` bytes, and content of as many as are given.
         let result = unsafe {
             match action.operation {
                 Operation::Stat => {
@@ -316,7 +317,8 @@ fn copy(from: RawFd, to: RawFd, range: &libc::file_clone_range) -> Result<i64, E
     Ok(to_at - range.dest_offset.cast_signed())
 }
 
-/// Moves `length` bytes by calls of at most `most`. Ends where one moves less than it was asked for.
+/// Moves `length` bytes by calls of at most `most`. Ends where one moves less than it was asked
+/// for.
 fn in_pieces(length: u64, most: usize, mut call: impl FnMut(usize, i64) -> i64) -> Result<i64, Errno> {
     let mut done = 0_u64;
     loop {

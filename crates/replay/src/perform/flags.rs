@@ -2,7 +2,8 @@
 
 use libc::c_int;
 
-/// Of open(2): on x86-64, and here. What has the same number everywhere stands here too, so that nothing else is let through.
+/// Of open(2): on x86-64, and here. What has the same number everywhere stands here too, so that
+/// nothing else is let through.
 const OPEN: [(u32, c_int); 14] = [
     (0x1, libc::O_WRONLY),
     (0x2, libc::O_RDWR),

@@ -41,7 +41,8 @@ impl Room {
         })
     }
 
-    /// The same, filled: of every page the share `compressible` (0..=1) is zeros, the rest random by `seed`.
+    /// The same, filled: of every page the share `compressible` (0..=1) is zeros, the rest random
+    /// by `seed`.
     pub(crate) fn filled(longest: u64, compressible: f64, seed: u64) -> Result<Self, Errno> {
         let mut room = Self::new(longest)?;
         let random = ((1.0 - compressible.clamp(0.0, 1.0)) * PAGE as f64) as usize;

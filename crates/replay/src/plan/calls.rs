@@ -70,7 +70,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Requests of `io_submit` are made one after the other, so that there is nothing left to be waited for.
+    /// Requests of `io_submit` are made one after the other, so that there is nothing left to be
+    /// waited for.
     fn wait(&self, event: &Event) -> Action {
         if event.futex() == Some(Futex::Wakes) {
             // It takes what time it takes, and is in order where it began.

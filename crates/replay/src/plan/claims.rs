@@ -232,7 +232,8 @@ impl Planner<'_> {
         let file = event.file.map(|file| file.index() as u32);
         let file2 = event.file2.map(|file| file.index() as u32);
         let done = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
-        // An action has some offset where the trace has none: of what is appended, nobody knows where it went.
+        // An action has some offset where the trace has none: of what is appended, nobody knows
+        // where it went.
         let (from, to) = range(event.offset.unwrap_or(-1), action.length.max(done));
         match action.operation {
             Operation::Sendfile | Operation::CopyRange => {
@@ -297,8 +298,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A write, which makes a file longer where it is behind its end: what lies between becomes bytes, too, and whoever reads there
-    /// gets them.
+    /// A write, which makes a file longer where it is behind its end: what lies between becomes
+    /// bytes, too, and whoever reads there gets them.
     fn extends(&mut self, file: Option<u32>, from: u64, to: u64) {
         // What has moved no bytes has made nothing longer, wherever it stood.
         let Some(number) = file.filter(|_| from < to) else {

@@ -47,7 +47,8 @@ impl Planner<'_> {
             Have::Pipe { .. } => {
                 let mut action = of(event, Operation::Wait);
                 if self.on_one_core {
-                    // A pipe keeps nobody waiting but for its other end, which is ordered, and for the core.
+                    // A pipe keeps nobody waiting but for its other end, which is ordered, and for
+                    // the core.
                     action.marks |= mark::CAUSED;
                 }
                 return Fate::Act(action);
@@ -120,8 +121,9 @@ impl Planner<'_> {
         Fate::Act(action)
     }
 
-    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One that may have been told where is
-    /// taken for one that goes on if the trace has it just there; a wrong guess is mended at the next call.
+    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One
+    /// that may have been told where is taken for one that goes on if the trace has it just there;
+    /// a wrong guess is mended at the next call.
     fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: &Moving) -> u16 {
         let &Moving {
             given,

@@ -12,7 +12,8 @@ pub(super) enum Have {
     Real,
     /// Its name is ignored.
     Ignored,
-    /// An end of a pipe, whose writers and readers wait for each other; the pipe itself is not there.
+    /// An end of a pipe, whose writers and readers wait for each other; the pipe itself is not
+    /// there.
     Pipe {
         /// Which.
         pipe: u32,

@@ -8,8 +8,9 @@ use crate::action::{Operation, mark};
 use crate::timing::Think;
 
 impl Plan {
-    /// From the start of the first action to the end of the last one, ns, if every gap and every call had been shorter by what
-    /// tracing cost, and everybody had waited for the same others. Without a cost that is about what was recorded.
+    /// From the start of the first action to the end of the last one, ns, if every gap and every
+    /// call had been shorter by what tracing cost, and everybody had waited for the same others.
+    /// Without a cost that is about what was recorded.
     pub fn span_ns(&self, cost: &Cost, guess: Guess) -> u64 {
         let mut walk = Walk::new(self, cost, guess);
         // Whoever cannot go on is looked at again when somebody has.
@@ -93,7 +94,8 @@ impl<'a> Walk<'a> {
         worker.actions.len() > from
     }
 
-    /// When all have ended that an action waits for, ns; 0 where it waits for nobody. None while one of them has not.
+    /// When all have ended that an action waits for, ns; 0 where it waits for nobody. None while
+    /// one of them has not.
     fn after_others(&mut self, at: usize, place: usize) -> Option<u64> {
         let edges = &self.plan.workers[at].edges;
         let next = self.done[at].next_edge;

@@ -62,7 +62,8 @@ impl Comparison {
     }
 }
 
-/// Descriptors have other numbers here, file systems list directories by their own measure, links may be written otherwise.
+/// Descriptors have other numbers here, file systems list directories by their own measure, links
+/// may be written otherwise.
 fn values(action: &Action, recorded: i64, got: i64) -> Difference {
     use std::cmp::Ordering;
     let operation = action.operation;
@@ -110,7 +111,8 @@ mod tests {
         );
         assert_eq!(told(Operation::Read, Recorded::unknown(), Ok(9)), None);
 
-        // How much a request has moved that was handed over is not known, but that it could be made.
+        // How much a request has moved that was handed over is not known, but that it could be
+        // made.
         let handed = Action {
             marks: mark::HANDED,
             ..Action::new(Operation::Pread, some)

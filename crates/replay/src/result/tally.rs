@@ -266,7 +266,8 @@ impl Tally {
     }
 }
 
-/// What the program has called. An action that is refused whatever it is has the place of its call, from 1, as its length.
+/// What the program has called. An action that is refused whatever it is has the place of its call,
+/// from 1, as its length.
 fn refused_call(action: &Action) -> &'static str {
     let place = usize::try_from(action.length)
         .ok()

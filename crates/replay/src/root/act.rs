@@ -13,7 +13,8 @@ use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::{Denied, Name, Refusal, Root, is_link};
 
-/// Directories that one inside the other is searched for the root before we give up: more than a name can have components.
+/// Directories that one inside the other is searched for the root before we give up: more than a
+/// name can have components.
 const DEEPEST: usize = 4096;
 
 impl Root {
@@ -101,7 +102,8 @@ impl Root {
         Ok(linkat(here, by_number(file).name(), new, to.last(), flags)?)
     }
 
-    /// symlink(2) to `target` as it is written, where that stays beneath the root if no other link is on its way.
+    /// symlink(2) to `target` as it is written, where that stays beneath the root if no other link
+    /// is on its way.
     pub fn symlink(&self, target: &CStr, name: &Name) -> Result<(), Denied> {
         let place = self.place(name)?;
         if !stays(target.to_bytes(), self.depth(place.as_fd())?) {
@@ -125,7 +127,8 @@ impl Root {
     /// readlink(2).
     pub fn readlink(&self, name: &Name, into: &mut [u8]) -> Result<usize, Denied> {
         let place = self.place(name)?;
-        // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room for.
+        // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room
+        // for.
         let got = unsafe {
             libc::readlinkat(
                 place.as_fd().as_raw_fd(),
@@ -215,7 +218,8 @@ impl Root {
     pub fn listxattr(&self, name: &Name, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
-        // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room for.
+        // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room
+        // for.
         let got = unsafe { libc::listxattr(path.name().as_ptr(), into.as_mut_ptr().cast(), into.len()) };
         Ok(Errno::result(got)? as usize)
     }
@@ -274,7 +278,8 @@ pub(crate) fn expect_of_user(key: &CStr) -> Result<(), Denied> {
     }
 }
 
-/// Whether a target, followed from `depth` directories beneath the root, stays in it, as far as its text tells.
+/// Whether a target, followed from `depth` directories beneath the root, stays in it, as far as its
+/// text tells.
 fn stays(target: &[u8], depth: usize) -> bool {
     let mut depth = Some(depth);
     for part in target.split(|&byte| byte == b'/') {

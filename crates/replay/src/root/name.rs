@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, CString};
 
-/// A name that begins at the root. It may hold `..` and lead through links: whether it stays beneath is seen when it is resolved.
+/// A name that begins at the root. It may hold `..` and lead through links: whether it stays
+/// beneath is seen when it is resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     whole: CString,
@@ -13,8 +14,8 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of bytes with slashes in between; leading and doubled ones and `.` are left out, and nothing is the root itself. None where a
-    /// byte is zero.
+    /// Of bytes with slashes in between; leading and doubled ones and `.` are left out, and nothing
+    /// is the root itself. None where a byte is zero.
     pub fn new(relative: &[u8]) -> Option<Self> {
         let parts: Vec<_> = relative
             .split(|&byte| byte == b'/')

@@ -1,8 +1,9 @@
 //! Directories that names were found in, kept open: most calls of a program are about few of them.
 //!
-//! Kept are those with no symbolic link on their way. What such a name stands for changes only where a directory is moved or
-//! removed, and all are forgotten when we do that. Of one that somebody else moves we notice nothing: we go on in it as a
-//! program does in its working directory.
+//! Kept are those with no symbolic link on their way. What such a name stands for changes only
+//! where a directory is moved or removed, and all are forgotten when we do that. Of one that
+//! somebody else moves we notice nothing: we go on in it as a program does in its working
+//! directory.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -25,7 +26,8 @@ struct All {
     age: u64,
 }
 
-/// What was known when a name was not found: only as long as nothing was forgotten may be kept what is found then.
+/// What was known when a name was not found: only as long as nothing was forgotten may be kept what
+/// is found then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Age(u64);
 

@@ -1,6 +1,8 @@
-//! Resolving a name without openat2(2): one component after the other, no link followed but by ourselves.
+//! Resolving a name without openat2(2): one component after the other, no link followed but by
+//! ourselves.
 //!
-//! Directories on the way are held open, so that `..` is the one that we came from, wherever it has been moved to meanwhile.
+//! Directories on the way are held open, so that `..` is the one that we came from, wherever it has
+//! been moved to meanwhile.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

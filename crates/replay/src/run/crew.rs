@@ -61,7 +61,8 @@ impl<'a> RunContext<'a> {
         }
     }
 
-    /// Does everything. The counts, the time from the first action to the end of the last one in ns, and whether it was stopped.
+    /// Does everything. The counts, the time from the first action to the end of the last one in
+    /// ns, and whether it was stopped.
     pub(super) fn work(self) -> Result<(Tally, u64, bool), RunError> {
         std::thread::scope(|scope| {
             let workers = self.common.plan.workers.iter().enumerate();

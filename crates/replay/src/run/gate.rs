@@ -87,7 +87,8 @@ impl Gate {
             tv_sec: most.as_secs() as libc::time_t,
             tv_nsec: most.subsec_nanos().into(),
         };
-        // SAFETY: the word and the time live as long as the call. That it returns early costs a look.
+        // SAFETY: the word and the time live as long as the call. That it returns early costs a
+        // look.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,

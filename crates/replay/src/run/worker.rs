@@ -85,7 +85,8 @@ impl<'a, 'c> Work<'a, 'c> {
                 let think = Think::before(action, crew.cost, Guess::Middle, &mut self.debt);
                 let begun = self.end;
                 let computing = scaled(think.computing_ns, scale);
-                // The recorded wait was for a processor, too. Where computing waits for one here, that is not waited for again.
+                // The recorded wait was for a processor, too. Where computing waits for one here,
+                // that is not waited for again.
                 let until = begun.saturating_add_unsigned(computing.saturating_add(think.waiting_ns));
                 let until = until.saturating_sub(self.burner.ahead());
                 self.burner.burn(computing, begun, stop) && (think.waiting_ns == 0 || self.sleep_until(until))
@@ -108,7 +109,8 @@ impl<'a, 'c> Work<'a, 'c> {
         slept
     }
 
-    /// Waits for everybody that the action is to be after. Whether it was in order at the end; None where it is to stop.
+    /// Waits for everybody that the action is to be after. Whether it was in order at the end; None
+    /// where it is to stop.
     fn wait(&mut self, place: usize) -> Option<bool> {
         let mut in_order = true;
         while let Some(edge) = self.plan.edges.get(self.next_edge) {
@@ -208,8 +210,9 @@ impl<'a, 'c> Work<'a, 'c> {
     }
 }
 
-/// Modes of new files are those of the plan, where the mask of the traced process is in them: this thread shall have none, and
-/// nobody else lose theirs. Where it cannot be, as in some containers, files get fewer permissions.
+/// Modes of new files are those of the plan, where the mask of the traced process is in them: this
+/// thread shall have none, and nobody else lose theirs. Where it cannot be, as in some containers,
+/// files get fewer permissions.
 fn own_mask() {
     // SAFETY: both calls take numbers only. A mask of its own is made before it is changed.
     unsafe {

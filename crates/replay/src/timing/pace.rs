@@ -1,7 +1,7 @@
 //! The worker's clocks: sleeping to a time, burning processor time.
 //!
-//! Elapsed time is MONOTONIC's, which sleeps use as well; computing is the thread's own processor time, so that threads that
-//! have no core meanwhile compute later, as real ones do.
+//! Elapsed time is MONOTONIC's, which sleeps use as well; computing is the thread's own processor
+//! time, so that threads that have no core meanwhile compute later, as real ones do.
 
 use std::mem::MaybeUninit;
 
@@ -11,9 +11,11 @@ const SPIN_NS: i64 = 80_000;
 /// Longest sleep in one piece, so that who wants us to stop is heard.
 const PIECE_NS: i64 = 100_000_000;
 
-/// So short a think time is spun by elapsed time. What is lost of it where we lose the processor is lost once a time slice.
+/// So short a think time is spun by elapsed time. What is lost of it where we lose the processor is
+/// lost once a time slice.
 const SHORT_NS: i64 = 5_000;
-/// No more than this is taken from what comes later: we have lost the processor, which is nobody's computing.
+/// No more than this is taken from what comes later: we have lost the processor, which is nobody's
+/// computing.
 const MAX_AHEAD_NS: i64 = 1_000_000;
 
 /// Elapsed time, ns since some moment.
@@ -38,7 +40,8 @@ fn read(clock: libc::clockid_t) -> i64 {
 
 /// Lets this thread's sleeps end when they are to, not up to 50 us later.
 pub fn sharpen() {
-    // SAFETY: this call takes numbers only. Where it is refused, sleeps are coarser, and lateness tells.
+    // SAFETY: this call takes numbers only. Where it is refused, sleeps are coarser, and lateness
+    // tells.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
@@ -66,7 +69,8 @@ fn sleep_to(time: i64) {
         tv_sec: time / SECOND,
         tv_nsec: time % SECOND,
     };
-    // SAFETY: `time` lives as long as the call. Where a signal ends it early, the caller looks at the clock again.
+    // SAFETY: `time` lives as long as the call. Where a signal ends it early, the caller looks at
+    // the clock again.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -77,8 +81,9 @@ fn sleep_to(time: i64) {
     };
 }
 
-/// Burns processor time, and keeps account of what was burnt too much: reading the clock of a thread is a system call, and takes
-/// longer than many a think time. By how much a sleep was late is in the same account: that of the program is in what was recorded.
+/// Burns processor time, and keeps account of what was burnt too much: reading the clock of a
+/// thread is a system call, and takes longer than many a think time. By how much a sleep was late
+/// is in the same account: that of the program is in what was recorded.
 #[derive(Debug, Default)]
 pub struct Burner {
     /// Passed already of what comes next, ns.
@@ -96,8 +101,8 @@ impl Burner {
         self.ahead = late.clamp(0, MAX_AHEAD_NS);
     }
 
-    /// Burns `computing` ns, of which has passed already what we had to do ourselves since `begun`, on the clock of [`now`]. False
-    /// where `stop` said so before.
+    /// Burns `computing` ns, of which has passed already what we had to do ourselves since `begun`,
+    /// on the clock of [`now`]. False where `stop` said so before.
     pub fn burn(&mut self, computing: u64, begun: i64, stop: impl Fn() -> bool) -> bool {
         let start = now();
         let wanted = i64::try_from(computing).unwrap_or(i64::MAX);
@@ -126,7 +131,8 @@ impl Burner {
                 return false;
             }
         };
-        // Half of the first reading and half of the last are not in what was read. More than that is a processor that we had not.
+        // Half of the first reading and half of the last are not in what was read. More than that
+        // is a processor that we had not.
         let asking = now() - start - burnt;
         self.ahead = burnt - wanted + if asking < SHORT_NS { asking.max(0) } else { 0 };
         true

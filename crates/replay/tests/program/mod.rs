@@ -120,8 +120,9 @@ impl Machine<'_> {
 impl Program {
     /// Runs a random program in a directory that others have used before, and notes its calls.
     ///
-    /// `dots`: nobody has used it before, and some names have `..` behind a directory that may be missing. What was there before cannot always
-    /// be told then: any name on the way may have been a file.
+    /// `dots`: nobody has used it before, and some names have `..` behind a directory that may be
+    /// missing. What was there before cannot always be told then: any name on the way may have been
+    /// a file.
     pub fn record(seed: u64, length: usize, dots: bool, scratch: &Scratch) -> Self {
         // Links that are moved may lead out of the directory, not further than this.
         let base = scratch.make("recorded").join("x/y/z");
@@ -178,8 +179,8 @@ impl Program {
         }
     }
 
-    /// Whether a call reads a link that leads out of the directory: elsewhere it is written otherwise, as what is outside is mapped
-    /// otherwise.
+    /// Whether a call reads a link that leads out of the directory: elsewhere it is written
+    /// otherwise, as what is outside is mapped otherwise.
     fn is_of_link_out(&self, at: usize, call: &Call) -> bool {
         let (Call::Readlink(path), Some(target)) = (call, self.events[at].path2) else {
             return false;
@@ -327,7 +328,8 @@ impl Program {
     }
 }
 
-/// That a name leads nowhere has several reasons, of which the calls do not tell the place: one of them is enough.
+/// That a name leads nowhere has several reasons, of which the calls do not tell the place: one of
+/// them is enough.
 fn leads_nowhere(error: i32) -> bool {
     use nix::libc::{ELOOP, ENOENT, ENOTDIR};
     [ENOENT, ENOTDIR, ELOOP].contains(&error)
@@ -341,8 +343,8 @@ fn links_in(base: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Each name gets a file of its own: no call tells of two names that they were one file before the trace began, and what is
-/// written by one of them and found by the other has no explanation then.
+/// Each name gets a file of its own: no call tells of two names that they were one file before the
+/// trace began, and what is written by one of them and found by the other has no explanation then.
 fn part_links(base: &Path) {
     for path in files_in(base) {
         let found = fs::symlink_metadata(&path).unwrap();
@@ -436,7 +438,8 @@ fn choose(random: &mut impl Rng, machine: &Machine<'_>, at: usize) -> Call {
                 (OFlag::O_DIRECTORY, 10),
                 (OFlag::O_NOFOLLOW, 10),
             ] {
-                // Together they are an error that says nothing of files, and without the first one exclusive is undefined.
+                // Together they are an error that says nothing of files, and without the first one
+                // exclusive is undefined.
                 let clash = flag == OFlag::O_DIRECTORY && flags.contains(OFlag::O_CREAT)
                     || flag == OFlag::O_EXCL && !flags.contains(OFlag::O_CREAT);
                 if random.random_range(0..100) < share && !clash {

@@ -26,7 +26,8 @@ struct Block {
     event: u32,
 }
 
-/// Writes a new file in two pieces and syncs it, and reads of it what is there and what is behind its end.
+/// Writes a new file in two pieces and syncs it, and reads of it what is there and what is behind
+/// its end.
 pub fn run(directory: &Path) {
     let path = directory.join("blocks");
     let file = File::options().read(true).write(true).create_new(true).open(path);
@@ -66,7 +67,8 @@ fn all(context: u64, file: &File, requests: &[(u16, u64, i64)]) {
         .collect();
     let places: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
     let mut done = vec![[0_u64; 4]; requests.len()];
-    // SAFETY: blocks, their buffer and the room for their results outlive the requests, which the second call waits for.
+    // SAFETY: blocks, their buffer and the room for their results outlive the requests, which the
+    // second call waits for.
     unsafe {
         let taken = libc::syscall(libc::SYS_io_submit, context, places.len(), places.as_ptr());
         assert_eq!(taken, places.len() as i64, "{}", std::io::Error::last_os_error());

@@ -16,8 +16,8 @@ const NAMES: [&str; 12] = [
 const TARGETS: [&str; 4] = ["f0", "f1", "d0", "d1/f1"];
 
 struct State {
-    /// The order of threads does not see that two names are one by a link; and where there are links, a trace takes what
-    /// lstat(2) finds for what the link leads to.
+    /// The order of threads does not see that two names are one by a link; and where there are
+    /// links, a trace takes what lstat(2) finds for what the link leads to.
     links: bool,
     random: Pcg64Mcg,
     slots: [i32; SLOTS],
@@ -73,7 +73,8 @@ unsafe fn call(state: &mut State, directory: &Path, room: &mut [u8]) {
     let (file, file2) = (state.slots[slot], state.slots[other]);
     let (name, mut name2) = (state.name(directory), state.name(directory));
     if !state.links {
-        // Where its directory is missing, a trace takes the first name for missing, and the file for another one from then on.
+        // Where its directory is missing, a trace takes the first name for missing, and the file
+        // for another one from then on.
         name2 = absolute(directory, state.of(&NAMES[..5]));
     }
     let (path, path2) = (name.as_ptr(), name2.as_ptr());

@@ -1,4 +1,5 @@
-//! Any order that the edges of a plan allow, one call at a time: what a busy machine would do once in a while.
+//! Any order that the edges of a plan allow, one call at a time: what a busy machine would do once
+//! in a while.
 
 use plimsoll_replay::action::Operation;
 use plimsoll_replay::order::Edge;
@@ -9,8 +10,8 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 /// How much more often a worker goes on while it is fast.
 const FAST: usize = 50;
 
-/// One worker after the other, in an order that only `seed` and the plan's edges say: each action waits for the one before it.
-/// Workers are fast and slow by turns, so that some run far ahead.
+/// One worker after the other, in an order that only `seed` and the plan's edges say: each action
+/// waits for the one before it. Workers are fast and slow by turns, so that some run far ahead.
 pub fn shuffle(plan: &mut Plan, seed: u64) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut below = |bound: usize| random.next_u32() as usize % bound;

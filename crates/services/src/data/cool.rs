@@ -1,14 +1,17 @@
 //! A conditions database as COOL lays it out, of synthetic content.
 //!
-//! There is one root folder set `/` with `folders` folders `/F0001`, `/F0002`, ..., each with `channels` channels (numbers
-//! from 0 on). Every channel has `iovs` intervals of validity that follow each other without a gap: interval j of a channel
-//! holds from `j * 1000` to `(j + 1) * 1000`, the last one to the end of time, 2^63 - 1. Objects are numbered in the order
-//! of time, over all channels, as they would have been stored.
+//! There is one root folder set `/` with `folders` folders `/F0001`, `/F0002`, ..., each with
+//! `channels` channels (numbers from 0 on). Every channel has `iovs` intervals of validity that
+//! follow each other without a gap: interval j of a channel holds from `j * 1000` to `(j + 1) *
+//! 1000`, the last one to the end of time, 2^63 - 1. Objects are numbered in the order of time,
+//! over all channels, as they would have been stored.
 //!
-//! The payload of an interval is inline, in columns `P_1`, `P_2`, ... of strings, as in [`super::table`].
+//! The payload of an interval is inline, in columns `P_1`, `P_2`, ... of strings, as in
+//! [`super::table`].
 //!
-//! Multi-version folders have `tags` tags each, all of which hold all intervals; a tag of the root holds, by `TAG2TAG`, the
-//! tag of the same number of every folder. The tables are those of COOL, keys and indexes too:
+//! Multi-version folders have `tags` tags each, all of which hold all intervals; a tag of the root
+//! holds, by `TAG2TAG`, the tag of the same number of every folder. The tables are those of COOL,
+//! keys and indexes too:
 //!
 //! | table | rows |
 //! |---|---|
@@ -62,7 +65,8 @@ pub struct CoolConfig {
     pub versioning: Versioning,
     /// Bytes of the payload of an interval, 1 to 16,000,000.
     pub payload: usize,
-    /// Columns of the payload, 1 to 1000; where left out, as many of 255 bytes as it takes, 16 at most.
+    /// Columns of the payload, 1 to 1000; where left out, as many of 255 bytes as it takes, 16 at
+    /// most.
     #[serde(default)]
     pub columns: Option<usize>,
     /// Percent of the payload's bytes that zlib level 5 saves, 0 to 95.

@@ -1,7 +1,9 @@
-//! Seeded tables: the data that the gateway serves and that drivers query, in `SQLite`, `PostgreSQL` or `MariaDB`.
+//! Seeded tables: the data that the gateway serves and that drivers query, in `SQLite`,
+//! `PostgreSQL` or `MariaDB`.
 //!
-//! The same configuration writes the same rows into each of them. Rows are made and sent one after the other: memory does
-//! not depend on their number. A table is there completely or not at all, and one that exists is replaced.
+//! The same configuration writes the same rows into each of them. Rows are made and sent one after
+//! the other: memory does not depend on their number. A table is there completely or not at all,
+//! and one that exists is replaced.
 //!
 //! | set | what it is |
 //! |---|---|
@@ -28,8 +30,8 @@ use crate::ServiceError;
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataConfig {
-    /// An `SQLite` file, made if absent; or a URL, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`, of a
-    /// database that exists. Its other tables stay.
+    /// An `SQLite` file, made if absent; or a URL, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`
+    /// or `mysql://...`, of a database that exists. Its other tables stay.
     pub database: PathBuf,
     /// Written in order.
     pub tables: Vec<DataSet>,
@@ -106,7 +108,8 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
     Ok(reports)
 }
 
-/// Letters, digits and `_`, not beginning with a digit, at most 64: a name that needs no quotation marks.
+/// Letters, digits and `_`, not beginning with a digit, at most 64: a name that needs no quotation
+/// marks.
 fn is_name(name: &str) -> bool {
     let name = name.as_bytes();
     name.len() <= 64

@@ -1,8 +1,9 @@
 //! Strings that zlib can shorten by as much as is asked for: random bytes, then a filler.
 //!
-//! Printable text cannot save less than about 18 %: its 95 characters hold 6.6 bits in each byte. Below 20 %, strings whose
-//! kind is left open are therefore random bytes of all values but 0; from 20 % on they are printable. The bytes are a text
-//! too where the database takes any byte but 0 for a character, as `PostgreSQL` with the encoding LATIN1.
+//! Printable text cannot save less than about 18 %: its 95 characters hold 6.6 bits in each byte.
+//! Below 20 %, strings whose kind is left open are therefore random bytes of all values but 0; from
+//! 20 % on they are printable. The bytes are a text too where the database takes any byte but 0 for
+//! a character, as `PostgreSQL` with the encoding LATIN1.
 
 use std::io::Write;
 
@@ -92,7 +93,8 @@ impl Strings {
         let (mut low, mut high) = (0.0, wanted.length as f64);
         let mut best = tried(high);
         let miss = |strings: &Self| (strings.saved_percent - wanted.compressibility).abs();
-        // 16 halvings settle a row of 100 bytes to 0.002 of a byte; a row of megabytes to well below a point.
+        // 16 halvings settle a row of 100 bytes to 0.002 of a byte; a row of megabytes to well
+        // below a point.
         for _ in 0..16 {
             let middle = f64::midpoint(low, high);
             let found = tried(middle);

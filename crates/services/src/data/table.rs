@@ -1,13 +1,16 @@
 //! One table: `id`, a number from 1 on, and columns of seeded values.
 //!
-//! Without `types` there is one column `string`, or several (`string`, `string_2`, `string_3`, ...), of exactly `row` bytes
-//! each: random bytes, then a filler. How many are random is calibrated, so that zlib at level 5 saves the share asked for
-//! on the strings put one after the other. (Base64 and the framing of a protocol come on top, and are not counted.)
+//! Without `types` there is one column `string`, or several (`string`, `string_2`, `string_3`,
+//! ...), of exactly `row` bytes each: random bytes, then a filler. How many are random is
+//! calibrated, so that zlib at level 5 saves the share asked for on the strings put one after the
+//! other. (Base64 and the framing of a protocol come on top, and are not counted.)
 //!
-//! With `versions` there is a column `version` behind `id`, 0 in each row: what changes it, and sees it change, is not ours.
+//! With `versions` there is a column `version` behind `id`, 0 in each row: what changes it, and
+//! sees it change, is not ours.
 //!
-//! With `types`, these are gone through again and again for all columns. A column is called by its type and place
-//! (`int_2`); the first one `string`, if it is text or bytes. Numbers and times have the same text in all databases.
+//! With `types`, these are gone through again and again for all columns. A column is called by its
+//! type and place (`int_2`); the first one `string`, if it is text or bytes. Numbers and times have
+//! the same text in all databases.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -37,8 +40,9 @@ pub struct TableConfig {
     pub rows: u64,
     /// Bytes of each string, 1 to 16,000,000.
     pub row: usize,
-    /// Percent of the bytes that zlib level 5 saves, 0 to 95; hit within 3. (Where `types` says text, that saves 18 at
-    /// least; bytes that `PostgreSQL` keeps as `bytea` travel as twice as many digits: see [`super::strings`].)
+    /// Percent of the bytes that zlib level 5 saves, 0 to 95; hit within 3. (Where `types` says
+    /// text, that saves 18 at least; bytes that `PostgreSQL` keeps as `bytea` travel as twice as
+    /// many digits: see [`super::strings`].)
     #[serde(default)]
     pub compressibility: f64,
     /// The same seed makes the same table.
@@ -123,7 +127,8 @@ impl TableConfig {
         }
     }
 
-    /// The columns of values, with what fills them. `any_text`: whether the database takes any bytes for text.
+    /// The columns of values, with what fills them. `any_text`: whether the database takes any
+    /// bytes for text.
     fn columns(&self, any_text: bool) -> Vec<(Column, Source)> {
         let source = |kind| match kind {
             None => self.strings(None, any_text),

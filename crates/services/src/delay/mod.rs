@@ -1,9 +1,10 @@
-//! `delay`: c servers, one queue, drawn service times. With Poisson arrivals and exponential times it is the M/M/c queue,
-//! whose mean response time and utilization theory gives.
+//! `delay`: c servers, one queue, drawn service times. With Poisson arrivals and exponential times
+//! it is the M/M/c queue, whose mean response time and utilization theory gives.
 //!
-//! A request arrives when its last byte is read, waits in one first-in-first-out queue of all connections, is served for
-//! its drawn time, and then answered. Over HTTP every `GET` is such a request; over TCP every line is, answered by
-//! `ok`, `failed` or `full`. `/plimsoll/stats` (the line `plimsoll stats`) returns [`DelayStats`].
+//! A request arrives when its last byte is read, waits in one first-in-first-out queue of all
+//! connections, is served for its drawn time, and then answered. Over HTTP every `GET` is such a
+//! request; over TCP every line is, answered by `ok`, `failed` or `full`. `/plimsoll/stats` (the
+//! line `plimsoll stats`) returns [`DelayStats`].
 
 mod queue;
 mod timer;
@@ -79,7 +80,8 @@ pub struct DelayConfig {
     /// A stand-still of all servers.
     #[serde(default)]
     pub stall: Option<Stall>,
-    /// Probability of a failure (500, `failed`), 0 to 1. A failing request is served like any other.
+    /// Probability of a failure (500, `failed`), 0 to 1. A failing request is served like any
+    /// other.
     #[serde(default)]
     pub fail: f64,
     /// Most requests in the system; one more is answered at once with 503, `full`.
@@ -102,8 +104,8 @@ fn ten_thousand() -> usize {
     10_000
 }
 
-/// What the service knows of itself. Utilization between two moments is the growth of `busy_s` divided by `servers` times
-/// the growth of `elapsed_s`.
+/// What the service knows of itself. Utilization between two moments is the growth of `busy_s`
+/// divided by `servers` times the growth of `elapsed_s`.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct DelayStats {
     /// Requests and connections.
@@ -167,7 +169,8 @@ impl Sampler {
                 if mean == 0.0 {
                     return Err(wrong("mean_s of a lognormal law must be above 0".into()));
                 }
-                // For a lognormal variable, variance / mean^2 = exp(sigma^2) - 1 and mean = exp(mu + sigma^2 / 2).
+                // For a lognormal variable, variance / mean^2 = exp(sigma^2) - 1 and mean = exp(mu
+                // + sigma^2 / 2).
                 let variance = (1.0 + (sd / mean).powi(2)).ln();
                 let law = LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt());
                 Self::Lognormal(law.map_err(|error| wrong(error.to_string()))?)
@@ -340,7 +343,8 @@ pub async fn serve(
 ) -> Result<(), ServiceError> {
     let is_http = config.http;
     let service = Arc::new(Service::new(config)?);
-    // In a task of its own: polled with the accepting loop, each deadline would cost an attempt to accept.
+    // In a task of its own: polled with the accepting loop, each deadline would cost an attempt to
+    // accept.
     let mut timer = JoinSet::new();
     let driven = service.clone();
     timer.spawn(async move { driven.timer.run().await });

@@ -1,15 +1,16 @@
 //! c servers and one first-in-first-out queue, as arithmetic: no clock, no waiting.
 //!
-//! Each request is told at its arrival when it will leave. That makes the model exact: a timer that wakes late delays one
-//! answer, and never the servers' next one, so utilization follows the drawn times to the nanosecond.
+//! Each request is told at its arrival when it will leave. That makes the model exact: a timer that
+//! wakes late delays one answer, and never the servers' next one, so utilization follows the drawn
+//! times to the nanosecond.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
-/// All servers stand still once, from `at_s` seconds after the first request, for `for_s` seconds. Requests in service
-/// keep what is left of their time; arrivals queue.
+/// All servers stand still once, from `at_s` seconds after the first request, for `for_s` seconds.
+/// Requests in service keep what is left of their time; arrivals queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
@@ -74,7 +75,8 @@ impl Queue {
         }
     }
 
-    /// Takes a request that arrives at `now` and needs `service` ns of a server; returns when it leaves.
+    /// Takes a request that arrives at `now` and needs `service` ns of a server; returns when it
+    /// leaves.
     pub(crate) fn enqueue(&mut self, now: u64, service: u64) -> u64 {
         let work = self.pause.work(now);
         self.leave(work);
@@ -156,7 +158,8 @@ mod tests {
         assert_eq!(queue.busy(4000 * ms), 120 * ms);
     }
 
-    /// Mean response time of M/M/c: 1/mu + C(c, a) / (c mu - lambda), with Erlang's C by its recursion.
+    /// Mean response time of M/M/c: 1/mu + C(c, a) / (c mu - lambda), with Erlang's C by its
+    /// recursion.
     fn erlang_response(servers: u32, lambda: f64, mu: f64) -> f64 {
         let a = lambda / mu;
         let b = (1..=servers).fold(1.0, |b, k| a * b / (f64::from(k) + a * b));

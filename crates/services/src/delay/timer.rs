@@ -1,8 +1,9 @@
 //! Waking up at a moment, finer than the runtime's timer of one millisecond.
 //!
-//! A timerfd wakes the runtime shortly before the earliest deadline, and the last few microseconds are spun. How early is
-//! learned: a wake-up costs 5 us on an idle core, and ten times that on a virtual one. Rejected: a thread that sleeps (its
-//! wake-up has to cross to the runtime), and spinning throughout (a core that belongs to the test).
+//! A timerfd wakes the runtime shortly before the earliest deadline, and the last few microseconds
+//! are spun. How early is learned: a wake-up costs 5 us on an idle core, and ten times that on a
+//! virtual one. Rejected: a thread that sleeps (its wake-up has to cross to the runtime), and
+//! spinning throughout (a core that belongs to the test).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,8 +18,9 @@ use tokio::sync::oneshot;
 
 /// How long before a deadline to wake up: at first, at least, at most, in ns.
 const LEAD: (i64, i64, i64) = (50_000, 5_000, 200_000);
-/// How far one wake-up moves the lead, in ns: up when it came too late, down by a 19th of that when it did not. The lead
-/// then settles where 95 % of the wake-ups come in time, whatever the few late ones cost (Robbins and Monro, 1951).
+/// How far one wake-up moves the lead, in ns: up when it came too late, down by a 19th of that when
+/// it did not. The lead then settles where 95 % of the wake-ups come in time, whatever the few late
+/// ones cost (Robbins and Monro, 1951).
 const LEARN: (i64, i64) = (3_800, 200);
 
 struct Entry {
@@ -99,7 +101,8 @@ impl Timer {
         }
         // SAFETY: the descriptor was made just above and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        // SAFETY: an OwnedFd always names the same open description, and the AsyncFd owns it until its own end.
+        // SAFETY: an OwnedFd always names the same open description, and the AsyncFd owns it until
+        // its own end.
         let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self {
             fd,
@@ -151,7 +154,8 @@ impl Timer {
                 Ok(ready) => ready,
                 Err(error) => return error,
             };
-            // EAGAIN (armed anew meanwhile) clears the readiness; any outcome leads back to looking at the heap.
+            // EAGAIN (armed anew meanwhile) clears the readiness; any outcome leads back to looking
+            // at the heap.
             let _ = ready.try_io(|fd| {
                 let mut count = [0_u8; 8];
                 // SAFETY: the buffer has the 8 bytes that a timerfd writes.

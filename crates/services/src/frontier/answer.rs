@@ -1,8 +1,9 @@
 //! Writing one answer: held back while it is small, streamed once it is not.
 //!
-//! As in the servlet, whose container has a buffer of 8 KiB: an answer that fits gets a `Content-Length`, and its headers
-//! can still change until then (the age of an error); anything larger, or with a keepalive in it, is sent in chunks to
-//! HTTP/1.1 and up to the close to HTTP/1.0, and its headers are final.
+//! As in the servlet, whose container has a buffer of 8 KiB: an answer that fits gets a
+//! `Content-Length`, and its headers can still change until then (the age of an error); anything
+//! larger, or with a keepalive in it, is sent in chunks to HTTP/1.1 and up to the close to
+//! HTTP/1.0, and its headers are final.
 
 use std::fmt::Write as _;
 
@@ -67,7 +68,8 @@ impl<'a> Answer<'a> {
         self.stale = None;
     }
 
-    /// A payload error: its age, and the oldest possible `Last-Modified`, so that any later answer replaces it.
+    /// A payload error: its age, and the oldest possible `Last-Modified`, so that any later answer
+    /// replaces it.
     pub(super) fn set_error_age(&mut self, seconds: u64) {
         self.max_age = seconds;
         self.last_modified = Some(0);
@@ -150,7 +152,8 @@ impl<'a> Answer<'a> {
         self.send(piece).await
     }
 
-    /// Adds the last piece of a payload: it travels with what is said of it, one system call less for every answer.
+    /// Adds the last piece of a payload: it travels with what is said of it, one system call less
+    /// for every answer.
     pub(super) async fn last(&mut self, piece: &[u8]) -> bool {
         if self.committed.is_some() && self.held.len() + piece.len() <= 4 * HELD {
             self.held.extend_from_slice(piece);
@@ -181,7 +184,8 @@ impl<'a> Answer<'a> {
         taken
     }
 
-    /// Sends what is left and ends the answer. `cut` leaves the end out, so that no cache keeps the answer.
+    /// Sends what is left and ends the answer. `cut` leaves the end out, so that no cache keeps the
+    /// answer.
     pub(super) async fn finish(mut self, status: u16, cut: bool) -> bool {
         if self.head.method() == "HEAD" {
             // An error always, and small: the method is refused before anything is sent.

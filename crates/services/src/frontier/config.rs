@@ -47,8 +47,8 @@ impl Default for Ages {
 }
 
 impl Ages {
-    /// Of the answer to these commands, at `now` seconds since 1970. As in the servlet, the last `ttl` in the URL that
-    /// says anything counts for all payloads.
+    /// Of the answer to these commands, at `now` seconds since 1970. As in the servlet, the last
+    /// `ttl` in the URL that says anything counts for all payloads.
     pub(super) fn of(&self, commands: &[Command], now: u64) -> u64 {
         let said = commands.iter().rev().map(|command| command.ttl);
         let (seconds, hour) = match said.into_iter().find(|ttl| *ttl != Ttl::Long) {
@@ -65,7 +65,8 @@ impl Ages {
     }
 }
 
-/// Seconds to the next time that a clock shows this hour; a whole day where it shows it since this very hour.
+/// Seconds to the next time that a clock shows this hour; a whole day where it shows it since this
+/// very hour.
 fn until_hour(hour: u8, now: u64) -> u64 {
     let (hour, of_day) = (u64::from(hour), now % 86_400);
     let tomorrow = hour <= of_day / 3600;
@@ -89,13 +90,14 @@ pub(super) fn is_host(text: &str) -> bool {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrontierConfig {
-    /// An `SQLite` file, opened read-only; or a URL, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`.
+    /// An `SQLite` file, opened read-only; or a URL,
+    /// `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`.
     pub database: PathBuf,
     /// Connections to the database, 1 to 1000.
     #[serde(default = "ten")]
     pub connections: usize,
-    /// Requests in progress, waiting ones included, above which further ones are refused with 503; 1 or more
-    /// (`MaxThreads`).
+    /// Requests in progress, waiting ones included, above which further ones are refused with 503;
+    /// 1 or more (`MaxThreads`).
     #[serde(default = "hundred")]
     pub threads: usize,
     /// Cache ages.
@@ -107,10 +109,12 @@ pub struct FrontierConfig {
     /// Seconds between keepalives while a client waits, above 0.
     #[serde(default = "five")]
     pub keepalive_s: f64,
-    /// Seconds of waiting for a connection after which a request fails, above 0 (`MaxDbAcquireSeconds`).
+    /// Seconds of waiting for a connection after which a request fails, above 0
+    /// (`MaxDbAcquireSeconds`).
     #[serde(default = "three_hundred")]
     pub max_acquire_s: f64,
-    /// Seconds of waiting for a query after which no more keepalives are sent; 0: none at all (`MaxDbExecuteSeconds`).
+    /// Seconds of waiting for a query after which no more keepalives are sent; 0: none at all
+    /// (`MaxDbExecuteSeconds`).
     #[serde(default = "ten_s")]
     pub max_execute_s: f64,
     /// Seconds after which a query is stopped, time for sending included, above 0.
@@ -122,12 +126,13 @@ pub struct FrontierConfig {
     /// Answers without rows get the age of errors (`ExpireEmptyQueriesLikeErrors`).
     #[serde(default)]
     pub expire_empty_like_errors: bool,
-    /// Seconds for which the time of a table's last change may be remembered; above 0, answers carry `Last-Modified`
-    /// where the query's tables are known (`ValidateLastModifiedSeconds`).
+    /// Seconds for which the time of a table's last change may be remembered; above 0, answers
+    /// carry `Last-Modified` where the query's tables are known (`ValidateLastModifiedSeconds`).
     #[serde(default)]
     pub validate_last_modified_s: u64,
-    /// The table with the columns `table_owner`, `table_name` and `change_time` that says when tables changed; may be
-    /// left out for `MariaDB`, which knows by itself (`LastModifiedTableName`).
+    /// The table with the columns `table_owner`, `table_name` and `change_time` that says when
+    /// tables changed; may be left out for `MariaDB`, which knows by itself
+    /// (`LastModifiedTableName`).
     #[serde(default)]
     pub last_modified_table: Option<String>,
     /// The directory below which `frontier_file` reads (`FileBaseDirectory`).

@@ -51,8 +51,8 @@ impl Files {
         }
     }
 
-    /// Opens a file. The message of what is wrong is that of a global error, as in the servlet, which looks at files
-    /// before it has begun its answer.
+    /// Opens a file. The message of what is wrong is that of a global error, as in the servlet,
+    /// which looks at files before it has begun its answer.
     pub(super) async fn find(&self, path: &str) -> Result<SendableFile, String> {
         let base = self.base.clone().ok_or("FileBaseDirectory not defined")?;
         let path = path.to_owned();
@@ -123,8 +123,9 @@ fn pack(
     Ok(())
 }
 
-/// Nothing outside of the directory is ever opened for reading, whatever names and links say: the path may not go up, and
-/// what has been opened is looked at again by its descriptor, which no later change of a link can mislead.
+/// Nothing outside of the directory is ever opened for reading, whatever names and links say: the
+/// path may not go up, and what has been opened is looked at again by its descriptor, which no
+/// later change of a link can mislead.
 fn find(base: &Path, path: &str) -> Result<SendableFile, String> {
     if path.contains("..") {
         return Err(format!("'..' not allowed in file path {path}"));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// One clock for a whole payload, as in the servlet: the wait for a connection and the wait for the query each have
-/// their own number of keepalives, and share the rhythm.
+/// One clock for a whole payload, as in the servlet: the wait for a connection and the wait for the
+/// query each have their own number of keepalives, and share the rhythm.
 pub(super) struct Keepalive {
     ticks: Interval,
     every_s: f64,

@@ -1,16 +1,18 @@
-//! `frontier`: the gateway of the `FroNtier` protocol over an `SQLite` file, `PostgreSQL` or `MariaDB`, compatible on the
-//! wire with servlet 3.42.
+//! `frontier`: the gateway of the `FroNtier` protocol over an `SQLite` file, `PostgreSQL` or
+//! `MariaDB`, compatible on the wire with servlet 3.42.
 //!
-//! A request is a cacheable GET whose URL holds SQL; the answer streams from the database through zlib, MD5 and base64
-//! to the client in pieces of about 64 kB, with bounded memory whatever the size of the result. The servlet's limits are
-//! here too: `connections` to the database, queued for first come first served with keepalives while waiting, and
-//! `threads`, above which requests are refused with 503.
+//! A request is a cacheable GET whose URL holds SQL; the answer streams from the database through
+//! zlib, MD5 and base64 to the client in pieces of about 64 kB, with bounded memory whatever the
+//! size of the result. The servlet's limits are here too: `connections` to the database, queued for
+//! first come first served with keepalives while waiting, and `threads`, above which requests are
+//! refused with 503.
 //!
-//! Where it differs from the servlet: text is sent as stored (the servlet mangles what Latin-1 cannot say); a query is
-//! stopped after `query_timeout_s` or when its client has gone (the servlet lets it run); `SQLite` has no names of types
-//! but the declared ones of columns, which are sent in lower case; several statements in one query are refused, and so is
-//! anything that is no question; `BLOBzip0` is refused; the latest change of several tables is the latest time, and not
-//! the greatest text (see `database/dialect.rs`); hours of the day are those of UTC.
+//! Where it differs from the servlet: text is sent as stored (the servlet mangles what Latin-1
+//! cannot say); a query is stopped after `query_timeout_s` or when its client has gone (the servlet
+//! lets it run); `SQLite` has no names of types but the declared ones of columns, which are sent in
+//! lower case; several statements in one query are refused, and so is anything that is no question;
+//! `BLOBzip0` is refused; the latest change of several tables is the latest time, and not the
+//! greatest text (see `database/dialect.rs`); hours of the day are those of UTC.
 
 mod answer;
 mod command;

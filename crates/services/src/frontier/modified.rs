@@ -1,4 +1,5 @@
-//! When the tables behind a query changed last: what `Last-Modified` says, and `If-Modified-Since` asks.
+//! When the tables behind a query changed last: what `Last-Modified` says, and `If-Modified-Since`
+//! asks.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -76,12 +77,13 @@ pub(super) fn is_table(name: &str) -> bool {
     name.split('.').count() <= 2 && name.split('.').all(part)
 }
 
-/// All tables that a query reads, where it is one of the forms that the servlet knows: it begins with `select`, and each
-/// `from` in it is followed by `owner.table [alias]`, by several of these with commas, or by a nested select. A query
-/// with a join in it, or a table without owner, has none.
+/// All tables that a query reads, where it is one of the forms that the servlet knows: it begins
+/// with `select`, and each `from` in it is followed by `owner.table [alias]`, by several of these
+/// with commas, or by a nested select. A query with a join in it, or a table without owner, has
+/// none.
 ///
-/// The servlet looks at the first `from` alone (at the second where a nested select follows), so that a change of a table
-/// that only a later one names would go unnoticed; here all count.
+/// The servlet looks at the first `from` alone (at the second where a nested select follows), so
+/// that a change of a table that only a later one names would go unnoticed; here all count.
 pub(super) fn tables_of(sql: &str) -> Option<Tables> {
     // Where these are, each server sees quotations and comments in its own way.
     if sql.contains(['\\', '$', '#']) {
@@ -166,8 +168,8 @@ fn table(token: &str) -> Option<(String, String)> {
     Some((plain(owner)?, plain(name)?))
 }
 
-/// Names (dots and quoted parts included), numbers and single marks; no comments and no literals. `None` where a
-/// quotation or comment does not end.
+/// Names (dots and quoted parts included), numbers and single marks; no comments and no literals.
+/// `None` where a quotation or comment does not end.
 fn tokens(sql: &str) -> Option<Vec<&str>> {
     let mut tokens = Vec::new();
     let mut rest = sql.trim_start();

@@ -1,5 +1,5 @@
-//! The way of one request, in the servlet's order: what is asked for, what the client has already, whether there is room,
-//! then payload after payload.
+//! The way of one request, in the servlet's order: what is asked for, what the client has already,
+//! whether there is room, then payload after payload.
 
 use std::future::Future;
 use std::pin::pin;
@@ -38,7 +38,8 @@ enum PayloadResult {
     Gone,
     /// The client has the answer already.
     NotModified,
-    /// Text has been handed on; this is left to be said. The seal is absent where nothing was packed.
+    /// Text has been handed on; this is left to be said. The seal is absent where nothing was
+    /// packed.
     End(Result<u64, Failure>, Option<Seal>),
 }
 
@@ -131,9 +132,11 @@ impl Gateway {
         self.end(answer, head, global_error).await
     }
 
-    /// Finds out what can be known before anything is waited for. The message of an error is that of the whole document.
+    /// Finds out what can be known before anything is waited for. The message of an error is that
+    /// of the whole document.
     ///
-    /// The servlet lets one payload whose time is known speak for others whose time is not; here all must be known.
+    /// The servlet lets one payload whose time is known speak for others whose time is not; here
+    /// all must be known.
     async fn prepare(&self, works: Vec<Work>) -> Result<(Vec<Job>, Changed), String> {
         let mut jobs = Vec::with_capacity(works.len());
         let mut times = Vec::with_capacity(works.len());
@@ -237,7 +240,8 @@ impl Gateway {
         answer.finish(200, cut).await
     }
 
-    /// Counts how a payload went, and says so: in the head of the answer if it has not left, else in the payload.
+    /// Counts how a payload went, and says so: in the head of the answer if it has not left, else
+    /// in the payload.
     fn judge(
         &self,
         answer: &mut Answer<'_>,
@@ -255,7 +259,8 @@ impl Gateway {
                 add(&self.tally.rows, records);
                 add(&self.tally.payload_bytes, seal.map_or(0, |seal| seal.full_size));
                 if records == 0 && self.config.expire_empty_like_errors {
-                    // With Last-Modified, a later "not modified" would get the long age: then the payload says it too.
+                    // With Last-Modified, a later "not modified" would get the long age: then the
+                    // payload says it too.
                     if answer.is_committed() || answer.has_last_modified() {
                         quality.max_age = error_age;
                     }

@@ -1,8 +1,9 @@
-//! Signed answers (`sec=sig`): whoever has the server's certificate can tell that an answer is the server's, and to which
-//! question, whatever caches it came through.
+//! Signed answers (`sec=sig`): whoever has the server's certificate can tell that an answer is the
+//! server's, and to which question, whatever caches it came through.
 //!
-//! As in the servlet, a signature is the SHA-256 of the request's path and of the payload, padded as PKCS#1 v1.5 pads a
-//! signature but without the name of the digest, and raised to the private exponent.
+//! As in the servlet, a signature is the SHA-256 of the request's path and of the payload, padded
+//! as PKCS#1 v1.5 pads a signature but without the name of the digest, and raised to the private
+//! exponent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

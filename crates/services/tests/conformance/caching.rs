@@ -196,8 +196,8 @@ fn the_connection_stays_after_304() {
     }
 }
 
-/// Here the gateway differs: the servlet takes the greatest text of the form month/day/year, by which December 2023 is
-/// later than January 2024.
+/// Here the gateway differs: the servlet takes the greatest text of the form month/day/year, by
+/// which December 2023 is later than January 2024.
 #[test]
 fn of_several_tables_the_latest_change_counts() {
     let lab = lab(|config| {

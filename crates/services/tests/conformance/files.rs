@@ -15,7 +15,8 @@ fn ask(lab: &Lab, path: &str) -> Response {
     )
 }
 
-/// The inflated payload. Our own reader would take the one record for the names of columns, and miss the rows.
+/// The inflated payload. Our own reader would take the one record for the names of columns, and
+/// miss the rows.
 fn content(response: &Response) -> Vec<u8> {
     let text = response.text();
     let (_, data) = text.split_once("<data>").unwrap();

@@ -82,7 +82,8 @@ fn post_is_not_implemented() {
     assert_eq!(response.field("cache-control"), Some("max-age=300"));
 }
 
-/// Here the gateway differs: `BLOBzip0`, which the servlet answers with bytes that clients cannot read, is refused.
+/// Here the gateway differs: `BLOBzip0`, which the servlet answers with bytes that clients cannot
+/// read, is refused.
 #[test]
 fn encodings_are_plain_and_nine_levels() {
     let lab = lab(|_| {});

@@ -64,7 +64,8 @@ fn quality_says_error_digest_records_and_size_in_this_order() {
         said.starts_with("error=\"0\" md5=\"") && said.ends_with("\" records=\"2\" full_size=\"125\""),
         "{said}"
     );
-    // The digest is that of the compressed bytes, the size that of the inflated ones: the client's side checks both.
+    // The digest is that of the compressed bytes, the size that of the inflated ones: the client's
+    // side checks both.
     let zipped = build_url(
         "",
         Form::Slash,

@@ -41,7 +41,8 @@ fn pkcs1(key: &RsaPrivateKey) -> String {
     key.to_pkcs1_pem(LineEnding::LF).unwrap().to_string()
 }
 
-/// As the public client does it: the digest of the path from its last slash, and of what the base64 holds.
+/// As the public client does it: the digest of the path from its last slash, and of what the base64
+/// holds.
 fn is_signed(response: &Response, path: &str, key: &RsaPublicKey) -> bool {
     let text = response.text();
     let data = text

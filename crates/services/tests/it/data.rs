@@ -73,7 +73,8 @@ fn asked(service: &Running, sql: &str) -> Response {
         .request("GET", &target, "X-Frontier-Id: t\r\n", b"")
 }
 
-/// The rows of a query as a client of the gateway gets them, without the names of columns: types differ.
+/// The rows of a query as a client of the gateway gets them, without the names of columns: types
+/// differ.
 fn rows(service: &Running, sql: &str) -> Vec<u8> {
     let response = asked(service, sql);
     let mut payload = Vec::new();
@@ -188,7 +189,8 @@ fn types_are_those_of_the_database() {
             &url,
             vec![mixed.into(), table("t_bytes", 3, 100_000, 10.0).into()],
         );
-        // MariaDB's view has the tables of all databases: other tests use this server at the same time.
+        // MariaDB's view has the tables of all databases: other tests use this server at the same
+        // time.
         let schema = match server.kind {
             Kind::Postgres => "public",
             Kind::Mariadb => database_of(&url),
@@ -219,7 +221,8 @@ fn saved_percent(bytes: &[u8]) -> f64 {
     100.0 * (1.0 - zlib.finish().unwrap().len() as f64 / bytes.len() as f64)
 }
 
-/// Where every byte is a character, strings are text and travel as they are; and as few bytes as from any database.
+/// Where every byte is a character, strings are text and travel as they are; and as few bytes as
+/// from any database.
 #[test]
 fn strings_of_a_single_byte_encoding_are_as_compressible_as_asked() {
     let Some(server) = servers::shared(Kind::Postgres) else {
@@ -396,7 +399,8 @@ fn folders_of_one_version_have_no_tags() {
     );
 }
 
-/// The query by which COOL looks an interval up, in all three databases: one row for each channel, by an index.
+/// The query by which COOL looks an interval up, in all three databases: one row for each channel,
+/// by an index.
 #[test]
 fn an_interval_is_found_as_cool_finds_it() {
     let sql = "SELECT COOL_I3.OBJECT_ID, COOL_I3.CHANNEL_ID, COOL_I3.IOV_SINCE, COOL_I3.IOV_UNTIL, COOL_I3.P_1
@@ -459,7 +463,8 @@ fn blocked_by_a_view(server: &Server, database: &str) {
 /// Names the database of the process that `memory_does_not_follow_the_rows` starts.
 const DATABASE: &str = "PLIMSOLL_TEST_DATABASE";
 
-/// Many times the rows, and not more memory. In a process of its own, as other tests of this one allocate meanwhile.
+/// Many times the rows, and not more memory. In a process of its own, as other tests of this one
+/// allocate meanwhile.
 #[test]
 fn memory_does_not_follow_the_rows() {
     for server in servers::all() {

@@ -243,7 +243,8 @@ fn nothing_can_be_written() {
             Kind::Postgres => &[
                 "WITH a AS (UPDATE t_string SET string = 'x' RETURNING 1) SELECT count(*) FROM a",
                 "SELECT set_config('default_transaction_read_only', 'off', false)",
-                // A function that runs a text can change the session; the next transaction is read-only nevertheless.
+                // A function that runs a text can change the session; the next transaction is
+                // read-only nevertheless.
                 "SELECT query_to_xml('SELECT set_'||'config(''default_transaction_read_only'',''off'',false)',true,true,'')",
                 "WITH a AS (UPDATE t_string SET string = 'x' RETURNING 1) SELECT count(*) FROM a",
                 "SELECT nextval('s')",

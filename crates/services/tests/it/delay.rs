@@ -1,5 +1,5 @@
-//! `delay` against its own arithmetic and against the clock. Bounds on times are one-sided where a loaded machine could
-//! only make them longer.
+//! `delay` against its own arithmetic and against the clock. Bounds on times are one-sided where a
+//! loaded machine could only make them longer.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,8 @@ fn servers_are_shared_in_order_of_arrival() {
     assert!((service.stats()["busy_s"].as_f64().unwrap() - 0.2).abs() < 1e-6);
 }
 
-/// Whatever the machine does, a request that comes after the stall began cannot be answered before it ends.
+/// Whatever the machine does, a request that comes after the stall began cannot be answered before
+/// it ends.
 #[test]
 fn a_stall_holds_everything() {
     let service =

@@ -100,7 +100,8 @@ fn a_line_without_end_is_cut_off() {
     assert_eq!(client.line(), None);
 }
 
-/// Random bytes and mutated requests: each is answered or closed, and a good request still works afterwards.
+/// Random bytes and mutated requests: each is answered or closed, and a good request still works
+/// afterwards.
 #[test]
 fn noise() {
     let service = http();

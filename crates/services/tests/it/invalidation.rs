@@ -1,4 +1,5 @@
-//! Caches are told when objects that they keep are old: real databases, and caches that write down what they are told.
+//! Caches are told when objects that they keep are old: real databases, and caches that write down
+//! what they are told.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -74,8 +75,8 @@ impl Caches {
         });
     }
 
-    /// Each change is told once: of an answer that leaves within `MariaDB`'s time to settle, a second telling would look like that of the
-    /// next change.
+    /// Each change is told once: of an answer that leaves within `MariaDB`'s time to settle, a
+    /// second telling would look like that of the next change.
     fn config(&self) -> InvalidationConfig {
         InvalidationConfig {
             settle_ms: Some(0),
@@ -133,8 +134,8 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits until all has been taken in that the database told before it tells of this change: a statement that makes anything anew is told
-/// in several steps.
+/// Waits until all has been taken in that the database told before it tells of this change: a
+/// statement that makes anything anew is told in several steps.
 fn catch_up(server: &Server, name: &str, service: &Running, caches: &Caches, (sql, change): (&str, &str)) {
     let before = caches.count(0, sql);
     wait_until("an answer to be kept", || kept(service, sql));

@@ -1,4 +1,5 @@
-//! Real database servers on free ports of the loopback, as an unprivileged user. Tests that run at the same time share one.
+//! Real database servers on free ports of the loopback, as an unprivileged user. Tests that run at
+//! the same time share one.
 //!
 //! Where the software is missing, a test says SKIPPED and why; with `CI=true` it fails.
 
@@ -24,7 +25,8 @@ pub enum Kind {
     Mariadb,
 }
 
-/// A server's process, held by a thread that lives as long: what ends with its parent ends with the thread that began it.
+/// A server's process, held by a thread that lives as long: what ends with its parent ends with the
+/// thread that began it.
 struct Life {
     stop: mpsc::Sender<()>,
     thread: JoinHandle<()>,
@@ -183,7 +185,8 @@ impl Server {
                             "--skip-test-db",
                         ])
                         .arg(format!("--datadir={}", home.join("data").display()))
-                        // A server removes the temporary tables of all others from /tmp as it starts.
+                        // A server removes the temporary tables of all others from /tmp as it
+                        // starts.
                         .arg(format!("--tmpdir={}", home.display())),
                 );
             }
@@ -254,7 +257,8 @@ impl Server {
         }
     }
 
-    /// What the server's own client prints for these statements, without headings; columns are separated by `|`.
+    /// What the server's own client prints for these statements, without headings; columns are
+    /// separated by `|`.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         self.client(database, sql)
             .unwrap_or_else(|why| panic!("{sql}: {why}"))

@@ -40,8 +40,8 @@ struct Half {
     is_write: bool,
 }
 
-/// Gives the accesses of an event to `found`: one, or two where data went from file to file. The reason goes to `left_out`,
-/// for each that is none.
+/// Gives the accesses of an event to `found`: one, or two where data went from file to file. The
+/// reason goes to `left_out`, for each that is none.
 pub(super) fn accesses(
     event: &Event,
     names: &Names,

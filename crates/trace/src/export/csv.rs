@@ -9,7 +9,8 @@ use super::{Export, ExportError, Tally};
 use crate::event::{Event, OpenId, PathId};
 use crate::names::Names;
 
-/// Version of the format, and the header of the first column, which has the number of the event from 0.
+/// Version of the format, and the header of the first column, which has the number of the event
+/// from 0.
 pub const FORMAT: &str = "plimsoll.trace.csv/1";
 
 /// Writes CSV. Lines end with CR LF, as the standard has it.

@@ -1,7 +1,9 @@
-//! Text as `darshan-dxt-parser` prints it: reads and writes of each file and process (Darshan's extended traces).
+//! Text as `darshan-dxt-parser` prints it: reads and writes of each file and process (Darshan's
+//! extended traces).
 //!
-//! The layout is that of `darshan-util/darshan-dxt-parser.c` and `darshan-dxt-logutils.c` of Darshan 3.4. Writes of a file and
-//! process stand before its reads, behind a head that counts both: rows are sorted, in a scratch file where they are many.
+//! The layout is that of `darshan-util/darshan-dxt-parser.c` and `darshan-dxt-logutils.c` of
+//! Darshan 3.4. Writes of a file and process stand before its reads, behind a head that counts
+//! both: rows are sorted, in a scratch file where they are many.
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, Write};
@@ -35,7 +37,8 @@ pub struct Dxt<'a, W: Write, S> {
 }
 
 impl<'a, W: Write, S: Read + Write + Seek> Dxt<'a, W, S> {
-    /// `scratch` is an empty file that takes 48 bytes a row, and none below a million of them. Everything is written at the end.
+    /// `scratch` is an empty file that takes 48 bytes a row, and none below a million of them.
+    /// Everything is written at the end.
     pub fn new(out: W, names: &'a Names, header: &'a Header, scratch: S) -> Self {
         Self {
             out,
@@ -130,7 +133,8 @@ impl<W: Write, S: Read + Write + Seek> Export for Dxt<'_, W, S> {
     }
 }
 
-/// The head of all. Times of the job are whole seconds since the Unix epoch, those of the trace where it has no date.
+/// The head of all. Times of the job are whole seconds since the Unix epoch, those of the trace
+/// where it has no date.
 fn head(out: &mut impl Write, header: &Header, ranks: &[u64], range: (i64, i64)) -> Result<(), ExportError> {
     let mut command = String::new();
     for (number, word) in header.command.iter().enumerate() {
@@ -186,8 +190,9 @@ fn group_head(
     Ok(())
 }
 
-/// The number of the process of each thread, from 0 in the order of the table. Process ids are given out again: a thread whose id
-/// is that of its process begins another one where there was such a thread before.
+/// The number of the process of each thread, from 0 in the order of the table. Process ids are
+/// given out again: a thread whose id is that of its process begins another one where there was
+/// such a thread before.
 fn ranks(threads: &[ThreadEntry]) -> Vec<u64> {
     let mut known: HashMap<u32, (u64, bool)> = HashMap::new();
     let mut next = 0;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// Appends `bytes` as one line of UTF-8: what is no UTF-8, and control characters, as `\xNN` (two lower-case hexadecimal digits), a
-/// backslash as `\\`. A first `=`, `+`, `-` or `@` is written as `\xNN` too, for spreadsheets take what follows it for a formula. So
-/// two names are never one text, and the bytes can be had back.
+/// Appends `bytes` as one line of UTF-8: what is no UTF-8, and control characters, as `\xNN` (two
+/// lower-case hexadecimal digits), a backslash as `\\`. A first `=`, `+`, `-` or `@` is written as
+/// `\xNN` too, for spreadsheets take what follows it for a formula. So two names are never one
+/// text, and the bytes can be had back.
 pub(super) fn escape(bytes: &[u8], out: &mut String) {
     let begin = out.len();
     for chunk in bytes.utf8_chunks() {
@@ -29,7 +30,8 @@ pub(super) fn escape(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Readers in Python, among others, end a line at these as well: NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
+/// Readers in Python, among others, end a line at these as well: NEL, LINE SEPARATOR, PARAGRAPH
+/// SEPARATOR.
 fn is_line_end(character: char) -> bool {
     matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}')
 }

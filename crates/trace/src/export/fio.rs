@@ -1,9 +1,10 @@
 //! A log that fio replays (`read_iolog`), version 3: fio's HOWTO, "Trace file format v3".
 //!
-//! What fio makes of a log was found out with fio 3.33 and is followed here: a file is added and opened with its first
-//! access, and not again while it is open (fio aborts); a read that brings nothing is left out and lengths are those that
-//! were moved (a read at the end of a file ends the job, "full resid"); times begin at 1, since fio takes 0 for none, and
-//! never go back. They are microseconds. Trims are left out: fio makes them on devices only.
+//! What fio makes of a log was found out with fio 3.33 and is followed here: a file is added and
+//! opened with its first access, and not again while it is open (fio aborts); a read that brings
+//! nothing is left out and lengths are those that were moved (a read at the end of a file ends the
+//! job, "full resid"); times begin at 1, since fio takes 0 for none, and never go back. They are
+//! microseconds. Trims are left out: fio makes them on devices only.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -39,8 +40,9 @@ pub struct Fio<'a, W: Write> {
     root: Option<Vec<u8>>,
     /// Names that fio knows, and how many open files they have. fio opens each once.
     files: HashMap<PathId, u32>,
-    /// Open files that nobody has read from or written to. fio is not told of them: many are directories, of which only their
-    /// reader would know, and it ends the job where it cannot open one.
+    /// Open files that nobody has read from or written to. fio is not told of them: many are
+    /// directories, of which only their reader would know, and it ends the job where it cannot open
+    /// one.
     idle: HashSet<OpenId>,
     /// Open files that are counted in `files`, with their names.
     opens: HashMap<OpenId, PathId>,
@@ -50,7 +52,8 @@ pub struct Fio<'a, W: Write> {
 }
 
 impl<'a, W: Write> Fio<'a, W> {
-    /// Writes the first line. With `root`, all names are rewritten to be beneath that directory, whatever `..` is in them.
+    /// Writes the first line. With `root`, all names are rewritten to be beneath that directory,
+    /// whatever `..` is in them.
     ///
     /// # Errors
     /// [`ExportError::Io`]; [`ExportError::Root`] where `root` has white space.
@@ -262,7 +265,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, 0 | b' ' | b'\t'..=b'\r')
 }
 
-/// A name beneath `root`. Parts are taken by their letters: `..` takes away the one before it, and never one of `root`.
+/// A name beneath `root`. Parts are taken by their letters: `..` takes away the one before it, and
+/// never one of `root`.
 fn beneath(root: &[u8], name: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in name.split(|&byte| byte == b'/') {

@@ -1,8 +1,9 @@
 //! A trace in other programs' formats: `docs/traces-export.md` tells what each keeps and loses.
 //!
-//! An [`Export`] takes the events of a trace one by one and writes as it goes: what it holds depends on the tables of the trace
-//! and on what is open at one time, not on its length. It is given the tables as they are at the trace's *end*, since what is
-//! learnt late of a file or a thread (a name, a process) is to stand in the first rows, too: a trace is read twice.
+//! An [`Export`] takes the events of a trace one by one and writes as it goes: what it holds
+//! depends on the tables of the trace and on what is open at one time, not on its length. It is
+//! given the tables as they are at the trace's *end*, since what is learnt late of a file or a
+//! thread (a name, a process) is to stand in the first rows, too: a trace is read twice.
 
 mod access;
 pub mod csv;
@@ -55,8 +56,8 @@ pub struct Tally {
     pub events: u64,
     /// Rows, or lines of accesses, that were written.
     pub written: u64,
-    /// Events, or halves of them where data went from file to file, that the format has no place for: by the reason. The keys
-    /// are those of `docs/traces-export.md`.
+    /// Events, or halves of them where data went from file to file, that the format has no place
+    /// for: by the reason. The keys are those of `docs/traces-export.md`.
     pub left_out: BTreeMap<&'static str, u64>,
     /// What was written otherwise than it was recorded: by what was changed.
     pub changed: BTreeMap<&'static str, u64>,
@@ -80,7 +81,8 @@ pub trait Export {
     /// [`ExportError`]; nothing more can be written then.
     fn event(&mut self, event: &Event) -> Result<(), ExportError>;
 
-    /// Writes what is still to be written. What lies in the buffers of the output itself stays there.
+    /// Writes what is still to be written. What lies in the buffers of the output itself stays
+    /// there.
     ///
     /// # Errors
     /// [`ExportError`].

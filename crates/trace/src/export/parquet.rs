@@ -179,7 +179,8 @@ fn properties(metadata: [(&str, String); 2]) -> WriterProperties {
     properties.build()
 }
 
-/// The columns of rows, in the order of [`COLUMNS`], behind that of the number, which begins with `first`.
+/// The columns of rows, in the order of [`COLUMNS`], behind that of the number, which begins with
+/// `first`.
 fn columns(rows: &[Row<'_>], first: u64, texts: &Texts) -> Result<Vec<ArrayRef>, ArrowError> {
     let numbers = UInt64Array::from_iter_values(first..first + rows.len() as u64);
     let mut columns: Vec<ArrayRef> = vec![Arc::new(numbers)];

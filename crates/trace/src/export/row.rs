@@ -3,7 +3,8 @@
 use crate::event::{Event, FileId, Outcome, PathId, ThreadId};
 use crate::names::{Kind, Names};
 
-/// Columns behind that of the event's number, in their order. A change of them is another version of both formats.
+/// Columns behind that of the event's number, in their order. A change of them is another version
+/// of both formats.
 pub(super) const COLUMNS: [&str; 28] = [
     "thread",
     "tid",
@@ -51,7 +52,8 @@ pub(super) struct Thread {
     pub pid: u32,
 }
 
-/// What an event's ids stand for. None where it has none, and where the tables are those of another trace.
+/// What an event's ids stand for. None where it has none, and where the tables are those of another
+/// trace.
 pub(super) struct Row<'a> {
     pub event: &'a Event,
     pub thread: Option<Thread>,

@@ -14,7 +14,8 @@ pub(super) const NAMES: [&[u8]; 5] = [
     b"../rel/log",
 ];
 
-/// Files 0, 1, 3 and 4 are regular, 2 is a directory; threads 0 and 1 are one process, 2 is another.
+/// Files 0, 1, 3 and 4 are regular, 2 is a directory; threads 0 and 1 are one process, 2 is
+/// another.
 pub(super) fn names() -> Names {
     let mut names = Names::default();
     for (place, name) in NAMES.into_iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Sorting more rows than memory holds: sorted runs go to a scratch file, and are merged from there.
+//! Sorting more rows than memory holds: sorted runs go to a scratch file, and are merged from
+//! there.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -7,7 +7,8 @@ use super::reader::first_line;
 use super::{FORMAT, FileError};
 use crate::header::Header;
 
-/// Copies a trace file; `change` makes of its header the new one. What follows the header stays as it is.
+/// Copies a trace file; `change` makes of its header the new one. What follows the header stays as
+/// it is.
 ///
 /// # Errors
 /// [`FileError`]: those of reading a header, and of reading and writing.

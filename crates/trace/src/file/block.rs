@@ -1,8 +1,9 @@
 //! Events of a block in columns.
 //!
-//! A column for each field, one of starts, and two of shapes. The shape of an event tells its call, how it ended, which fields it
-//! has and which of them are as expected ([`walk`]). A block has few; each event names its own by number. Columns are compressed
-//! each by itself, as bytes of different fields have nothing in common.
+//! A column for each field, one of starts, and two of shapes. The shape of an event tells its call,
+//! how it ended, which fields it has and which of them are as expected ([`walk`]). A block has few;
+//! each event names its own by number. Columns are compressed each by itself, as bytes of different
+//! fields have nothing in common.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +29,8 @@ const WORTH_IT: usize = 32;
 /// zstd's. 6 saves 3 % of real logs and takes half as long again; 1 costs 1 % and gains no time.
 const LEVEL: i32 = 3;
 
-/// The unit of most logs, ns: to divide by what the compiler knows costs a few steps, by anything else thirty or more.
+/// The unit of most logs, ns: to divide by what the compiler knows costs a few steps, by anything
+/// else thirty or more.
 const MICROSECOND: u64 = 1_000;
 
 /// `call << 34 | kind of outcome << 32 | fields it has << 16 | fields that are as expected`.
@@ -64,8 +66,9 @@ impl Encoder {
         })
     }
 
-    /// Puts events, each with the number of its call and its rule, into columns. `resolution` is what their times may be multiples
-    /// of, ns. Returns what they are multiples of, and what the tables must have for them to be read.
+    /// Puts events, each with the number of its call and its rule, into columns. `resolution` is
+    /// what their times may be multiples of, ns. Returns what they are multiples of, and what the
+    /// tables must have for them to be read.
     pub fn take(&mut self, events: &[(Event, u32, Rule)], calls: usize, resolution: u64) -> (u64, Next) {
         self.columns.iter_mut().for_each(Vec::clear);
         self.shapes.clear();
@@ -236,8 +239,8 @@ impl Decoder {
         })
     }
 
-    /// Reads the events of a block. Those whose call this build does not know are left out. Returns how many these are, and what
-    /// the tables must have.
+    /// Reads the events of a block. Those whose call this build does not know are left out. Returns
+    /// how many these are, and what the tables must have.
     pub fn read(
         &mut self,
         mut body: Bytes<'_>,

@@ -1,4 +1,5 @@
-//! Numbers of variable length: seven bits a byte, the lowest first, the eighth bit tells that more follow (LEB128).
+//! Numbers of variable length: seven bits a byte, the lowest first, the eighth bit tells that more
+//! follow (LEB128).
 
 /// Appends a number: 1 to 10 bytes.
 #[inline]

@@ -1,13 +1,14 @@
 //! A piece of the file, by itself: head, then bytes.
 //!
-//! The head has a checksum of its own, so that a length that was changed is told from a file that was cut.
+//! The head has a checksum of its own, so that a length that was changed is told from a file that
+//! was cut.
 
 use std::io::{self, Read, Write};
 
 use super::FileError;
 
-/// Bytes of a head: kind, number of the frame, length of what follows, its checksum, and that of the head so far; each but the kind
-/// 4 bytes, the lowest first.
+/// Bytes of a head: kind, number of the frame, length of what follows, its checksum, and that of
+/// the head so far; each but the kind 4 bytes, the lowest first.
 pub(super) const HEAD: usize = 17;
 /// The most that follows a head. More is no frame.
 const MAX_FRAME_BYTES: usize = 8 << 20;
@@ -38,7 +39,8 @@ impl<W: Write> Frames<W> {
         Self { out, number: 0 }
     }
 
-    /// Makes a frame of what [`begin`] and others have put into `frame`, and writes it at once: a kill leaves it whole or cut at the end.
+    /// Makes a frame of what [`begin`] and others have put into `frame`, and writes it at once: a
+    /// kill leaves it whole or cut at the end.
     pub fn write(&mut self, kind: u8, frame: &mut [u8]) -> Result<(), FileError> {
         let length = frame.len() - HEAD;
         if length > MAX_FRAME_BYTES {

@@ -1,12 +1,14 @@
-//! The trace file: events in columns, a few bytes each, as a stream. `docs/trace-format.md` describes it for other programs.
+//! The trace file: events in columns, a few bytes each, as a stream. `docs/trace-format.md`
+//! describes it for other programs.
 //!
 //! ```text
 //! plimsoll.trace/1\n   frame of the header   (frame of names)* frame of events ...   frame of the footer
 //! ```
 //!
-//! One file per step: `walk` is the order of an event's fields and what each is expected to be, the same for writing and
-//! reading; `block` has the columns that this leads to; `tables` what the ids in them stand for; `frame` puts
-//! either on disk, with checksums. [`Writer`] and [`Reader`] hold them together.
+//! One file per step: `walk` is the order of an event's fields and what each is expected to be, the
+//! same for writing and reading; `block` has the columns that this leads to; `tables` what the ids
+//! in them stand for; `frame` puts either on disk, with checksums. [`Writer`] and [`Reader`] hold
+//! them together.
 
 mod again;
 mod block;
@@ -23,11 +25,12 @@ pub use writer::{Back, Batch, Front, Writer};
 
 use crate::header::FORMAT;
 
-/// The most events of a block. Times the size of an event, it is what a reader holds at a time: below 3 MiB.
+/// The most events of a block. Times the size of an event, it is what a reader holds at a time:
+/// below 3 MiB.
 pub const BLOCK: usize = 16_384;
 
-/// The longest name that fits, in bytes. Linux knows none above 4096, but text that is no name (the target of a link) is
-/// kept as one.
+/// The longest name that fits, in bytes. Linux knows none above 4096, but text that is no name (the
+/// target of a link) is kept as one.
 pub const MAX_NAME: usize = 1 << 20;
 
 /// Why a trace file could not be written or read.
@@ -62,7 +65,8 @@ pub enum FileError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// To be written: an event, or an entry of a table, names something that its tables do not have.
+    /// To be written: an event, or an entry of a table, names something that its tables do not
+    /// have.
     #[error(
         "an event of thread, path or file {id} cannot be written: its tables end at {entries}. They are those of another trace"
     )]

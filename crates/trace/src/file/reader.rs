@@ -13,7 +13,8 @@ use crate::names::Names;
 /// What every version begins with; its number and the end of the line follow.
 const BEGIN: &str = "plimsoll.trace/";
 
-/// Reads a trace file, from front to back. It holds a block and the tables; `input` needs no buffer.
+/// Reads a trace file, from front to back. It holds a block and the tables; `input` needs no
+/// buffer.
 pub struct Reader<R: Read> {
     source: Source<R>,
     header: Header,
@@ -72,7 +73,8 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
-    /// What the ids stand for of the events that were read. All ids of these events, and of these tables, are in them.
+    /// What the ids stand for of the events that were read. All ids of these events, and of these
+    /// tables, are in them.
     pub fn names(&self) -> &Names {
         &self.tables.names
     }
@@ -82,8 +84,9 @@ impl<R: Read> Reader<R> {
         self.tables.names
     }
 
-    /// The next events in the order they were written, at most [`super::BLOCK`]; None at the end, be it that of the trace ([`Self::footer`]) or of
-    /// what there is of it ([`Self::cut_at`]), and again after an error.
+    /// The next events in the order they were written, at most [`super::BLOCK`]; None at the end,
+    /// be it that of the trace ([`Self::footer`]) or of what there is of it ([`Self::cut_at`]), and
+    /// again after an error.
     #[allow(clippy::should_implement_trait, reason = "it lends, and may fail")]
     pub fn next(&mut self) -> Result<Option<&[Event]>, FileError> {
         while self.end.is_none() {
@@ -115,8 +118,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// In a file without its end, because its writer was killed or it was cut, how many of its bytes are whole. Their events were all
-    /// given. None while there is more, and in a whole file.
+    /// In a file without its end, because its writer was killed or it was cut, how many of its
+    /// bytes are whole. Their events were all given. None while there is more, and in a whole file.
     pub fn cut_at(&self) -> Option<u64> {
         matches!(self.end, Some(End::Cut)).then_some(self.source.at)
     }

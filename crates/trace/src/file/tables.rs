@@ -1,4 +1,5 @@
-//! What the ids of events stand for, as entries that are appended to the tables, or replace one of them.
+//! What the ids of events stand for, as entries that are appended to the tables, or replace one of
+//! them.
 //!
 //! An entry names only what stands before it, so a reader can check it when it comes.
 
@@ -27,10 +28,11 @@ mod entry {
 
 /// A frame of entries goes out when it has so many bytes.
 const FULL: usize = 1 << 18;
-/// How much smaller than its entries a frame may be. A few bytes could stand for a whole memory of entries otherwise.
+/// How much smaller than its entries a frame may be. A few bytes could stand for a whole memory of
+/// entries otherwise.
 const MAX_PACKED: usize = 64;
-/// zstd's. 6 saves 1 to 3 % of most trace files, 8 % of one that is little but names, and is a third of all work
-/// of the thread that writes where many names are met.
+/// zstd's. 6 saves 1 to 3 % of most trace files, 8 % of one that is little but names, and is a
+/// third of all work of the thread that writes where many names are met.
 const LEVEL: i32 = 3;
 
 /// Entries of the tables of paths, files and threads.

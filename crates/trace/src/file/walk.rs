@@ -1,11 +1,13 @@
-//! The fields of an event in their order, and what each is expected to be. What is as expected takes no room.
+//! The fields of an event in their order, and what each is expected to be. What is as expected
+//! takes no room.
 //!
-//! [`walk`] does both ways: a [`Channel`] that writes compares each field with what was expected, one that reads sets it. So the
-//! two cannot come apart. Nothing here depends on what this build knows of calls, only on what the file says ([`Rule`]): another
-//! build has another table.
+//! [`walk`] does both ways: a [`Channel`] that writes compares each field with what was expected,
+//! one that reads sets it. So the two cannot come apart. Nothing here depends on what this build
+//! knows of calls, only on what the file says ([`Rule`]): another build has another table.
 //!
-//! What was seen is kept in tables of fixed size, each slot for the last of those that share it: memory has a bound, and who
-//! loses a slot is expected wrongly, which costs bytes and nothing else.
+//! What was seen is kept in tables of fixed size, each slot for the last of those that share it:
+//! memory has a bound, and who loses a slot is expected wrongly, which costs bytes and nothing
+//! else.
 
 use super::bytes::{unzigzag, zigzag};
 use crate::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
@@ -284,7 +286,8 @@ fn subject_place(call: u32, subject: u64) -> usize {
     (mixed >> 32) as usize % SLOTS
 }
 
-/// What a call is about: its file, else its name, else its open file; each kind has numbers of its own.
+/// What a call is about: its file, else its name, else its open file; each kind has numbers of its
+/// own.
 #[inline]
 fn subject(event: &Event) -> u64 {
     if let Some(file) = event.file {
@@ -303,8 +306,8 @@ fn raise<T: Word>(next: &mut u64, id: Option<T>) {
     }
 }
 
-/// One event. Its call, and which kind of outcome it has, are set already; its times are in units of the block.
-/// `call` is the number of the call, below that given to [`State::clear`].
+/// One event. Its call, and which kind of outcome it has, are set already; its times are in units
+/// of the block. `call` is the number of the call, below that given to [`State::clear`].
 pub(super) fn walk<C: Channel>(
     channel: &mut C,
     state: &mut State,

@@ -1,5 +1,5 @@
-//! Events into a file: [`Front`] collects them, [`Back`] puts full blocks into columns, compresses and writes them. The second one may
-//! run on a thread of its own.
+//! Events into a file: [`Front`] collects them, [`Back`] puts full blocks into columns, compresses
+//! and writes them. The second one may run on a thread of its own.
 
 use std::io::Write;
 
@@ -32,8 +32,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// Adds an event. A batch that is full is given to `give`, which is to leave an empty one: with what was added to `names` or changed in
-    /// them since the last one.
+    /// Adds an event. A batch that is full is given to `give`, which is to leave an empty one: with
+    /// what was added to `names` or changed in them since the last one.
     ///
     /// # Errors
     /// [`FileError`]: the tables are those of another trace, or those of `give`.
@@ -153,16 +153,19 @@ impl<W: Write> Back<W> {
     }
 }
 
-/// Writes a trace file, from front to back. After an error the file ends there: nothing more is to be written to it.
+/// Writes a trace file, from front to back. After an error the file ends there: nothing more is to
+/// be written to it.
 ///
-/// Dropped without [`Self::finish`], it leaves a file without its end, and without the events that no block was made of yet.
+/// Dropped without [`Self::finish`], it leaves a file without its end, and without the events that
+/// no block was made of yet.
 pub struct Writer<W: Write> {
     front: Front,
     back: Back<W>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the header. Its `format` is set to [`FORMAT`]. Each block is one call of `write_all`, some 50 kB: `out` needs no buffer.
+    /// Writes the header. Its `format` is set to [`FORMAT`]. Each block is one call of `write_all`,
+    /// some 50 kB: `out` needs no buffer.
     pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
         Ok(Self {
             front: Front::default(),
@@ -170,19 +173,22 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds an event. When a block is full it goes out, with what was added to `names` or changed in them since the last one.
+    /// Adds an event. When a block is full it goes out, with what was added to `names` or changed
+    /// in them since the last one.
     pub fn write(&mut self, names: &mut Names, event: &Event) -> Result<(), FileError> {
         let Self { front, back } = self;
         front.add(names, event, &mut |batch| back.put(batch))
     }
 
-    /// Writes the block that is begun, however small, and flushes: what was given so far survives a kill. Small blocks cost more bytes.
+    /// Writes the block that is begun, however small, and flushes: what was given so far survives a
+    /// kill. Small blocks cost more bytes.
     pub fn flush(&mut self, names: &mut Names) -> Result<(), FileError> {
         self.cut(names)?;
         self.back.flush()
     }
 
-    /// Writes what is left, then the footer, whose `events` is set to what was written, and flushes.
+    /// Writes what is left, then the footer, whose `events` is set to what was written, and
+    /// flushes.
     pub fn finish(mut self, names: &mut Names, footer: &Footer) -> Result<W, FileError> {
         self.cut(names)?;
         self.back.finish(footer)

@@ -42,7 +42,8 @@ impl Manner {
             };
             found.has_durations |= ended.is_some_and(|ended| ended.duration_ns.is_some());
         }
-        // What all times are multiples of by chance, as they are few, is no finer than what strace writes.
+        // What all times are multiples of by chance, as they are few, is no finer than what strace
+        // writes.
         let finest = [1_000_000_000, 1_000, 1];
         found.resolution_ns = match found.first {
             Some(_) => finest.into_iter().find(|unit| parts % unit == 0).unwrap_or(1),

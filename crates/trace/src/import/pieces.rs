@@ -14,7 +14,8 @@ const PIECE: usize = 1 << 17;
 /// A longer line is taken for several.
 const MAX_LINE: usize = 64 * 1024 * 1024;
 
-/// Lines without their ends, each with what it was found to be; none where it is nothing that strace writes.
+/// Lines without their ends, each with what it was found to be; none where it is nothing that
+/// strace writes.
 type Lines<'a> = Vec<(&'a [u8], Option<Line<'a>>)>;
 
 self_cell!(
@@ -90,7 +91,8 @@ impl Coming {
 }
 
 impl Reading {
-    /// Gives a log in pieces until it ends, or nobody takes them. Where reading fails, what was read before comes first.
+    /// Gives a log in pieces until it ends, or nobody takes them. Where reading fails, what was
+    /// read before comes first.
     pub(super) fn all(self, mut log: impl BufRead) {
         let mut cut = Vec::new();
         loop {
@@ -127,7 +129,8 @@ fn fill(log: &mut impl BufRead, text: &mut Vec<u8>, cut: &mut Vec<u8>) -> io::Re
             }
             (None, Err(error)) => return Err(error),
             (None, Ok(0)) => return Ok(()),
-            // A line without an end would take all memory; strace writes none so long. The rest of it is odd.
+            // A line without an end would take all memory; strace writes none so long. The rest of
+            // it is odd.
             (None, Ok(_)) if text.len() >= MAX_LINE => return Ok(()),
             (None, Ok(_)) => {}
         }

@@ -1,7 +1,8 @@
 //! What `io_submit(2)` hands over: blocks, each of which is a read, a write or a sync of its own.
 //!
-//! Nobody tells how a block has ended: `io_getevents(2)` names blocks by addresses that strace does not write when they are handed over. So
-//! each is taken for done in full, as far as the size of the file is known to allow it, where the kernel took it.
+//! Nobody tells how a block has ended: `io_getevents(2)` names blocks by addresses that strace does
+//! not write when they are handed over. So each is taken for done in full, as far as the size of
+//! the file is known to allow it, where the kernel took it.
 
 use crate::event::{Event, Outcome};
 use crate::kernel::request::sum_of_vectors;
@@ -10,7 +11,8 @@ use crate::syscalls::{self, Argument, Effect, Syscall};
 use crate::text::value::{self, Arguments};
 
 impl Kernel {
-    /// Blocks that were handed over since this was last asked, in their order: times are those of the call that handed them over.
+    /// Blocks that were handed over since this was last asked, in their order: times are those of
+    /// the call that handed them over.
     pub(crate) fn take_blocks(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.blocks)
     }
@@ -30,7 +32,8 @@ impl Kernel {
         self.blocks = blocks;
     }
 
-    /// `{aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3, aio_nbytes=4096, aio_offset=8192}`; none for one that waits or does nothing.
+    /// `{aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3, aio_nbytes=4096, aio_offset=8192}`; none for
+    /// one that waits or does nothing.
     fn block(&mut self, pid: u32, text: &[u8], submit: &Event) -> Option<Event> {
         let known = call(value::field(text, b"aio_lio_opcode")?)?;
         let open = self.open_of(pid, &value::descriptor(value::field(text, b"aio_fildes")?)?)?;

@@ -45,7 +45,8 @@ impl Kernel {
         if writes {
             self.places.reaches(file, end);
         } else if count == 0 && end == 0 && event.length.is_some_and(|length| length > 0) {
-            // Elsewhere than at its beginning, a read of nothing may also have begun behind the end.
+            // Elsewhere than at its beginning, a read of nothing may also have begun behind the
+            // end.
             self.places.set_size(file, 0);
         }
     }

@@ -12,7 +12,8 @@ use crate::syscalls::{Argument, Effect};
 use crate::text::value::{self, Descriptor};
 
 impl Kernel {
-    /// The open file of a descriptor of a thread; one that nobody has opened was there before the trace began.
+    /// The open file of a descriptor of a thread; one that nobody has opened was there before the
+    /// trace began.
     pub fn open_of(&mut self, pid: u32, found: &Descriptor<'_>) -> Option<OpenId> {
         if found.number < 0 {
             return None;
@@ -34,8 +35,9 @@ impl Kernel {
         Some(open)
     }
 
-    /// A descriptor is known to have been open before the trace began: by its name as `/proc/PID/fd` has it, where its open file
-    /// stood, and its flags. One that is known already stays as it is.
+    /// A descriptor is known to have been open before the trace began: by its name as
+    /// `/proc/PID/fd` has it, where its open file stood, and its flags. One that is known already
+    /// stays as it is.
     pub fn add_open_before(
         &mut self,
         pid: u32,
@@ -116,7 +118,8 @@ impl Kernel {
                 self.places.nameless(name, Kind::Memory)
             }
             _ => {
-                // signalfd(2) changes one that is there, bpf(2) may return anything but a descriptor.
+                // signalfd(2) changes one that is there, bpf(2) may return anything but a
+                // descriptor.
                 let is_known = asked
                     .descriptor(Argument::Known)
                     .is_some_and(|known| known.number == number);
@@ -177,7 +180,8 @@ impl Kernel {
         file
     }
 
-    /// The file that a thread has open already, where it opens it by `/proc/self/fd/3` or `/dev/fd/3`.
+    /// The file that a thread has open already, where it opens it by `/proc/self/fd/3` or
+    /// `/dev/fd/3`.
     pub(super) fn own_descriptor(&mut self, pid: u32, path: PathId) -> Option<FileId> {
         let number = own_number(pid, self.places.names().path(path))?;
         let slot = self.table(pid).get(number)?;
@@ -283,7 +287,8 @@ impl Kernel {
         }
     }
 
-    /// The event's file is, from `to` on, what `from` is: `length` bytes of it, all where that is 0 or none.
+    /// The event's file is, from `to` on, what `from` is: `length` bytes of it, all where that is 0
+    /// or none.
     fn clones(
         &mut self,
         pid: u32,

@@ -1,4 +1,5 @@
-//! Ranges of files that are ranges of memory, and shared: what msync(2) is about. Private ones are never written back.
+//! Ranges of files that are ranges of memory, and shared: what msync(2) is about. Private ones are
+//! never written back.
 
 use std::ops::Range;
 

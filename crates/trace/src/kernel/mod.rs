@@ -1,10 +1,11 @@
-//! What the kernel knows, followed call by call: processes, their tables of descriptors and working directories, open files with
-//! their offsets, files with their names and sizes.
+//! What the kernel knows, followed call by call: processes, their tables of descriptors and working
+//! directories, open files with their offsets, files with their names and sizes.
 //!
-//! A table is shared by the threads that clone(2) has made with `CLONE_FILES`, and copied by fork; an open file, with its offset, is
-//! shared by all descriptors that dup, fork and execve have made of one. Numbers are given out again, so that a number says
-//! nothing without its table and its time: a descriptor is freed where its close *begins*, as another thread may be given the
-//! number before strace has written that the close has ended, and taken where its open ends.
+//! A table is shared by the threads that clone(2) has made with `CLONE_FILES`, and copied by fork;
+//! an open file, with its offset, is shared by all descriptors that dup, fork and execve have made
+//! of one. Numbers are given out again, so that a number says nothing without its table and its
+//! time: a descriptor is freed where its close *begins*, as another thread may be given the number
+//! before strace has written that the close has ended, and taken where its open ends.
 
 mod blocks;
 mod data;
@@ -97,12 +98,14 @@ impl Kernel {
         self.opens.get(id)
     }
 
-    /// Whether anything went with the last event: [`Kernel::take_blocks`], [`Kernel::take_released`].
+    /// Whether anything went with the last event: [`Kernel::take_blocks`],
+    /// [`Kernel::take_released`].
     pub(crate) fn has_more(&self) -> bool {
         !self.blocks.is_empty() || self.opens.has_gone()
     }
 
-    /// Open files whose last descriptor has gone since this was last asked, by anything but their own close.
+    /// Open files whose last descriptor has gone since this was last asked, by anything but their
+    /// own close.
     pub fn take_released(&mut self) -> Vec<(OpenId, FileId)> {
         self.opens.take_gone()
     }
@@ -115,7 +118,8 @@ impl Kernel {
         let Some(found) = asked.descriptor(Argument::Fd) else {
             return EarlyRelease::default();
         };
-        // One that nobody knows was open before the trace began, or is not open at all: its end tells.
+        // One that nobody knows was open before the trace began, or is not open at all: its end
+        // tells.
         let Some(slot) = self.table(asked.pid).take(found.number) else {
             return EarlyRelease::default();
         };
@@ -129,8 +133,8 @@ impl Kernel {
         }
     }
 
-    /// A call has ended: what it has made is there now. `begun`: what [`Kernel::begins`] has said of it; `start_ns`: when it
-    /// began, since the zero of the trace.
+    /// A call has ended: what it has made is there now. `begun`: what [`Kernel::begins`] has said
+    /// of it; `start_ns`: when it began, since the zero of the trace.
     pub fn ends(
         &mut self,
         asked: &Request<'_>,
@@ -155,8 +159,8 @@ impl Kernel {
         match done.outcome {
             Outcome::Returned(value) => self.succeeds(asked, done, value, &mut event),
             Outcome::Failed(ENOENT) => {
-                // Whatever was thought to be there is not. Where there are two names, it may have been either; of `missing/../file`, what
-                // stands before `..`.
+                // Whatever was thought to be there is not. Where there are two names, it may have
+                // been either; of `missing/../file`, what stands before `..`.
                 event.offset = asked.number(Argument::Offset);
                 if let (Some(path), None) = (event.path, event.path2)
                     && !self.places.has_dots(path)
@@ -179,7 +183,8 @@ impl Kernel {
         event
     }
 
-    /// A call has failed, and what is there may be why: whoever changes it then changes the same file.
+    /// A call has failed, and what is there may be why: whoever changes it then changes the same
+    /// file.
     fn denies(&mut self, asked: &Request<'_>, error: u16, event: &mut Event) {
         let looks = matches!(asked.effect(), Effect::Open | Effect::Look | Effect::Change);
         if let (Some(path), None) = (event.path, event.file)

@@ -10,11 +10,13 @@ use crate::mixed::Mixed;
 pub struct OpenFile {
     /// Which file.
     pub file: FileId,
-    /// Where the next read or write begins. None where that is not known, and of what has no offset.
+    /// Where the next read or write begins. None where that is not known, and of what has no
+    /// offset.
     pub offset: Option<i64>,
     /// Writes go to its end.
     pub appends: bool,
-    /// It was there before the trace began, or came from another process, and nothing has told its name yet.
+    /// It was there before the trace began, or came from another process, and nothing has told its
+    /// name yet.
     pub nameless: bool,
     /// Descriptors that stand for it, in all tables.
     pub held: u32,
@@ -32,8 +34,9 @@ impl OpenFile {
     }
 }
 
-/// The open files that there are. A number is never given out again, so that memory is that of those that are open at one time,
-/// and whoever keeps a number of one that is closed cannot take another one for it.
+/// The open files that there are. A number is never given out again, so that memory is that of
+/// those that are open at one time, and whoever keeps a number of one that is closed cannot take
+/// another one for it.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
     open: HashMap<OpenId, OpenFile, Mixed>,

@@ -1,5 +1,5 @@
-//! Names and the files that have them: a file that is renamed is the same one, a name that is taken away and given to another
-//! file is not.
+//! Names and the files that have them: a file that is renamed is the same one, a name that is taken
+//! away and given to another file is not.
 
 use std::hash::BuildHasher;
 
@@ -25,20 +25,21 @@ pub(super) struct Places {
     plain: std::collections::HashMap<PathId, PathId, Mixed>,
     /// By the file's place.
     files: Vec<State>,
-    /// Of names that others begin with, those of directories: their hashes. The names themselves would be as many bytes as the square of
-    /// the depth. Two with one hash cost a search in vain.
+    /// Of names that others begin with, those of directories: their hashes. The names themselves
+    /// would be as many bytes as the square of the depth. Two with one hash cost a search in vain.
     parents: std::collections::HashSet<u64, Mixed>,
     /// Hashes of the directories of one name, the outermost first.
     prefixes: Vec<u64>,
     joined: Vec<u8>,
 }
 
-/// `PATH_MAX` of Linux with the zero at the end: the kernel takes no longer name, and answers `ENAMETOOLONG` without looking at it. Such a
-/// name is kept as far as this.
+/// `PATH_MAX` of Linux with the zero at the end: the kernel takes no longer name, and answers
+/// `ENAMETOOLONG` without looking at it. Such a name is kept as far as this.
 const MAX_ASKED: usize = 4096;
 
-/// The longest name that a directory and a relative name make together, in bytes: twice what Linux takes at once. Without a bound, a log
-/// in which a program enters one directory after the other would cost the square of its length.
+/// The longest name that a directory and a relative name make together, in bytes: twice what Linux
+/// takes at once. Without a bound, a log in which a program enters one directory after the other
+/// would cost the square of its length.
 const MAX_JOINED: usize = 8192;
 
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +101,8 @@ impl Places {
         self.prefixes = prefixes;
     }
 
-    /// A hash for what stands before each `/` of a name, and for all of it: each continues the one before it, as names are deep.
+    /// A hash for what stands before each `/` of a name, and for all of it: each continues the one
+    /// before it, as names are deep.
     fn prefix_hashes<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
         path.split(|&byte| byte == b'/').scan(0, |prefix, part| {
             *prefix = spread(*prefix ^ self.hasher.hash_one(part));
@@ -114,8 +116,8 @@ impl Places {
         prefix.is_some_and(|prefix| self.parents.contains(&prefix))
     }
 
-    /// A name that begins at a directory, without `.` and empty parts. Where both are longer together than [`MAX_JOINED`], the
-    /// directory is left out, as one that is not known.
+    /// A name that begins at a directory, without `.` and empty parts. Where both are longer
+    /// together than [`MAX_JOINED`], the directory is left out, as one that is not known.
     pub(super) fn join(&mut self, base: Option<PathId>, path: &[u8]) -> PathId {
         let path = &path[..path.len().min(MAX_ASKED)];
         if is_plain(path) {
@@ -255,7 +257,8 @@ impl Places {
         }
     }
 
-    /// A file, and all beneath it where it is a directory, have another name. Gives it, and what had that name before.
+    /// A file, and all beneath it where it is a directory, have another name. Gives it, and what
+    /// had that name before.
     pub(super) fn rename(&mut self, from: PathId, to: PathId) -> (FileId, Option<FileId>) {
         let (from, to) = (self.plain(from), self.plain(to));
         let moved = self.met(from, Kind::File);

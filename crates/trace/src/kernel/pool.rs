@@ -1,6 +1,7 @@
 //! What threads may share or have for themselves: tables of descriptors, working directories.
 
-/// Values, each of one thread or of several; the places of those that nobody has any more are used again.
+/// Values, each of one thread or of several; the places of those that nobody has any more are used
+/// again.
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     all: Vec<(T, u32)>,

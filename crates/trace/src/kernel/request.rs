@@ -124,7 +124,8 @@ impl<'a> Request<'a> {
         as_descriptor(self.part(kind)?).filter(|found| found.number != AT_FDCWD)
     }
 
-    /// The path that is the `nth` of the call's, from 0, and the directory that it begins at; none where the call has no directory.
+    /// The path that is the `nth` of the call's, from 0, and the directory that it begins at; none
+    /// where the call has no directory.
     pub fn path(&self, nth: usize) -> Option<(Option<Descriptor<'a>>, Cow<'a, [u8]>)> {
         let place = self.nth(Argument::Path, nth)?;
         let bytes = as_text(self.part_at(place)?)?;
@@ -135,7 +136,8 @@ impl<'a> Request<'a> {
         Some((directory, bytes))
     }
 
-    /// The text that is no path; none where the source does not tell all of it (`-s 0` leaves `""...` of an attribute's name).
+    /// The text that is no path; none where the source does not tell all of it (`-s 0` leaves
+    /// `""...` of an attribute's name).
     pub fn text(&self) -> Option<Cow<'a, [u8]>> {
         whole_text(self.part(Argument::Text)?)
     }
@@ -176,7 +178,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// A place in a file that is given by pointer, the `nth` from 0; none where the offset of the descriptor counts.
+    /// A place in a file that is given by pointer, the `nth` from 0; none where the offset of the
+    /// descriptor counts.
     pub fn place(&self, nth: usize) -> Option<i64> {
         match self.part_at(self.nth(Argument::Place, nth)?)? {
             Part::Number(number) => Some(number),
@@ -226,7 +229,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Descriptors of other processes that came with a message: `cmsg_type=SCM_RIGHTS, cmsg_data=[5, 6]`.
+    /// Descriptors of other processes that came with a message: `cmsg_type=SCM_RIGHTS,
+    /// cmsg_data=[5, 6]`.
     pub fn received(&self) -> Vec<Descriptor<'a>> {
         const RIGHTS: &[u8] = b"cmsg_type=SCM_RIGHTS, cmsg_data=[";
         let mut found = Vec::new();
@@ -238,8 +242,9 @@ impl<'a> Request<'a> {
         found
     }
 
-    /// Whether execve is to close what it makes: `O_CLOEXEC`, `SOCK_CLOEXEC`, and so on, which are one number but for memfd's and
-    /// fanotify's; some are made so always. `flags` is what [`Self::flags`] has told.
+    /// Whether execve is to close what it makes: `O_CLOEXEC`, `SOCK_CLOEXEC`, and so on, which are
+    /// one number but for memfd's and fanotify's; some are made so always. `flags` is what
+    /// [`Self::flags`] has told.
     pub fn is_marked(&self, flags: Option<u64>) -> bool {
         const ALWAYS: [&str; 5] = [
             "bpf",
@@ -262,7 +267,8 @@ impl<'a> Request<'a> {
         ALWAYS.contains(&self.known.name) || flags.is_some_and(|flags| flags & mark != 0)
     }
 
-    /// Whether a thread that it makes shares this with its parent: `CLONE_FILES`, `CLONE_FS`, `CLONE_THREAD`.
+    /// Whether a thread that it makes shares this with its parent: `CLONE_FILES`, `CLONE_FS`,
+    /// `CLONE_THREAD`.
     pub fn shares(&self, flag: &[u8]) -> bool {
         memchr::memmem::find(self.written, flag).is_some()
     }
@@ -296,7 +302,8 @@ fn as_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// What most files are found to be, without a walk over brackets: `{st_mode=S_IFREG|0644, st_size=17, ...}`.
+/// What most files are found to be, without a walk over brackets: `{st_mode=S_IFREG|0644,
+/// st_size=17, ...}`.
 fn plain_status(text: &[u8]) -> Option<[&[u8]; 2]> {
     let rest = text.strip_prefix(b"{st_mode=")?;
     let end = rest
@@ -318,7 +325,8 @@ fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
     }
 }
 
-/// `[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]`; none where strace has abbreviated it to `[...]`.
+/// `[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]`; none where strace has abbreviated
+/// it to `[...]`.
 pub(super) fn sum_of_vectors(text: &[u8]) -> Option<u64> {
     let mut sum = 0_u64;
     for one in Arguments::of(value::inner(text)?) {

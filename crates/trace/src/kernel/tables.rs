@@ -13,7 +13,8 @@ pub(super) struct Slot {
     pub(super) marked: bool,
 }
 
-/// Numbers below this, which most are as the kernel gives the lowest that is free, have places in an array.
+/// Numbers below this, which most are as the kernel gives the lowest that is free, have places in
+/// an array.
 const LOW: usize = 1024;
 
 /// The descriptors of a thread.
@@ -59,7 +60,8 @@ impl Table {
         self.low.iter().flatten().chain(self.high.values())
     }
 
-    /// The lowest numbers that stand for nothing, above those of standard input, output and errors, which are taken to be there.
+    /// The lowest numbers that stand for nothing, above those of standard input, output and errors,
+    /// which are taken to be there.
     pub(super) fn lowest_free(&self) -> [i32; 2] {
         let mut free = (3..).filter(|&number| self.get(number).is_none());
         [free.next().unwrap_or(3), free.next().unwrap_or(4)]

@@ -148,8 +148,8 @@ impl Kernel {
         Some(thread.id)
     }
 
-    /// Thread `by` of process `pid` executes a program: it has that id from now on, and all others are gone. Gives the id of the
-    /// thread that had it.
+    /// Thread `by` of process `pid` executes a program: it has that id from now on, and all others
+    /// are gone. Gives the id of the thread that had it.
     pub fn replace_thread(&mut self, pid: u32, by: u32) -> Option<ThreadId> {
         let executing = self.threads.remove(by)?;
         let gone = self.remove_thread(pid);

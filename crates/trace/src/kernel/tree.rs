@@ -11,11 +11,13 @@ impl Kernel {
     /// The names among the arguments, joined with the directories that they begin at.
     pub(super) fn name(&mut self, asked: &Request<'_>, event: &mut Event) {
         if let Some(open) = self.linked_by_number(asked, event) {
-            // The name is one of this process only: the descriptor is what is meant, as with AT_EMPTY_PATH.
+            // The name is one of this process only: the descriptor is what is meant, as with
+            // AT_EMPTY_PATH.
             event.open = Some(open);
             self.files_of(event);
         } else if let Some(path) = self.path(asked, 0, event) {
-            // glibc changes the permissions of what it has only as a place by `/proc/self/fd/3`: the file there is meant.
+            // glibc changes the permissions of what it has only as a place by `/proc/self/fd/3`:
+            // the file there is meant.
             let by_number = matches!(asked.effect(), Effect::Change | Effect::Truncate);
             let meant = by_number.then(|| self.own_descriptor(asked.pid, path)).flatten();
             event.path = Some(meant.map_or(path, |file| self.places.name_of(file)));
@@ -36,7 +38,8 @@ impl Kernel {
         }
     }
 
-    /// The open file that linkat(2) gives a name by `/proc/self/fd/3`, links followed: how files of `O_TMPFILE` get theirs.
+    /// The open file that linkat(2) gives a name by `/proc/self/fd/3`, links followed: how files of
+    /// `O_TMPFILE` get theirs.
     fn linked_by_number(&mut self, asked: &Request<'_>, event: &Event) -> Option<OpenId> {
         let follows = event.flags.is_some_and(|flags| flags & AT_SYMLINK_FOLLOW != 0);
         if asked.effect() != Effect::Link || !follows {
@@ -114,8 +117,8 @@ impl Kernel {
         self.enters(pid, directory);
     }
 
-    /// What readlink(2) has found, where its source does not tell: `read_link` looks it up. What is there by now counts only where it is
-    /// as long.
+    /// What readlink(2) has found, where its source does not tell: `read_link` looks it up. What is
+    /// there by now counts only where it is as long.
     pub fn complete_link(&mut self, event: &mut Event, read_link: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         let is_readlink = event.call.name.starts_with("readlink") && event.path2.is_none();
         let (Some(path), Some(length), true) = (event.path, event.outcome.value(), is_readlink) else {
@@ -159,7 +162,8 @@ impl Kernel {
         }
     }
 
-    /// What has this name is of this kind. Of a name that leads to an open file, `lstat` tells the link; the file stays what it is.
+    /// What has this name is of this kind. Of a name that leads to an open file, `lstat` tells the
+    /// link; the file stays what it is.
     fn seen(&mut self, path: PathId, kind: Kind) -> FileId {
         match self.places.at(path) {
             Some(file) if kind == Kind::Link => file,

@@ -22,8 +22,8 @@ pub struct UnusedRecords {
     pub cut: u64,
 }
 
-/// Follows the logs of a program, from the first record to the last. Events are given to `told`, with times since `zero_ns`
-/// (`CLOCK_MONOTONIC`), by which they are in order of their ends.
+/// Follows the logs of a program, from the first record to the last. Events are given to `told`,
+/// with times since `zero_ns` (`CLOCK_MONOTONIC`), by which they are in order of their ends.
 pub fn follow(
     logs: Vec<Log<'_>>,
     zero_ns: u64,

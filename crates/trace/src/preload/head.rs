@@ -18,7 +18,8 @@ pub struct Head<'a> {
     pub monotonic_ns: u64,
     /// The same: ns since the Unix epoch.
     pub unix_ns: u64,
-    /// The program that began with this log. None for those of other threads, and of children of fork.
+    /// The program that began with this log. None for those of other threads, and of children of
+    /// fork.
     pub image: Option<Image<'a>>,
 }
 
@@ -50,7 +51,8 @@ pub struct OpenDescriptor<'a> {
     pub name: &'a [u8],
 }
 
-/// The head, the calls by their numbers (None for one that nobody knew when this was written), and what follows.
+/// The head, the calls by their numbers (None for one that nobody knew when this was written), and
+/// what follows.
 pub(super) type Parsed<'a> = (Head<'a>, Vec<Option<&'static Syscall>>, &'a [u8]);
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, LogError> {

@@ -1,11 +1,13 @@
-//! Numbers that are not the same on every machine: the recorder writes those of its own, events have those of x86-64.
+//! Numbers that are not the same on every machine: the recorder writes those of its own, events
+//! have those of x86-64.
 
 use crate::constants::{F_SETFL, O_DIRECT, O_DIRECTORY, O_LARGEFILE, O_NOFOLLOW};
 use crate::preload::{Head, Record};
 use crate::syscalls::{Argument, Effect};
 
-/// Of open(2) on arm64, with what they are on x86-64: Linux's `arch/arm64/include/uapi/asm/fcntl.h`. All other constants that the recorder writes
-/// are those of `asm-generic`, as on x86-64.
+/// Of open(2) on arm64, with what they are on x86-64: Linux's
+/// `arch/arm64/include/uapi/asm/fcntl.h`. All other constants that the recorder writes are those of
+/// `asm-generic`, as on x86-64.
 const ARM64: [(u64, u64); 4] = [
     (0x4000, O_DIRECTORY),
     (0x8000, O_NOFOLLOW),
@@ -23,7 +25,8 @@ pub(super) enum Machine {
 }
 
 impl Machine {
-    /// As uname(2) has it: the logs of one recording are of one machine, and the first one of each program names it.
+    /// As uname(2) has it: the logs of one recording are of one machine, and the first one of each
+    /// program names it.
     pub(super) fn of(heads: &[Head<'_>]) -> Self {
         let mut images = heads.iter().filter_map(|head| head.image.as_ref());
         match images.find_map(|image| image.host.get(2)) {

@@ -27,8 +27,9 @@ pub struct Moment<'a> {
     pub when: When<'a>,
 }
 
-/// All of it, by time; at one time ends come first. Within a thread calls can be in one another only where a signal's handler has made
-/// them (then the outer one begins too late here, when the inner ones have ended), or a child of vfork.
+/// All of it, by time; at one time ends come first. Within a thread calls can be in one another
+/// only where a signal's handler has made them (then the outer one begins too late here, when the
+/// inner ones have ended), or a child of vfork.
 #[derive(Debug)]
 pub struct Merge<'a> {
     records: Vec<Records<'a>>,

@@ -1,18 +1,24 @@
-//! What the preload recorder has written: the logs of all threads of a program, each a head and records. Bytes in, values out.
+//! What the preload recorder has written: the logs of all threads of a program, each a head and
+//! records. Bytes in, values out.
 //!
-//! All numbers are those of the host, `O_*` too, little-endian on every one that there is; everything is aligned to 8 bytes.
+//! All numbers are those of the host, `O_*` too, little-endian on every one that there is;
+//! everything is aligned to 8 bytes.
 //!
-//! **Head**: `plimcall`, u32 version, u32 bytes of the head, u32 pid, u32 parent's pid, u32 tid, u32 1 for the first log of a program,
-//! u64 `CLOCK_MONOTONIC` ns, u64 `CLOCK_REALTIME` ns; then parts: u32 what, u32 bytes, the bytes, padded. 1: the names of the calls, each
-//! with a newline. Of the first log of a program also 2: its command line, each argument with a 0; 3: its working directory; 4 for each
-//! descriptor that was open: i32 number, u32 flags of its open file, u32 whether execve closes it, u32 0, i64 offset or -1, its name as
-//! `/proc/PID/fd` has it; 5: the host, as uname(2) names its node, release and machine, each with a 0.
+//! **Head**: `plimcall`, u32 version, u32 bytes of the head, u32 pid, u32 parent's pid, u32 tid,
+//! u32 1 for the first log of a program, u64 `CLOCK_MONOTONIC` ns, u64 `CLOCK_REALTIME` ns; then
+//! parts: u32 what, u32 bytes, the bytes, padded. 1: the names of the calls, each with a newline.
+//! Of the first log of a program also 2: its command line, each argument with a 0; 3: its working
+//! directory; 4 for each descriptor that was open: i32 number, u32 flags of its open file, u32
+//! whether execve closes it, u32 0, i64 offset or -1, its name as `/proc/PID/fd` has it; 5: the
+//! host, as uname(2) names its node, release and machine, each with a 0.
 //!
-//! **Record**: u16 words (of 8 bytes, this one included), u16 call (its place among the names), u16 errno, u8 which of the six arguments
-//! follow, u8 what else follows; u64 start ns, u64 duration ns, i64 value; then, as said, u64 processor time ns (bit 0), u64 the
-//! thread if it is another (bit 5), the arguments in their order, u64 mode and u64 size of what was found (bit 3), two i32 (bit 4), and
-//! one or two names (bits 1, 2): u64 length, the bytes, padded. Bit 6: it had not ended. Bit 7: inferred. A record whose first word is
-//! 0 was never written: the log ends there. Call 65535 tells by its value how many records before it were lost.
+//! **Record**: u16 words (of 8 bytes, this one included), u16 call (its place among the names), u16
+//! errno, u8 which of the six arguments follow, u8 what else follows; u64 start ns, u64 duration
+//! ns, i64 value; then, as said, u64 processor time ns (bit 0), u64 the thread if it is another
+//! (bit 5), the arguments in their order, u64 mode and u64 size of what was found (bit 3), two i32
+//! (bit 4), and one or two names (bits 1, 2): u64 length, the bytes, padded. Bit 6: it had not
+//! ended. Bit 7: inferred. A record whose first word is 0 was never written: the log ends there.
+//! Call 65535 tells by its value how many records before it were lost.
 
 mod follow;
 mod head;

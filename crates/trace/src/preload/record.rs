@@ -28,14 +28,17 @@ pub struct Record<'a> {
     pub call: &'static Syscall,
     /// When it began: `CLOCK_MONOTONIC`, ns.
     pub start_ns: u64,
-    /// How long it took, ns. None where it did not return: execve that succeeded, an exit, or a kill.
+    /// How long it took, ns. None where it did not return: execve that succeeded, an exit, or a
+    /// kill.
     pub duration_ns: Option<u64>,
-    /// Processor time that the thread has used since the call before, ns; told only where more than 20 us have passed.
+    /// Processor time that the thread has used since the call before, ns; told only where more than
+    /// 20 us have passed.
     pub cpu_ns: Option<u64>,
     /// How it ended. Unknown, with a duration, where libc keeps the value to itself (readdir).
     pub outcome: Outcome,
-    /// In the order of the system call, as [`Syscall::arguments`] names them. Of a list of buffers: how long they are together. Of a pointer
-    /// to an offset: the offset. None for other pointers, and for what was not given.
+    /// In the order of the system call, as [`Syscall::arguments`] names them. Of a list of buffers:
+    /// how long they are together. Of a pointer to an offset: the offset. None for other pointers,
+    /// and for what was not given.
     pub arguments: [Option<i64>; 6],
     /// Names, in the order of the arguments; of getcwd what it has found.
     pub texts: [Option<&'a [u8]>; 2],
@@ -43,10 +46,12 @@ pub struct Record<'a> {
     pub pair: Option<[i32; 2]>,
     /// What stat and its like have found.
     pub status: Option<Status>,
-    /// The thread, where it is not that of the log: a child of vfork, which has its parent's memory until it executes a program.
+    /// The thread, where it is not that of the log: a child of vfork, which has its parent's memory
+    /// until it executes a program.
     pub other_thread: Option<u32>,
-    /// libc has made the call inside a function of stdio, or of directories: the recorder has seen what came of it. Several calls of one
-    /// kind within a function are one, and reads that find the end of the file are none.
+    /// libc has made the call inside a function of stdio, or of directories: the recorder has seen
+    /// what came of it. Several calls of one kind within a function are one, and reads that find
+    /// the end of the file are none.
     pub is_inferred: bool,
 }
 
@@ -59,7 +64,8 @@ pub struct Status {
     pub size: u64,
 }
 
-/// The records of a log, in the order of their ends; calls that may not return stand where they began.
+/// The records of a log, in the order of their ends; calls that may not return stand where they
+/// began.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     calls: Vec<Option<&'static Syscall>>,
@@ -87,8 +93,8 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Records that the recorder could not write, as far as has been read: the disk was full, or a signal came while another one was
-    /// written.
+    /// Records that the recorder could not write, as far as has been read: the disk was full, or a
+    /// signal came while another one was written.
     pub fn lost(&self) -> u64 {
         self.lost
     }

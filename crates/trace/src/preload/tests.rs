@@ -198,7 +198,8 @@ fn however_many_are_said_to_be_lost_they_are_counted_as_lost() {
 fn threads_are_merged_by_time_and_ends_come_first() {
     let read = |start, duration| record(0, [0, 1, 0], [start, duration], 0, &words(&[3]));
     let one = [head(1, 5, false), read(10, 20), read(40, 1)].concat();
-    // A call of the other thread ends as one of the first begins; one that has not ended holds a child's within it.
+    // A call of the other thread ends as one of the first begins; one that has not ended holds a
+    // child's within it.
     let waiting = record(0, [0, 1, 64], [20, 0], 0, &words(&[4]));
     let two = [head(2, 12, false), waiting, read(21, 19)].concat();
     let logs = vec![Log::parse(&one).unwrap(), Log::parse(&two).unwrap()];

@@ -1,4 +1,5 @@
-//! Time in bins whose width doubles as the trace goes on, so that one pass suffices and memory is bounded.
+//! Time in bins whose width doubles as the trace goes on, so that one pass suffices and memory is
+//! bounded.
 
 use super::json::Timeline;
 
@@ -15,8 +16,9 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Place of the bin of this time. The first time that is asked for is where the axis begins; calls that began before it, as
-    /// those of other threads that ended later, belong to the first bin.
+    /// Place of the bin of this time. The first time that is asked for is where the axis begins;
+    /// calls that began before it, as those of other threads that ended later, belong to the first
+    /// bin.
     pub(super) fn place(&mut self, at_ns: i64) -> u32 {
         let start = *self.start_ns.get_or_insert(at_ns);
         let since = u64::try_from(at_ns.saturating_sub(start)).unwrap_or(0) / FINEST_NS;
@@ -111,7 +113,8 @@ fn add<const N: usize>(sums: &mut [u64; N], amounts: &[u64; N]) {
     }
 }
 
-/// The run's line: reads, their bytes, writes, their bytes, other calls about files, calls about none.
+/// The run's line: reads, their bytes, writes, their bytes, other calls about files, calls about
+/// none.
 pub(super) fn timeline(axis: &Axis, line: &mut Line<6>) -> Timeline {
     let cells = line.cells(axis);
     let bins = cells.last().map_or(0, |cell| cell.0 as usize + 1);

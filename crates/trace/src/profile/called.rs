@@ -1,5 +1,5 @@
-//! What files are called: each has the names that it had at any time, and is shown under the last one. Programs write to a name that lives for
-//! milliseconds, and rename the file when it is whole.
+//! What files are called: each has the names that it had at any time, and is shown under the last
+//! one. Programs write to a name that lives for milliseconds, and rename the file when it is whole.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;

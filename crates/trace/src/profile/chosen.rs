@@ -15,7 +15,8 @@ use crate::names::{Kind, Names};
 pub struct Choice {
     /// Files of which a name, as it is shown, matches; without it also what is about no file.
     pub file: Option<Regex>,
-    /// What files are called in all of the trace; without it, a file is chosen by its first name alone.
+    /// What files are called in all of the trace; without it, a file is chosen by its first name
+    /// alone.
     pub called: Option<Arc<Called>>,
     /// Calls that began at this time or later, ns since the zero of the trace.
     pub from_ns: Option<i64>,

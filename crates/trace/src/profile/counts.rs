@@ -19,7 +19,8 @@ pub(super) struct Direction {
     pub(super) speed: Tally,
     pub(super) small: u64,
     pub(super) small_ns: u64,
-    /// Bytes of the file that were touched. Of a file as it goes, they are in its ranges; this is where they are added up.
+    /// Bytes of the file that were touched. Of a file as it goes, they are in its ranges; this is
+    /// where they are added up.
     pub(super) unique: u64,
 }
 
@@ -126,7 +127,8 @@ impl Counts {
     }
 }
 
-/// Adds to the count of a key in a short list; the keys of a file are few, and mostly the same ones again.
+/// Adds to the count of a key in a short list; the keys of a file are few, and mostly the same ones
+/// again.
 pub(super) fn count_of<K: Copy + PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
     match list.iter_mut().find(|entry| entry.0 == key) {
         Some(entry) => entry.1 += count,

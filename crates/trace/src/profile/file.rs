@@ -8,7 +8,8 @@ use super::ranges::Ranges;
 use super::time::Spent;
 use crate::event::ThreadId;
 
-/// What past the cache of the kernel has to be aligned to, bytes: the sector of disks. Many want more, none less.
+/// What past the cache of the kernel has to be aligned to, bytes: the sector of disks. Many want
+/// more, none less.
 const SECTOR: u64 = 512;
 
 /// What is known of a file.

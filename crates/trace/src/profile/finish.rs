@@ -21,7 +21,8 @@ const MIN_RUN_SHARE: f64 = 0.5;
 const IN_VAIN: [u16; 2] = [2, 20];
 
 impl Profiler {
-    /// The profile of what was taken. `names` are all tables of the trace, `footer` is its end; none where it was cut off.
+    /// The profile of what was taken. `names` are all tables of the trace, `footer` is its end;
+    /// none where it was cut off.
     pub fn finish(mut self, names: &Names, footer: Option<&Footer>) -> Profile {
         let has_durations = self.header.has_durations;
         let is_corrected = self.header.calibration.is_some();
@@ -92,7 +93,8 @@ impl Profiler {
         profile
     }
 
-    /// Files whose last name was the same, one after another, and what was asked of the name when there was none, belong together.
+    /// Files whose last name was the same, one after another, and what was asked of the name when
+    /// there was none, belong together.
     fn by_path(&mut self, names: &Names) -> HashMap<PathId, Same> {
         let end_ns = self.wall.ends_ns().map_or(0, |ends| ends.1);
         let mut same: HashMap<PathId, Same> = HashMap::new();

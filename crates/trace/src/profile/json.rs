@@ -1,7 +1,9 @@
-//! The profile of a trace as JSON: what `plimsoll trace show --json` prints and what the page is made of.
+//! The profile of a trace as JSON: what `plimsoll trace show --json` prints and what the page is
+//! made of.
 //!
-//! Times are seconds since the zero of the trace, or lengths in seconds, where they end in `_s`; bytes are results of calls, not
-//! what was asked for. Names of files are written as [`super::shown::shown`] does. A field that is not known is null, never 0.
+//! Times are seconds since the zero of the trace, or lengths in seconds, where they end in `_s`;
+//! bytes are results of calls, not what was asked for. Names of files are written as
+//! [`super::shown::shown`] does. A field that is not known is null, never 0.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +27,8 @@ pub struct Profile {
     pub time: RunTime,
     /// All files together.
     pub totals: Totals,
-    /// One for a name: the files that bore it one after another are put together. Those that took most time come first, then those
-    /// with most bytes.
+    /// One for a name: the files that bore it one after another are put together. Those that took
+    /// most time come first, then those with most bytes.
     pub files: Vec<FileProfile>,
     /// Processes, by the order of their making.
     pub processes: Vec<Process>,
@@ -86,9 +88,10 @@ pub struct Chosen {
     pub to_s: Option<f64>,
 }
 
-/// A total of times. Tracing costs: what was recorded is too long. Where the cost is known, `corrected_s` is the best estimate
-/// without it, and the truth is likely between `low_s` and `high_s`, as long as a call cost what it did when that was measured: on a
-/// busier machine it costs more, and even `low_s` is too long.
+/// A total of times. Tracing costs: what was recorded is too long. Where the cost is known,
+/// `corrected_s` is the best estimate without it, and the truth is likely between `low_s` and
+/// `high_s`, as long as a call cost what it did when that was measured: on a busier machine it
+/// costs more, and even `low_s` is too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// As recorded.
@@ -131,14 +134,16 @@ pub struct RunTime {
     pub wall: Times,
     /// In calls, summed over all threads; waiting is in it.
     pub calls: Option<Times>,
-    /// In calls that wait for something else than a file: futex, poll, wait4, sleep, reads of pipes and sockets.
+    /// In calls that wait for something else than a file: futex, poll, wait4, sleep, reads of pipes
+    /// and sockets.
     pub waiting: Option<Times>,
     /// Estimated share of tracing in `wall`, 0..=1.
     pub tracing_share: Option<f64>,
-    /// What tracing cost a call of this run in the mean, s: best estimate, low and high end. It is calibrated, and with strace follows
-    /// what short calls of the trace say.
+    /// What tracing cost a call of this run in the mean, s: best estimate, low and high end. It is
+    /// calibrated, and with strace follows what short calls of the trace say.
     pub traced_call_s: Option<[f64; 3]>,
-    /// Tracing was most of the run: say `low_s` to `high_s` wherever a time is told, not one number.
+    /// Tracing was most of the run: say `low_s` to `high_s` wherever a time is told, not one
+    /// number.
     pub interval_only: bool,
 }
 
@@ -200,23 +205,25 @@ pub struct Io {
     pub unique_write_bytes: u64,
     /// `write_bytes` that were written before.
     pub overwritten_bytes: u64,
-    /// The file was accessed in more pieces than are kept apart: the two unique numbers may be too small.
+    /// The file was accessed in more pieces than are kept apart: the two unique numbers may be too
+    /// small.
     pub approximate: bool,
     /// Calls that set the offset, or asked for it.
     pub seeks: u64,
-    /// Seeks without use: no call that reads or writes at the offset followed on the same open file before the next seek or the
-    /// close; and `still_seeks`.
+    /// Seeks without use: no call that reads or writes at the offset followed on the same open file
+    /// before the next seek or the close; and `still_seeks`.
     pub useless_seeks: u64,
     /// Seeks that did not move the offset. They do not end the use of the seek before them.
     pub still_seeks: u64,
-    /// Share of requests (reads and writes) that began where the last one of the same open file ended, 0..=1; the first one of an
-    /// open file where it began at 0.
+    /// Share of requests (reads and writes) that began where the last one of the same open file
+    /// ended, 0..=1; the first one of an open file where it began at 0.
     pub sequential_share: Option<f64>,
     /// Share that began where the last one of the file ended, whoever made it.
     pub consecutive_share: Option<f64>,
     /// Share that began before the beginning of the last one of the same open file.
     pub descending_share: Option<f64>,
-    /// Requests of which nobody knows where in the file they were; they are in no share, and in no unique number.
+    /// Requests of which nobody knows where in the file they were; they are in no share, and in no
+    /// unique number.
     pub unknown_offsets: u64,
     /// Writes over what the last read of the same open file has given.
     pub modify_writes: u64,
@@ -226,7 +233,8 @@ pub struct Io {
     pub unaligned_direct: u64,
     /// Calls that wait for the disk: fsync and the like.
     pub syncs: u64,
-    /// Best estimate of the time in reads; see `read_time`, and `interval_only` before you print it.
+    /// Best estimate of the time in reads; see `read_time`, and `interval_only` before you print
+    /// it.
     pub read_s: Option<f64>,
     /// The same of writes.
     pub write_s: Option<f64>,
@@ -238,7 +246,8 @@ pub struct Io {
     pub sync_time: Option<Times>,
     /// Time in all other calls.
     pub metadata_time: Option<Times>,
-    /// Time in all calls over the time of the run, both at their best estimates. More than 1 where threads overlap.
+    /// Time in all calls over the time of the run, both at their best estimates. More than 1 where
+    /// threads overlap.
     pub run_share: Option<f64>,
     /// Reads, each by itself.
     pub read: Option<Requests>,
@@ -250,7 +259,8 @@ pub struct Io {
     pub failed: Vec<Failed>,
     /// Times that it was mapped into memory.
     pub maps: u64,
-    /// Bytes of the file that were mapped at least once. What is read and written there is not seen.
+    /// Bytes of the file that were mapped at least once. What is read and written there is not
+    /// seen.
     pub mapped_bytes: u64,
 }
 
@@ -274,7 +284,8 @@ pub struct Requests {
     pub size: Spread,
     /// Seconds, with the median cost of tracing taken off.
     pub duration_s: Option<Spread>,
-    /// Bytes per second of those requests that gave any and of whose duration something is left without the cost of tracing.
+    /// Bytes per second of those requests that gave any and of whose duration something is left
+    /// without the cost of tracing.
     pub speed: Option<Spread>,
     /// Those that asked for less than [`super::SMALL_REQUEST`] bytes.
     pub small: u64,
@@ -295,8 +306,8 @@ pub struct Spread {
     pub min: f64,
     /// The greatest.
     pub max: f64,
-    /// How many lie in each range that holds any; a range ends where its double begins, the first one, from 0, below the unit of the
-    /// value (1 byte, 1 ns, 1 byte/s).
+    /// How many lie in each range that holds any; a range ends where its double begins, the first
+    /// one, from 0, below the unit of the value (1 byte, 1 ns, 1 byte/s).
     pub histogram: Vec<Bin>,
 }
 
@@ -329,14 +340,17 @@ pub struct FileProfile {
     pub path: String,
     /// Other names that it had at any time, at most [`super::OTHER_NAMES`].
     pub other_names: Vec<String>,
-    /// What it is: `file`, `directory`, `link`, `device`, `memory`; `name` where it was only asked for, in vain.
+    /// What it is: `file`, `directory`, `link`, `device`, `memory`; `name` where it was only asked
+    /// for, in vain.
     pub kind: String,
-    /// Files that bore the name one after another (made, removed, made again); 0 where there was none.
+    /// Files that bore the name one after another (made, removed, made again); 0 where there was
+    /// none.
     pub incarnations: u64,
     /// What was done to it.
     #[serde(flatten)]
     pub io: Io,
-    /// The greatest size of which the trace tells: found by stat, or reached by reading and writing.
+    /// The greatest size of which the trace tells: found by stat, or reached by reading and
+    /// writing.
     pub size: Option<u64>,
     /// How long it was open: the union of all its opens.
     pub open_s: f64,
@@ -352,7 +366,8 @@ pub struct FileProfile {
     pub processes: Vec<usize>,
     /// It was mapped to be executed: a program or a library.
     pub executable: bool,
-    /// When it was used: rows of place in the bins of `timeline`, calls, bytes read, bytes written. Bins without are left out.
+    /// When it was used: rows of place in the bins of `timeline`, calls, bytes read, bytes written.
+    /// Bins without are left out.
     pub timeline: Vec<[u64; 4]>,
 }
 
@@ -447,7 +462,8 @@ pub struct Missing {
     pub count: u64,
 }
 
-/// What happened when. A call is counted in the bin that it began in. All columns have the same length.
+/// What happened when. A call is counted in the bin that it began in. All columns have the same
+/// length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// When the first bin begins.
@@ -520,7 +536,8 @@ pub struct Unparsed {
 /// What a trace cannot tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlindSpot {
-    /// `mapped`, `io-uring`, `past-libc` (of every preload recording), `silent-program`, `unknown-offset`.
+    /// `mapped`, `io-uring`, `past-libc` (of every preload recording), `silent-program`,
+    /// `unknown-offset`.
     pub kind: String,
     /// The file, where it is about one.
     pub file: Option<String>,

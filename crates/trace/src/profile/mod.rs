@@ -1,10 +1,12 @@
 //! What an application did to its files, told from the events of its trace.
 //!
-//! A [`Profiler`] takes the events of a trace in the order of the file and gives a [`Profile`], which is what comes out as JSON;
-//! [`findings`] says in words what of it is worth a look. [`points`] has single requests, or their density, for a picture.
+//! A [`Profiler`] takes the events of a trace in the order of the file and gives a [`Profile`],
+//! which is what comes out as JSON; [`findings`] says in words what of it is worth a look.
+//! [`points`] has single requests, or their density, for a picture.
 //!
-//! Memory is that of what is told apart, not of the length of the trace: files, names, threads, which thread used which file, open
-//! files, and for each file a bounded number of pieces that were read and written, and of bins of time.
+//! Memory is that of what is told apart, not of the length of the trace: files, names, threads,
+//! which thread used which file, open files, and for each file a bounded number of pieces that were
+//! read and written, and of bins of time.
 
 mod axis;
 mod bursts;
@@ -54,7 +56,8 @@ pub const MISSING: usize = 50;
 pub const OTHER_NAMES: usize = 1000;
 /// Processes that used a file of which the places are told.
 pub const USERS: usize = 64;
-/// Below, a request is a small one: bytes. A page, the least that a disk or the kernel's cache moves.
+/// Below, a request is a small one: bytes. A page, the least that a disk or the kernel's cache
+/// moves.
 pub const SMALL_REQUEST: u64 = 4096;
 
 /// Makes a profile, event by event.
@@ -116,8 +119,9 @@ impl Profiler {
         }
     }
 
-    /// Takes the next events. Their ids are those of `names`, as far as it is known by then; a choice by names of files goes by
-    /// the names that files have here, so who knows the tables of the whole trace already gives those.
+    /// Takes the next events. Their ids are those of `names`, as far as it is known by then; a
+    /// choice by names of files goes by the names that files have here, so who knows the tables of
+    /// the whole trace already gives those.
     pub fn take(&mut self, names: &Names, events: &[Event]) {
         for event in events {
             self.take_one(names, event);
@@ -201,7 +205,8 @@ impl Profiler {
     }
 }
 
-/// Whether a call waits for something else than a file: futex, poll, wait4, sleep, reads of pipes and sockets.
+/// Whether a call waits for something else than a file: futex, poll, wait4, sleep, reads of pipes
+/// and sockets.
 fn waits(event: &Event, subject: Subject) -> bool {
     let from_elsewhere = event.call.effect == Effect::Read && subject == Subject::Elsewhere;
     let waits = matches!(event.call.effect, Effect::Wait | Effect::Receive);

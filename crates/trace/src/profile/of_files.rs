@@ -66,7 +66,8 @@ impl Profiler {
         }
     }
 
-    /// Whether a ring of `io_uring` was made. The preload recorder writes another call down where liburing has made one.
+    /// Whether a ring of `io_uring` was made. The preload recorder writes another call down where
+    /// liburing has made one.
     fn is_ring(&self, event: &Event) -> bool {
         let is_made = match event.call.name {
             "io_uring_setup" => true,
@@ -101,7 +102,8 @@ impl Profiler {
             .open
             .map(|open| use_open(&mut self.opens, file, open, event.start_ns));
         if let Some(open) = &mut open {
-            // A transfer has an offset of its own or goes on at the open file's: if that stands there, it went on there.
+            // A transfer has an offset of its own or goes on at the open file's: if that stands
+            // there, it went on there.
             let is_positioned = match event.call.effect {
                 Effect::Transfer => open.offset != offset,
                 _ => self.calls.named(taken.kind).is_positioned,

@@ -59,7 +59,8 @@ impl Open {
 pub(super) struct Opens(Map<OpenId, Open>);
 
 impl Opens {
-    /// This open file. One that is not known was open before the trace, or before what was asked for of it: the second value says so.
+    /// This open file. One that is not known was open before the trace, or before what was asked
+    /// for of it: the second value says so.
     pub(super) fn used(&mut self, id: OpenId) -> (&mut Open, bool) {
         let mut is_new = false;
         let open = self.0.entry(id).or_insert_with(|| {

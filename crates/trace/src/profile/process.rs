@@ -12,7 +12,8 @@ use crate::syscalls::Effect;
 /// What a thread did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Worker {
-    /// First beginning and last end of its calls, ns; of all, also of those that were not asked for.
+    /// First beginning and last end of its calls, ns; of all, also of those that were not asked
+    /// for.
     seen: Option<(i64, i64)>,
     program: Option<PathId>,
     executes: u64,
@@ -90,7 +91,8 @@ pub(super) struct Tree {
     pub(super) of_thread: Vec<Option<usize>>,
 }
 
-/// Puts threads that were seen together. A thread whose id is that of its process begins one: ids are given out again.
+/// Puts threads that were seen together. A thread whose id is that of its process begins one: ids
+/// are given out again.
 pub(super) fn tree(workers: &[Worker], names: &Names, has_durations: bool, is_corrected: bool) -> Tree {
     let mut tree = Tree {
         processes: Vec::new(),

@@ -1,12 +1,13 @@
-//! A hash for numbers that this program has given out itself, one or two look-ups an event: the standard one, which is made
-//! for keys that an enemy chooses, took as long as all the counting.
+//! A hash for numbers that this program has given out itself, one or two look-ups an event: the
+//! standard one, which is made for keys that an enemy chooses, took as long as all the counting.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by ids or addresses.
 pub(super) type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Quick>>;
 
-/// Multiplies, so that neighbours lie far from each other (Knuth, The Art of Computer Programming 3, 6.4: Fibonacci hashing).
+/// Multiplies, so that neighbours lie far from each other (Knuth, The Art of Computer Programming
+/// 3, 6.4: Fibonacci hashing).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quick(u64);
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// Intervals that are kept of a file, per direction. Past it, half of the gaps, the smallest ones, are forgotten: a file that is
-/// read in pieces of 4 KiB at random fills up before it has half a million pieces, and 4096 of them still tell where it was read.
+/// Intervals that are kept of a file, per direction. Past it, half of the gaps, the smallest ones,
+/// are forgotten: a file that is read in pieces of 4 KiB at random fills up before it has half a
+/// million pieces, and 4096 of them still tell where it was read.
 pub(super) const LIMIT: usize = 4096;
 
 /// Bytes that were touched at least once.
@@ -45,7 +46,8 @@ impl Ranges {
         }
     }
 
-    /// Bytes that were touched. Where [`Ranges::is_approximate`], it may be less than the truth, never more.
+    /// Bytes that were touched. Where [`Ranges::is_approximate`], it may be less than the truth,
+    /// never more.
     pub(super) fn covered(&self) -> u64 {
         self.covered
     }

@@ -1,9 +1,10 @@
-//! Names of files as people see them. They come from outside: nothing in them may steer a terminal or deceive a reader.
+//! Names of files as people see them. They come from outside: nothing in them may steer a terminal
+//! or deceive a reader.
 
 use std::fmt::Write as _;
 
-/// The name with everything escaped that is not seen or not UTF-8, byte by byte as `\xNN`; so is the backslash, so that
-/// [`unshown`] gives the name back.
+/// The name with everything escaped that is not seen or not UTF-8, byte by byte as `\xNN`; so is
+/// the backslash, so that [`unshown`] gives the name back.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

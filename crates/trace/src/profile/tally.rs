@@ -10,7 +10,8 @@ pub(super) struct Tally {
     squares: u128,
     min: u64,
     max: u64,
-    /// Place 0 has the zeros, place k values from 2^(k-1) to below 2^k; only as long as the greatest value needs.
+    /// Place 0 has the zeros, place k values from 2^(k-1) to below 2^k; only as long as the
+    /// greatest value needs.
     bins: Vec<u64>,
 }
 
@@ -56,7 +57,8 @@ impl Tally {
         }
     }
 
-    /// In a unit that has `parts` of the values' own: 1e9 for ns told in seconds. None without values.
+    /// In a unit that has `parts` of the values' own: 1e9 for ns told in seconds. None without
+    /// values.
     pub(super) fn spread(&self, parts: f64) -> Option<Spread> {
         if self.count == 0 {
             return None;

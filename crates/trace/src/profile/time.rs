@@ -4,7 +4,8 @@ use super::json::Times;
 use crate::cost::{Cost, Debt, Guess, Slower};
 use crate::event::Event;
 
-/// A time, or a sum of times: as recorded, and with the greatest, the median and the smallest likely cost taken off. ns.
+/// A time, or a sum of times: as recorded, and with the greatest, the median and the smallest
+/// likely cost taken off. ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     pub(super) recorded: u64,
@@ -45,18 +46,20 @@ impl Spent {
     }
 }
 
-/// What tracing cost is summed up over such a time, ns. It is short, for processes that wait for each other take turns in longer
-/// times. It is long enough for some hundred calls under strace.
+/// What tracing cost is summed up over such a time, ns. It is short, for processes that wait for
+/// each other take turns in longer times. It is long enough for some hundred calls under strace.
 const BESIDE_NS: i64 = 10_000_000;
 
 /// How long a run took, and would have taken without tracing.
 ///
-/// Tracing stops the thread that makes a call. Threads that run beside each other lose that time together, those that take turns
-/// one after the other. So the run is cut into pieces of [`BESIDE_NS`], by the ends of calls. In each the run was delayed by what all
-/// threads lost over how many of them ran at a time, those that waited left out, but no less than by what the thread lost that lost
-/// most; the sum over the pieces is what the run lost. The upper end of the interval has that thread only, the lower one all calls at
-/// the high guess: a recorder that serves one thread after the other, as strace does, delays the run by them in the worst case.
-/// Calls have not cost more than passed meanwhile (see [`Debt`]).
+/// Tracing stops the thread that makes a call. Threads that run beside each other lose that time
+/// together, those that take turns one after the other. So the run is cut into pieces of
+/// [`BESIDE_NS`], by the ends of calls. In each the run was delayed by what all threads lost over
+/// how many of them ran at a time, those that waited left out, but no less than by what the thread
+/// lost that lost most; the sum over the pieces is what the run lost. The upper end of the interval
+/// has that thread only, the lower one all calls at the high guess: a recorder that serves one
+/// thread after the other, as strace does, delays the run by them in the worst case. Calls have not
+/// cost more than passed meanwhile (see [`Debt`]).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wall {
     first_ns: Option<i64>,
@@ -88,7 +91,8 @@ pub(super) struct InPiece {
 }
 
 impl Wall {
-    /// A call has ended, which has waited for something all the time if it `waits`. `thread` is kept by its thread.
+    /// A call has ended, which has waited for something all the time if it `waits`. `thread` is
+    /// kept by its thread.
     pub(super) fn add(
         &mut self,
         event: &Event,
@@ -238,7 +242,8 @@ mod tests {
         close(wall(&calls), [0.09901, 0.09501, 0.09601, 0.09701]);
     }
 
-    /// Beside each other they lose it together, if strace lets them; taking turns, one after the other.
+    /// Beside each other they lose it together, if strace lets them; taking turns, one after the
+    /// other.
     #[test]
     fn threads_beside_each_other_and_in_turns() {
         let beside: Vec<_> = (0..100)
@@ -251,13 +256,15 @@ mod tests {
         close(wall(&turns), [0.19901, 0.19101, 0.19301, 0.19501]);
     }
 
-    /// As with Python's lock: one computes for 0.5 ms while the other one waits for it to end. The upper end supposes that it does not.
+    /// As with Python's lock: one computes for 0.5 ms while the other one waits for it to end. The
+    /// upper end supposes that it does not.
     #[test]
     fn threads_that_take_turns_within_a_piece_lose_one_after_the_other() {
         let turns: Vec<_> = (0..200)
             .map(|n| (n as usize % 2, n * 500, n * 500 + 500))
             .collect();
-        // Of 30 us a call, 6 pass while its thread waits, but for the last one, which is alone in its piece.
+        // Of 30 us a call, 6 pass while its thread waits, but for the last one, which is alone in
+        // its piece.
         close(wall(&turns), [0.1, 0.092, 0.095_194, 0.09798]);
     }
 }

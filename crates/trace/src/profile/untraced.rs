@@ -1,4 +1,5 @@
-//! How long a run would have taken without tracing, for whoever needs no profile: the same estimate.
+//! How long a run would have taken without tracing, for whoever needs no profile: the same
+//! estimate.
 
 use super::chosen::{Choice, Chooser};
 use super::json::Times;

@@ -1,4 +1,5 @@
-//! Calls as a whole: where another thread spoke in between, strace writes the beginning and the end of a call on two lines.
+//! Calls as a whole: where another thread spoke in between, strace writes the beginning and the end
+//! of a call on two lines.
 
 use std::collections::HashMap;
 
@@ -33,7 +34,8 @@ pub enum LineContent<'a> {
     Began(Call<'a>),
     /// A call has ended, on one line or by a second one.
     Call(Call<'a>),
-    /// The end of a call of whose beginning there is no line: arguments that are written first are missing.
+    /// The end of a call of whose beginning there is no line: arguments that are written first are
+    /// missing.
     End(Call<'a>),
     /// A thread has ended by itself, with this status.
     Exited {
@@ -47,7 +49,8 @@ pub enum LineContent<'a> {
         /// Of the thread.
         pid: u32,
     },
-    /// The thread `by` has executed a program, and goes on under the id of its process, whose other threads are gone.
+    /// The thread `by` has executed a program, and goes on under the id of its process, whose other
+    /// threads are gone.
     Superseded {
         /// Of the process.
         pid: u32,
@@ -120,7 +123,8 @@ impl Calls {
         Self::default()
     }
 
-    /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it was written.
+    /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it
+    /// was written.
     #[inline]
     pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> LineContent<'s> {
         let pid = line.pid.unwrap_or(pid);

@@ -6,7 +6,8 @@ use crate::text::scan::{Cursor, Cuts, Mark};
 use crate::text::time::{self, Stamp};
 use crate::text::value::{self, Descriptor};
 
-/// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole seconds.
+/// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole
+/// seconds.
 const MAX_PID: u64 = 1 << 22;
 /// Longest name of a command (`TASK_COMM_LEN` less its end).
 const COMMAND: usize = 15;
@@ -62,7 +63,8 @@ pub enum What<'a> {
     Exited(i32),
     /// A signal has ended the thread.
     Killed,
-    /// Another thread of the process has executed a program: this one is gone, and that one has its id now.
+    /// Another thread of the process has executed a program: this one is gone, and that one has its
+    /// id now.
     Superseded {
         /// By whom.
         by: u32,
@@ -105,7 +107,8 @@ impl<'a> CallEnd<'a> {
         word.starts_with(b"E").then_some(word)
     }
 
-    /// The kernel goes back to the same call later, which is a line of its own then: nothing was done yet.
+    /// The kernel goes back to the same call later, which is a line of its own then: nothing was
+    /// done yet.
     pub fn restarts(&self) -> bool {
         self.error().is_some_and(|error| error.starts_with(b"ERESTART"))
     }
@@ -139,7 +142,8 @@ fn is_word_of_strace(text: &[u8]) -> bool {
 
 /// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
 fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
-    // What most lines begin with, in one step: strace fills up to five places, and ids of containers have fewer digits.
+    // What most lines begin with, in one step: strace fills up to five places, and ids of
+    // containers have fewer digits.
     let (length, number) = time::digits(text);
     let blanks = text[length..].iter().take_while(|&&byte| byte == b' ').count();
     let rest = &text[length + blanks..];
@@ -252,16 +256,16 @@ const IN_NAMES: [bool; 256] = {
     is_in
 };
 
-/// A name of a call, and what follows it. Calls that strace does not know are `syscall_0x1c3`; of one that was under way when it
-/// attached it knows nothing: `???`.
+/// A name of a call, and what follows it. Calls that strace does not know are `syscall_0x1c3`; of
+/// one that was under way when it attached it knows nothing: `???`.
 fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|&byte| !IN_NAMES[usize::from(byte)]);
     let length = end.unwrap_or(text.len());
     (length > 0).then(|| text.split_at(length))
 }
 
-/// Arguments, where they end unless the line breaks off within one, and how the call ended; no end where it is unfinished. None where the
-/// line is cut off.
+/// Arguments, where they end unless the line breaks off within one, and how the call ended; no end
+/// where it is unfinished. None where the line is cut off.
 fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<CallEnd<'_>>)> {
     let mut cuts = Cuts::default();
     let mut cursor = Cursor::new(text);

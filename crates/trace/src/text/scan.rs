@@ -1,8 +1,8 @@
 //! Where arguments end, in text that holds whatever files are called.
 //!
-//! One pass from the left. A comma or a parenthesis is hidden by a string in quotation marks, by brackets, and by the name that
-//! `-y` puts in angle brackets behind a descriptor; by nothing else. Rejected: to look for `) = ` from the right, as a file
-//! may be called so.
+//! One pass from the left. A comma or a parenthesis is hidden by a string in quotation marks, by
+//! brackets, and by the name that `-y` puts in angle brackets behind a descriptor; by nothing else.
+//! Rejected: to look for `) = ` from the right, as a file may be called so.
 
 use memchr::{memchr2, memmem};
 use wide::u8x16;
@@ -37,14 +37,16 @@ impl Cuts {
         }
     }
 
-    /// Arguments came in two parts, of which the first one has `length` bytes: those of the second one.
+    /// Arguments came in two parts, of which the first one has `length` bytes: those of the second
+    /// one.
     pub fn append(&mut self, length: usize, second: &Self) {
         for &at in &second.at[..usize::from(second.count)] {
             self.push(length + at as usize);
         }
     }
 
-    /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is what stands between the parentheses.
+    /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is
+    /// what stands between the parentheses.
     pub fn each<'a>(&self, text: &'a [u8], most: usize, mut take: impl FnMut(usize, &'a [u8])) {
         let count = usize::from(self.count);
         if count == 0 && text.trim_ascii().is_empty() {
@@ -166,8 +168,8 @@ impl Iterator for Cursor<'_> {
 /// Bytes that are looked at together.
 const STEP: usize = 16;
 
-/// How many bytes from the first on are plain, at least. Rejected: to go through the marks of all of them bit by bit, which takes as
-/// many instructions.
+/// How many bytes from the first on are plain, at least. Rejected: to go through the marks of all
+/// of them bit by bit, which takes as many instructions.
 #[inline]
 fn plain(text: &[u8]) -> usize {
     let mut at = 0;
@@ -192,7 +194,8 @@ fn may_mean(bytes: u8x16) -> u8x16 {
     parentheses | braces | are(folded, b'"') | are(folded, b',') | are(folded, b'<')
 }
 
-/// How long it is what begins with `<` here: a name, or nothing but that byte; none where the line is left open.
+/// How long it is what begins with `<` here: a name, or nothing but that byte; none where the line
+/// is left open.
 fn angle(text: &[u8], at: usize) -> Option<usize> {
     let rest = &text[at..];
     if is_left_open(rest) {
@@ -221,8 +224,8 @@ pub fn string(text: &[u8]) -> usize {
 
 /// How long the name in angle brackets is that begins here; to the end where it is cut.
 ///
-/// Angle brackets in a name are written as `\74` and `\76`. Devices have a second pair within, and sockets an arrow:
-/// `<TCP:[127.0.0.1:4->127.0.0.1:80]>`.
+/// Angle brackets in a name are written as `\74` and `\76`. Devices have a second pair within, and
+/// sockets an arrow: `<TCP:[127.0.0.1:4->127.0.0.1:80]>`.
 pub fn name(text: &[u8]) -> usize {
     // Most are paths.
     let kind = if text.get(1) == Some(&b'/') {
@@ -250,7 +253,8 @@ pub fn name(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Behind `<KIND:[`, as in `<pipe:[123]>` and `<UNIX-STREAM:[1->2]>`: where the bracket has been opened.
+/// Behind `<KIND:[`, as in `<pipe:[123]>` and `<UNIX-STREAM:[1->2]>`: where the bracket has been
+/// opened.
 fn kind_of_socket(text: &[u8]) -> Option<usize> {
     let word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let length = text.get(1..)?.iter().take_while(word).count();

@@ -13,8 +13,8 @@ pub enum Stamp {
     Since(i64),
 }
 
-/// `12:30:59`, `12:30:59.123456`, `1700000000.123456`, `0.000123`, each followed by a blank; `-r` beside another one is in brackets,
-/// `(+     0.000123)`, and says nothing new.
+/// `12:30:59`, `12:30:59.123456`, `1700000000.123456`, `0.000123`, each followed by a blank; `-r`
+/// beside another one is in brackets, `(+     0.000123)`, and says nothing new.
 pub(super) fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
     let start = text.trim_ascii_start();
     if let Some((stamp, rest)) = plain_stamp(start) {
@@ -34,7 +34,8 @@ pub(super) fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
     (Some(stamp), beside.unwrap_or(rest))
 }
 
-/// What most logs have, `1700000000.123456 ` or `12:30:59.123456 `, digit by its place; none for anything else.
+/// What most logs have, `1700000000.123456 ` or `12:30:59.123456 `, digit by its place; none for
+/// anything else.
 #[inline]
 fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
     let (stamp, length) = match text {
@@ -125,7 +126,8 @@ fn first_digits(word: u64) -> (usize, u64) {
     if length == 0 {
         return (0, 0);
     }
-    // They become the last ones of eight, with zeros before them; then neighbours are joined: two, four, eight.
+    // They become the last ones of eight, with zeros before them; then neighbours are joined: two,
+    // four, eight.
     let eight = values << (64 - 8 * length);
     let twos = ((eight * 10) + (eight >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = ((twos * 100) + (twos >> 16)) & 0x0000_ffff_0000_ffff;

@@ -17,7 +17,8 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Of the text between the parentheses of a call, the brackets of a list, or the braces of a structure.
+    /// Of the text between the parentheses of a call, the brackets of a list, or the braces of a
+    /// structure.
     pub fn of(text: &'a [u8]) -> Self {
         Self {
             text,
@@ -89,8 +90,8 @@ pub fn fields<'a, const N: usize>(
     found
 }
 
-/// A number: decimal, hexadecimal behind `0x` or octal behind `0`. An address above 2^63 is the negative number of the same bits.
-/// None for anything else, names of constants too.
+/// A number: decimal, hexadecimal behind `0x` or octal behind `0`. An address above 2^63 is the
+/// negative number of the same bits. None for anything else, names of constants too.
 pub fn number(argument: &[u8]) -> Option<i64> {
     let (digits, negative) = match argument.strip_prefix(b"-") {
         Some(digits) => (digits, true),
@@ -178,7 +179,8 @@ pub struct Text<'a> {
     pub cut: bool,
 }
 
-/// Reads a string in quotation marks; None for anything else (`NULL`, an address that could not be read).
+/// Reads a string in quotation marks; None for anything else (`NULL`, an address that could not be
+/// read).
 pub fn text(argument: &[u8]) -> Option<Text<'_>> {
     if argument.first() != Some(&b'"') {
         return None;

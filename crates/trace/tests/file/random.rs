@@ -122,7 +122,8 @@ impl Trace {
         event
     }
 
-    /// The file, with a block at least every `flush` events, and its names. Entries are changed between events.
+    /// The file, with a block at least every `flush` events, and its names. Entries are changed
+    /// between events.
     pub fn written(&self, flush: usize, footer: &Footer) -> (Vec<u8>, Names) {
         let mut random = Random(Pcg64::seed_from_u64(!self.seed));
         let mut names = self.names.clone();

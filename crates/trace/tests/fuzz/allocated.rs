@@ -9,7 +9,8 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most that it has held. Tests run beside each other, each in a thread.
+    /// Bytes that this thread holds, and the most that it has held. Tests run beside each other,
+    /// each in a thread.
     static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
@@ -26,7 +27,8 @@ fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
-// SAFETY: all is left to the system's allocator; counting allocates nothing, as its cell is a constant without a destructor.
+// SAFETY: all is left to the system's allocator; counting allocates nothing, as its cell is a
+// constant without a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
@@ -55,7 +57,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The most bytes that this thread has held during the work, beyond those before it. What C libraries take is not seen.
+/// The most bytes that this thread has held during the work, beyond those before it. What C
+/// libraries take is not seen.
 pub fn most_during(work: impl FnOnce()) -> usize {
     let before = HELD.with(|held| {
         let (now, _) = held.get();

@@ -1,7 +1,9 @@
-//! Whatever bytes come in, what reads them answers, does not panic, and holds no more memory than they are worth.
+//! Whatever bytes come in, what reads them answers, does not panic, and holds no more memory than
+//! they are worth.
 //!
-//! The bodies in `targets` are those of cargo-fuzz (`fuzz/`), which looks for new inputs for as long as one likes; here they get inputs
-//! that are a little wrong, always the same ones. `PLIMSOLL_FUZZ_TIMES=100` runs a hundred times as many.
+//! The bodies in `targets` are those of cargo-fuzz (`fuzz/`), which looks for new inputs for as
+//! long as one likes; here they get inputs that are a little wrong, always the same ones.
+//! `PLIMSOLL_FUZZ_TIMES=100` runs a hundred times as many.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -76,7 +78,8 @@ fn text_of_strace() {
     fuzz(&whole, special, 20_000, bound, strace_text::run);
 }
 
-/// Names above what Linux takes, names of thousands of directories, and a program that goes down through as many.
+/// Names above what Linux takes, names of thousands of directories, and a program that goes down
+/// through as many.
 #[test]
 fn names_that_are_long_or_deep_cost_no_more_than_their_bytes() {
     let long = |depth: usize| {
@@ -135,7 +138,8 @@ fn trace_files() {
     fuzz(&whole, SPECIAL_OF_FILES, 5_000, BOUND_OF_FILES, trace_file::run);
 }
 
-/// What a faulty or hostile writer may send. Columns of small blocks are not compressed, so that changes reach what reads them.
+/// What a faulty or hostile writer may send. Columns of small blocks are not compressed, so that
+/// changes reach what reads them.
 #[test]
 fn trace_files_behind_their_checksums() {
     let file = include_bytes!("../data/version-1.trace");

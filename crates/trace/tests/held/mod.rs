@@ -1,4 +1,5 @@
-//! Logs that were made with `-y`, followed without the names in them and held against those names: strace has them from the kernel.
+//! Logs that were made with `-y`, followed without the names in them and held against those names:
+//! strace has them from the kernel.
 
 use std::collections::HashMap;
 use std::fs;
@@ -136,7 +137,8 @@ fn compare(
     let own = kernel.name_of(file);
     let is_path = name.first() == Some(&b'/') && !name.contains(&b'<');
     let real = value::unescaped(name);
-    // A file that was renamed while it was open has another name from then on; all of them must be ours, too.
+    // A file that was renamed while it was open has another name from then on; all of them must be
+    // ours, too.
     let is_ours = is_path && (own == real.as_ref() || links_to(own, &real));
     let known = first.entry(open).or_insert_with(|| name.to_vec());
     if known == name || is_ours {
@@ -162,7 +164,8 @@ fn compare(
     );
 }
 
-/// Whether the one is the other after symbolic links; of what is gone by now, after those of its directory.
+/// Whether the one is the other after symbolic links; of what is gone by now, after those of its
+/// directory.
 fn links_to(own: &[u8], real: &[u8]) -> bool {
     let path = |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_path_buf();
     let (own, real) = (path(own), path(real));

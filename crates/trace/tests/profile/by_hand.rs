@@ -256,7 +256,8 @@ fn files_that_bear_a_name_one_after_another_are_put_together() {
     assert_eq!(profile.totals.files, 1);
 }
 
-/// Data from file to file are read from the one and written to the other; the call took its time once.
+/// Data from file to file are read from the one and written to the other; the call took its time
+/// once.
 #[test]
 fn a_transfer_has_two_sides() {
     let mut scene = Scene::new();
@@ -421,7 +422,8 @@ fn an_open_file_from_before_the_trace_has_unknown_places() {
     is(file(&profile, "unknown:7:3").open_s, 20e-6);
 }
 
-/// One of two descriptors is closed: the open file stays, and so does the seek's chance of being used.
+/// One of two descriptors is closed: the open file stays, and so does the seek's chance of being
+/// used.
 #[test]
 fn a_close_of_one_descriptor_of_two_ends_nothing() {
     let mut scene = Scene::new();

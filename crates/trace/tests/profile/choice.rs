@@ -42,7 +42,8 @@ fn files_are_chosen_by_their_names_as_they_are_shown() {
     assert_eq!(by("nothing"), (vec![], 0, 0));
 }
 
-/// A file that is written and renamed with its directory, one that has two names, and two that exchange theirs.
+/// A file that is written and renamed with its directory, one that has two names, and two that
+/// exchange theirs.
 #[test]
 fn a_file_is_found_under_every_name_that_it_had() {
     let mut scene = Scene::new();

@@ -1,4 +1,5 @@
-//! The profile of a trace, against hand-made events, and against second computations that are simple and slow.
+//! The profile of a trace, against hand-made events, and against second computations that are
+//! simple and slow.
 #![allow(clippy::unwrap_used, reason = "what a scene does not have fails its test")]
 #![allow(clippy::float_cmp, reason = "nothing times anything is exactly nothing")]
 

@@ -81,7 +81,8 @@ fn is_still(events: &[Event], place: usize) -> bool {
     offset == value(seek)
 }
 
-/// By the definition: no read or write at the offset before the next seek that moves it, or the close.
+/// By the definition: no read or write at the offset before the next seek that moves it, or the
+/// close.
 fn is_useless(events: &[Event], place: usize) -> bool {
     for (later, event) in events.iter().enumerate().skip(place + 1) {
         if event.open != events[place].open {

@@ -1,8 +1,9 @@
-//! From the bytes of a result set to the text of a `<data>` element: zlib, MD5 and base64, as one stream.
+//! From the bytes of a result set to the text of a `<data>` element: zlib, MD5 and base64, as one
+//! stream.
 //!
-//! The digest covers what goes into base64, that is the compressed bytes: MD5, or SHA-256 where the answer is to be
-//! signed. Lines of the text have 76 characters; a newline
-//! follows every full line, also a last full one, and none follows a partial last line.
+//! The digest covers what goes into base64, that is the compressed bytes: MD5, or SHA-256 where the
+//! answer is to be signed. Lines of the text have 76 characters; a newline follows every full line,
+//! also a last full one, and none follows a partial last line.
 
 use base64::Engine;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -16,7 +17,8 @@ use super::request::Encoding;
 const LINE_BYTES: usize = 57;
 /// Characters of a full line.
 const LINE_CHARS: usize = 76;
-/// Bytes encoded in one go: a whole number of lines that leaves the scratch text inside the L1 cache.
+/// Bytes encoded in one go: a whole number of lines that leaves the scratch text inside the L1
+/// cache.
 const GROUP: usize = LINE_BYTES * 256;
 
 /// What stands for the bytes behind the base64.
@@ -84,8 +86,8 @@ impl Armor {
         Self::with(encoding, Hasher::Md5(Md5::new()))
     }
 
-    /// The same for an answer that is to be signed. `asked`: what the signature says the answer is to
-    /// ([`super::request::signed_part`]).
+    /// The same for an answer that is to be signed. `asked`: what the signature says the answer is
+    /// to ([`super::request::signed_part`]).
     pub fn signed(encoding: Encoding, asked: &[u8]) -> Self {
         Self::with(encoding, Hasher::Sha256(Sha256::new_with_prefix(asked)))
     }
@@ -136,7 +138,8 @@ impl Armor {
         packed.reserve(GROUP);
         while let Some(zlib) = self.zlib.as_mut() {
             let before = zlib.total_in();
-            // A compressor that is fed correctly has no error to give; treating one as the end keeps this total.
+            // A compressor that is fed correctly has no error to give; treating one as the end
+            // keeps this total.
             let status = zlib
                 .compress_vec(plain, &mut packed, flush)
                 .unwrap_or(Status::StreamEnd);

@@ -1,7 +1,9 @@
-//! Reads a whole document as a client must: finds the payloads, undoes base64 and zlib, checks digest, size and records.
+//! Reads a whole document as a client must: finds the payloads, undoes base64 and zlib, checks
+//! digest, size and records.
 //!
-//! No XML library: the documents have one fixed shape, and a general parser costs more than all the checks together. What
-//! is read is tolerant (unknown elements and attributes, any white space); what is checked is strict.
+//! No XML library: the documents have one fixed shape, and a general parser costs more than all the
+//! checks together. What is read is tolerant (unknown elements and attributes, any white space);
+//! what is checked is strict.
 
 use base64::Engine;
 use flate2::{Decompress, FlushDecompress, Status};
@@ -113,7 +115,8 @@ pub struct ServerError {
     pub max_age: Option<u64>,
 }
 
-/// What a verified document holds. Errors that the server reports are data here: the document is still a valid one.
+/// What a verified document holds. Errors that the server reports are data here: the document is
+/// still a valid one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Payloads, good and bad.
@@ -179,7 +182,8 @@ impl Reader {
         self.read(body, |_, _| {})
     }
 
-    /// As [`Reader::verify`], and shows each good payload's result set, with its number from 1, to `visit`.
+    /// As [`Reader::verify`], and shows each good payload's result set, with its number from 1, to
+    /// `visit`.
     pub fn read(&mut self, body: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<Summary, DocumentError> {
         let mut summary = Summary::default();
         let mut announced = 0;
@@ -311,7 +315,8 @@ impl Reader {
         match tag.attribute("md5") {
             Some(said) if digest_is(said, digest) => {}
             Some(_) => return Err(DocumentError::Md5(number)),
-            // A signed answer has a signature in its place. Checking it needs the server's certificate: not done here.
+            // A signed answer has a signature in its place. Checking it needs the server's
+            // certificate: not done here.
             None if tag.attribute("sig").is_some() => {}
             None => return Err(missing("md5")),
         }
@@ -347,7 +352,8 @@ impl Reader {
     /// Inflates `packed` into `plain`, at most one byte more than announced.
     fn inflate(&mut self, number: u32, said: u64) -> Result<(), DocumentError> {
         self.plain.clear();
-        // The announced size is the other side's word: never reserve more than the data can possibly become.
+        // The announced size is the other side's word: never reserve more than the data can
+        // possibly become.
         let possible = self.packed.len().saturating_mul(MAX_RATIO);
         self.plain.reserve_exact((said as usize).min(possible) + 1);
         self.inflate.reset(true);

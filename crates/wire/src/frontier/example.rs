@@ -1,4 +1,5 @@
-//! The worked example of the protocol: known by the servlet 3.42, by its C client and by an independent implementation.
+//! The worked example of the protocol: known by the servlet 3.42, by its C client and by an
+//! independent implementation.
 
 use super::armor::{Armor, Digest, Seal};
 use super::frame;

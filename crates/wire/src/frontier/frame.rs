@@ -1,7 +1,8 @@
 //! The XML around the payloads, exact to the byte (servlet 3.42).
 //!
-//! Every function appends to a buffer, in the order of a document: [`begin`], [`transaction`], then for each payload
-//! [`payload`], its data, [`quality`], then [`end_transaction`], perhaps [`global_error`], and [`end`].
+//! Every function appends to a buffer, in the order of a document: [`begin`], [`transaction`], then
+//! for each payload [`payload`], its data, [`quality`], then [`end_transaction`], perhaps
+//! [`global_error`], and [`end`].
 
 use super::armor::{Digest, Seal};
 
@@ -35,7 +36,8 @@ pub fn transaction(out: &mut Vec<u8>, payloads: usize) {
 
 /// Opens a payload and its data. The three values are echoed as asked for.
 pub fn payload(out: &mut Vec<u8>, object: &str, version: &str, encoding: &str) {
-    // The servlet writes them raw. Escaping changes nothing for honest values and keeps hostile ones inside quotes.
+    // The servlet writes them raw. Escaping changes nothing for honest values and keeps hostile
+    // ones inside quotes.
     out.extend_from_slice(b"  <payload type=\"");
     escape(out, object);
     out.extend_from_slice(b"\" version=\"");
@@ -130,7 +132,8 @@ fn text(out: &mut Vec<u8>, parts: &[&str]) {
     }
 }
 
-/// XML-escapes into US-ASCII: what the encoding cannot say becomes `?`, as Java's encoder does; newlines stay raw.
+/// XML-escapes into US-ASCII: what the encoding cannot say becomes `?`, as Java's encoder does;
+/// newlines stay raw.
 fn escape(out: &mut Vec<u8>, value: &str) {
     for c in value.chars() {
         match c {
@@ -157,7 +160,8 @@ mod tests {
         assert_eq!(String::from_utf8(document).unwrap(), example::BLOB_DOCUMENT);
     }
 
-    /// The compressed bytes of the facts inside our frame: the frame is exact whatever our own zlib would make of them.
+    /// The compressed bytes of the facts inside our frame: the frame is exact whatever our own zlib
+    /// would make of them.
     #[test]
     fn the_worked_example_zipped_is_byte_for_byte() {
         let document = example::zipped_document();

@@ -8,7 +8,8 @@ use super::example;
 use super::payload::{Fields, count_rows};
 use super::request::{decode_p1, encode_p1, parse_target};
 
-/// One to eight changes: a byte flipped, a range removed, doubled or overwritten, or the end cut off.
+/// One to eight changes: a byte flipped, a range removed, doubled or overwritten, or the end cut
+/// off.
 fn mutate(rng: &mut Pcg64, bytes: &mut Vec<u8>) {
     for _ in 0..rng.random_range(1..=8) {
         if bytes.is_empty() {

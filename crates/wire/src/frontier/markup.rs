@@ -1,4 +1,5 @@
-//! As much of XML as a Frontier document uses: tags and their attributes, read in one pass and borrowed from the text.
+//! As much of XML as a Frontier document uses: tags and their attributes, read in one pass and
+//! borrowed from the text.
 
 use memchr::memchr;
 

@@ -1,4 +1,5 @@
-//! The `FroNtier` protocol (servlet 3.42): SQL in a cacheable GET URL, a typed binary result set in an XML document out.
+//! The `FroNtier` protocol (servlet 3.42): SQL in a cacheable GET URL, a typed binary result set in
+//! an XML document out.
 //!
 //! | part | module |
 //! |---|---|
@@ -25,7 +26,8 @@ use std::sync::OnceLock;
 
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, Simd};
 
-/// The base64 engine of this protocol: standard alphabet, padding written, and not insisted on when reading.
+/// The base64 engine of this protocol: standard alphabet, padding written, and not insisted on when
+/// reading.
 fn base64() -> &'static Simd {
     static ENGINE: OnceLock<Simd> = OnceLock::new();
     ENGINE.get_or_init(|| {

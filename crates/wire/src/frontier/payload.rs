@@ -1,8 +1,9 @@
 //! The binary result set inside a payload: a big-endian stream of typed fields without a header.
 //!
-//! A field is one type byte and its body; [`NULL`] set in the type byte means that no body follows. The first record
-//! names the columns (name and type, as text, in turn), every further record is a row, and each ends with
-//! [`END_OF_RECORD`]. There is no count and no end mark: the end of the data is the end.
+//! A field is one type byte and its body; [`NULL`] set in the type byte means that no body follows.
+//! The first record names the columns (name and type, as text, in turn), every further record is a
+//! row, and each ends with [`END_OF_RECORD`]. There is no count and no end mark: the end of the
+//! data is the end.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +16,8 @@ pub const END_OF_RECORD: u8 = 7;
 /// The bit that makes any type NULL.
 pub const NULL: u8 = 0x80;
 
-/// Appends a result set to a buffer. The caller empties the buffer when it likes, so that a result of any size streams.
+/// Appends a result set to a buffer. The caller empties the buffer when it likes, so that a result
+/// of any size streams.
 #[derive(Debug, Default)]
 pub struct Encoder {
     /// Bytes of the result set so far, not yet taken.
@@ -23,12 +25,14 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// One text (or raw bytes) value; `None` is NULL. The servlet sends every value as text. It also cuts each
-    /// character to its low byte, which mangles everything outside Latin-1; this encoder keeps the bytes it is given.
+    /// One text (or raw bytes) value; `None` is NULL. The servlet sends every value as text. It
+    /// also cuts each character to its low byte, which mangles everything outside Latin-1; this
+    /// encoder keeps the bytes it is given.
     pub fn value(&mut self, value: Option<&[u8]>) {
         match value {
             Some(bytes) => {
-                // Longer than u32 cannot come: SQLite ends at 2^31 - 1, the servers at 2^30, the gateway far below.
+                // Longer than u32 cannot come: SQLite ends at 2^31 - 1, the servers at 2^30, the
+                // gateway far below.
                 self.array(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
                 self.buffer.extend_from_slice(bytes);
             }
@@ -36,8 +40,8 @@ impl Encoder {
         }
     }
 
-    /// The head of a value of `length` bytes. The caller sees to it that exactly these follow, perhaps past the buffer:
-    /// a value of megabytes need not be copied to be sent.
+    /// The head of a value of `length` bytes. The caller sees to it that exactly these follow,
+    /// perhaps past the buffer: a value of megabytes need not be copied to be sent.
     pub fn array(&mut self, length: u32) {
         self.buffer.push(ARRAY);
         self.buffer.extend_from_slice(&length.to_be_bytes());
@@ -100,7 +104,8 @@ pub enum PayloadError {
     OpenRecord,
 }
 
-/// The fields of a payload in order. Allocates nothing and survives any bytes; ends after the first error.
+/// The fields of a payload in order. Allocates nothing and survives any bytes; ends after the first
+/// error.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     payload: &'a [u8],
@@ -160,7 +165,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Counts the rows of a payload, not counting the record of column names. Nothing at all has no rows and is no error.
+/// Counts the rows of a payload, not counting the record of column names. Nothing at all has no
+/// rows and is no error.
 pub fn count_rows(payload: &[u8]) -> Result<u64, PayloadError> {
     let mut records = 0_u64;
     let mut open = false;
@@ -175,8 +181,8 @@ pub fn count_rows(payload: &[u8]) -> Result<u64, PayloadError> {
     }
 }
 
-/// Shows each record to `visit` with its number, 0 being the column names. The slice is reused: nothing is allocated
-/// per row. `visit` may stop early.
+/// Shows each record to `visit` with its number, 0 being the column names. The slice is reused:
+/// nothing is allocated per row. `visit` may stop early.
 pub fn visit_records<'a>(
     payload: &'a [u8],
     mut visit: impl FnMut(u64, &[Field<'a>]) -> ControlFlow<()>,

@@ -1,6 +1,8 @@
-//! The request URL: `<base>/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOBzip5&p1=...[&ttl=...][&freshkey=...]`.
+//! The request URL:
+//! `<base>/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOBzip5&p1=...[&ttl=...][&freshkey=...]`.
 //!
-//! The order of the parameters is part of the protocol: `type`, then `encoding`, then the others up to the next `type`.
+//! The order of the parameters is part of the protocol: `type`, then `encoding`, then the others up
+//! to the next `type`.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -15,8 +17,8 @@ use super::base64;
 
 /// Most payloads that one URL may ask for: the limit of the C client's interface.
 pub const MAX_PAYLOADS: usize = 32;
-/// Longest SQL text that [`decode_p1`] yields, in bytes. A client's request head ends at 8192 bytes, and SQL shrinks
-/// by a factor of ten at most, so this refuses zip bombs and nothing else.
+/// Longest SQL text that [`decode_p1`] yields, in bytes. A client's request head ends at 8192
+/// bytes, and SQL shrinks by a factor of ten at most, so this refuses zip bombs and nothing else.
 pub const MAX_SQL: usize = 256 * 1024;
 
 /// What is wrong with a request URL or with the SQL inside it.
@@ -59,7 +61,8 @@ pub enum RequestError {
 
 /// How a payload is packed: `BLOB`, `BLOBzip` (level 5) or `BLOBzip1` to `BLOBzip9`.
 ///
-/// `BLOBzip0` is no value: the servlet would send plain bytes under a name that makes clients inflate them.
+/// `BLOBzip0` is no value: the servlet would send plain bytes under a name that makes clients
+/// inflate them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Plain bytes.
@@ -134,8 +137,9 @@ pub enum Form {
     Query,
 }
 
-/// Writes the URL that asks for `queries`, one payload each, below `base` (a path such as `/FrontierProd`, an absolute
-/// URL for a proxy, or nothing). `freshkey` makes a distinct cache key and means nothing else.
+/// Writes the URL that asks for `queries`, one payload each, below `base` (a path such as
+/// `/FrontierProd`, an absolute URL for a proxy, or nothing). `freshkey` makes a distinct cache key
+/// and means nothing else.
 pub fn build_url(
     base: &str,
     form: Form,
@@ -171,8 +175,8 @@ pub fn build_url(
     url
 }
 
-/// One group of a request: what is asked for, not yet judged (an unknown encoding is an error of its payload, not of
-/// the whole request).
+/// One group of a request: what is asked for, not yet judged (an unknown encoding is an error of
+/// its payload, not of the whole request).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// `frontier_request` for SQL.
@@ -240,8 +244,8 @@ pub fn parse_target(target: &str) -> Result<Vec<Command>, RequestError> {
     }
 }
 
-/// What a signature covers of a request, beside the answer: the path from the last slash before the first `&` on, as the
-/// servlet sees it, that is percent-decoded.
+/// What a signature covers of a request, beside the answer: the path from the last slash before the
+/// first `&` on, as the servlet sees it, that is percent-decoded.
 pub fn signed_part(target: &str) -> Vec<u8> {
     let names = target.find('&').unwrap_or(target.len());
     let from = target[..names].rfind('/').unwrap_or(0);
@@ -263,7 +267,8 @@ fn named(value: &str) -> Result<Command, RequestError> {
     })
 }
 
-/// Name and value of one parameter, percent-decoded. As in the servlet, a second `=` ends the value.
+/// Name and value of one parameter, percent-decoded. As in the servlet, a second `=` ends the
+/// value.
 fn parameter(token: &str) -> Result<(String, String), RequestError> {
     let mut parts = token.split('=').filter(|part| !part.is_empty());
     match (parts.next(), parts.next()) {
@@ -336,8 +341,9 @@ pub fn decode_p1(p1: &str) -> Result<String, RequestError> {
     String::from_utf8(sql).map_err(|_| RequestError::NotText)
 }
 
-/// Splits the bind form: a text with both `?` and `:` is SQL and, after each `:`, one value bound as text. There is no
-/// escape for `:` in the protocol. As in the servlet, empty values at the end are dropped.
+/// Splits the bind form: a text with both `?` and `:` is SQL and, after each `:`, one value bound
+/// as text. There is no escape for `:` in the protocol. As in the servlet, empty values at the end
+/// are dropped.
 pub fn split_binds(text: &str) -> (&str, Vec<&str>) {
     if !(text.contains('?') && text.contains(':')) {
         return (text, Vec::new());

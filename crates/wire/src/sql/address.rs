@@ -43,8 +43,8 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Reads `postgresql://`, `postgres://`, `mysql://` and `mariadb://` URLs. User, password and database are
-    /// percent-decoded; the port is 5432 or 3306 if none is given.
+    /// Reads `postgresql://`, `postgres://`, `mysql://` and `mariadb://` URLs. User, password and
+    /// database are percent-decoded; the port is 5432 or 3306 if none is given.
     pub fn from_url(url: &str) -> Result<Self, AddressError> {
         let url = Url::parse(url).map_err(|_| AddressError::Form)?;
         let (server, usual_port) = match url.scheme() {

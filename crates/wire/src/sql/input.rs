@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::SqlProtocolError;
 
-/// Longest message that is taken, bytes. `PostgreSQL`'s own limit for a value is as long, `MariaDB`'s for a packet too.
+/// Longest message that is taken, bytes. `PostgreSQL`'s own limit for a value is as long,
+/// `MariaDB`'s for a packet too.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// Longest message of a login, bytes: what is longer comes from a server of another kind.
 pub(super) const MAX_LOGIN_BYTES: usize = 64 * 1024;
@@ -68,7 +69,8 @@ impl Input {
         self.start = self.end;
     }
 
-    /// More is to come: moves what is left to the front, so that memory stays at one message and one read.
+    /// More is to come: moves what is left to the front, so that memory stays at one message and
+    /// one read.
     pub(super) fn settle(&mut self) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -80,8 +82,8 @@ impl Input {
     }
 }
 
-/// What comes before a TLS handshake and is not asked for was put there by somebody else, to be taken for what comes
-/// through it (CVE-2021-23222).
+/// What comes before a TLS handshake and is not asked for was put there by somebody else, to be
+/// taken for what comes through it (CVE-2021-23222).
 pub(super) fn nothing_behind(input: &Input) -> Result<(), SqlProtocolError> {
     if input.is_last() {
         Ok(())

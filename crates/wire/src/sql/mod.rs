@@ -1,7 +1,8 @@
-//! Clients of database servers, without I/O: bytes in, events out. The `sql` driver and the gateway share them.
+//! Clients of database servers, without I/O: bytes in, events out. The `sql` driver and the gateway
+//! share them.
 //!
-//! A [`Session`] is one connection. It logs in by itself, then takes one query after the other in the server's text
-//! protocol, which is what a plain client and the public servlet's drivers see:
+//! A [`Session`] is one connection. It logs in by itself, then takes one query after the other in
+//! the server's text protocol, which is what a plain client and the public servlet's drivers see:
 //!
 //! ```text
 //! loop {
@@ -15,11 +16,13 @@
 //! }
 //! ```
 //!
-//! A session of [`Session::secured`] asks for TLS before it says who it is, and announces when that begins
-//! ([`Event::StartTls`]); the caller does the handshake, and everything after it goes through that. Passwords are sent in
-//! clear if a `PostgreSQL` server asks for that, and to `MySQL` over TLS.
+//! A session of [`Session::secured`] asks for TLS before it says who it is, and announces when that
+//! begins ([`Event::StartTls`]); the caller does the handshake, and everything after it goes
+//! through that. Passwords are sent in clear if a `PostgreSQL` server asks for that, and to `MySQL`
+//! over TLS.
 //!
-//! Memory: one message at a time; a row is read in place. Nothing is copied that the caller does not ask for.
+//! Memory: one message at a time; a row is read in place. Nothing is copied that the caller does
+//! not ask for.
 
 mod address;
 mod input;
@@ -61,7 +64,8 @@ pub struct Login {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// Its type as the server's own client calls it: `int8`, `text`, `bytea`; `bigint`, `varchar`, `longblob`.
+    /// Its type as the server's own client calls it: `int8`, `text`, `bytea`; `bigint`, `varchar`,
+    /// `longblob`.
     pub type_name: String,
 }
 
@@ -84,7 +88,8 @@ pub enum Event {
     CopyIn,
     /// The server refused the login (nothing follows) or the query (`Ready` follows).
     Failed(Refusal),
-    /// Somebody has sent this over a channel that the session listens to; may come between any others (`PostgreSQL` only).
+    /// Somebody has sent this over a channel that the session listens to; may come between any
+    /// others (`PostgreSQL` only).
     Notified {
         /// Its channel.
         channel: String,
@@ -103,7 +108,8 @@ pub enum TransactionStatus {
     Idle,
     /// It is: the block waits for its COMMIT or ROLLBACK.
     Open,
-    /// An error has ended the block, and the server refuses every statement until a ROLLBACK (`PostgreSQL` only).
+    /// An error has ended the block, and the server refuses every statement until a ROLLBACK
+    /// (`PostgreSQL` only).
     Failed,
     /// An error came, and `MariaDB` says nothing about the block with it: [`Session::ping`] asks.
     Unknown,
@@ -120,7 +126,8 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// What a session takes to make the server stop its query, over another connection (`PostgreSQL` only).
+/// What a session takes to make the server stop its query, over another connection (`PostgreSQL`
+/// only).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CancelKey {
     process: i32,

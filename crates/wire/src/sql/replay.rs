@@ -1,4 +1,5 @@
-//! Conversations recorded from real servers: `PostgreSQL` 15.18, `MariaDB` 10.11.19. Whole, cut anywhere, and mutated.
+//! Conversations recorded from real servers: `PostgreSQL` 15.18, `MariaDB` 10.11.19. Whole, cut
+//! anywhere, and mutated.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -257,7 +258,8 @@ fn mutated_conversations_neither_panic_nor_loop() {
     );
 }
 
-/// One to four changes: a byte flipped, a range removed, doubled or overwritten, or the end cut off.
+/// One to four changes: a byte flipped, a range removed, doubled or overwritten, or the end cut
+/// off.
 fn mutate(rng: &mut Pcg64, bytes: &mut Vec<u8>) {
     for _ in 0..rng.random_range(1..=4) {
         if bytes.is_empty() {

@@ -393,7 +393,8 @@ fn postgres_says_who_it_is_only_within_tls() {
 
     let step = hear(&mut secured(Server::Postgres), b"N");
     assert!(no_login(&step).contains("does not take TLS: switch it on there (ssl = on)"));
-    // What somebody on the way has put behind the answer must not be taken for what comes through TLS.
+    // What somebody on the way has put behind the answer must not be taken for what comes through
+    // TLS.
     let injected = [b"S".as_slice(), &authentication(0, b"")].concat();
     let step = hear(&mut secured(Server::Postgres), &injected);
     assert_eq!(nonsense(&step), "bytes before the TLS handshake");

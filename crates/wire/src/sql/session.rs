@@ -64,12 +64,14 @@ impl Session {
         &mut self.common.outgoing
     }
 
-    /// Takes what was read. Call [`Self::next`] until it gives none before reading on: that bounds the memory.
+    /// Takes what was read. Call [`Self::next`] until it gives none before reading on: that bounds
+    /// the memory.
     pub fn received(&mut self, bytes: &[u8]) {
         self.common.input.push(bytes);
     }
 
-    /// What has arrived; none if more bytes are wanted. There may be something to send after it in any case.
+    /// What has arrived; none if more bytes are wanted. There may be something to send after it in
+    /// any case.
     ///
     /// After an error, and after a refused login, nothing comes any more.
     #[allow(
@@ -97,8 +99,8 @@ impl Session {
         result
     }
 
-    /// Values of the row that [`Event::Row`] announced, as text; none for NULL. As many as there are columns. Empty after
-    /// any other event.
+    /// Values of the row that [`Event::Row`] announced, as text; none for NULL. As many as there
+    /// are columns. Empty after any other event.
     pub fn row(&self) -> impl Iterator<Item = Option<&[u8]>> {
         let input = &self.common.input;
         self.common
@@ -107,7 +109,8 @@ impl Session {
             .map(|place| place.clone().map(|place| input.part(place)))
     }
 
-    /// The handshake that [`Event::StartTls`] asked for is done: what was received from then on came through it.
+    /// The handshake that [`Event::StartTls`] asked for is done: what was received from then on
+    /// came through it.
     pub fn tls_started(&mut self) {
         match &mut self.client {
             Client::Postgres(client) => client.tls_started(&mut self.common),
@@ -115,9 +118,11 @@ impl Session {
         }
     }
 
-    /// Asks a query, after [`Event::Ready`]. `PostgreSQL` takes several statements, separated by semicolons.
+    /// Asks a query, after [`Event::Ready`]. `PostgreSQL` takes several statements, separated by
+    /// semicolons.
     ///
-    /// A query that no server could take (1 GiB; for `PostgreSQL` one with a NUL) is refused here, with the same events.
+    /// A query that no server could take (1 GiB; for `PostgreSQL` one with a NUL) is refused here,
+    /// with the same events.
     pub fn query(&mut self, sql: &str) {
         let reason = if sql.len() >= MAX_MESSAGE_BYTES - 1 {
             "the query is too long"
@@ -137,8 +142,9 @@ impl Session {
         self.common.then.extend([Event::Failed(refusal), Event::Ready]);
     }
 
-    /// Asks for nothing but the state of the session, after [`Event::Ready`]; [`Event::Complete`] and [`Event::Ready`] follow.
-    /// `MariaDB` only: does nothing elsewhere, where the state is always known.
+    /// Asks for nothing but the state of the session, after [`Event::Ready`]; [`Event::Complete`]
+    /// and [`Event::Ready`] follow. `MariaDB` only: does nothing elsewhere, where the state is
+    /// always known.
     pub fn ping(&mut self) {
         if let Client::Mysql(client) = &mut self.client {
             client.ping(&mut self.common);
@@ -150,8 +156,8 @@ impl Session {
         self.common.transaction
     }
 
-    /// Data of a `COPY ... FROM STDIN`, after [`Event::CopyIn`]; any number of times, cut anywhere. `PostgreSQL` only: does
-    /// nothing elsewhere.
+    /// Data of a `COPY ... FROM STDIN`, after [`Event::CopyIn`]; any number of times, cut anywhere.
+    /// `PostgreSQL` only: does nothing elsewhere.
     pub fn copy_data(&mut self, bytes: &[u8]) {
         if let Client::Postgres(client) = &mut self.client {
             client.copy_data(bytes, &mut self.common);
@@ -172,7 +178,8 @@ impl Session {
         }
     }
 
-    /// What it takes to cancel this session's query; none before the login is complete, and for `MariaDB`.
+    /// What it takes to cancel this session's query; none before the login is complete, and for
+    /// `MariaDB`.
     pub fn cancel_key(&self) -> Option<CancelKey> {
         match &self.client {
             Client::Postgres(client) => client.cancel_key(),
@@ -180,8 +187,9 @@ impl Session {
         }
     }
 
-    /// Asks for the binary log from this place on, after [`Event::Ready`]: [`Event::Log`] follows without end. `replica` is the
-    /// number of the one who asks, which no other replica of the server may have. `MariaDB` only: does nothing elsewhere.
+    /// Asks for the binary log from this place on, after [`Event::Ready`]: [`Event::Log`] follows
+    /// without end. `replica` is the number of the one who asks, which no other replica of the
+    /// server may have. `MariaDB` only: does nothing elsewhere.
     pub fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
         if let Client::Mysql(client) = &mut self.client {
             client.follow_log(replica, file, position, &mut self.common);

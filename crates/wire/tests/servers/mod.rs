@@ -1,7 +1,9 @@
-//! Real database servers for tests: as an unprivileged user, on a free port of loopback, in a directory of their own.
+//! Real database servers for tests: as an unprivileged user, on a free port of loopback, in a
+//! directory of their own.
 //!
-//! A shell stands between the test and the server; it ends the server when its standard input closes, so that nothing stays
-//! behind however a test ends. A server that is kept in a `static` needs no more than that.
+//! A shell stands between the test and the server; it ends the server when its standard input
+//! closes, so that nothing stays behind however a test ends. A server that is kept in a `static`
+//! needs no more than that.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::print_stdout, reason = "a test that skips says why")]
 
@@ -45,7 +47,8 @@ pub const PASSWORD: &str = "s e:c/r@t'é";
 pub const PASSWORD_ENCODED: &str = "s%20e%3Ac%2Fr%40t%27%C3%A9";
 
 impl Database {
-    /// Starts one. None, with the reason printed, if the software is missing; under `CI=true` that is a failure.
+    /// Starts one. None, with the reason printed, if the software is missing; under `CI=true` that
+    /// is a failure.
     pub fn start(kind: Kind) -> Option<Self> {
         let Some(programs) = programs(kind) else {
             let package = match kind {
@@ -107,8 +110,8 @@ impl Database {
         }
     }
 
-    /// Has it take TLS from its next start on, with `server.pem` and `server.key` of a directory, and the authority in
-    /// `cas/0123abcd.0`.
+    /// Has it take TLS from its next start on, with `server.pem` and `server.key` of a directory,
+    /// and the authority in `cas/0123abcd.0`.
     pub fn take_tls(&self, pki: &Path) {
         for (from, to) in [
             ("server.pem", "tls.pem"),
@@ -226,7 +229,8 @@ impl Database {
         }
     }
 
-    /// Whether a login is at least listened to: `PostgreSQL` says "starting up" for a while, `MariaDB` greets.
+    /// Whether a login is at least listened to: `PostgreSQL` says "starting up" for a while,
+    /// `MariaDB` greets.
     fn answers(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
             return false;

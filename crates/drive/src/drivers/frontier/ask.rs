@@ -27,7 +27,8 @@ pub(super) struct Ask {
     freshkey: Option<Template>,
     /// Of the one payload.
     versions: Option<Versions>,
-    /// The path below the server's own, if it is always the same. Packing SQL into a URL costs more than sending it.
+    /// The path below the server's own, if it is always the same. Packing SQL into a URL costs more
+    /// than sending it.
     ready: Option<String>,
     paths: Paths,
 }
@@ -67,7 +68,8 @@ impl Ask {
         self.versions.as_ref()
     }
 
-    /// The path below the server's own. `unique`: a key that no cache has seen, in place of the own one.
+    /// The path below the server's own. `unique`: a key that no cache has seen, in place of the own
+    /// one.
     pub(super) fn path(&self, fill: &Fill<'_>, unique: Option<&str>) -> Cow<'_, str> {
         match (&self.ready, unique) {
             (Some(ready), None) => Cow::Borrowed(ready),
@@ -129,8 +131,9 @@ impl Ask {
     }
 }
 
-/// Paths of queries that were packed before. Packing costs more than most answers take, and what is drawn from lists comes
-/// again and again; when there is room for no more, what is new is packed each time.
+/// Paths of queries that were packed before. Packing costs more than most answers take, and what is
+/// drawn from lists comes again and again; when there is room for no more, what is new is packed
+/// each time.
 #[derive(Default)]
 struct Paths(RwLock<HashMap<String, Arc<str>>>);
 
@@ -182,7 +185,8 @@ fn escaped(key: &str) -> String {
     out
 }
 
-/// Gives keys that no cache has seen: the time at which the run was prepared, the tester, and its request.
+/// Gives keys that no cache has seen: the time at which the run was prepared, the tester, and its
+/// request.
 pub(super) struct UniqueKeys(String);
 
 impl UniqueKeys {

@@ -1,15 +1,18 @@
-//! Which server and which proxy a request goes to, and where it goes after a failure: the order of the public Frontier
-//! client (2.10), as pure decisions. No clock, no I/O: what happened in, what is next out.
+//! Which server and which proxy a request goes to, and where it goes after a failure: the order of
+//! the public Frontier client (2.10), as pure decisions. No clock, no I/O: what happened in, what
+//! is next out.
 //!
-//! In short: a proxy that cannot be connected to is bad, and the next one is tried; at the end of the proxies the servers
-//! are tried directly. A connection that breaks says nothing of whose fault it was: the next server is tried through the
-//! same group of proxies, then the next group. An error of the server makes it bad, and the next server is tried; when all
-//! have failed, the first again through the next proxy, then directly. An answer that is none is asked for again from the
-//! same place past its caches, if it was old. Bad proxies are forgotten five minutes after the lists were last made good,
-//! bad servers after thirty, both when nothing is left to try.
+//! In short: a proxy that cannot be connected to is bad, and the next one is tried; at the end of
+//! the proxies the servers are tried directly. A connection that breaks says nothing of whose fault
+//! it was: the next server is tried through the same group of proxies, then the next group. An
+//! error of the server makes it bad, and the next server is tried; when all have failed, the first
+//! again through the next proxy, then directly. An answer that is none is asked for again from the
+//! same place past its caches, if it was old. Bad proxies are forgotten five minutes after the
+//! lists were last made good, bad servers after thirty, both when nothing is left to try.
 //!
-//! Without balancing each proxy is a group of its own; with it, all of them are one. A host is one place here however many
-//! addresses its name has: the client's rounds over the addresses of a name are not followed.
+//! Without balancing each proxy is a group of its own; with it, all of them are one. A host is one
+//! place here however many addresses its name has: the client's rounds over the addresses of a name
+//! are not followed.
 
 use plimsoll_schedule::{Rng, uniform};
 
@@ -87,7 +90,8 @@ pub(super) struct Failover {
 }
 
 impl Failover {
-    /// `servers` is at least 1. `to_server`: whether servers are tried directly when no proxy is left.
+    /// `servers` is at least 1. `to_server`: whether servers are tried directly when no proxy is
+    /// left.
     pub(super) fn new(servers: usize, proxies: usize, balance: Balance, to_server: bool, rng: Rng) -> Self {
         Self {
             proxies: Ring::new(proxies, balance == Balance::Proxies),
@@ -101,8 +105,9 @@ impl Failover {
         }
     }
 
-    /// Before a request, at `now` (raw, ns): makes good what was bad for long enough. Says whether it did, in which case
-    /// connections are to be closed, so that the first in the lists are used again.
+    /// Before a request, at `now` (raw, ns): makes good what was bad for long enough. Says whether
+    /// it did, in which case connections are to be closed, so that the first in the lists are used
+    /// again.
     pub(super) fn forget(&mut self, now: i64) -> bool {
         let Some((proxies, servers)) = self.good_since else {
             self.good_since = Some((now, now));
@@ -121,8 +126,8 @@ impl Failover {
         true
     }
 
-    /// A request begins: its first way. `open`: whether there is a connection for the way of the last one, which then
-    /// serves again.
+    /// A request begins: its first way. `open`: whether there is a connection for the way of the
+    /// last one, which then serves again.
     pub(super) fn begin(&mut self, open: impl FnOnce(Way) -> bool) -> Way {
         self.fresh = Fresh::AsAsked;
         self.begun_anew = false;
@@ -261,7 +266,8 @@ impl Ring {
         }
     }
 
-    /// Goes on to the next that is good. Past the last of them all are made good again, for a later round.
+    /// Goes on to the next that is good. Past the last of them all are made good again, for a later
+    /// round.
     fn advance(&mut self, bad: bool) -> bool {
         if bad && let Some(current) = self.bad.get_mut(self.current) {
             *current = true;

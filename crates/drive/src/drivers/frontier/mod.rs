@@ -1,26 +1,31 @@
-//! `frontier`: SQL through a `FroNtier` gateway, or through caches in front of it, over the same HTTP as `http`. Each
-//! answer is verified as a client must: base64, zlib, MD5, size and number of records.
+//! `frontier`: SQL through a `FroNtier` gateway, or through caches in front of it, over the same
+//! HTTP as `http`. Each answer is verified as a client must: base64, zlib, MD5, size and number of
+//! records.
 //!
-//! Stamps as in `http`: start before the first system call, connected when a new connection is ready, first byte and end
-//! right after the reads that brought them. **Verification comes after the end**: it is the tester's own work, not the
-//! service's. It is no part of any request or response time; the tester is free again, and its next planned start is
-//! counted, when it is done. What it does cost is a part of the tester's core, and of the rate of a closed load; while one
+//! Stamps as in `http`: start before the first system call, connected when a new connection is
+//! ready, first byte and end right after the reads that brought them. **Verification comes after
+//! the end**: it is the tester's own work, not the service's. It is no part of any request or
+//! response time; the tester is free again, and its next planned start is counted, when it is done.
+//! What it does cost is a part of the tester's core, and of the rate of a closed load; while one
 //! answer is verified, the other testers of that core wait to read theirs.
 //!
-//! A transaction is one request of the user, with what a client does for it: `chatter` before it, further tries after a
-//! failure (`failover`). First byte, cache, items, payload, outcome and code are those of its last exchange; bytes are
-//! those of all, and so is the time: the answers of chatter and of tries that failed are verified within it.
+//! A transaction is one request of the user, with what a client does for it: `chatter` before it,
+//! further tries after a failure (`failover`). First byte, cache, items, payload, outcome and code
+//! are those of its last exchange; bytes are those of all, and so is the time: the answers of
+//! chatter and of tries that failed are verified within it.
 //!
-//! Items: records. Payload: bytes of the result sets, decoded and inflated. Wire bytes: heads and bodies of both
-//! directions. Cache: what `Cache-Status`, `X-Cache` or `Age` say.
+//! Items: records. Payload: bytes of the result sets, decoded and inflated. Wire bytes: heads and
+//! bodies of both directions. Cache: what `Cache-Status`, `X-Cache` or `Age` say.
 //!
-//! Outcome `wrong` is an answer that fails its verification; codes `not frontier`, `truncated`, `misplaced`, `payloads`,
-//! `encoding`, `quality`, `base64`, `md5`, `inflate`, `too big`, `size`, `records`, `result set`. Outcome `error`:
-//! `frontier error` (the gateway says so in a good document; the first messages become notes), any status but 200 (the
-//! code), and the codes of broken exchanges as in `http`.
+//! Outcome `wrong` is an answer that fails its verification; codes `not frontier`, `truncated`,
+//! `misplaced`, `payloads`, `encoding`, `quality`, `base64`, `md5`, `inflate`, `too big`, `size`,
+//! `records`, `result set`. Outcome `error`: `frontier error` (the gateway says so in a good
+//! document; the first messages become notes), any status but 200 (the code), and the codes of
+//! broken exchanges as in `http`.
 //!
-//! Metrics: `chatter requests`; `uncached` (1); `tries` (if more than one), `failed_tries_s`, `direct` (1: past proxies);
-//! `object` and `version` ([`super::versions`]), the latter read during the verification.
+//! Metrics: `chatter requests`; `uncached` (1); `tries` (if more than one), `failed_tries_s`,
+//! `direct` (1: past proxies); `object` and `version` ([`super::versions`]), the latter read during
+//! the verification.
 
 mod ask;
 mod failover;
@@ -266,7 +271,8 @@ impl Frontier {
             Choose::PerRequest => fill.n,
         };
         let proxy = (self.proxies > 0).then(|| match self.order {
-            // The endpoints go round first: with as many of both, each would else meet but one of the others.
+            // The endpoints go round first: with as many of both, each would else meet but one of
+            // the others.
             Order::RoundRobin => {
                 let turn = u64::from(fill.tester) + n;
                 (turn / self.servers.len() as u64 % self.proxies as u64) as usize
@@ -293,7 +299,8 @@ impl Frontier {
         target.expect("a way is one that was prepared")
     }
 
-    /// Number of the connection that a way uses: a plain proxy takes requests for every server on one.
+    /// Number of the connection that a way uses: a plain proxy takes requests for every server on
+    /// one.
     fn connection(&self, way: Way) -> usize {
         match way.proxy {
             None => self.proxies + way.server,

@@ -57,7 +57,8 @@ impl Version {
         }
     }
 
-    /// What a connection that is kept, or not, is called in a request; nothing where it is the default.
+    /// What a connection that is kept, or not, is called in a request; nothing where it is the
+    /// default.
     pub(super) fn connection(self, keep: bool) -> &'static str {
         match (self, keep) {
             (Self::V1_0, true) => "Connection: keep-alive\r\n",
@@ -200,8 +201,9 @@ impl TryFrom<String> for Refresh {
 }
 
 impl Refresh {
-    /// Appends the value of Cache-Control. The C client always takes an answer that is one second too old, and so do we:
-    /// it decides what a cache does, and what the gateway says of stale answers. `fresh`: what a failure asks for on top.
+    /// Appends the value of Cache-Control. The C client always takes an answer that is one second
+    /// too old, and so do we: it decides what a cache does, and what the gateway says of stale
+    /// answers. `fresh`: what a failure asks for on top.
     pub(super) fn write(self, fresh: Fresh, out: &mut Vec<u8>) {
         out.extend_from_slice(b"max-stale=1");
         let age = match (self, fresh) {

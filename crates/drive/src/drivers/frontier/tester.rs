@@ -17,7 +17,8 @@ use crate::reactor::Io;
 
 /// Longest answer, bytes.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
-/// The public client closes its connection after a body of this size, as caches did not keep it reliably.
+/// The public client closes its connection after a body of this size, as caches did not keep it
+/// reliably.
 const MAX_KEPT_OPEN_BYTES: u64 = 16 * 1024;
 
 /// A tester: its connections, its view of proxies and servers, and its buffers.
@@ -52,7 +53,8 @@ impl Tester {
         }
     }
 
-    /// Asks until there is a good answer, or nothing is left to try: then the transaction is concluded.
+    /// Asks until there is a good answer, or nothing is left to try: then the transaction is
+    /// concluded.
     async fn put(
         &mut self,
         (ask, path): (&Ask, &str),
@@ -160,7 +162,8 @@ impl Tester {
         }
     }
 
-    /// The queries before the query, each with its path: what has to be packed is packed before the start.
+    /// The queries before the query, each with its path: what has to be packed is packed before the
+    /// start.
     fn chatter<'a>(&mut self, driver: &'a Frontier, request: &Request<'_>) -> Vec<(&'a Ask, Cow<'a, str>)> {
         let asks = &driver.operations[request.operation].chatter;
         let mut next = || {
@@ -233,7 +236,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// A try failed, and there will be another. Metrics are kept up to date, as the time may be up at any moment.
+    /// A try failed, and there will be another. Metrics are kept up to date, as the time may be up
+    /// at any moment.
     fn failed(&mut self, way: Way, bad: &Bad, took_ns: i64, attempt: &mut Attempt) {
         let metrics = &self.driver.metrics;
         attempt.attempt = attempt.attempt.saturating_add(1);

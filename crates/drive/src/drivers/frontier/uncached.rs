@@ -4,10 +4,11 @@ use plimsoll_schedule::{Stream, rng, uniform};
 
 /// A share of a tester's requests.
 ///
-/// Request numbers are cut into spans of 1 / share, rounded to whole numbers so that their mean is exact, and one of each
-/// span is chosen at random. So after n requests the count differs from n times the share by less than one span's one, and
-/// no period of the workload can fall into step with it. Rejected: a draw for each request, whose count is off by the root
-/// of its mean; every k-th request, which a list of k queries would make the same query each time.
+/// Request numbers are cut into spans of 1 / share, rounded to whole numbers so that their mean is
+/// exact, and one of each span is chosen at random. So after n requests the count differs from n
+/// times the share by less than one span's one, and no period of the workload can fall into step
+/// with it. Rejected: a draw for each request, whose count is off by the root of its mean; every
+/// k-th request, which a list of k queries would make the same query each time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Uncached {
     share: f64,
@@ -27,7 +28,8 @@ impl Uncached {
 
     /// Whether request `n` (from 0) of a tester is one.
     pub(super) fn chosen(self, tester: u32, n: u64) -> bool {
-        // The last span that begins at n or before. The division may be off by one, the beginnings are what counts.
+        // The last span that begins at n or before. The division may be off by one, the beginnings
+        // are what counts.
         let mut span = (n as f64 * self.share) as u64 + 1;
         while self.begin(span) > n {
             span -= 1;

@@ -17,8 +17,8 @@ use crate::http1::answer::Answer;
 const MAX_PAYLOAD: u64 = 256 * 1024 * 1024;
 
 thread_local! {
-    /// One for all testers of a lane, as no verification is ever interrupted: its buffers (three times an answer) stay in
-    /// the cache, and memory does not grow with the number of testers.
+    /// One for all testers of a lane, as no verification is ever interrupted: its buffers (three
+    /// times an answer) stay in the cache, and memory does not grow with the number of testers.
     static READER: RefCell<Reader> = RefCell::new(Reader::new(MAX_PAYLOAD));
 }
 
@@ -109,7 +109,8 @@ impl Judge {
         }
     }
 
-    /// Of a whole answer to a request for so many `payloads`. `column`: of versions that it is to be looked through for.
+    /// Of a whole answer to a request for so many `payloads`. `column`: of versions that it is to
+    /// be looked through for.
     pub(super) fn answered(
         &self,
         answer: Answer,
@@ -188,7 +189,8 @@ fn newest_in(result: &[u8], column: &str) -> Option<i64> {
     newest.found()
 }
 
-/// The client takes an error of a query for one of the server, and an error of the document for one of the protocol.
+/// The client takes an error of a query for one of the server, and an error of the document for one
+/// of the protocol.
 fn trouble_of(error: &ServerError) -> Trouble {
     if error.payload > 0 {
         Trouble::Server

@@ -1,11 +1,15 @@
-//! `replay`: does to a directory what a trace of file I/O tells. One job, the whole trace, is one transaction.
+//! `replay`: does to a directory what a trace of file I/O tells. One job, the whole trace, is one
+//! transaction.
 //!
-//! Stamps: start before the replay, end after its last thread; nothing between is told apart. Both hold some milliseconds in which the
-//! job's threads are made ready: the metric `job_s` is exact. Payload: bytes read and written. Items: calls performed. Wire bytes: 0.
-//! Before the run begins, and between two jobs of a tester, its directory is prepared: that time is in no transaction and no lateness.
+//! Stamps: start before the replay, end after its last thread; nothing between is told apart. Both
+//! hold some milliseconds in which the job's threads are made ready: the metric `job_s` is exact.
+//! Payload: bytes read and written. Items: calls performed. Wire bytes: 0. Before the run begins,
+//! and between two jobs of a tester, its directory is prepared: that time is in no transaction and
+//! no lateness.
 //!
-//! Outcomes: ok where every result was that of the trace. Else wrong, and the code names the most frequent difference: `open: ENOENT, was
-//! ok`, `mkdir refused`, `lost`, `let go`. Error: `too many threads`, `no memory`, `no threads`. `timeout`: the job was stopped.
+//! Outcomes: ok where every result was that of the trace. Else wrong, and the code names the most
+//! frequent difference: `open: ENOENT, was ok`, `mkdir refused`, `lost`, `let go`. Error: `too many
+//! threads`, `no memory`, `no threads`. `timeout`: the job was stopped.
 //!
 //! Metrics: see [`told`].
 
@@ -250,7 +254,8 @@ impl Replay {
         all.push(made);
     }
 
-    /// What files of a tester are filled with: two testers' are not to be one for what removes duplicates.
+    /// What files of a tester are filled with: two testers' are not to be one for what removes
+    /// duplicates.
     fn seed_of(&self, number: u32) -> u64 {
         self.seed.wrapping_add(1 + u64::from(number))
     }

@@ -1,4 +1,5 @@
-//! Where jobs work: a directory each, beside the one for what they share; made, prepared and cleaned.
+//! Where jobs work: a directory each, beside the one for what they share; made, prepared and
+//! cleaned.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -67,8 +68,8 @@ impl Places {
         self.last.replace(TESTER, &tester.to_string())
     }
 
-    /// Makes a directory in `above`, and that too where it is missing: no more, as a wrong name, or a file system that is not mounted,
-    /// is not to be filled.
+    /// Makes a directory in `above`, and that too where it is missing: no more, as a wrong name, or
+    /// a file system that is not mounted, is not to be filled.
     pub(super) fn make(&self, name: &str) -> Result<JobDirectory, String> {
         let is_above_new = make(&self.above)?;
         let path = self.above.join(name);
@@ -80,8 +81,8 @@ impl Places {
         })
     }
 
-    /// Takes away the directories that were made here and hold nothing any more: what else is in them is somebody else's, or was made
-    /// by a replay that nothing was prepared for.
+    /// Takes away the directories that were made here and hold nothing any more: what else is in
+    /// them is somebody else's, or was made by a replay that nothing was prepared for.
     pub(super) fn leave(&self, made: &[JobDirectory]) {
         for one in made.iter().filter(|one| one.is_new) {
             let _ = std::fs::remove_dir(&one.path);
@@ -133,8 +134,8 @@ pub(super) fn open(path: &Path) -> Result<Beneath, String> {
 }
 
 impl Replay {
-    /// Makes a directory what the first call of a job needs, as far as that is asked for. Something to tell, where not all could be
-    /// done.
+    /// Makes a directory what the first call of a job needs, as far as that is asked for. Something
+    /// to tell, where not all could be done.
     pub(super) fn make_ready(
         &self,
         beneath: &Beneath,

@@ -57,7 +57,8 @@ impl Broken {
         }
     }
 
-    /// Adds what to do where a login without a password fails for want of one, which servers then speak of.
+    /// Adds what to do where a login without a password fails for want of one, which servers then
+    /// speak of.
     pub(super) fn without_password(mut self) -> Self {
         if let Self::Refused { code, message, .. } = &mut self
             && code == "login refused"

@@ -1,5 +1,6 @@
-//! Tells `PostgreSQL` servers that nobody waits for a query any more. A server that works on a query does not look at
-//! its connection, and would go on with what a time-out has given up: load that no one has planned.
+//! Tells `PostgreSQL` servers that nobody waits for a query any more. A server that works on a
+//! query does not look at its connection, and would go on with what a time-out has given up: load
+//! that no one has planned.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +14,8 @@ use plimsoll_wire::sql::CancelKey;
 const ROOM: usize = 4096;
 /// Longest time for one connection.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// A request that has waited for so long is not sent: its query is long over, or has become the target's own affair.
+/// A request that has waited for so long is not sent: its query is long over, or has become the
+/// target's own affair.
 const STALE: Duration = Duration::from_secs(5);
 
 struct PendingCancel {
@@ -22,8 +24,8 @@ struct PendingCancel {
     since: Instant,
 }
 
-/// Sends requests to cancel from a thread of its own, which starts with the first one and ends with the driver. Connecting
-/// may block; testers must not.
+/// Sends requests to cancel from a thread of its own, which starts with the first one and ends with
+/// the driver. Connecting may block; testers must not.
 #[derive(Default)]
 pub(super) struct Canceller {
     sender: OnceLock<Option<SyncSender<PendingCancel>>>,

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use plimsoll_wire::sql::Refusal;
 
-/// A few words where the error is common, else its SQLSTATE. `number` tells apart what `MariaDB` puts under one SQLSTATE.
+/// A few words where the error is common, else its SQLSTATE. `number` tells apart what `MariaDB`
+/// puts under one SQLSTATE.
 pub(super) fn code(refusal: &Refusal) -> Cow<'static, str> {
     let known = of_number(refusal.number).or_else(|| of_state(&refusal.code));
     match known {
@@ -20,7 +21,8 @@ pub(super) fn code(refusal: &Refusal) -> Cow<'static, str> {
 /// The code of a login that was refused.
 pub(super) fn login_code(refusal: &Refusal) -> Cow<'static, str> {
     match (refusal.number, refusal.code.as_str()) {
-        // Of a database, a host that may not log in, a host that failed too often; of whatever kind, nobody is let in.
+        // Of a database, a host that may not log in, a host that failed too often; of whatever
+        // kind, nobody is let in.
         (1044 | 1045 | 1129 | 1130 | 1698, _) | (_, "28000" | "28P01") => Cow::Borrowed("login refused"),
         _ => code(refusal),
     }
@@ -45,7 +47,8 @@ fn of_number(number: u16) -> Option<&'static str> {
     })
 }
 
-/// SQLSTATE: those of appendix A of `PostgreSQL`'s documentation, and `MariaDB`'s own (42S..., 70100, 08S01).
+/// SQLSTATE: those of appendix A of `PostgreSQL`'s documentation, and `MariaDB`'s own (42S...,
+/// 70100, 08S01).
 fn of_state(state: &str) -> Option<&'static str> {
     Some(match state {
         "42601" => "syntax error",

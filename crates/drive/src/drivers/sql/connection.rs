@@ -90,7 +90,8 @@ impl Connection {
         self.session.cancel_key()
     }
 
-    /// Whether the server still listens, as far as is known without waiting. Takes in what it said since the last query.
+    /// Whether the server still listens, as far as is known without waiting. Takes in what it said
+    /// since the last query.
     pub(super) fn check_alive(&mut self, io: &Io) -> bool {
         if self.transport.closed() {
             return false;
@@ -111,11 +112,11 @@ impl Connection {
         }
     }
 
-    /// Asks a query and fetches its whole result; counts rows and bytes, and stamps first byte and end. Gives the
-    /// server's error if the query failed and the connection takes another.
+    /// Asks a query and fetches its whole result; counts rows and bytes, and stamps first byte and
+    /// end. Gives the server's error if the query failed and the connection takes another.
     ///
-    /// `kept`: a connection that breaks before any byte of the answer is told from one that fails. `newest`: shown the
-    /// values of its column.
+    /// `kept`: a connection that breaks before any byte of the answer is told from one that fails.
+    /// `newest`: shown the values of its column.
     pub(super) async fn ask(
         &mut self,
         io: &Io,
@@ -126,7 +127,8 @@ impl Connection {
     ) -> Result<Option<Refusal>, Broken> {
         attempt.waiting = Waiting::FirstByte;
         self.session.query(sql);
-        // A server that refuses a query before it has read all of it may close: its answer counts, if there is one.
+        // A server that refuses a query before it has read all of it may close: its answer counts,
+        // if there is one.
         let unsent = self.send(attempt).await.err();
         let received = attempt.received;
         let mut refusal = None;
@@ -210,9 +212,9 @@ impl Connection {
         self.session.transaction() == TransactionStatus::Open
     }
 
-    /// Ends a transaction block that a failed query has left behind: with it `PostgreSQL` would refuse every further query,
-    /// and `MariaDB` would keep its locks. Returns whether there was one. Bytes are counted, nothing is stamped. After an error
-    /// the connection is of no more use.
+    /// Ends a transaction block that a failed query has left behind: with it `PostgreSQL` would
+    /// refuse every further query, and `MariaDB` would keep its locks. Returns whether there was
+    /// one. Bytes are counted, nothing is stamped. After an error the connection is of no more use.
     pub(super) async fn roll_back(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, Broken> {
         if self.session.transaction() == TransactionStatus::Unknown {
             self.session.ping();
@@ -282,7 +284,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once, into the session; `note` is called right after the system call, if it brought something.
+    /// Reads once, into the session; `note` is called right after the system call, if it brought
+    /// something.
     async fn receive(&mut self, io: &Io, mut note: impl FnMut(usize)) -> io::Result<usize> {
         poll_fn(|context| {
             let mut buffer = io.buffer();

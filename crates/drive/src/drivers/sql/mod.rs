@@ -1,8 +1,9 @@
 //! `sql`: queries to a database, on a kept connection or one per query.
 //!
-//! The scheme of the endpoints says which: `sqlite:/absolute/path` (testers are threads), `postgresql://` (or
-//! `postgres://`), `mariadb://` (or `mysql://`) with `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints
-//! of a workload are of one kind.
+//! The scheme of the endpoints says which: `sqlite:/absolute/path` (testers are threads),
+//! `postgresql://` (or `postgres://`), `mariadb://` (or `mysql://`) with
+//! `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints of a workload are of one
+//! kind.
 
 mod broken;
 mod cancel;

@@ -1,34 +1,38 @@
 //! `sql` with `PostgreSQL` and `MariaDB` over TCP, plain or within TLS; testers are tasks.
 //!
-//! Stamps: start right before the first system call, which connects, or sends the query on a kept connection; connected
-//! when the login is complete, that of TLS before it; first byte at the first byte of the answer to the query; end right after the read that
-//! completed it. A connection per query is closed after the end, with the protocol's good-bye, and that counts neither as
-//! response nor as lateness of what follows.
+//! Stamps: start right before the first system call, which connects, or sends the query on a kept
+//! connection; connected when the login is complete, that of TLS before it; first byte at the first
+//! byte of the answer to the query; end right after the read that completed it. A connection per
+//! query is closed after the end, with the protocol's good-bye, and that counts neither as response
+//! nor as lateness of what follows.
 //!
-//! The query goes out as it is (`PostgreSQL`'s simple protocol, `COM_QUERY`), and values come as text, as to a plain client.
-//! The whole result is fetched and forgotten, one message at a time. Items: rows. Payload: bytes of the values as text, as
-//! they are on the wire (a `bytea` in hexadecimal); NULL has none. Wire bytes: all, those of the login included. A
-//! statement without a result has neither items nor payload, and is good when the server says that it is complete.
+//! The query goes out as it is (`PostgreSQL`'s simple protocol, `COM_QUERY`), and values come as
+//! text, as to a plain client. The whole result is fetched and forgotten, one message at a time.
+//! Items: rows. Payload: bytes of the values as text, as they are on the wire (a `bytea` in
+//! hexadecimal); NULL has none. Wire bytes: all, those of the login included. A statement without a
+//! result has neither items nor payload, and is good when the server says that it is complete.
 //!
-//! Logging in is the tester's own work too: a SCRAM password of `PostgreSQL` takes its client about a millisecond of CPU, in
-//! which the other testers of the lane wait.
+//! Logging in is the tester's own work too: a SCRAM password of `PostgreSQL` takes its client about
+//! a millisecond of CPU, in which the other testers of the lane wait.
 //!
-//! A kept connection that the server has closed while nothing was asked is replaced; once within a transaction if that
-//! turns out only after the query was sent (`attempt` 1), as with HTTP, and only for queries that do nothing but read
-//! ([`super::read_only`]).
+//! A kept connection that the server has closed while nothing was asked is replaced; once within a
+//! transaction if that turns out only after the query was sent (`attempt` 1), as with HTTP, and
+//! only for queries that do nothing but read ([`super::read_only`]).
 //!
-//! A transaction block that a failed query has left behind is rolled back on a kept connection, after the end of the
-//! transaction and before the next one; metric `rollback_s`. If that fails, the connection is replaced. A block that a good
-//! query leaves open stays open, as the query says so; a note tells about it.
+//! A transaction block that a failed query has left behind is rolled back on a kept connection,
+//! after the end of the transaction and before the next one; metric `rollback_s`. If that fails,
+//! the connection is replaced. A block that a good query leaves open stays open, as the query says
+//! so; a note tells about it.
 //!
-//! A time-out closes the connection. A `PostgreSQL` server would not notice before it has something to send, so that it
-//! is asked to cancel the query, as well as that goes ([`super::cancel`]). A `MariaDB` server cannot be told without
-//! another login; it notices when it writes, or when it looks at its connection: closing is what a client can do.
+//! A time-out closes the connection. A `PostgreSQL` server would not notice before it has something
+//! to send, so that it is asked to cancel the query, as well as that goes ([`super::cancel`]). A
+//! `MariaDB` server cannot be told without another login; it notices when it writes, or when it
+//! looks at its connection: closing is what a client can do.
 //!
-//! Codes: `syntax error`, `no such table`, `permission denied`, `admin shutdown`, `query cancelled` and the like
-//! ([`super::code`]), else `SQLSTATE xxxxx`; `bad response`, `answer too long` (a message over 1 GiB); those of broken
-//! exchanges. What keeps a login from coming about is refused: `login refused`, `too many connections`, `no such
-//! database`, `cannot connect now`.
+//! Codes: `syntax error`, `no such table`, `permission denied`, `admin shutdown`, `query cancelled`
+//! and the like ([`super::code`]), else `SQLSTATE xxxxx`; `bad response`, `answer too long` (a
+//! message over 1 GiB); those of broken exchanges. What keeps a login from coming about is refused:
+//! `login refused`, `too many connections`, `no such database`, `cannot connect now`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,7 +196,8 @@ impl AsyncTester for Tester {
 }
 
 impl Tester {
-    /// Asks a query, on a kept connection or a new one. A connection that takes another query is kept in any case.
+    /// Asks a query, on a kept connection or a new one. A connection that takes another query is
+    /// kept in any case.
     async fn exchange(
         &mut self,
         endpoint: usize,
@@ -212,7 +217,8 @@ impl Tester {
             let reused = kept.is_some();
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                // Boxed: a login is rare where it matters, and its state would make every task larger.
+                // Boxed: a login is rare where it matters, and its state would make every task
+                // larger.
                 None => Box::pin(self.open(endpoint, attempt)).await?,
             };
             attempt.session = if self.driver.keep { connection.number } else { 0 };
@@ -237,7 +243,8 @@ impl Tester {
         }
     }
 
-    /// Leaves no transaction block of a failed query behind. The connection is kept if that can be had.
+    /// Leaves no transaction block of a failed query behind. The connection is kept if that can be
+    /// had.
     async fn roll_back(&mut self, endpoint: usize, attempt: &mut Attempt) {
         let Some(mut connection) = self.kept[endpoint].take() else {
             return;

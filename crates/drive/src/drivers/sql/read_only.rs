@@ -4,7 +4,8 @@
 const BEGIN: [&str; 8] = [
     "select", "values", "table", "with", "show", "explain", "describe", "desc",
 ];
-/// Words with which such a statement writes, locks, or acts on the session nevertheless, also as names of functions.
+/// Words with which such a statement writes, locks, or acts on the session nevertheless, also as
+/// names of functions.
 const ACT: [&str; 26] = [
     "alter",
     "analyze",
@@ -36,8 +37,8 @@ const ACT: [&str; 26] = [
 
 /// Whether nothing in the text can change anything but what a function does that it calls.
 ///
-/// Errs to false. Quotes and comments are not told apart from the rest: servers differ in what they take for one, so that
-/// such a word makes a query one that writes wherever it stands.
+/// Errs to false. Quotes and comments are not told apart from the rest: servers differ in what they
+/// take for one, so that such a word makes a query one that writes wherever it stands.
 pub(super) fn is_read_only(sql: &str) -> bool {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     let is_any = |words: &[&str], word: &str| words.iter().any(|one| one.eq_ignore_ascii_case(word));

@@ -1,20 +1,23 @@
-//! `sql` with `sqlite:/absolute/path`, opened read-only; each tester is a thread with a connection of its own.
+//! `sql` with `sqlite:/absolute/path`, opened read-only; each tester is a thread with a connection
+//! of its own.
 //!
-//! Stamps: start before the database is opened, or before the query is prepared on a kept connection; connected when a
-//! newly opened connection is there (`SQLite` reads nothing of the file before the first query); first byte after the first
-//! step, when there is a row or the query has ended; end after the step that says that there are no more rows. Closing a
-//! connection comes after the end, and counts neither as response nor as lateness of what follows.
+//! Stamps: start before the database is opened, or before the query is prepared on a kept
+//! connection; connected when a newly opened connection is there (`SQLite` reads nothing of the
+//! file before the first query); first byte after the first step, when there is a row or the query
+//! has ended; end after the step that says that there are no more rows. Closing a connection comes
+//! after the end, and counts neither as response nor as lateness of what follows.
 //!
-//! The whole result is fetched, and each value copied out as a client would. Items: rows. Payload: bytes of the values as
-//! text; those of a BLOB as they are; NULL has none. Wire bytes: there is no wire, 0. Kept connections keep their
-//! prepared statements ([`CACHED_STATEMENTS`]).
+//! The whole result is fetched, and each value copied out as a client would. Items: rows. Payload:
+//! bytes of the values as text; those of a BLOB as they are; NULL has none. Wire bytes: there is no
+//! wire, 0. Kept connections keep their prepared statements ([`CACHED_STATEMENTS`]).
 //!
-//! Nothing is waited for that another process has locked: a busy database is an error at once. A time-out interrupts the
-//! query between two steps of `SQLite`'s virtual machine; a single call of an SQL function that takes long is not.
+//! Nothing is waited for that another process has locked: a busy database is an error at once. A
+//! time-out interrupts the query between two steps of `SQLite`'s virtual machine; a single call of
+//! an SQL function that takes long is not.
 //!
-//! Codes: `busy`, `locked`, `syntax error`, `no such table` and the like, `parameters` (the query wants values),
-//! `several statements`, `read-only`, `not a database`, `corrupt`, `disk I/O`, `interrupted`, `sqlite N`; `cannot open`
-//! (refused); time-outs say what was waited for.
+//! Codes: `busy`, `locked`, `syntax error`, `no such table` and the like, `parameters` (the query
+//! wants values), `several statements`, `read-only`, `not a database`, `corrupt`, `disk I/O`,
+//! `interrupted`, `sqlite N`; `cannot open` (refused); time-outs say what was waited for.
 
 use std::fmt::Write as _;
 use std::os::fd::RawFd;
@@ -34,7 +37,8 @@ use crate::drivers::versions::Newest;
 
 /// Statements that a kept connection keeps prepared.
 const CACHED_STATEMENTS: usize = 256;
-/// Virtual machine steps between two looks at the clock: some 10 us, of which the look is well below 1 %.
+/// Virtual machine steps between two looks at the clock: some 10 us, of which the look is well
+/// below 1 %.
 const STEPS: i32 = 1000;
 /// Time between two looks at whether the run has given up, ns: that look is a system call.
 const LOOK_NS: u64 = 2_000_000;
@@ -72,7 +76,8 @@ impl BlockingDriver for Sqlite {
     }
 }
 
-/// The file of an endpoint. That it is missing is seen when it is opened: it may be made before the run begins.
+/// The file of an endpoint. That it is missing is seen when it is opened: it may be made before the
+/// run begins.
 fn database(endpoint: &Endpoint) -> Result<PathBuf, String> {
     endpoint
         .url
@@ -85,8 +90,8 @@ fn database(endpoint: &Endpoint) -> Result<PathBuf, String> {
         })
 }
 
-/// What a connection's progress handler looks at: when to give up. A watchdog thread would be another thread per tester,
-/// or one that wakes for all of them.
+/// What a connection's progress handler looks at: when to give up. A watchdog thread would be
+/// another thread per tester, or one that wakes for all of them.
 #[derive(Debug)]
 struct Watch {
     zero: Instant,
@@ -211,7 +216,8 @@ impl BlockingTester for Tester {
 impl Tester {
     fn open(&mut self, path: &Path, attempt: &mut Attempt) -> Result<OpenConnection, Error> {
         attempt.waiting = Waiting::Connect;
-        // A tester is one thread: `SQLite` needs no locks of its own. Without the flag for URIs any path is a path.
+        // A tester is one thread: `SQLite` needs no locks of its own. Without the flag for URIs any
+        // path is a path.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(Duration::ZERO)?;
@@ -295,7 +301,8 @@ fn take(value: ValueRef<'_>, row: &mut Vec<u8>) -> u64 {
         }
         ValueRef::Real(number) => {
             row.extend_from_slice(&number.to_ne_bytes());
-            // The shortest text that reads back as the same number, with a point, as our Frontier gateway sends it.
+            // The shortest text that reads back as the same number, with a point, as our Frontier
+            // gateway sends it.
             let mut length = Length(0);
             // Counting cannot fail.
             let _ = write!(length, "{number:?}");

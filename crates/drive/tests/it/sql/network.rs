@@ -282,7 +282,8 @@ fn crowd(url: &str, testers: u32) -> Value {
     spec
 }
 
-/// The last places may stay empty: connections that have just closed, or that are refused together, count for a while.
+/// The last places may stay empty: connections that have just closed, or that are refused together,
+/// count for a while.
 fn assert_crowded(ran: &Ran, room: usize) {
     let results = ran.results();
     let count = |result| results.iter().filter(|one| **one == result).count();
@@ -363,7 +364,8 @@ fn connections_that_the_server_closed_while_idle_are_replaced() {
     }
 }
 
-/// Lets everybody in, and answers `answers` queries of each connection; the next one it reads, and closes.
+/// Lets everybody in, and answers `answers` queries of each connection; the next one it reads, and
+/// closes.
 fn forgetful(answers: usize) -> Server {
     Server::start(move |mut stream| {
         let mut room = [0; 1000];
@@ -425,7 +427,8 @@ fn a_server_killed_in_the_middle_gives_errors_and_then_works_again() {
             continue;
         };
         if kind == Kind::Mariadb {
-            // Its least; the server itself then refuses, before it has learned what the client understands.
+            // Its least; the server itself then refuses, before it has learned what the client
+            // understands.
             as_root(&server, "SET GLOBAL max_connections = 10");
             assert_crowded(&run(crowd(&server.url(), 15)), 10);
         }

@@ -87,7 +87,8 @@ fn a_block_that_an_error_leaves_open_is_rolled_back_after_the_end() {
             Kind::Postgres => format!("BEGIN; {twice}"),
             Kind::Mariadb => format!("BEGIN NOT ATOMIC START TRANSACTION; {twice}; END"),
         };
-        // The second tester would wait for the first one's lock for as long as its connection lives.
+        // The second tester would wait for the first one's lock for as long as its connection
+        // lives.
         let ran = run(of(&server.url(), &[query], 2, 20));
         let code = match server.kind {
             Kind::Postgres => "SQLSTATE 23505",

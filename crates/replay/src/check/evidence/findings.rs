@@ -6,7 +6,8 @@ use crate::check::report::{Created, Finding, Need, Unexplained, What};
 use crate::check::tree::{Entry, Inode, Place, Spot};
 
 impl<D: Disk> Evidence<'_, D> {
-    /// Somewhere on the way of one of these names is a file, and nobody knows where. `ends`: or at its end.
+    /// Somewhere on the way of one of these names is a file, and nobody knows where. `ends`: or at
+    /// its end.
     pub(in crate::check) fn add_hidden_file(&mut self, spots: &[(Spot, Box<[u8]>)], ends: bool) {
         let paths = spots.iter().filter_map(|(spot, rest)| match spot {
             Spot::Absent {

@@ -77,7 +77,8 @@ impl<'a, D: Disk> Walk<'a, D> {
                     self.evidence.require(path, false, Kind::Link);
                 }
             }
-            // Directories have no second name; nor have files that are protected (proc(5): protected_hardlinks).
+            // Directories have no second name; nor have files that are protected (proc(5):
+            // protected_hardlinks).
             libc::EPERM if effect == Effect::Link => {
                 let known = self.evidence.require(path, follows(event), Kind::Unknown);
                 if let Some((at, id)) = known
@@ -107,7 +108,8 @@ impl<'a, D: Disk> Walk<'a, D> {
         if creates || matches!(effect, Effect::Make | Effect::Symlink) {
             return self.evidence.deny_directory(path, follows(event));
         }
-        // Which of two names was meant is not told: the second one's directory, if the simulation has none.
+        // Which of two names was meant is not told: the second one's directory, if the simulation
+        // has none.
         let needed = if exchanges(event) {
             second
         } else {
@@ -121,8 +123,8 @@ impl<'a, D: Disk> Walk<'a, D> {
         self.evidence.deny(path, follows(event));
     }
 
-    /// A component of a name is no directory. Which one, is told only by what is there: where nothing is, what other calls tell is
-    /// waited for.
+    /// A component of a name is no directory. Which one, is told only by what is there: where
+    /// nothing is, what other calls tell is waited for.
     fn explain_not_directory(&mut self, event: &Event, path: &'a [u8], second: Option<&'a [u8]>) {
         let effect = event.call.effect;
         let names = [Some(path), second].into_iter().flatten();

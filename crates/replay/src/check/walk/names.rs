@@ -137,7 +137,8 @@ impl<D: Disk> Walk<'_, D> {
         }
     }
 
-    /// Where a name is moved to; what is there gives way if it can. None where both are the same file: nothing happens then.
+    /// Where a name is moved to; what is there gives way if it can. None where both are the same
+    /// file: nothing happens then.
     pub(super) fn replaces(&mut self, to: &[u8], id: usize, flags: u64) -> Option<Place> {
         if flags & NO_REPLACE == 0
             && let Spot::Found(at, old) = self.evidence.tree.resolve(to, false)

@@ -70,7 +70,8 @@ impl Planner<'_> {
             return Fate::Fold;
         };
         if self.opens.get(open).have == Have::Unmet {
-            // It was open before the trace, as stderr may be, and nothing else was done with it: nobody asks for its file.
+            // It was open before the trace, as stderr may be, and nothing else was done with it:
+            // nobody asks for its file.
             return Fate::Fold;
         }
         let is_release = event.call.effect == Effect::Released;

@@ -133,8 +133,8 @@ impl Drop for Client {
     }
 }
 
-/// Names are the lab's to look up, which has a C library of this host behind it: ours may be linked in (see `net` of the
-/// drivers).
+/// Names are the lab's to look up, which has a C library of this host behind it: ours may be linked
+/// in (see `net` of the drivers).
 fn connect(address: &Address) -> std::io::Result<TcpStream> {
     let bare = address.host.trim_start_matches('[').trim_end_matches(']');
     let host: IpAddr = match bare.parse() {

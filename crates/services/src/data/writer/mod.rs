@@ -56,7 +56,8 @@ pub(super) struct Layout {
     pub(super) columns: Vec<Column>,
     pub(super) key: Vec<usize>,
     pub(super) indexes: Vec<Vec<usize>>,
-    /// Whether the time of its last change must be known, also where the database does not keep it by itself.
+    /// Whether the time of its last change must be known, also where the database does not keep it
+    /// by itself.
     pub(super) watched: bool,
 }
 

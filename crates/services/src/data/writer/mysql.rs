@@ -44,7 +44,8 @@ fn type_of(sql: Sql) -> String {
 impl Mysql {
     pub(super) fn open(address: Address) -> Result<Self, ServiceError> {
         let mut client = Client::open(address)?;
-        // Strict: a value that does not fit is an error. And backslashes escape, which `put` relies on.
+        // Strict: a value that does not fit is an error. And backslashes escape, which `put` relies
+        // on.
         client.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")?;
         client.execute("SET SESSION unique_checks = 0, foreign_key_checks = 0")?;
         Ok(Self {
@@ -59,7 +60,8 @@ impl Mysql {
         if self.statement.is_empty() {
             return Ok(());
         }
-        // All text that we write is ASCII; what is not would be a mistake that the server should see.
+        // All text that we write is ASCII; what is not would be a mistake that the server should
+        // see.
         let statement = String::from_utf8_lossy(&self.statement);
         self.client.execute(&statement)?;
         self.statement.clear();

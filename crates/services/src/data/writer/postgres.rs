@@ -1,10 +1,12 @@
 //! Into `PostgreSQL`: `COPY ... FROM STDIN` in the transaction that makes the table.
 //!
-//! Names are in lower case, as the server folds those that queries do not quote. `FREEZE` spares the first reader the
-//! work of marking every row as committed, and `ANALYZE` the middle of a measurement that of the server's own one.
+//! Names are in lower case, as the server folds those that queries do not quote. `FREEZE` spares
+//! the first reader the work of marking every row as committed, and `ANALYZE` the middle of a
+//! measurement that of the server's own one.
 //!
-//! The server does not know when a table changed last. Of those for which that is wanted, [`CHANGES`] says it: the gateway
-//! takes `Last-Modified` from there. Writers of one table wait for each other over its row in it, until each commits.
+//! The server does not know when a table changed last. Of those for which that is wanted,
+//! [`CHANGES`] says it: the gateway takes `Last-Modified` from there. Writers of one table wait for
+//! each other over its row in it, until each commits.
 
 use std::io::Write as _;
 
@@ -56,7 +58,8 @@ impl Postgres {
         let encoding = client.value("SHOW server_encoding")?;
         let any_text = SINGLE_BYTE.iter().any(|known| encoding.starts_with(known));
         if any_text {
-            // As by default, unless somebody has told the server otherwise: nothing is to be converted.
+            // As by default, unless somebody has told the server otherwise: nothing is to be
+            // converted.
             client.execute(&format!("SET client_encoding = '{encoding}'"))?;
         }
         Ok(Self {

@@ -1,4 +1,5 @@
-//! Where the databases' SQL differs: literals, values bound into a text, the time of a table's last change.
+//! Where the databases' SQL differs: literals, values bound into a text, the time of a table's last
+//! change.
 
 use super::super::modified::Tables;
 use super::Failure;
@@ -16,7 +17,8 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// A string literal. `PostgreSQL` is told to take backslashes as they are, and `MariaDB` not to.
+    /// A string literal. `PostgreSQL` is told to take backslashes as they are, and `MariaDB` not
+    /// to.
     pub(crate) fn literal(self, text: &str) -> String {
         let doubled = text.replace('\'', "''");
         match self {
@@ -25,10 +27,12 @@ impl Dialect {
         }
     }
 
-    /// The text to send to a server for a client's query: one statement that reads, with the values in place of its `?`.
+    /// The text to send to a server for a client's query: one statement that reads, with the values
+    /// in place of its `?`.
     ///
-    /// A semicolon is taken at the end and inside plain quotations only, and there only where nothing in the text (an
-    /// escape, a comment, a dollar) could make the server see the end of a quotation elsewhere than we do.
+    /// A semicolon is taken at the end and inside plain quotations only, and there only where
+    /// nothing in the text (an escape, a comment, a dollar) could make the server see the end of a
+    /// quotation elsewhere than we do.
     pub(crate) fn statement(self, sql: &str, values: &[&str]) -> Result<String, Failure> {
         self.is_one_question(sql)?;
         self.forbidden(sql)?;
@@ -55,9 +59,10 @@ impl Dialect {
         }
     }
 
-    /// Puts before a question what makes its very transaction read-only. `PostgreSQL`'s functions can change the settings
-    /// of a session, for later queries too, and can hardly be found all; the transaction's own cannot be changed once it
-    /// has begun to read. It costs gateway and server 15 us together.
+    /// Puts before a question what makes its very transaction read-only. `PostgreSQL`'s functions
+    /// can change the settings of a session, for later queries too, and can hardly be found all;
+    /// the transaction's own cannot be changed once it has begun to read. It costs gateway and
+    /// server 15 us together.
     pub(crate) fn read_only(self, text: String) -> String {
         match self {
             Self::Postgres => "SET TRANSACTION READ ONLY; ".to_owned() + &text,
@@ -65,8 +70,8 @@ impl Dialect {
         }
     }
 
-    /// What could be the name of a table in a text, in lower case and in order: words and quotations outside of literals and
-    /// comments. `None` where one may be hidden.
+    /// What could be the name of a table in a text, in lower case and in order: words and
+    /// quotations outside of literals and comments. `None` where one may be hidden.
     pub(crate) fn names(self, sql: &str) -> Option<Vec<String>> {
         // A name by the numbers of its letters.
         if self == Self::Postgres && sql.to_ascii_lowercase().contains("u&\"") {
@@ -119,7 +124,8 @@ impl Dialect {
         Err(Failure::refused(why))
     }
 
-    /// What a read-only session could still be made to do by a SELECT: write files, or stop being what others rely on.
+    /// What a read-only session could still be made to do by a SELECT: write files, or stop being
+    /// what others rely on.
     fn forbidden(self, text: &str) -> Result<(), Failure> {
         let words: &[&str] = match self {
             Self::Mysql => &["outfile", "dumpfile"],
@@ -133,11 +139,11 @@ impl Dialect {
         }
     }
 
-    /// A query for the time of the last change of any of these tables, in whole seconds since 1970; NULL if one of them
-    /// is not known. `book` is the table that says it.
+    /// A query for the time of the last change of any of these tables, in whole seconds since 1970;
+    /// NULL if one of them is not known. `book` is the table that says it.
     ///
-    /// The servlet takes the greatest text of the form month/day/year, which is wrong across years: this takes the
-    /// latest time.
+    /// The servlet takes the greatest text of the form month/day/year, which is wrong across years:
+    /// this takes the latest time.
     pub(crate) fn changed(self, tables: &Tables, book: Option<&str>) -> String {
         let one = |(owner, name): &(String, String)| {
             let (owner, name) = (self.literal(owner), self.literal(name));
@@ -250,7 +256,8 @@ mod tests {
         }
     }
 
-    /// Each of these is two statements to a server that reads its quotations and comments otherwise than we do.
+    /// Each of these is two statements to a server that reads its quotations and comments otherwise
+    /// than we do.
     #[test]
     fn statements_do_not_hide_in_quotations() {
         for sql in [

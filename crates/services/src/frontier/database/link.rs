@@ -85,7 +85,8 @@ impl Link {
         self.ready
     }
 
-    /// It is as it was left. Something that came unasked, or the end of the connection, makes it doubtful.
+    /// It is as it was left. Something that came unasked, or the end of the connection, makes it
+    /// doubtful.
     pub(super) fn is_fresh(&self) -> bool {
         // Costs a system call only where something has come.
         let nothing = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
@@ -171,7 +172,8 @@ impl Link {
         }
     }
 
-    /// Says good-bye, if that is possible at once: a connection that is merely closed makes servers write warnings.
+    /// Says good-bye, if that is possible at once: a connection that is merely closed makes servers
+    /// write warnings.
     pub(in crate::frontier) fn quit(mut self) {
         if self.ready {
             self.session.quit();

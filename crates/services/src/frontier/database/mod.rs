@@ -1,11 +1,12 @@
 //! The databases behind the gateway: one small interface, three kinds.
 //!
-//! [`Database::acquire`] waits for a connection, [`PayloadConnection::value`] asks it for a single value, [`PayloadConnection::start`] runs a query
-//! whose text comes piece by piece from [`Running::next`]. Whoever drops a `Running` ends its query.
+//! [`Database::acquire`] waits for a connection, [`PayloadConnection::value`] asks it for a single
+//! value, [`PayloadConnection::start`] runs a query whose text comes piece by piece from
+//! [`Running::next`]. Whoever drops a `Running` ends its query.
 //!
-//! `SQLite` blocks, so each of its connections has a thread ([`sqlite`]). `PostgreSQL` and `MariaDB` are read by the very
-//! task that writes to the client ([`server`], [`running`]): nothing is handed over, and a client that does not read makes the task
-//! stop reading from the database.
+//! `SQLite` blocks, so each of its connections has a thread ([`sqlite`]). `PostgreSQL` and
+//! `MariaDB` are read by the very task that writes to the client ([`server`], [`running`]): nothing
+//! is handed over, and a client that does not read makes the task stop reading from the database.
 
 mod dialect;
 mod link;
@@ -43,8 +44,8 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// The servlet's own checks, with its words: a plain search for five words, also inside literals. The real protection
-    /// is that connections can only read.
+    /// The servlet's own checks, with its words: a plain search for five words, also inside
+    /// literals. The real protection is that connections can only read.
     fn check(&self) -> Result<(), Failure> {
         if self.method != "DEFAULT" {
             return Err(Failure::refused(&format!("Unknown method {}", self.method)));
@@ -100,7 +101,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Of what has been packed. An answer without rows to be kept for ever is an error, as in the servlet.
+    /// Of what has been packed. An answer without rows to be kept for ever is an error, as in the
+    /// servlet.
     pub(super) fn new(packer: Packer, outcome: Result<(), Failure>, ttl: Ttl) -> Self {
         let records = packer.records();
         let (text, seal) = packer.finish();
@@ -130,7 +132,8 @@ pub(super) enum Database {
 }
 
 impl Database {
-    /// `SQLite` is opened at once, so that a wrong file is an error of the start. A server may come later, and go.
+    /// `SQLite` is opened at once, so that a wrong file is an error of the start. A server may come
+    /// later, and go.
     pub(super) fn open(config: &FrontierConfig) -> Result<Self, ServiceError> {
         let timeout = Duration::from_secs_f64(config.query_timeout_s);
         let text = config.database.to_str().filter(|text| text.contains("://"));

@@ -6,10 +6,12 @@ use plimsoll_wire::frontier::request::Encoding;
 
 /// Text of a payload is handed on in pieces of about this size.
 pub(super) const PIECE: usize = 64 * 1024;
-/// Bytes of result set gathered before they are packed; longer values go past the gathering, in steps of this size.
+/// Bytes of result set gathered before they are packed; longer values go past the gathering, in
+/// steps of this size.
 pub(super) const GATHER: usize = 16 * 1024;
 
-/// Packs one payload. Whoever feeds it looks at [`Packer::is_full`] after each value, and takes the piece.
+/// Packs one payload. Whoever feeds it looks at [`Packer::is_full`] after each value, and takes the
+/// piece.
 #[derive(Debug)]
 pub(crate) struct Packer {
     armor: Armor,
@@ -47,7 +49,8 @@ impl Packer {
         self.settle(GATHER);
     }
 
-    /// Packs a value of the row from byte `from` on. `Some(byte)`: a piece is full, and the value goes on there.
+    /// Packs a value of the row from byte `from` on. `Some(byte)`: a piece is full, and the value
+    /// goes on there.
     pub(crate) fn value(&mut self, value: Option<&[u8]>, from: usize) -> Option<usize> {
         let Some(bytes) = value.filter(|bytes| bytes.len() > GATHER) else {
             self.rows.value(value);
@@ -128,7 +131,8 @@ mod tests {
 
     use super::*;
 
-    /// One row of these values, read back by a client from the pieces put together; and the greatest piece.
+    /// One row of these values, read back by a client from the pieces put together; and the
+    /// greatest piece.
     fn round_trip(values: &[Option<&[u8]>]) -> (Vec<u8>, usize) {
         let mut packer = Packer::new(Encoding::Blob, None);
         let mut document = Vec::new();

@@ -74,7 +74,8 @@ impl Running {
                 Err(_) => stopped,
             }
         };
-        // Back in the pool before the end is told: a client that asks again at once finds a connection.
+        // Back in the pool before the end is told: a client that asks again at once finds a
+        // connection.
         self.lease.release();
         Part::End(End::new(packer, outcome, self.ttl))
     }

@@ -1,4 +1,5 @@
-//! A bounded pool of connections to `PostgreSQL` or `MariaDB`, read by the tasks that write to the clients.
+//! A bounded pool of connections to `PostgreSQL` or `MariaDB`, read by the tasks that write to the
+//! clients.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -153,9 +154,9 @@ impl Pool {
 
 /// A connection that belongs to one payload.
 ///
-/// Dropped, it goes back into the pool if it takes the next query. If not, what still runs on it is ended, and the
-/// connection with it: whether the server has stopped cannot be seen on a connection whose answer nobody reads. Its place
-/// in the pool is free only then.
+/// Dropped, it goes back into the pool if it takes the next query. If not, what still runs on it is
+/// ended, and the connection with it: whether the server has stopped cannot be seen on a connection
+/// whose answer nobody reads. Its place in the pool is free only then.
 pub(crate) struct Lease {
     pub(super) link: Option<Link>,
     pub(super) pool: Arc<Pool>,
@@ -192,7 +193,8 @@ impl Lease {
         });
     }
 
-    /// Asks, and waits for what comes first. A connection that was idle may have died unseen: then once more, on a new one.
+    /// Asks, and waits for what comes first. A connection that was idle may have died unseen: then
+    /// once more, on a new one.
     pub(super) async fn ask(&mut self, sql: &str) -> Result<Event, Failure> {
         if let Some(link) = &mut self.link {
             link.query(sql);

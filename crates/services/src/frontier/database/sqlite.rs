@@ -1,4 +1,5 @@
-//! A bounded pool of read-only `SQLite` connections, each owned by a thread: `SQLite` blocks, the runtime must not.
+//! A bounded pool of read-only `SQLite` connections, each owned by a thread: `SQLite` blocks, the
+//! runtime must not.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +17,15 @@ use crate::ServiceError;
 
 mod rows;
 
-/// Virtual machine steps between two looks at the clock and at the client: well below a millisecond.
+/// Virtual machine steps between two looks at the clock and at the client: well below a
+/// millisecond.
 const STEPS: i32 = 10_000;
 /// Page cache of a connection, KiB.
 const CACHE_KIB: u32 = 8 * 1024;
 /// Pieces of text under way from a connection to its client: with the writer's one, about 300 kB.
 const PIECES: usize = 3;
-/// Statements that a connection keeps prepared. Workloads of distinct queries turn the cache over; those that repeat a
-/// few hundred do not.
+/// Statements that a connection keeps prepared. Workloads of distinct queries turn the cache over;
+/// those that repeat a few hundred do not.
 const CACHED_STATEMENTS: usize = 256;
 
 enum Task {
@@ -35,7 +37,8 @@ struct Job {
     task: Task,
     number: u64,
     timeout: Duration,
-    /// The worker's way back into the pool. It holds the only sender: a pool that is dropped ends its threads.
+    /// The worker's way back into the pool. It holds the only sender: a pool that is dropped ends
+    /// its threads.
     lease: Lease,
 }
 
@@ -121,7 +124,8 @@ impl Pool {
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Lease, Failure> {
         let gone = || Failure::refused("No database connection available");
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| gone())?;
-        // Empty only if a thread died, which nothing here makes it do; then the request fails, and says so.
+        // Empty only if a thread died, which nothing here makes it do; then the request fails, and
+        // says so.
         let worker = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(Lease {
             worker: Some(worker.ok_or_else(gone)?),
@@ -168,7 +172,8 @@ impl Lease {
             timeout: self.timeout,
             lease: self,
         };
-        // Fails only if the thread died: then the job is dropped, and who waits for its result sees that.
+        // Fails only if the thread died: then the job is dropped, and who waits for its result sees
+        // that.
         let _ = jobs.send(job);
         Some(Cancel { control, number })
     }
@@ -240,7 +245,8 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, control: &Control)
                 let outcome = rows::pack(connection, &query, &mut packer, |piece| {
                     parts.blocking_send(Part::Piece(piece)).is_ok()
                 });
-                // Back in the pool before the end is told: a client that asks again at once finds a connection.
+                // Back in the pool before the end is told: a client that asks again at once finds a
+                // connection.
                 drop(job.lease);
                 match outcome {
                     Err(rows::Stop::Gone) => {}

@@ -1,8 +1,9 @@
 //! Which tables a query depends on, by the names in it and what the database has under them.
 //!
-//! Conservative: every name outside literals and comments that is a table's counts, in whatever schema and place. A view
-//! stands for the tables under it. What can read more than its name says (a function of the database, a foreign table, a
-//! materialised view) has answers that nobody can tell of, so that they are not kept.
+//! Conservative: every name outside literals and comments that is a table's counts, in whatever
+//! schema and place. A view stands for the tables under it. What can read more than its name says
+//! (a function of the database, a foreign table, a materialised view) has answers that nobody can
+//! tell of, so that they are not kept.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +38,8 @@ pub(super) struct Relation {
     pub(super) full: String,
     /// Without its schema.
     pub(super) name: String,
-    /// The schema that must be named with it, or be that of the session; none where the name alone may mean it.
+    /// The schema that must be named with it, or be that of the session; none where the name alone
+    /// may mean it.
     pub(super) schema: Option<String>,
     /// As it stands in a statement.
     pub(super) quoted: String,

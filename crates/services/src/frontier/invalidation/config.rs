@@ -1,4 +1,5 @@
-//! What the gateway is told of the caches before it, and of how it learns that their objects are old.
+//! What the gateway is told of the caches before it, and of how it learns that their objects are
+//! old.
 
 use std::path::PathBuf;
 
@@ -15,11 +16,11 @@ const MAX_KEYS: usize = 10_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InvalidationConfig {
-    /// In the order in which they are told: nearest the gateway first, as a cache must not fill itself again from a parent
-    /// that has not been told yet.
+    /// In the order in which they are told: nearest the gateway first, as a cache must not fill
+    /// itself again from a parent that has not been told yet.
     pub caches: Vec<CacheConfig>,
-    /// What stands before the path in the caches' keys, `http://HOST:PORT`. Left out: what each request's `Host` says,
-    /// which is what a cache keeps its object under, unless it hides that.
+    /// What stands before the path in the caches' keys, `http://HOST:PORT`. Left out: what each
+    /// request's `Host` says, which is what a cache keeps its object under, unless it hides that.
     #[serde(default)]
     pub base: Option<String>,
     /// When objects are purged.
@@ -28,19 +29,20 @@ pub struct InvalidationConfig {
     /// With `on: every`, seconds between two purges of everything.
     #[serde(default)]
     pub every_s: Option<f64>,
-    /// Milliseconds after a change has been seen in which queries may not see it yet: 0 for `PostgreSQL`, which tells of a
-    /// change once everybody can see it, and 100 for `MariaDB`, whose log is ahead of the data.
+    /// Milliseconds after a change has been seen in which queries may not see it yet: 0 for
+    /// `PostgreSQL`, which tells of a change once everybody can see it, and 100 for `MariaDB`,
+    /// whose log is ahead of the data.
     #[serde(default)]
     pub settle_ms: Option<u64>,
-    /// Milliseconds that an answer may need to arrive in every cache: objects that left so shortly before a purge are
-    /// purged once more.
+    /// Milliseconds that an answer may need to arrive in every cache: objects that left so shortly
+    /// before a purge are purged once more.
     #[serde(default = "again_ms")]
     pub again_ms: u64,
     /// Most objects to remember, 1 or more. What is answered beyond them may not be kept by caches.
     #[serde(default = "most_keys")]
     pub most_keys: usize,
-    /// Where keys are kept for the next gateway, which purges them when it starts. Left out: objects that caches hold when
-    /// a gateway ends are not purged by the next one.
+    /// Where keys are kept for the next gateway, which purges them when it starts. Left out:
+    /// objects that caches hold when a gateway ends are not purged by the next one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_file: Option<PathBuf>,
     /// Who makes the triggers by which `PostgreSQL` tells of changes.

@@ -1,12 +1,13 @@
-//! The keys of objects that caches may hold, in a file: a gateway that is started anew purges what an earlier one has
-//! answered, as it does not know what has changed meanwhile.
+//! The keys of objects that caches may hold, in a file: a gateway that is started anew purges what
+//! an earlier one has answered, as it does not know what has changed meanwhile.
 //!
-//! A key is written before its answer leaves, by one system call, so that it survives a gateway that is killed; it is not
-//! synced, so that it may not survive a host that loses its power. Nothing is taken out: a key that was purged since costs
-//! one more PURGE at the next start. The file is written anew at each start, and when it holds twice as many keys as are
-//! remembered.
+//! A key is written before its answer leaves, by one system call, so that it survives a gateway
+//! that is killed; it is not synced, so that it may not survive a host that loses its power.
+//! Nothing is taken out: a key that was purged since costs one more PURGE at the next start. The
+//! file is written anew at each start, and when it holds twice as many keys as are remembered.
 //!
-//! A line is `UNTIL URL`, UNTIL in seconds since 1970. One that was cut off is passed over: its answer never left.
+//! A line is `UNTIL URL`, UNTIL in seconds since 1970. One that was cut off is passed over: its
+//! answer never left.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -20,7 +21,8 @@ use super::keys::Name;
 const MARGIN_S: u64 = 3600;
 /// Lines below which a file is not written anew.
 const FEW: usize = 10_000;
-/// How long a gateway that ends may still hold its lock. A process that it has just started holds it, too, until its execve(2).
+/// How long a gateway that ends may still hold its lock. A process that it has just started holds
+/// it, too, until its execve(2).
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -54,7 +56,8 @@ fn take(lock: &File) -> io::Result<()> {
 }
 
 impl Journal {
-    /// Opens a file, which may not be there yet; also the keys in it that count at `now`, and until when.
+    /// Opens a file, which may not be there yet; also the keys in it that count at `now`, and until
+    /// when.
     pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<(Name, u64)>)> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
@@ -102,7 +105,8 @@ impl Journal {
         if self.until.get(url).is_some_and(|until| *until >= needed) {
             return Ok(());
         }
-        // Twice the age, so that an object that is asked for again and again costs a line for each of its lives.
+        // Twice the age, so that an object that is asked for again and again costs a line for each
+        // of its lives.
         let until = needed.saturating_add(age);
         let begin = if self.torn { "\n" } else { "" };
         self.torn = true;

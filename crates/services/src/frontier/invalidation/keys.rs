@@ -1,9 +1,10 @@
 //! The objects that caches may hold: under which key, from which tables, and for how long.
 //!
-//! Pure: whoever calls says what time it is. The life of a key: [`Keys::begin`] before the query starts, [`Keys::end`] when
-//! the answer has left, [`Keys::changed`] when one of its tables has changed, and then it is purged and forgotten. Two
-//! kinds of key are purged and *not* forgotten. A request may be under way, or have begun before everybody could see the
-//! change: what it answers may be old, so that its key is purged when it ends. And an answer may have left so shortly
+//! Pure: whoever calls says what time it is. The life of a key: [`Keys::begin`] before the query
+//! starts, [`Keys::end`] when the answer has left, [`Keys::changed`] when one of its tables has
+//! changed, and then it is purged and forgotten. Two kinds of key are purged and *not* forgotten. A
+//! request may be under way, or have begun before everybody could see the change: what it answers
+//! may be old, so that its key is purged when it ends. And an answer may have left so shortly
 //! before that it has not arrived in every cache: its key is purged once more, [`Keys::due`] later.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -51,7 +52,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// `settle`: so long after a change a query may not see it yet. `again`: so long an answer may be on its way.
+    /// `settle`: so long after a change a query may not see it yet. `again`: so long an answer may
+    /// be on its way.
     pub(super) fn new(settle: Duration, again: Duration, most: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -74,8 +76,8 @@ impl Keys {
         self.entries.contains_key(url)
     }
 
-    /// A request begins whose answer caches may keep for `age`. False where there is no room, `elsewhere` keys being
-    /// remembered outside this table.
+    /// A request begins whose answer caches may keep for `age`. False where there is no room,
+    /// `elsewhere` keys being remembered outside this table.
     pub(super) fn begin(
         &mut self,
         url: &Name,
@@ -122,7 +124,8 @@ impl Keys {
         change.is_some_and(|at| now < at + self.settle)
     }
 
-    /// The answer to a request that [`Keys::begin`] took has left, to be kept for `age`. What is to be purged.
+    /// The answer to a request that [`Keys::begin`] took has left, to be kept for `age`. What is to
+    /// be purged.
     pub(super) fn end(&mut self, url: &Name, age: Duration, now: Instant) -> Option<Stale> {
         let entry = self.entries.get_mut(url)?;
         entry.in_progress = entry.in_progress.saturating_sub(1);

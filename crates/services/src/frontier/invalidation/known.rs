@@ -16,7 +16,8 @@ const MAX_STRANGE: usize = 50_000;
 pub(super) struct CatalogueCache {
     pub(super) catalogue: Catalogue,
     looked: Option<Instant>,
-    /// Names of queries that meant nothing: should one come to mean something, these queries were judged wrongly.
+    /// Names of queries that meant nothing: should one come to mean something, these queries were
+    /// judged wrongly.
     strange: HashSet<String>,
     /// There were too many of them to remember.
     forgot: bool,
@@ -59,7 +60,8 @@ impl CatalogueCache {
         self.catalogue.depends(names)
     }
 
-    /// What a query depends on, the generation of the catalogue, and the units whose changes are not told yet.
+    /// What a query depends on, the generation of the catalogue, and the units whose changes are
+    /// not told yet.
     pub(super) fn judge(&mut self, names: &[String]) -> (Depends, u64, Vec<Name>) {
         let depends = self.depends(names);
         let units: &[Name] = match &depends {

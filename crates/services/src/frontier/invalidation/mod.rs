@@ -1,10 +1,12 @@
-//! Telling the caches before the gateway that their objects are old, when the tables behind them have changed.
+//! Telling the caches before the gateway that their objects are old, when the tables behind them
+//! have changed.
 //!
-//! A request of queries is registered under the key that caches keep its answer by, with the tables it depends on
-//! ([`catalogue`]), before its query starts ([`keys`]). The database tells of changes ([`watch`]); the keys of a changed
-//! table are purged from every cache ([`purge`]). Where nothing can be promised - the link to the database is down, a
-//! table cannot be watched, the table of keys is full - the answer goes out with an age of zero: an object that caches
-//! keep is one that they would be told of. Keys are kept in a file ([`journal`]), from which the next gateway purges.
+//! A request of queries is registered under the key that caches keep its answer by, with the tables
+//! it depends on ([`catalogue`]), before its query starts ([`keys`]). The database tells of changes
+//! ([`watch`]); the keys of a changed table are purged from every cache ([`purge`]). Where nothing
+//! can be promised - the link to the database is down, a table cannot be watched, the table of keys
+//! is full - the answer goes out with an age of zero: an object that caches keep is one that they
+//! would be told of. Keys are kept in a file ([`journal`]), from which the next gateway purges.
 
 mod catalogue;
 mod config;
@@ -97,7 +99,8 @@ impl Shared {
         }
     }
 
-    /// Has the next gateway know of a key, before its answer leaves. False where that cannot be had.
+    /// Has the next gateway know of a key, before its answer leaves. False where that cannot be
+    /// had.
     fn remember(&self, url: &Name, age: Duration) -> bool {
         let Some(journal) = &self.journal else {
             return true;
@@ -123,7 +126,8 @@ impl Shared {
         !forgets
     }
 
-    /// Purges what an earlier gateway has answered, and once more what may have been on its way to the caches.
+    /// Purges what an earlier gateway has answered, and once more what may have been on its way to
+    /// the caches.
     async fn purge_earlier(self: Arc<Self>, earlier: Vec<Stale>) {
         self.purge(earlier.clone());
         tokio::time::sleep(Duration::from_millis(self.config.again_ms)).await;
@@ -239,8 +243,8 @@ impl Drop for Registered {
 }
 
 impl Invalidation {
-    /// Begins to watch. `database`: the URL of a server. An error where the server says that it cannot be watched; one that
-    /// is not there may come later.
+    /// Begins to watch. `database`: the URL of a server. An error where the server says that it
+    /// cannot be watched; one that is not there may come later.
     pub(super) async fn start(
         config: &InvalidationConfig,
         database: &str,
@@ -306,7 +310,8 @@ impl Invalidation {
         })
     }
 
-    /// Whether the answer to these queries may be kept, for at most `age` seconds. To be asked before they start.
+    /// Whether the answer to these queries may be kept, for at most `age` seconds. To be asked
+    /// before they start.
     pub(super) async fn keep(&self, head: &Head, queries: &[&str], age: u64) -> Keeping {
         if age == 0 || queries.is_empty() {
             return Keeping::free();
@@ -355,7 +360,8 @@ impl Invalidation {
         }
     }
 
-    /// The units that these queries read, all of them watched, and the generation of the catalogue that says so.
+    /// The units that these queries read, all of them watched, and the generation of the catalogue
+    /// that says so.
     async fn depends(&self, queries: &[&str]) -> (Depends, u64) {
         let shared = &self.shared;
         if shared.config.on == On::Every {

@@ -1,12 +1,13 @@
 //! Telling the caches: one task and one kept connection for each.
 //!
-//! A key goes to the next cache when this one has answered: a cache that is told too early would fill itself again from a
-//! parent that still has the old object. One that cannot be reached is not waited for, but its keys are owed to it until
-//! it takes them, or may not have the objects any more by their age; when it has taken them at last, the caches behind it
-//! are told once more.
+//! A key goes to the next cache when this one has answered: a cache that is told too early would
+//! fill itself again from a parent that still has the old object. One that cannot be reached is not
+//! waited for, but its keys are owed to it until it takes them, or may not have the objects any
+//! more by their age; when it has taken them at last, the caches behind it are told once more.
 //!
-//! A cache that answers a PURGE with anything but 200, 204 or 404 will not be told: as long as it does, nothing may be kept.
-//! Each is asked once a second until that is known, and while it refuses.
+//! A cache that answers a PURGE with anything but 200, 204 or 404 will not be told: as long as it
+//! does, nothing may be kept. Each is asked once a second until that is known, and while it
+//! refuses.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -183,7 +184,8 @@ impl Purger {
         self.refusing() == 0
     }
 
-    /// Asks a cache whether it takes PURGE. One that does not answer stays as it was: it gets its keys when it is back.
+    /// Asks a cache whether it takes PURGE. One that does not answer stays as it was: it gets its
+    /// keys when it is back.
     async fn ask(&self, cache: &Cache) {
         let owed = Owed {
             stale: Stale {
@@ -441,7 +443,8 @@ impl Connection {
     }
 }
 
-/// A head and its length, once it is whole. A body without a length is not waited for: the connection ends with it.
+/// A head and its length, once it is whole. A body without a length is not waited for: the
+/// connection ends with it.
 fn parse(bytes: &[u8]) -> io::Result<Option<(usize, Answer)>> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut fields);

@@ -1,7 +1,7 @@
 //! Learning of changes: one task, whose connections to the database are its own and may write.
 //!
-//! A session ends with the first trouble. From then on nothing may be kept, as changes may be lost; when the next session
-//! listens, everything is purged once.
+//! A session ends with the first trouble. From then on nothing may be kept, as changes may be lost;
+//! when the next session listens, everything is purged once.
 
 mod mariadb;
 mod postgres;

@@ -1,7 +1,8 @@
 //! What of a profile is worth a look, in words.
 //!
-//! Each rule has a kind, which is what a program goes by, and thresholds, which stand with their reasons at the rule. A rule about
-//! files tells of at most [`PER_KIND`] of them, those where it weighs most.
+//! Each rule has a kind, which is what a program goes by, and thresholds, which stand with their
+//! reasons at the rule. A rule about files tells of at most [`PER_KIND`] of them, those where it
+//! weighs most.
 
 mod of_files;
 mod of_run;

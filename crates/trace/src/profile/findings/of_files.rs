@@ -26,7 +26,8 @@ const MANY: u64 = 100;
 /// Fewer bytes are no matter: a megabyte is read from a cache in less than a millisecond.
 const MUCH: u64 = 1 << 20;
 
-/// Half of the seeks: a program that seeks before every request, as the simplest one does, has none.
+/// Half of the seeks: a program that seeks before every request, as the simplest one does, has
+/// none.
 const USELESS: f64 = 0.5;
 
 fn useless_seeks(file: &FileProfile, _: &Profile) -> Option<Weighed> {
@@ -55,7 +56,8 @@ fn useless_seeks(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Once over may be a second look at a part; twice over, on the average, is a file that does not stay where it is needed.
+/// Once over may be a second look at a part; twice over, on the average, is a file that does not
+/// stay where it is needed.
 const AGAIN: f64 = 2.0;
 
 fn read_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
@@ -156,7 +158,8 @@ fn opened_often(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Requests per open: a file that is opened, asked once or twice and closed, again and again, could be kept open.
+/// Requests per open: a file that is opened, asked once or twice and closed, again and again, could
+/// be kept open.
 const FEW_PER_OPEN: f64 = 3.0;
 
 fn opened_for_little(file: &FileProfile, _: &Profile) -> Option<Weighed> {
@@ -211,7 +214,8 @@ fn looked_at_often(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Four of five requests against the direction of the file: no read-ahead of any kernel or disk helps.
+/// Four of five requests against the direction of the file: no read-ahead of any kernel or disk
+/// helps.
 const DESCENDING: f64 = 0.8;
 
 fn descending(file: &FileProfile, _: &Profile) -> Option<Weighed> {
@@ -265,7 +269,8 @@ fn random_whole(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// A quarter of a file or less, that was there before and is not mapped: its format lets a reader choose, which is worth knowing before it is copied somewhere.
+/// A quarter of a file or less, that was there before and is not mapped: its format lets a reader
+/// choose, which is worth knowing before it is copied somewhere.
 const PART: f64 = 0.25;
 
 fn part_read(file: &FileProfile, _: &Profile) -> Option<Weighed> {

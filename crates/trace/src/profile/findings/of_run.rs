@@ -100,8 +100,8 @@ fn small(profile: &Profile, kind: &str, what: &str, requests: &Requests) -> Opti
     Some(finding(kind, &numbers, text))
 }
 
-/// Share of a time in that of all calls about files; 0 where those take less of the run than anybody feels. None where nothing is
-/// known of times.
+/// Share of a time in that of all calls about files; 0 where those take less of the run than
+/// anybody feels. None where nothing is known of times.
 fn share_of_calls(profile: &Profile, seconds: Option<f64>) -> Option<f64> {
     let io = &profile.totals.io;
     let all = io.calls_s().filter(|&all| all > 0.0)?;
@@ -154,7 +154,8 @@ fn mostly_metadata(profile: &Profile) -> Option<Finding> {
     ))
 }
 
-/// A fifth of the calls that move no data: a search path, mostly, of which the first directories never have anything.
+/// A fifth of the calls that move no data: a search path, mostly, of which the first directories
+/// never have anything.
 const IN_VAIN: f64 = 0.2;
 
 fn failed_lookups(profile: &Profile) -> Option<Finding> {

@@ -1,4 +1,5 @@
-//! A picture of every file, in one pass: one by one where a file has few requests, in bins where it has many.
+//! A picture of every file, in one pass: one by one where a file has few requests, in bins where it
+//! has many.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,8 @@ use crate::profile::shown::shown;
 
 /// Version of the pictures.
 pub const PICTURES: &str = "plimsoll.pictures/1";
-/// So many files are binned as finely as the query says, the others more coarsely: a bin in use takes some 60 bytes.
+/// So many files are binned as finely as the query says, the others more coarsely: a bin in use
+/// takes some 60 bytes.
 const FINE: usize = 12;
 /// How much coarser, each way.
 const COARSER: u32 = 8;
@@ -37,14 +39,15 @@ pub struct FilePicture {
     pub path: String,
     /// Requests in it.
     pub requests: u64,
-    /// Every request, in the order of the trace; empty where there is a density. The place of the file is 0.
+    /// Every request, in the order of the trace; empty where there is a density. The place of the
+    /// file is 0.
     pub points: Vec<Point>,
     /// All requests in bins.
     pub density: Option<Density>,
 }
 
-/// Gathers the pictures. Memory: the limit is of the points of all files together; once it is reached, the files with most points
-/// are binned until a quarter of it is free again.
+/// Gathers the pictures. Memory: the limit is of the points of all files together; once it is
+/// reached, the files with most points are binned until a quarter of it is free again.
 #[derive(Debug)]
 pub struct EachGatherer {
     sight: Sight,
@@ -143,7 +146,8 @@ impl Sheets {
         &mut self.all[place]
     }
 
-    /// Bins the files with most points. A quarter at once: otherwise each further point would look for the greatest anew.
+    /// Bins the files with most points. A quarter at once: otherwise each further point would look
+    /// for the greatest anew.
     fn bin(&mut self, query: &Query) {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|&place| std::cmp::Reverse(self.all[place].points.len()));

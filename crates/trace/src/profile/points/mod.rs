@@ -1,5 +1,5 @@
-//! Single requests for a picture of a file: where in it data were read and written, and when. Where there are more than a picture
-//! can draw, how dense they were, and that it is so.
+//! Single requests for a picture of a file: where in it data were read and written, and when. Where
+//! there are more than a picture can draw, how dense they were, and that it is so.
 
 mod each;
 mod grid;
@@ -151,7 +151,8 @@ impl From<Point> for Row {
     }
 }
 
-/// Requests by time and place. A request counts in the bin that it began in; its bytes are in all bins that it covers.
+/// Requests by time and place. A request counts in the bin that it began in; its bytes are in all
+/// bins that it covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Density {
     /// Where the first column begins: ns since the zero of the trace.
@@ -257,7 +258,8 @@ impl Sight {
     }
 }
 
-/// Gathers the points, event by event. Memory is that of the limit or of the grid, and of the tables.
+/// Gathers the points, event by event. Memory is that of the limit or of the grid, and of the
+/// tables.
 #[derive(Debug)]
 pub struct Gatherer {
     sight: Sight,

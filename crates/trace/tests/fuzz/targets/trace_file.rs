@@ -16,7 +16,8 @@ pub fn run(data: &[u8]) {
     let _ = read(&framed(data));
 }
 
-/// Reads as far as it goes. Every id that is given is in the tables. Returns why it went no further.
+/// Reads as far as it goes. Every id that is given is in the tables. Returns why it went no
+/// further.
 pub fn read(file: &[u8]) -> Result<(), FileError> {
     let mut reader = Reader::new(file)?;
     while let Some(events) = reader.next()? {
@@ -44,7 +45,8 @@ fn ids_are_there(events: &[Event], names: &Names) {
     assert!(names.threads().iter().all(|it| thread(it.parent)));
 }
 
-/// A whole header, then frames: each a byte for its place in [`KINDS`], two for its length, and what is in it.
+/// A whole header, then frames: each a byte for its place in [`KINDS`], two for its length, and
+/// what is in it.
 pub fn framed(mut data: &[u8]) -> Vec<u8> {
     let mut file = format!("{FORMAT}\n").into_bytes();
     push(&mut file, b'H', 0, HEADER);

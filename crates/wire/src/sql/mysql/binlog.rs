@@ -1,7 +1,9 @@
-//! The binary log as a server sends it to a replica: which tables each group of changes touches, and no row of them.
+//! The binary log as a server sends it to a replica: which tables each group of changes touches,
+//! and no row of them.
 //!
-//! Source: "Replication Protocol" of `MariaDB`'s knowledge base, and the pages on binary log events of `MySQL`'s source
-//! documentation. What is not known counts as a change of anything, so that a server's new kind of event loses nothing.
+//! Source: "Replication Protocol" of `MariaDB`'s knowledge base, and the pages on binary log events
+//! of `MySQL`'s source documentation. What is not known counts as a change of anything, so that a
+//! server's new kind of event loses nothing.
 
 use super::nonsense;
 use crate::sql::SqlProtocolError;
@@ -9,7 +11,8 @@ use crate::sql::input::Fields;
 
 /// Bytes of every event's header.
 const HEADER: usize = 19;
-/// Events that only tell a replica how to count, or hold rows of a table that another event has named.
+/// Events that only tell a replica how to count, or hold rows of a table that another event has
+/// named.
 const SILENT: [u8; 29] = [
     1, 3, 5, 13, 14, 17, 20, 21, 22, 23, 24, 25, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 39, 160, 161,
     162, 163, 164,
@@ -36,7 +39,8 @@ pub enum LogEvent {
         /// Its name.
         name: String,
     },
-    /// A statement by its text: DDL, `TRUNCATE`, `COMMIT`, or a change that is logged as a statement.
+    /// A statement by its text: DDL, `TRUNCATE`, `COMMIT`, or a change that is logged as a
+    /// statement.
     Statement {
         /// The database that it was run in; may be empty.
         schema: String,
@@ -84,7 +88,8 @@ impl Log {
             self.format(fields.rest())?;
             return Ok(LogEvent::Nothing);
         }
-        // The rotation that a server makes up at the beginning has no checksum even where others have one.
+        // The rotation that a server makes up at the beginning has no checksum even where others
+        // have one.
         let tail = if kind == ROTATE { 0 } else { self.tail };
         let body = fields.rest();
         let body = body
@@ -119,7 +124,8 @@ impl Log {
         if let Some(head) = lengths.get(usize::from(TABLE_MAP) - 1) {
             self.table_id = if *head == 6 { 4 } else { 6 };
         }
-        // All servers of this protocol end the description with the algorithm and four bytes of checksum.
+        // All servers of this protocol end the description with the algorithm and four bytes of
+        // checksum.
         let algorithm = lengths.len().checked_sub(5).and_then(|at| lengths.get(at));
         self.tail = match algorithm {
             Some(0 | 0xff) | None => 0,

@@ -6,7 +6,8 @@ use crate::sql::{Column, SqlProtocolError};
 
 /// The character set of what is not text.
 const BINARY: u16 = 63;
-/// Most bytes of a character in the connection's character set, utf8mb4; the server counts a text's length with it.
+/// Most bytes of a character in the connection's character set, utf8mb4; the server counts a text's
+/// length with it.
 const WIDEST: u32 = 4;
 const FLAG_ENUM: u16 = 0x0100;
 const FLAG_SET: u16 = 0x0800;

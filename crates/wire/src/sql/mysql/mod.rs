@@ -1,8 +1,9 @@
 //! `MariaDB` and `MySQL`, protocol 10, `COM_QUERY`: every value comes as text.
 //!
-//! Source: "Clients & Utilities / Client/Server Protocol" of `MariaDB`'s knowledge base, and the protocol pages of `MySQL`'s
-//! source documentation. Of the optional capabilities only those are asked for that make conversations shorter or the
-//! same with both servers; several statements in one query are not, so that a value in a query cannot become one.
+//! Source: "Clients & Utilities / Client/Server Protocol" of `MariaDB`'s knowledge base, and the
+//! protocol pages of `MySQL`'s source documentation. Of the optional capabilities only those are
+//! asked for that make conversations shorter or the same with both servers; several statements in
+//! one query are not, so that a value in a query cannot become one.
 
 mod auth;
 mod binlog;
@@ -202,7 +203,8 @@ impl Client {
             }
             Phase::Answer | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
                 common.then.push_back(Event::Ready);
-                // A deadlock ends the transaction, a duplicate key does not, and an error carries no status.
+                // A deadlock ends the transaction, a duplicate key does not, and an error carries
+                // no status.
                 common.transaction = TransactionStatus::Unknown;
                 Phase::Idle
             }
@@ -237,7 +239,8 @@ impl Client {
         let method = if offered & PLUGIN_AUTH == 0 {
             Method::Native
         } else {
-            // One that we do not have is not yet the end: the user's may be another, to which the server then switches.
+            // One that we do not have is not yet the end: the user's may be another, to which the
+            // server then switches.
             Method::named(fields.until_nul()?).unwrap_or(Method::Native)
         };
         self.capabilities = offered & WANTED;

@@ -44,8 +44,8 @@ impl Packets {
         }
     }
 
-    /// Holds the next whole message, its packets joined and without their headers; false if it is not there
-    /// yet. A message over `limit` bytes is refused.
+    /// Holds the next whole message, its packets joined and without their headers; false if it is
+    /// not there yet. A message over `limit` bytes is refused.
     pub(super) fn hold(&mut self, input: &mut Input, limit: usize) -> Result<bool, SqlProtocolError> {
         loop {
             let rest = &input.rest()[self.joined..];

@@ -10,8 +10,8 @@ use super::{nonsense, put};
 use crate::sql::session::Common;
 use crate::sql::{Login, SqlProtocolError};
 
-/// Greatest number of rounds of a password's hash that is computed: the server chooses it, and it is work for us (its
-/// usual 4096 take about a millisecond).
+/// Greatest number of rounds of a password's hash that is computed: the server chooses it, and it
+/// is work for us (its usual 4096 take about a millisecond).
 const MAX_ROUNDS: u32 = 1_000_000;
 enum Scram {
     First(ScramSha256),

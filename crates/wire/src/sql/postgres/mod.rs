@@ -1,7 +1,7 @@
 //! `PostgreSQL`, protocol 3.0, simple queries: every value comes as text.
 //!
-//! Messages are read and written by `postgres-protocol`, except the rows, which are read where they lie. Source: chapter
-//! "Frontend/Backend Protocol" of `PostgreSQL`'s documentation.
+//! Messages are read and written by `postgres-protocol`, except the rows, which are read where they
+//! lie. Source: chapter "Frontend/Backend Protocol" of `PostgreSQL`'s documentation.
 
 mod login;
 mod types;

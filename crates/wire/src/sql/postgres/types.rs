@@ -1,7 +1,7 @@
 //! Names of `PostgreSQL`'s own types.
 
-/// `oid` and `typname` of `pg_type`, in the order of `oid`: those that a result is likely to have. They are the same in every
-/// server; the test against a real one compares them.
+/// `oid` and `typname` of `pg_type`, in the order of `oid`: those that a result is likely to have.
+/// They are the same in every server; the test against a real one compares them.
 pub(super) const TYPES: [(u32, &str); 88] = [
     (16, "bool"),
     (17, "bytea"),

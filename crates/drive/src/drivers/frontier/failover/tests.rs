@@ -1,4 +1,5 @@
-//! The order of the public client, by tables: what happens to each try, and where the next one goes.
+//! The order of the public client, by tables: what happens to each try, and where the next one
+//! goes.
 
 use plimsoll_schedule::{Stream, rng, uniform};
 
@@ -55,7 +56,8 @@ fn the_order_of_the_client() {
         (1, 1, false, "c", "p0s0 stop"),
         (2, 2, true, "cccc", "p0s0 p1s0 s0 s1 stop"),
         (2, 2, false, "cc", "p0s0 p1s0 stop"),
-        // A connection that breaks: the next server through the same proxy, then the next proxy, then directly.
+        // A connection that breaks: the next server through the same proxy, then the next proxy,
+        // then directly.
         (1, 1, true, "nn", "p0s0 s0 stop"),
         (2, 1, true, "nnnn", "p0s0 p0s1 s0 s1 stop"),
         (2, 2, true, "nnnnnn", "p0s0 p0s1 p1s0 p1s1 s0 s1 stop"),

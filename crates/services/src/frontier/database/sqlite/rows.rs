@@ -65,7 +65,8 @@ pub(super) fn pack(
     if !statement.readonly() || statement.column_count() == 0 {
         return Err(Failure::refused("Query cancelled").into());
     }
-    // In lower case, as PostgreSQL says them: SQLite itself changes the case of some declared types and not of others.
+    // In lower case, as PostgreSQL says them: SQLite itself changes the case of some declared types
+    // and not of others.
     let columns: Vec<(String, Option<String>)> = statement
         .columns()
         .map(|column| {
@@ -133,8 +134,8 @@ fn put(packer: &mut Packer, value: ValueRef<'_>, emit: &mut impl FnMut(Vec<u8>) 
     }
 }
 
-/// Decimal text of a number, at the end of the buffer: integers are the common column, and formatting them through
-/// `fmt` would cost as much as fetching the row.
+/// Decimal text of a number, at the end of the buffer: integers are the common column, and
+/// formatting them through `fmt` would cost as much as fetching the row.
 fn decimal(number: i64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = number.unsigned_abs();

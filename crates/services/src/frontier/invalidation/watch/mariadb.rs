@@ -1,7 +1,8 @@
 //! Changes of `MariaDB`: its binary log, read as a replica reads it, from the end of now.
 //!
-//! The log is a little ahead of the data: a transaction is written there before everybody can see it, which is why keys have
-//! a time to settle. A server that has nothing to say sends a sign of life each second.
+//! The log is a little ahead of the data: a transaction is written there before everybody can see
+//! it, which is why keys have a time to settle. A server that has nothing to say sends a sign of
+//! life each second.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -170,7 +171,8 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// What is not in the catalogue is read by no query: the log has every change of the catalogue too.
+    /// What is not in the catalogue is read by no query: the log has every change of the catalogue
+    /// too.
     fn commit(&mut self) {
         for table in std::mem::take(&mut self.tables) {
             self.shared.table_changed(&table);
@@ -182,7 +184,8 @@ impl<'a> Watcher<'a> {
         let first = words.as_ref().and_then(|words| words.first()).cloned();
         match first.as_deref() {
             Some("begin" | "commit" | "rollback" | "savepoint") => {}
-            // `XA COMMIT` names no table; and there is nothing to know of a text that cannot be read.
+            // `XA COMMIT` names no table; and there is nothing to know of a text that cannot be
+            // read.
             None | Some("xa") => {
                 self.shared.all_changed();
                 self.look().await?;

@@ -1,8 +1,8 @@
 //! Changes of `PostgreSQL`: triggers that notify, and a connection that listens.
 //!
-//! A notification comes after its transaction has committed and its changes can be seen, once for a table and
-//! transaction. A table gets its trigger before the first query that depends on it runs: making it waits for those who are
-//! writing, so that no change falls in between.
+//! A notification comes after its transaction has committed and its changes can be seen, once for a
+//! table and transaction. A table gets its trigger before the first query that depends on it runs:
+//! making it waits for those who are writing, so that no change falls in between.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use super::{Ask, Desk, First, SessionEnd, Trouble, renew, tell, value};
 
 const CHANNEL: &str = "plimsoll_changes";
 const TRIGGER: &str = "plimsoll_changed";
-/// Between two looks at what DDL has done, of which nobody tells; they also show that the connection is alive.
+/// Between two looks at what DDL has done, of which nobody tells; they also show that the
+/// connection is alive.
 const LOOK: Duration = Duration::from_secs(10);
 /// After a table could not get its trigger.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -243,7 +244,8 @@ impl<'a> Watcher<'a> {
                 "CREATE TRIGGER {TRIGGER} AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {quoted} FOR EACH STATEMENT \
                  EXECUTE FUNCTION plimsoll.changed()"
             );
-            // Another gateway may have been faster; a trigger that somebody has switched off is his wish.
+            // Another gateway may have been faster; a trigger that somebody has switched off is his
+            // wish.
             match self.desk.rows(&create).await {
                 Err(Trouble::Refused(refusal)) if refusal.code == "42710" => {
                     let on = format!(
