@@ -9,8 +9,9 @@ from pathlib import Path
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.errors import BadInput
+from plimsoll.plan.services.table import SERVICE_KINDS
 
-NAMES = ("frontier", "echo", "delay", "null")
+NAMES = tuple(kind for kind, section in SERVICE_KINDS.items() if section.runs_in_engine)
 EXAMPLES = """The settings have the JSON form of runs/NNNN/services/NAME/config in a results directory.
 
 examples:

@@ -67,10 +67,15 @@ class Account:
         return bool(found.st_mode & stat.S_IXOTH)
 
 
+def own_account() -> Account:
+    """The account of this process."""
+    return Account(_own_name(), os.geteuid(), os.getegid(), change=False)
+
+
 def account() -> Account:
     """The account of servers on this host. Raises ServiceError where root finds no unprivileged one."""
     if os.geteuid() != 0:
-        return Account(_own_name(), os.geteuid(), os.getegid(), change=False)
+        return own_account()
     for name in NAMES:
         try:
             entry = pwd.getpwnam(name)

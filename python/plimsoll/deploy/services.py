@@ -8,38 +8,20 @@ or that `fresh` requires to be new, is restarted together with everything that n
 from __future__ import annotations
 
 import json
-import select
-import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Final
 
-from plimsoll.deploy.account import account
-from plimsoll.deploy.command_service import start_command
-from plimsoll.deploy.counters.ours import OwnCounters
-from plimsoll.deploy.ports import LOOPBACK, PortBook, netloc, numeric
-from plimsoll.deploy.process import Guarded, run_to_end
+from plimsoll.deploy.account import account, own_account
+from plimsoll.deploy.ports import LOOPBACK, PortBook, numeric
+from plimsoll.deploy.process import run_to_end
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
-from plimsoll.deploy.servers.mariadb import start_mariadb
-from plimsoll.deploy.servers.nginx import start_nginx
-from plimsoll.deploy.servers.postgres import start_postgres
-from plimsoll.deploy.servers.squid import start_squid
-from plimsoll.deploy.service_settings import engine_settings, shown_settings
+from plimsoll.deploy.servers.table import STARTS
 from plimsoll.deploy.sql_data import load_sql
 from plimsoll.deploy.workplace import Workplace
-from plimsoll.errors import ServiceError
 from plimsoll.plan.design.changes import changes
 from plimsoll.plan.model import Config, Data, Service
-
-SERVERS: Final[Mapping[str, Callable[[RunningService, Site], None]]] = {
-    "mariadb": start_mariadb,
-    "nginx": start_nginx,
-    "postgres": start_postgres,
-    "squid": start_squid,
-}
-"""Kinds that are servers of the distribution."""
 
 
 class RunningServices:
@@ -111,59 +93,34 @@ class RunningServices:
         self._running.pop(name).stop()
 
     def _start(self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]) -> None:
-        if service.kind in SERVERS:
-            running = self._start_server(service, data, cpus)
+        kind = STARTS[service.kind]
+        if kind.unprivileged:
+            who = account()
+            directory, remark = self._place.directory_for(service.name, who)
         else:
-            running = RunningService(service, data, cpus, self._place.directory(service.name))
-            match service.kind:
-                case "sqlite":
-                    self._start_sqlite(running)
-                case "command":
-                    start_command(
-                        running, self._engine, self.addresses(), self._check_interrupt, self._address
-                    )
-                case _:
-                    self._start_ours(running)
-        self._running[service.name] = running
-
-    def _start_server(
-        self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]
-    ) -> RunningService:
-        who = account()
-        directory, remark = self._place.directory_for(service.name, who)
+            who, remark = own_account(), ""
+            directory = self._place.directory(service.name)
         running = RunningService(service, data, cpus, directory, remark=remark)
         site = Site(self._engine, who, self.addresses(), self._ports, self._check_interrupt, self._address)
         try:
-            SERVERS[service.kind](running, site)
+            kind.start(running, site)
             if data:
-                self._load(running.urls[0], data, directory / "data.log")
+                self._load(running.urls[0].removeprefix("sqlite:"), data, directory / "data.log")
                 running.settle()
         except BaseException:
             running.stop()
             raise
-        return running
+        self._running[service.name] = running
 
-    def _start_sqlite(self, running: RunningService) -> None:
-        existing = running.wanted.settings.get("file")
-        path = Path(existing).resolve() if existing else running.directory / "data.sqlite"
-        if existing and not path.is_file():
-            raise ServiceError(f"service {running.wanted.name}: the SQLite file {path} does not exist")
-        if running.data:
-            self._fill(str(path), running.data, path.with_suffix(".log"))
-        running.urls = [f"sqlite:{path}"]
-        running.configuration = json.dumps(
-            {"file": path.name, "tables": [one.name for one in running.data]}, indent=1
-        )
-
-    def _load(self, url: str, data: Sequence[Data], log: Path) -> None:
-        """All data sets in the order of the file: those of Plimsoll by the engine, SQL files by
-        this process."""
-        for is_sql, sets in groupby(data, lambda one: one.kind == "sql"):
+    def _load(self, database: str, data: Sequence[Data], log: Path) -> None:
+        """Writes all data sets in the order of the file: the engine writes those of Plimsoll, this process loads SQL
+        files. `database`: a URL, or the path of an SQLite file."""
+        for is_sql, data_sets in groupby(data, lambda data_set: data_set.kind == "sql"):
             if not is_sql:
-                self._fill(url, tuple(sets), log)
+                self._fill(database, tuple(data_sets), log)
                 continue
-            for one in sets:
-                load_sql(url, one, self._check_interrupt)
+            for data_set in data_sets:
+                load_sql(database, data_set, self._check_interrupt)
 
     def _fill(self, database: str, tables: Sequence[Data], log: Path) -> None:
         """Has the engine write tables into an SQLite file, or into a database by its URL."""
@@ -177,49 +134,4 @@ class RunningServices:
             what=f"data {names}: the tables could not be written",
             check_interrupt=self._check_interrupt,
             first_line=json.dumps(config),
-        )
-
-    def _start_ours(self, running: RunningService) -> None:
-        service = running.wanted
-        settings = engine_settings(service, self.addresses(), self._proxies(service))
-        running.configuration = json.dumps(shown_settings(service, settings), indent=1)
-        running.process = Guarded(
-            service.name,
-            self._engine,
-            [self._engine, "serve", service.kind, "--config", "-", "--listen", netloc(self._address, 0)],
-            log=running.directory / "log",
-            cpus=running.cpus,
-            first_line=json.dumps(settings),
-            pipe_stdout=True,
-        )
-        try:
-            address = self._wait_for_address(running.process, service.ready_timeout_ns / 1e9)
-        except BaseException:
-            running.process.stop()
-            raise
-        speaks_http = service.kind in ("frontier", "delay", "echo") and service.settings.get("http", True)
-        running.urls = [f"{'http' if speaks_http else 'tcp'}://{address}"]
-        if speaks_http:
-            port = int(address.rpartition(":")[2])
-            running.counters = lambda: OwnCounters(self._address, port)
-
-    def _proxies(self, service: Service) -> list[str]:
-        """The future addresses of the caches that a gateway notifies of changes: they are started
-        after it."""
-        told = service.settings.get("invalidation") or {}
-        ports = [self._ports.of(one).forward for one in told.get("caches", ())]
-        return [f"http://{netloc(self._address, port)}" for port in ports]
-
-    def _wait_for_address(self, process: Guarded, timeout_s: float) -> str:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self._check_interrupt()
-            if select.select([process.stdout], [], [], 0.1)[0]:
-                line = process.stdout.readline()
-                if not line:
-                    process.wait(1.0)
-                    raise ServiceError(process.obituary())
-                return str(json.loads(line)["listening"])
-        raise ServiceError(
-            f"service {process.name} was not ready after {timeout_s:g} s{process.last_lines()}"
         )

@@ -230,9 +230,14 @@ class Workload:
     warnings: tuple[str, ...] = ()
 
 
+DatabaseKind = Literal["sqlite", "postgres", "mariadb"]
+"""Kinds of services that store tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service that the lab starts. `needs`: services that it talks to; `settings`: the keys of its kind."""
+    """A service that the lab starts. `needs`: services that it talks to; `settings`: the keys of its kind; `scheme`: of
+    its URL; `database_kind`: None if it stores no tables; `starts_process`: False for a file."""
 
     name: str
     kind: str
@@ -241,11 +246,9 @@ class Service:
     ready_timeout_ns: int
     needs: tuple[str, ...]
     settings: Mapping[str, Json]
-
-    @property
-    def starts_process(self) -> bool:
-        """False for `sqlite`: a file, nothing runs."""
-        return self.kind != "sqlite"
+    scheme: str
+    database_kind: DatabaseKind | None
+    starts_process: bool
 
 
 @dataclass(frozen=True, slots=True)

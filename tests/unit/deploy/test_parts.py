@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from plimsoll.deploy.binary import _places, engine_version, find_engine, require_same_version
-from plimsoll.deploy.command_service import _check
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.ports import LOOPBACK, free_port
 from plimsoll.deploy.process import bound_to
+from plimsoll.deploy.servers.command import _check
 from plimsoll.errors import EngineError, ServiceError
 
 

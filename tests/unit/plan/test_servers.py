@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.unit.plan.helpers import load, problems
 
-from plimsoll.deploy.service_settings import engine_settings
 from plimsoll.errors import ServiceError
 from plimsoll.plan import changes, engine_document, make_plan
 from plimsoll.plan.design.filling import MAX_VALUES, fillings
 from plimsoll.plan.model import Closed, Config
+from plimsoll.plan.services.section import Addresses
+from plimsoll.plan.services.table import SERVICE_KINDS
 
 FILE = """\
 plimsoll: 1
@@ -43,6 +44,15 @@ run: {duration: 1s}
 
 def config(text: str, sets: tuple[str, ...] = (), directory: Path = Path("/nowhere")) -> Config:
     return load(text, sets, directory=directory).cells[0].config
+
+
+def gateway_config(resolved: Config) -> Any:
+    """What the engine reads to serve the service `gate`."""
+    service = resolved.service("gate")
+    names = (service.settings["invalidation"] or {"caches": ()})["caches"]
+    caches = {name: f"http://127.0.0.1:{port}" for port, name in enumerate(names, 2)}
+    addresses = Addresses({"db": ["mysql://u@127.0.0.1:1/d"]}, caches)
+    return SERVICE_KINDS["frontier"].engine_config(service, addresses)
 
 
 def settings(text: str, name: str) -> Any:
@@ -308,16 +318,16 @@ def test_a_gateway_tells_caches_from_the_top_down_and_needs_none_of_them() -> No
     assert found.service("gate").needs == ("db",)
     assert settings(TOLD, "db")["binary_log"]
     assert not settings(TOLD, "other")["binary_log"], "nobody follows it"
-    told = engine_settings(found.service("gate"), {"db": ["mysql://u@127.0.0.1:1/d"]}, ["http://127.0.0.1:2"])
+    told = gateway_config(found)
     assert told["invalidation"] == {
-        "caches": [{"proxy": "http://127.0.0.1:2"}],
+        "caches": [{"proxy": f"http://127.0.0.1:{port}"} for port in (2, 3, 4)],
         "triggers": "install",
         "again_ms": 1000,
         "most_keys": 200_000,
     }
     changed = "invalidation: {on: {every: 250ms}, settle: 40ms,"
     every = config(TOLD.replace("invalidation: {", changed))
-    told = engine_settings(every.service("gate"), {"db": ["mysql://u@127.0.0.1:1/d"]})
+    told = gateway_config(every)
     assert (told["invalidation"]["on"], told["invalidation"]["every_s"]) == ("every", 0.25)
     assert told["invalidation"]["settle_ms"] == 40
     assert not every.service("db").settings["binary_log"]
@@ -330,7 +340,7 @@ def test_what_a_gateway_can_be_told_arrives_in_its_configuration() -> None:
         "stale_if_error: false, ages: {long_hour: 5, short: 1m},"
     )
     found = config(TOLD.replace("database: db,", f"database: db, {keys}"))
-    told = engine_settings(found.service("gate"), {"db": ["mysql://u@127.0.0.1:1/d"]})
+    told = gateway_config(found)
     assert told["ages"] == {"short": 60, "long": 604_800, "forever": 31_536_000, "error": 300, "long_hour": 5}
     assert (told["query_timeout_s"], told["max_acquire_s"], told["max_execute_s"]) == (60.0, 30.0, 0.0)
     assert (told["validate_last_modified_s"], told["last_modified_table"]) == (2, "o.t")

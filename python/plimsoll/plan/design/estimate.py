@@ -10,19 +10,12 @@ from typing import Final
 from plimsoll.plan import model
 from plimsoll.plan.design.changes import Changes
 from plimsoll.plan.design.filling import fillings, warm_caches
+from plimsoll.plan.services.section import ServiceSection
+from plimsoll.plan.services.table import SERVICE_KINDS
 from plimsoll.plan.source.units import NS, about_duration, about_size
 
-START_NS: Final = {
-    "command": 2 * NS["s"],
-    "mariadb": 6 * NS["s"],
-    "nginx": NS["s"],
-    "postgres": 4 * NS["s"],
-    "sqlite": 0,
-    "squid": 3 * NS["s"],
-}
-"""Assumed time to stop a service and to start it again, by kind; other kinds are services of
-Plimsoll."""
-OWN_START_NS: Final = 300 * NS["ms"]
+OWN_START_NS: Final = ServiceSection.start_ns
+"""Assumed time to restart a service of Plimsoll, ns."""
 FILL_NS: Final = 500 * NS["ms"]
 """Of each filling of a warm cache."""
 RUN_OVERHEAD_NS: Final = 500 * NS["ms"]
@@ -103,7 +96,7 @@ def _run_ns(config: model.Config) -> int:
 
 
 def _restart_ns(config: model.Config, change: Changes) -> int:
-    start = sum(START_NS.get(config.service(name).kind, OWN_START_NS) for name in change.start)
+    start = sum(SERVICE_KINDS[config.service(name).kind].start_ns for name in change.start)
     written = sum(data.bytes for data in config.data if data.name in change.load)
     return start + round(written / WRITE_BYTES_PER_S * NS["s"])
 
@@ -163,9 +156,14 @@ def _assumptions(
     said = [f"{about_duration(RUN_OVERHEAD_NS)} of bookkeeping for each run"]
     if restarts:
         kinds = sorted(
-            {service.kind for one in configs for service in one.services} & set(START_NS) - {"sqlite"}
+            {
+                service.kind
+                for config in configs
+                for service in config.services
+                if service.starts_process and not SERVICE_KINDS[service.kind].runs_in_engine
+            }
         )
-        others = "".join(f", {about_duration(START_NS[kind])} for {kind}" for kind in kinds)
+        others = "".join(f", {about_duration(SERVICE_KINDS[kind].start_ns)} for {kind}" for kind in kinds)
         said.append(f"{about_duration(OWN_START_NS)} until a service of Plimsoll is ready{others}")
     if any(warm_caches(one) for one in configs):
         said.append(f"{about_duration(FILL_NS)} to warm the caches before a run")

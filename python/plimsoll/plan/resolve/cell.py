@@ -23,9 +23,10 @@ from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.resolve.context import ResolveContext
+from plimsoll.plan.resolve.data import resolve_data
 from plimsoll.plan.resolve.load import resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve.queries import object_numbers
-from plimsoll.plan.resolve.services import resolve_data, resolve_service
+from plimsoll.plan.resolve.services import resolve_service
 from plimsoll.plan.resolve.watch import check_watched
 from plimsoll.plan.schema.experiment import LOAD_MISSING, CpusRaw, ExperimentRaw, HookRaw
 from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
@@ -160,7 +161,9 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
     services = once(
         "services",
         (raw.services,),
-        lambda: tuple(resolve_service(name, service, raw, context) for name, service in raw.services.items()),
+        lambda: tuple(
+            resolve_service(name, service, raw.services, context) for name, service in raw.services.items()
+        ),
     )
     known = {service.name: service for service in services}
     hosts = once("hosts", (raw.hosts,), lambda: resolve_hosts(raw.hosts, context))

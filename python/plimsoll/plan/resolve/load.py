@@ -21,7 +21,7 @@ from plimsoll.plan.resolve.warnings import header_as_value
 from plimsoll.plan.resolve.watch import resolve_watch
 from plimsoll.plan.schema.experiment import RunRaw
 from plimsoll.plan.schema.load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRaw
-from plimsoll.plan.schema.services import TargetRaw
+from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Dist
 from plimsoll.plan.source.near import nearest
@@ -35,16 +35,6 @@ _NAME_IN_TEXT: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 MAX_UNKNOWN: Final = 5
 """Names that `plan` warns of."""
 _GIVEN_NAMES: Final = ("tester", "n", "endpoint", "now_us")
-_SCHEMES: Final = {
-    "frontier": "http",
-    "mariadb": "mysql",
-    "nginx": "http",
-    "null": "tcp",
-    "postgres": "postgresql",
-    "sqlite": "sqlite",
-    "squid": "http",
-}
-"""Of the services that have always the same one."""
 _NO_TIME: Final = model.Fixed(0)
 
 
@@ -212,15 +202,6 @@ def _proxies(
     return tuple(found)
 
 
-def scheme_of(service: model.Service) -> str:
-    """Scheme of the URL under which a service is reached: http, https, tcp, sqlite, postgresql or mysql."""
-    if service.kind == "command":
-        return str(service.settings["url"]).partition(":")[0]
-    if service.kind in ("echo", "delay"):
-        return "http" if service.settings["http"] else "tcp"
-    return _SCHEMES[service.kind]
-
-
 def _endpoint(
     address: str | Secret,
     name: str | None,
@@ -231,7 +212,7 @@ def _endpoint(
 ) -> model.Endpoint:
     """One address of a target: the name of a service, or a URL without a password in it."""
     if isinstance(address, str) and address in services:
-        scheme = scheme_of(services[address])
+        scheme = services[address].scheme
         if schemes and scheme not in schemes:
             kind = services[address].kind
             context.wrong(

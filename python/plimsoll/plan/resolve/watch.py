@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model_hosts import LOCAL, Host, Hosts, Ssh, WatchedHost, WatchedProcess
-from plimsoll.plan.schema.services import TargetRaw
+from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.schema.watch import WatchHostRaw, WatchRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.secret import carries_credentials

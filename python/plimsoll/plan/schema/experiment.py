@@ -13,9 +13,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.schema.data import DataRaw
 from plimsoll.plan.schema.hosts import HostsRaw
 from plimsoll.plan.schema.load import LoadRaw, PopulationRaw, WorkloadRaw
-from plimsoll.plan.schema.services import AnyService, DataRaw, TargetRaw
+from plimsoll.plan.schema.targets import TargetRaw
+from plimsoll.plan.services.table import AnyService
 from plimsoll.plan.source.fields import (
     Cores,
     Count,

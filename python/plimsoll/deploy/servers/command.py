@@ -6,37 +6,33 @@ import re
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from plimsoll.deploy.ports import LOOPBACK, free_port, netloc
+from plimsoll.deploy.ports import free_port, netloc
 from plimsoll.deploy.process import Guarded, wait_until
 from plimsoll.deploy.running import RunningService
+from plimsoll.deploy.servers import Site
 from plimsoll.plan.source.secret import hidden, revealed
 
 PROBE_TIMEOUT_S = 2.0
 
 
-def start_command(
-    running: RunningService,
-    engine: Path,
-    addresses: Mapping[str, Sequence[str]],
-    check_interrupt: Callable[[], None],
-    address: str = LOOPBACK,
-) -> None:
+def start_command(running: RunningService, site: Site) -> None:
     """Starts it on a free port and waits until it is ready. Raises ServiceError.
 
-    `{address}`, `{port}` and `{dir}` stand in its arguments, environment, working directory and URL; `{NAME.port}` and
-    `{NAME.url}` in its arguments and environment for another service of the experiment.
+    `{address}`, `{port}` and `{dir}` are replaced in its arguments, environment, working directory and URL;
+    `{NAME.port}` and `{NAME.url}`, of another service of the experiment, in its arguments and environment.
     """
     service = running.wanted
     settings = service.settings
+    address = site.address
     port = free_port(address=address)
 
     def filled(text: str) -> str:
         for other in service.needs:
-            url = addresses[other][0]
+            url = site.addresses[other][0]
             text = text.replace(f"{{{other}.url}}", url).replace(f"{{{other}.port}}", str(urlsplit(url).port))
         text = text.replace("{address}:{port}", netloc(address, port)).replace("{address}", address)
         return text.replace("{port}", str(port)).replace("{dir}", str(running.directory))
@@ -48,7 +44,7 @@ def start_command(
     cwd = settings.get("cwd")
     running.process = process = Guarded(
         service.name,
-        engine,
+        site.engine,
         [filled(part) for part in revealed(list(settings["command"]))],
         log=running.directory / "log",
         cpus=running.cpus,
@@ -59,14 +55,10 @@ def start_command(
     check = _check(settings["ready"], address, port, process.log)
 
     def ready() -> bool:
-        check_interrupt()
+        site.check_interrupt()
         return check()
 
-    try:
-        wait_until(process, ready, service.ready_timeout_ns / 1e9)
-    except BaseException:
-        process.stop()
-        raise
+    wait_until(process, ready, service.ready_timeout_ns / 1e9)
     running.urls = [filled(settings["url"])]
 
 

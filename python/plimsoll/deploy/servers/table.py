@@ -1,0 +1,38 @@
+"""How each kind of services is started: one row for each kind of `plan/services`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from plimsoll.deploy.running import RunningService
+from plimsoll.deploy.servers import Site
+from plimsoll.deploy.servers.command import start_command
+from plimsoll.deploy.servers.mariadb import start_mariadb
+from plimsoll.deploy.servers.nginx import start_nginx
+from plimsoll.deploy.servers.own import start_own
+from plimsoll.deploy.servers.postgres import start_postgres
+from plimsoll.deploy.servers.sqlite import start_sqlite
+from plimsoll.deploy.servers.squid import start_squid
+from plimsoll.plan.services.table import SERVICE_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """`start` fills in URLs, process and configuration of the service; it raises ServiceError. `unprivileged`: the
+    program must not run as root, so it gets an account and a directory that this account can enter."""
+
+    start: Callable[[RunningService, Site], None]
+    unprivileged: bool = False
+
+
+STARTS: Final[Mapping[str, Start]] = {
+    **{kind: Start(start_own) for kind, section in SERVICE_KINDS.items() if section.runs_in_engine},
+    "command": Start(start_command),
+    "mariadb": Start(start_mariadb, unprivileged=True),
+    "nginx": Start(start_nginx, unprivileged=True),
+    "postgres": Start(start_postgres, unprivileged=True),
+    "sqlite": Start(start_sqlite),
+    "squid": Start(start_squid, unprivileged=True),
+}

@@ -1,0 +1,1 @@
+"""Kinds of services: each file describes one kind, `table.py` lists them."""

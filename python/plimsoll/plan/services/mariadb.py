@@ -1,0 +1,40 @@
+"""The service kind `mariadb`."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+from pydantic import Field
+
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.model import DatabaseKind
+from plimsoll.plan.services.section import Resolved, Services, ServiceSection
+from plimsoll.plan.services.server_settings import ServerSettings, check_settings
+from plimsoll.plan.source.fields import Name
+from plimsoll.plan.source.units import NS
+
+RESERVED: Final = frozenset(
+    {
+        *("port", "bind_address", "socket", "datadir", "basedir", "tmpdir", "pid_file", "user", "init_file"),
+        *("log_error", "skip_networking", "skip_name_resolve", "skip_grant_tables"),
+    }
+)
+
+
+class MariadbService(ServiceSection):
+    """A MariaDB server with its own data directory."""
+
+    kind: Literal["mariadb"]
+    settings: ServerSettings = Field(default_factory=dict)
+    database: Name = "plimsoll"
+
+    database_kind: ClassVar[DatabaseKind | None] = "mariadb"
+    start_ns: ClassVar[int] = 6 * NS["s"]
+
+    def scheme(self) -> str:
+        return "mysql"
+
+    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+        check_settings(self.settings, RESERVED, ("services", name, "settings"), context)
+        followed = any(section.followed_database() == name for section in services.values())
+        return Resolved(settings={"binary_log": followed})  # a gateway reads changes from the binary log

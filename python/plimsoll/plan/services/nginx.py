@@ -1,0 +1,48 @@
+"""The service kind `nginx`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.services.section import Resolved, Services, ServiceSection
+from plimsoll.plan.services.server_settings import Line
+from plimsoll.plan.services.squid import origin_needs
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import Name, PlainText
+from plimsoll.plan.source.units import NS
+
+
+class NginxService(ServiceSection):
+    """nginx as a reverse proxy without cache, or as a file server."""
+
+    kind: Literal["nginx"]
+    origin: Name | None = None
+    root: PlainText | None = None
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    settings: list[Line] = Field(default_factory=list)
+
+    start_ns: ClassVar[int] = NS["s"]
+
+    @model_validator(mode="after")
+    def _one(self) -> NginxService:
+        if (self.origin is None) == (self.root is None):
+            raise PydanticCustomError(
+                "nginx",
+                "give one of `origin: NAME` (a service listed above it) and `root: DIRECTORY` (files)",
+            )
+        return self
+
+    def scheme(self) -> str:
+        return "http"
+
+    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+        at: KeyPath = ("services", name)
+        settings: dict[str, Any] = {}
+        needs = origin_needs(name, self.origin, services, context)
+        if self.root is not None:
+            settings["root"] = context.file(self.root, (*at, "root"))
+        return Resolved(needs, settings)

@@ -1,0 +1,111 @@
+"""What a kind of services states about itself: its section of `services:`, and how this section is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, get_args
+
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.model import DatabaseKind, Service
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import Cores, Duration, Raw
+from plimsoll.plan.source.near import nearest
+from plimsoll.plan.source.units import NS
+
+Fresh = Literal["experiment", "cell", "run"]
+COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout"})
+"""Keys of every section. The other keys are the settings of the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses that a service of Plimsoll is started with. `urls`: of the running services, by name; `caches`: HTTP
+    URLs, by name, at which caches will listen that are started later."""
+
+    urls: Mapping[str, Sequence[str]]
+    caches: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a kind adds to a service. `needs`: services that must run before it; `settings`: replace the values of the
+    file; `fresh`: replaces that of the file."""
+
+    needs: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fresh: Fresh | None = None
+
+
+class ServiceSection(Raw):
+    """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
+    methods below where the defaults do not apply."""
+
+    fresh: Fresh = "experiment"
+    cpus: Cores | None = None
+    ready_timeout: Duration = 30 * NS["s"]
+
+    database_kind: ClassVar[DatabaseKind | None] = None
+    """The database that the service is. None: it stores no tables."""
+    starts_process: ClassVar[bool] = True
+    """False: the service is a file."""
+    start_ns: ClassVar[int] = 300 * NS["ms"]
+    """Assumed time to stop the service and to start it again, ns: `plan` prints the sum."""
+    runs_in_engine: ClassVar[bool] = False
+    """True: `plimsoll-engine serve KIND` is the service, with the JSON of `engine_config`."""
+
+    def scheme(self) -> str:
+        """Scheme of the URL at which the service is reached: http, https, tcp, sqlite, postgresql or mysql."""
+        raise NotImplementedError
+
+    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+        """Checks the section of the service `name` against the other `services`, and reports problems to `context`."""
+        return Resolved()
+
+    @staticmethod
+    def engine_config(service: Service, addresses: Addresses) -> dict[str, Any]:
+        """The configuration that `plimsoll-engine serve` reads, as JSON. Only called if `runs_in_engine`. Raises
+        ServiceError if a service that it needs was not started."""
+        return dict(service.settings)
+
+    def followed_database(self) -> str | None:
+        """Name of the database service whose changes this service detects, if there is one."""
+        return None
+
+
+Services = Mapping[str, ServiceSection]
+"""The sections of `services:`, by name, in the order of the file."""
+
+
+def check_order(name: str, other: str, services: Services, at: KeyPath, context: Context) -> None:
+    """Reports `other` if it is not listed above `name`, which needs it."""
+    order = list(services)
+    if order.index(other) >= order.index(name):
+        context.wrong(at, f"move {other} above {name}: services start in the order of the file")
+
+
+def find_service(other: str, services: Services, at: KeyPath, context: Context) -> ServiceSection | None:
+    """The section of `other`; reports the name if no service has it."""
+    section = services.get(other)
+    if section is None:
+        context.wrong(at, f"there is no service {other}", nearest(other, services))
+    return section
+
+
+def kind_of(section: type[ServiceSection]) -> str:
+    """Name of the kind."""
+    (name,) = get_args(section.model_fields["kind"].annotation)
+    return str(name)
+
+
+def plain(value: Any) -> Any:
+    """Sections inside settings as plain data, quantities as numbers."""
+    if isinstance(value, Raw):
+        return {
+            info.alias or key: plain(getattr(value, key)) for key, info in type(value).model_fields.items()
+        }
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,69 @@
+"""The kinds of services, each from its own file; the only list of them in the lab.
+
+`deploy/services.py` has a start for each kind that is not a service of the engine. A test compares both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Union
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from plimsoll.plan.services.command import CommandService
+from plimsoll.plan.services.delay import DelayService
+from plimsoll.plan.services.echo import EchoService
+from plimsoll.plan.services.frontier import FrontierService
+from plimsoll.plan.services.mariadb import MariadbService
+from plimsoll.plan.services.nginx import NginxService
+from plimsoll.plan.services.null import NullService
+from plimsoll.plan.services.postgres import PostgresService
+from plimsoll.plan.services.section import ServiceSection, kind_of
+from plimsoll.plan.services.sqlite import SqliteService
+from plimsoll.plan.services.squid import SquidService
+from plimsoll.plan.source.fields import null_word, shown
+
+_SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
+    CommandService,
+    DelayService,
+    EchoService,
+    FrontierService,
+    MariadbService,
+    NginxService,
+    NullService,
+    PostgresService,
+    SqliteService,
+    SquidService,
+)
+SERVICE_KINDS: Final = {kind_of(section): section for section in _SECTIONS}
+"""The section of each kind, by its name."""
+LATER_KINDS: Final = ("mysql", "varnish", "xrootd")
+"""Kinds of a later version. Their names are refused with a message of their own."""
+
+
+def _known_kind(value: object) -> object:
+    """Runs before the section is chosen: a kind of a later version is not an unknown kind."""
+    if not isinstance(value, dict):
+        raise PydanticCustomError(
+            "service", "expected a mapping with `kind`, got {shown}", {"shown": shown(value)}
+        )
+    if "kind" in value:
+        value = {**value, "kind": null_word(value["kind"])}
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind in LATER_KINDS:
+        raise PydanticCustomError(
+            "later",
+            "the service kind {kind} is not available in this version: expected one of {known}",
+            {"kind": kind, "known": ", ".join(SERVICE_KINDS), "key": "kind"},
+        )
+    return value
+
+
+if TYPE_CHECKING:
+    AnyService = ServiceSection
+else:
+    # The union is made from the list above, so that no second list exists.
+    AnyService = Annotated[
+        Annotated[Union[_SECTIONS], Field(discriminator="kind")],  # noqa: UP007
+        BeforeValidator(_known_kind),
+    ]
