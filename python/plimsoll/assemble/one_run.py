@@ -44,7 +44,7 @@ from plimsoll.collect.hosts import (
     cores_of_hosts,
     links_of_hosts,
     owners,
-    read_crew,
+    read_agents,
     read_round_trips,
 )
 from plimsoll.collect.live import seconds_of
@@ -80,7 +80,7 @@ def one_run(
     record, summary = run.record, run.summary
     stages = _stages(record, measured)
     remarks: tuple[str, ...] = ()
-    crew, where = read_crew(run), None
+    crew, where = read_agents(run), None
     if run.transactions is None:
         found = summarise_seconds(
             seconds_of(run.live),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from plimsoll.collect.hosts import START, read_crew
+from plimsoll.collect.hosts import START, read_agents
 from plimsoll.collect.parquet import require_format
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.errors import DamagedResults
@@ -63,7 +63,7 @@ def _check_run(run: RunFiles) -> Iterator[Finding]:
     for damage in summary.get("damage", []):
         yield Finding(run.id, f"damaged while recording: {damage}")
     yield from _check_segments(run)
-    read_crew(run)  # raises where the clock map or the probes cannot be read
+    read_agents(run)  # raises where the clock map or the probes cannot be read
     for service in (*run.record["services"], *run.record.get("watched", ())):
         if "counters" in service and len(run.counters(service["name"])) < 2:
             yield Finding(

@@ -108,7 +108,7 @@ class RunAgents:
         return len(self.agents) > 1
 
 
-def read_crew(run: RunFiles) -> RunAgents:
+def read_agents(run: RunFiles) -> RunAgents:
     """The agents of a run that has closed its books. Raises DamagedResults."""
     summary = run.summary or {}
     t0_ns, clocks = _clocks(run.path / "clock.json")

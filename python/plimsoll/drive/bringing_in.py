@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts.dial_in import Door
+from plimsoll.deploy.hosts import Door
 from plimsoll.drive.tester_hosts import TesterHosts
 from plimsoll.plan import Plan
 from plimsoll.plan.model import Config

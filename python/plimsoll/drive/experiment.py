@@ -154,12 +154,12 @@ class ExperimentRunner:
         self._listener = listener
         self._stop = StopRequest()
         self._redactor = plan.experiment.redactor
-        self._fleet = RunningServices(
+        self._services = RunningServices(
             engine, directory.path.resolve() / WORK, self._stop.check, service_address(plan)
         )
         work = directory.path.resolve() / WORK / "hosts"
         lab = Lab(plan.experiment.name, work, self._session, listener.note, cluster)
-        self._crew = TesterHosts(engine, directory.path, self._stop.check, lab)
+        self._hosts = TesterHosts(engine, directory.path, self._stop.check, lab)
         self._agents: list[Agent] = []
         self._engine: EngineSession | None = None
         self._early: list[str] = []
@@ -219,7 +219,7 @@ class ExperimentRunner:
         self._probes = False
 
         def agents(config: Config) -> list[Agent]:
-            return manned(self._crew.agents(config), [], config)
+            return manned(self._hosts.agents(config), [], config)
 
         scratch = self._directory.path / WORK / "probe"
         try:
@@ -240,7 +240,7 @@ class ExperimentRunner:
     def _muster(self) -> dict[str, Any]:
         """The hosts of the experiment, for environment.json."""
         configs = [run.config for run in self._plan.runs]
-        checked = [*self._crew.lookouts.muster(configs), *self._crew.muster(configs, files_of(configs))]
+        checked = [*self._hosts.lookouts.muster(configs), *self._hosts.muster(configs, files_of(configs))]
         for one in checked:
             if one.reason:
                 self._listener.note("host-left-out", f"{one.host.name}: {one.reason}")
@@ -297,11 +297,11 @@ class ExperimentRunner:
             self._engine.close()
             self._engine = None
         self._stop.watch(None)
-        self._fleet.stop()
+        self._services.stop()
         try:
-            cleaned = self._crew.clean()
+            cleaned = self._hosts.clean()
         except KeyboardInterrupt:
-            names = ", ".join(self._crew.names)
+            names = ", ".join(self._hosts.names)
             self._listener.note("host-not-clean", f"{names}: not cleaned up; run `plimsoll hosts clean`")
             registry.leave(self._entry)
             raise
@@ -360,7 +360,7 @@ class ExperimentRunner:
         cell = ", ".join(f"{name}={label}" for name, label in run.cell.items())
         self._ready_services(run, pins, log)
         environment = {
-            **service_variables(self._fleet.addresses()),
+            **service_variables(self._services.addresses()),
             "PLIMSOLL_RUN": run.id,
             "PLIMSOLL_DIRECTORY": str(directory),
             "PLIMSOLL_CELL": cell,
@@ -368,24 +368,24 @@ class ExperimentRunner:
         on_hosts = self._on_hosts(config)
         for line in run_hooks(config.before_run, "before_run", environment, self._redactor, on_hosts):
             log(0.0, "hook", line)
-        self._agents = manned(self._crew.agents(config), self._crew.lookouts.agents(config), config)
-        for name, reason in self._crew.lookouts.missing(config).items():
+        self._agents = manned(self._hosts.agents(config), self._hosts.lookouts.agents(config), config)
+        for name, reason in self._hosts.lookouts.missing(config).items():
             log(0.0, "watch-lost", f"{name} is not watched: {reason}")
         document = engine_document(
             run,
-            self._fleet.addresses(),
+            self._services.addresses(),
             directory.resolve(),
             self._plan.experiment.name,
             watch=[
                 {"name": one.wanted.name, "pid": one.process.pid, "cpus": list(one.cpus)}
-                for one in self._fleet.running
+                for one in self._services.running
                 if one.process is not None
             ],
             tester_cpus=pins.testers,
             agents=places_of(self._agents),
         )
         end = self._count_while(config, directory, log, lambda: self._carry_out(document, config, log))
-        self._agents = self._crew.seen(config, self._agents)
+        self._agents = self._hosts.located(config, self._agents)
         if (
             end.status == "agent-lost" and not config.hosts.dials_in
         ):  # what dials in can only come to this one
@@ -405,23 +405,23 @@ class ExperimentRunner:
         """How commands run on the hosts of a run, where these are others than this one."""
         if not config.hosts.elsewhere:
             return None
-        return lambda line, timeout_s: self._crew.command(config, line, timeout_s)
+        return lambda line, timeout_s: self._hosts.command(config, line, timeout_s)
 
     def _ready_services(self, run: PlannedRun, pins: Pinning, log: Log) -> None:
         same_cell = run.cell_index == self._cell_before
-        restarted = self._fleet.ensure(run.config, pins.services, same_cell)
+        restarted = self._services.ensure(run.config, pins.services, same_cell)
         self._cell_before = run.cell_index
-        remarks = {one.wanted.name: one.remark for one in self._fleet.running}
+        remarks = {one.wanted.name: one.remark for one in self._services.running}
         for name in restarted:
             log(0.0, "service-started", f"{name}: {remarks[name]}" if remarks[name] else name)
         if not same_cell or warm_caches(run.config).intersection(restarted):
             scratch = self._directory.path / WORK / "filling"
-            addresses = self._fleet.addresses()
+            addresses = self._services.addresses()
             said = fill(run, self._session, addresses, scratch, pins.testers, self._watchman())
             self._stop.check()
             if said:
                 log(0.0, "cache-filled", said)
-        for service in self._fleet.running:
+        for service in self._services.running:
             service.mark()
 
     def _carry_out(self, document: dict[str, Any], config: Config, log: Log) -> RunEnd:
@@ -440,7 +440,7 @@ class ExperimentRunner:
     ) -> RunEnd:
         """What the services count, and what is watched, is read before, while and after the run is measured; failing
         that never ends it."""
-        counting = Counting(self._fleet.running, directory)
+        counting = Counting(self._services.running, directory)
         watching = Watching(config.watched, directory, self._redactor)
         counting.start()
         watching.start()
@@ -465,7 +465,7 @@ class ExperimentRunner:
             time.sleep(min(0.1, left))
 
     def _watchman(self) -> _Watchman:
-        return _Watchman(self._stop, self._fleet)
+        return _Watchman(self._stop, self._services)
 
     def _session(self) -> EngineSession:
         if self._engine is None:
@@ -480,7 +480,7 @@ class ExperimentRunner:
             self._stop.watch(None)
 
     def _keep_services(self, directory: Path) -> None:
-        for service in self._fleet.running:
+        for service in self._services.running:
             place = directory / "services" / service.wanted.name
             place.mkdir(parents=True, exist_ok=True)
             write_text(place / "config", self._redactor.text(service.configuration) + "\n")
@@ -514,14 +514,14 @@ class ExperimentRunner:
             "cpus_remark": pins.remark,
             "services": [
                 {**describe(one), **as_record(self._counted.get(one.wanted.name), self._redactor)}
-                for one in self._fleet.running
+                for one in self._services.running
             ],
             "watched": watched_records(
                 self._seen,
                 self._counting_since if end.t0_unix_ns is None else end.t0_unix_ns / 1e9,
                 self._redactor,
             ),
-            **watched_hosts_record(run.config, self._crew.lookouts.missing(run.config), self._watch_events),
+            **watched_hosts_record(run.config, self._hosts.lookouts.missing(run.config), self._watch_events),
             "workloads": [workload.name for workload in run.config.workloads],
             **operations_of(run.config),
             **versions_of(run.config),
@@ -536,13 +536,13 @@ class ExperimentRunner:
 class _Watchman:
     def __init__(self, stop: StopRequest, fleet: RunningServices) -> None:
         self._stop = stop
-        self._fleet = fleet
+        self._services = fleet
 
     def stop_reason(self) -> str | None:
         return self._stop.reason
 
     def service_gone(self) -> str | None:
-        return self._fleet.first_gone()
+        return self._services.first_gone()
 
 
 def _status_of(error: PlimsollError) -> str:

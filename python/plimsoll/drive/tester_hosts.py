@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, HostBackend, Ready, remote
+from plimsoll.deploy.hosts import Agent, Cleaned, Door, HostBackend, Ready
 from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.check import Checked, check
-from plimsoll.deploy.hosts.dial_back import DialBack
-from plimsoll.deploy.hosts.dial_in import DialIn, Door, Lab
+from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
-from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
-from plimsoll.errors import AgentsLost, EngineError
+from plimsoll.errors import AgentsLost
 from plimsoll.plan.hosts.spread import Place, chosen, fewest
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
@@ -83,8 +81,9 @@ class TesterHosts:
         checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
         there = {one.host.name for one in checked if one.facts is not None}
         gone = [one.host.name for one in ready if one.answers and one.host.name not in there]
-        if gone and isinstance(kind, DialBack):
-            ready = kind.again(gone)
+        restarted = kind.restart(gone) if gone else None
+        if restarted is not None:
+            ready = restarted
             checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
         self._mustered[key] = _Mustered(kind, ready, checked)
         return self._mustered[key]
@@ -121,18 +120,13 @@ class TesterHosts:
         return [one for one in mustered.ready if one.host.name in used]
 
     def command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, CommandResult]]:
-        """Runs a line of shell (`remote.command_line`) on every host of a run, side by side; gives what became of it by
-        the host's name. It goes on through an interrupt, as commands on this host do."""
+        """Runs a line of shell (`remote.command_line`) on every host of a run, in parallel; returns the result by the
+        name of the host. An interrupt does not end it, as it does not end commands on this host."""
         hosts = config.hosts
-        kind = self._mustered[_whole(hosts)].kind
-        over_ssh = kind.over_ssh if isinstance(kind, DialBack) else kind
-        assert isinstance(over_ssh, SshHosts), "the plan refuses such a file"
         used = self._used(hosts)
         with self._unheeding():
-            done = over_ssh.each(
-                used, lambda one: remote.guarded(one.engine, one.host.name), timeout_s, line.encode()
-            )
-        return [(one.host.name, how) for one, how in zip(used, done, strict=True)]
+            done = self._mustered[_whole(hosts)].kind.run_command(used, line, timeout_s)
+        return [(ready.host.name, result) for ready, result in zip(used, done, strict=True)]
 
     def _dialled_in(self, hosts: Hosts) -> list[Agent]:
         """Those that are there now, and behind them those that may still come: before each run some have come late, and
@@ -140,7 +134,6 @@ class TesterHosts:
         mustered = self._ask(hosts)
         self._require(hosts)
         kind = mustered.kind
-        assert isinstance(kind, DialIn)
         taken = {one.host.name for one in mustered.checked if one.taken}
         there = kind.agents([one for one in mustered.ready if one.host.name in taken])
         return (there + kind.coming())[: hosts.use]
@@ -148,19 +141,15 @@ class TesterHosts:
     def talk(self, config: Config | None) -> contextlib.AbstractContextManager[Door]:
         """Whom to ask about the agents of a run outside of it: the engine that they have dialled, or one that is
         started for it. None: no agent is asked about."""
-        found = self._mustered.get(_whole(config.hosts)) if config is not None else None
-        if found is not None and isinstance(found.kind, DialIn):
-            return contextlib.nullcontext(found.kind.door)
+        mustered = self._mustered.get(_whole(config.hosts)) if config is not None else None
+        if mustered is not None and mustered.kind.door is not None:
+            return contextlib.nullcontext(mustered.kind.door)
         return EngineTalk(self._binary, self._check)
 
-    def seen(self, config: Config, agents: list[Agent]) -> list[Agent]:
+    def located(self, config: Config, agents: list[Agent]) -> list[Agent]:
         """The agents of a run that is over, with the hosts of those that came late to it."""
         kind = self._kinds.get(_whole(config.hosts))
-        if not isinstance(kind, DialIn):
-            return agents
-        with contextlib.suppress(EngineError):  # it is gone, and they with it: what was known of them stays
-            return kind.seen(agents)
-        return agents
+        return agents if kind is None else kind.located(agents)
 
     @property
     def names(self) -> list[str]:

@@ -13,7 +13,7 @@ from tests.unit.hosts_made import MS, Made, S, make
 
 from plimsoll.collect import hosts
 from plimsoll.collect.check import check
-from plimsoll.collect.hosts import RunAgents, cores_of_hosts, owners, read_crew, read_round_trips
+from plimsoll.collect.hosts import RunAgents, cores_of_hosts, owners, read_agents, read_round_trips
 from plimsoll.collect.results import open_results
 from plimsoll.errors import DamagedResults
 
@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 def crew(path: Path) -> RunAgents:
-    return read_crew(open_results(path).runs[0])
+    return read_agents(open_results(path).runs[0])
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_an_old_result_has_one_agent_with_the_controllers_clock() -> None:
 def test_a_real_run_over_ssh_that_lost_an_agent() -> None:
     """Three agents over a real sshd; one was killed during the run, and its segments stayed where they were."""
     results = open_results(DATA / "results-hosts-v1")
-    found = read_crew(results.runs[0])
+    found = read_agents(results.runs[0])
     assert [(agent.name, agent.site, agent.lost, agent.rows) for agent in found.agents] == [
         ("h1", "a", False, 322),
         ("h2", "a", True, 0),

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,12 +16,12 @@ from plimsoll.cli.hosts import lines
 from plimsoll.deploy.binary import elf_facts, find_engine
 from plimsoll.deploy.hosts import Agent, Ready, agents_on, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
-from plimsoll.deploy.hosts.check import Checked, one_each, shortcomings, with_deviations
-from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.hosts.check import Checked, shortcomings, with_deviations
+from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
 from plimsoll.errors import BadInput, EngineError, Interrupted
-from plimsoll.plan.model_hosts import Host, Hosts, Requirement
+from plimsoll.plan.model_hosts import Host, HostKind, Hosts, Requirement
 
 FACTS: Mapping[str, Any] = {
     "hostname": "h",
@@ -134,7 +134,6 @@ def test_agents_are_of_hosts_that_are_ready() -> None:
         ("c", "c", "t"),
         ("a.2", "a", "s"),
     ]
-    assert [one.name for one in one_each(agents)] == ["a.1", "c"]
     assert agents[0].to_json() == {
         "name": "a.1",
         "host": "a",
@@ -151,7 +150,14 @@ def test_agents_are_of_hosts_that_are_ready() -> None:
 def test_agents_of_this_host_have_nothing_to_be_made_ready_or_left() -> None:
     local = hosts_of_kind(Hosts(agents=2, hosts=(Host("local", "", "local", 2),)), Path("/e"), "t", nobody)
     assert [one.name for one in local.agents(local.prepare())] == ["local.1", "local.2"]
+    checked = local.agents_by_host(local.prepare())
+    assert {host: [one.name for one in agents] for host, agents in checked.items()} == {"local": ["local.1"]}
+    assert (local.door, local.restart(["local"]), local.coming()) == (None, None, [])
     assert all(one.proven for one in local.clean())
+
+
+def test_every_kind_of_hosts_has_a_backend() -> None:
+    assert set(BACKENDS) == set(get_args(HostKind))
 
 
 def test_hosts_of_a_testbed_are_had_from_within_it_only() -> None:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from plimsoll.deploy.hosts import Agent, HostBackend, Ready
-from plimsoll.deploy.hosts.dial_in import DialIn, Door, Doorkeeper
+from plimsoll.deploy.hosts import Door, HostBackend, Ready
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.plan.model_hosts import Host, Hosts, Requirement
@@ -84,7 +83,7 @@ def check(
     that host."""
     if ready is None:
         ready = kind.prepare(files)
-    asked = _asked(kind, ready)
+    asked = kind.agents_by_host(ready)
     agents = [agent for some in asked.values() for agent in some]
     facts: dict[str, _Found] = {}
     if agents:
@@ -104,33 +103,13 @@ def check(
     return with_deviations(found)
 
 
-def _asked(kind: HostBackend, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
-    """One agent of each host, by the host's name; all of those that have dialled, as the engine cannot start them when
-    they are wanted. Those that dial in by themselves are hosts by themselves."""
-    agents = kind.agents(ready)
-    if isinstance(kind, DialIn):
-        return {agent.name: [agent] for agent in agents}
-    found: dict[str, list[Agent]] = {}
-    for agent in agents if isinstance(kind, Doorkeeper) else one_each(agents):
-        found.setdefault(agent.host, []).append(agent)
-    return found
-
-
 def _talk(
     kind: HostBackend, engine: Path, check_interrupt: Callable[[], None]
 ) -> contextlib.AbstractContextManager[EngineTalk | Door]:
     """An engine of its own, or the one that agents have dialled."""
-    if isinstance(kind, Doorkeeper):
+    if kind.door is not None:
         return contextlib.nullcontext(kind.door)
     return EngineTalk(engine, check_interrupt)
-
-
-def one_each(agents: Sequence[Agent]) -> list[Agent]:
-    """One agent of each host."""
-    found: dict[str, Agent] = {}
-    for agent in agents:
-        found.setdefault(agent.host, agent)
-    return list(found.values())
 
 
 @contextlib.contextmanager

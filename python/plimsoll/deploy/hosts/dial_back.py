@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, Ready, agents_on, remote
+from plimsoll.deploy.hosts import Agent, Cleaned, Door, Ready, agents_on, remote
 from plimsoll.deploy.hosts.calls import CommandResult
-from plimsoll.deploy.hosts.dial_in import POLL_S, Door, Doorkeeper, Lab
+from plimsoll.deploy.hosts.dial_in import POLL_S, Doorkeeper, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.source.secret import Secret
@@ -49,9 +49,8 @@ class DialBack(Doorkeeper):
             self._start([one for one in self._ready if one.answers])
         return self._ready
 
-    def again(self, names: Collection[str]) -> list[Ready]:
-        """Restarts the agents of hosts that were lost, as `link: ssh` does by attaching to them;
-        returns all hosts."""
+    def restart(self, names: Collection[str]) -> list[Ready]:
+        """See `HostBackend`. With `link: ssh`, the engine attaches to the agents again instead."""
         self._start([one for one in self._ready if one.answers and one.host.name in names])
         return self._ready
 
@@ -65,6 +64,10 @@ class DialBack(Doorkeeper):
         self._door = None
         self._lab.close()
         return self.over_ssh.clean(everything=everything, discard=discard)
+
+    def run_command(self, ready: Sequence[Ready], line: str, timeout_s: float) -> list[CommandResult]:
+        """See `HostBackend`."""
+        return self.over_ssh.run_command(ready, line, timeout_s)
 
     def _start(self, ready: Sequence[Ready]) -> None:
         """Starts all agents of these hosts and waits for them; who does not come is not ready any more."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from plimsoll.deploy.hosts import Agent, Cleaned, Ready
+from plimsoll.deploy.hosts import Agent, Cleaned, Door, HostBackend, Ready
 from plimsoll.errors import BadInput, EngineError, Problem
 from plimsoll.plan.model_hosts import Host, Hosts
 from plimsoll.plan.source.secret import Secret
@@ -28,23 +28,6 @@ TELL_S: Final = 5.0
 MAX_NAME: Final = 100
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9._+-]")
 """Characters that are not allowed in a name in a token."""
-
-
-class Door(Protocol):
-    """The engine that listens: the one that carries out the runs, as an agent belongs to the engine that it dials."""
-
-    def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
-        """Opens a door; returns the token, a JSON text. Raises EngineError."""
-
-    def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
-        """The facts of the hosts of all agents that have dialled in; waits for a new agent, at most
-        `wait_s`."""
-
-    def turned_away(self) -> Sequence[str]:
-        """Why who has dialled in may not take part, for people, in order of time."""
-
-    def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """Sends a command and yields its events up to the one of type `last`. Raises EngineError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +86,8 @@ class Bringer(Protocol):
         may be called again, and without `bring`."""
 
 
-class Doorkeeper:
-    """What kinds have in common whose agents dial: the door that they come through."""
+class Doorkeeper(HostBackend):
+    """What kinds whose agents dial have in common: the engine that they dial."""
 
     def __init__(self, hosts: Hosts, lab: Lab, check_interrupt: Callable[[], None]) -> None:
         self._hosts = hosts
@@ -114,10 +97,17 @@ class Doorkeeper:
 
     @property
     def door(self) -> Door:
-        """Whom agents have dialled: only it can ask them. Raises EngineError before `prepare`."""
+        """See `HostBackend`."""
         if self._door is None:
             raise EngineError("the engine does not listen for agents yet")
         return self._door
+
+    def agents_by_host(self, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
+        """All agents, as the engine cannot start one that is gone."""
+        by_host: dict[str, list[Agent]] = {}
+        for agent in self.agents(ready):
+            by_host.setdefault(agent.host, []).append(agent)
+        return by_host
 
     def _token_of_new_door(self, end_former: Callable[[], object]) -> Secret | None:
         """Opens the door of an engine that has none yet: the first, or another one where the first is gone, and who
@@ -170,16 +160,23 @@ class DialIn(Doorkeeper):
             if one.answers
         ]
 
+    def agents_by_host(self, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
+        """Each agent counts as a host."""
+        return {agent.name: [agent] for agent in self.agents(ready)}
+
     def coming(self) -> list[Agent]:
-        """Agents that may take part in a run that has begun without them. Their hosts are not known yet."""
+        """See `HostBackend`. Their hosts are not known yet."""
         return [
             Agent(name, name, self._bringer.site, {"kind": "joined"}, files=self._bringer.files(name))
             for name in sorted(set(self._outlook.coming) - self._here, key=in_order)
         ]
 
-    def seen(self, agents: Sequence[Agent]) -> list[Agent]:
-        """The same with the hosts of those that have come since. Raises EngineError where the door is gone."""
-        here = self.door.joined(0.0)
+    def located(self, agents: Sequence[Agent]) -> list[Agent]:
+        """See `HostBackend`. If the engine has ended, the agents as they were known."""
+        try:
+            here = self.door.joined(0.0)
+        except EngineError:
+            return list(agents)
         self._look(here)
         hosts = {one.host.name: one.host for one in self._ready(here) if one.answers}
         return [

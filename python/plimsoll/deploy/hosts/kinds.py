@@ -1,4 +1,4 @@
-"""Which class is which kind of hosts. A new kind is added here, and in `raw_hosts.KINDS`."""
+"""The kinds of hosts: one row each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import functools
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from plimsoll.deploy.hosts import HostBackend
 from plimsoll.deploy.hosts.dask import DaskWorkers
@@ -23,7 +25,62 @@ from plimsoll.deploy.testbed import Testbed
 from plimsoll.deploy.testbed.inside import here
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.hosts.testbed import load_testbed
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model_hosts import HostKind, Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a kind of hosts is made from. `engine`: the program of this host; `token`: letters and digits that no other
+    experiment has, which name the files of Plimsoll on the hosts; `lab`: None outside of an experiment."""
+
+    hosts: Hosts
+    engine: Path
+    token: str
+    check_interrupt: Callable[[], None]
+    lab: Lab | None
+
+
+def _local(setup: Setup) -> HostBackend:
+    return LocalHosts(setup.hosts, setup.engine)
+
+
+def _ssh(setup: Setup) -> HostBackend:
+    return _dialled_back(setup, SshHosts(setup.hosts, setup.engine, setup.token, setup.check_interrupt))
+
+
+def _testbed(setup: Setup) -> HostBackend:
+    bed = _entered(setup.hosts)
+    return _dialled_back(
+        setup, TestbedHosts(setup.hosts, bed, setup.engine, setup.token, setup.check_interrupt)
+    )
+
+
+def _slurm(setup: Setup) -> HostBackend:
+    return _dial_in(
+        setup, lambda lab: SlurmTasks(setup.hosts, setup.engine, setup.token, setup.check_interrupt)
+    )
+
+
+def _dask(setup: Setup) -> HostBackend:
+    return _dial_in(
+        setup,
+        lambda lab: DaskWorkers(setup.hosts, setup.engine, setup.token, lab.cluster, setup.check_interrupt),
+    )
+
+
+def _join(setup: Setup) -> HostBackend:
+    return _dial_in(setup, lambda lab: Joiners(setup.hosts, lab, setup.engine, setup.check_interrupt))
+
+
+BACKENDS: Final[Mapping[HostKind, Callable[[Setup], HostBackend]]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "testbed": _testbed,
+    "slurm": _slurm,
+    "dask": _dask,
+    "join": _join,
+}
+"""How the hosts of each kind are reached. Every kind of the plan has a row: a test compares them."""
 
 
 def hosts_of_kind(
@@ -33,35 +90,29 @@ def hosts_of_kind(
     check_interrupt: Callable[[], None],
     lab: Lab | None = None,
 ) -> HostBackend:
-    """The hosts of an experiment.
-
-    `engine`: this host's; `token`: letters and digits that no other experiment has, which name what is ours on the
-    hosts; `lab`: whom agents dial, None: an engine that is started for them alone. Raises BadInput for a
-    testbed in which this process is not.
-    """
-    match hosts.kind:
-        case "local":
-            return LocalHosts(hosts, engine)
-        case "ssh" | "testbed":
-            over_ssh = (
-                SshHosts(hosts, engine, token, check_interrupt)
-                if hosts.kind == "ssh"
-                else TestbedHosts(hosts, _testbed(hosts), engine, token, check_interrupt)
-            )
-            if not hosts.dials_back:
-                return over_ssh
-            return DialBack(
-                hosts, lab or _lab_alone(engine, token, check_interrupt), over_ssh, check_interrupt
-            )
-        case "slurm" | "dask" | "join":
-            there = lab or _lab_alone(engine, token, check_interrupt)
-            return DialIn(
-                hosts, there, _bringer(hosts, engine, token, there, check_interrupt), check_interrupt
-            )
+    """The hosts of an experiment; the arguments are those of `Setup`. Raises BadInput for a testbed in which this
+    process does not run."""
+    return BACKENDS[hosts.kind](Setup(hosts, engine, token, check_interrupt, lab))
 
 
-def _testbed(hosts: Hosts) -> Testbed:
-    """The one in which this process is."""
+def _dialled_back(setup: Setup, over_ssh: SshHosts) -> HostBackend:
+    """With `link: tcp` or `quic`, agents that ssh starts dial this host."""
+    if not setup.hosts.dials_back:
+        return over_ssh
+    return DialBack(setup.hosts, _lab(setup), over_ssh, setup.check_interrupt)
+
+
+def _dial_in(setup: Setup, bringer: Callable[[Lab], Bringer]) -> HostBackend:
+    lab = _lab(setup)
+    return DialIn(setup.hosts, lab, bringer(lab), setup.check_interrupt)
+
+
+def _lab(setup: Setup) -> Lab:
+    return setup.lab or _lab_alone(setup.engine, setup.token, setup.check_interrupt)
+
+
+def _entered(hosts: Hosts) -> Testbed:
+    """The testbed in which this process runs. Raises BadInput."""
     assert hosts.testbed is not None, "its section is required"
     found = here(load_testbed(hosts.testbed))
     if found is None:
@@ -72,18 +123,6 @@ def _testbed(hosts: Hosts) -> Testbed:
         )
         raise BadInput([Problem(message, "hosts.kind")])
     return found
-
-
-def _bringer(
-    hosts: Hosts, engine: Path, token: str, lab: Lab, check_interrupt: Callable[[], None]
-) -> Bringer:
-    match hosts.kind:
-        case "slurm":
-            return SlurmTasks(hosts, engine, token, check_interrupt)
-        case "dask":
-            return DaskWorkers(hosts, engine, token, lab.cluster, check_interrupt)
-        case _:
-            return Joiners(hosts, lab, engine, check_interrupt)
 
 
 def _lab_alone(engine: Path, token: str, check_interrupt: Callable[[], None]) -> Lab:

@@ -6,11 +6,11 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.deploy.hosts import Agent, Cleaned, Ready, agents_on
+from plimsoll.deploy.hosts import Agent, Cleaned, HostBackend, Ready, agents_on
 from plimsoll.plan.model_hosts import Hosts
 
 
-class LocalHosts:
+class LocalHosts(HostBackend):
     """The engine starts its agents itself, and they end with it: nothing is put anywhere."""
 
     def __init__(self, hosts: Hosts, engine: Path) -> None:

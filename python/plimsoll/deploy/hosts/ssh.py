@@ -18,7 +18,7 @@ from typing import Final
 
 from plimsoll import __version__
 from plimsoll.deploy.binary import elf_facts
-from plimsoll.deploy.hosts import Agent, Cleaned, Ready, agents_on, remote
+from plimsoll.deploy.hosts import Agent, Cleaned, HostBackend, Ready, agents_on, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.remote import Item
 from plimsoll.errors import BadInput, Problem
@@ -42,7 +42,7 @@ class FileCopy:
     item: Item
 
 
-class SshHosts:
+class SshHosts(HostBackend):
     """The hosts of one experiment."""
 
     def __init__(
@@ -100,6 +100,12 @@ class SshHosts:
         """A command of every host, side by side. `said`: to all of them, on stdin, which stays open to their end."""
         calls = Calls(self._check_interrupt)
         return calls.each(ready, lambda one: self._run(calls, one.host, command(one), timeout_s, said))
+
+    def run_command(self, ready: Sequence[Ready], line: str, timeout_s: float) -> list[CommandResult]:
+        """See `HostBackend`. The line ends with the connection (`remote.guarded`)."""
+        return self.each(
+            ready, lambda one: remote.guarded(one.engine, one.host.name), timeout_s, line.encode()
+        )
 
     @cached_property
     def _engine(self) -> FileCopy:
