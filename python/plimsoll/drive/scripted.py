@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.deploy.binary import find_engine
+from plimsoll.drive.carry_out import Listener
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.engine import Second
 from plimsoll.drive.experiment import ExperimentRunner, Outcome
-from plimsoll.drive.run import Listener
 from plimsoll.plan import load_experiment, make_plan
 
 

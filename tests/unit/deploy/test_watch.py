@@ -11,7 +11,7 @@ import pytest
 from plimsoll.collect.results import RunFiles
 from plimsoll.deploy.counters import Reading
 from plimsoll.deploy.counters.watch import WatchLog
-from plimsoll.drive.watching import place_of, watched_records
+from plimsoll.drive.run.watching import place_of, watched_records
 from plimsoll.plan import Redactor
 from plimsoll.plan.model import Watched
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.drive.facts import load_changes, load_profile, stages_of, versions_of
+from plimsoll.drive.run.facts import load_changes, load_profile, stages_of, versions_of
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.model import Config, Json, Operation
 

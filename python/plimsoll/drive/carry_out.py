@@ -118,3 +118,21 @@ class _Progress:
         t0 = self.started.t0_unix_ns if self.started else None
         agents = self.started.agents if self.started else ()
         return RunEnd(status, reason, t0, agents, finished)
+
+
+class SilentListener:
+    """Shows nothing: for requests that prepare a run."""
+
+    def run_begins(
+        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+    ) -> None:
+        pass
+
+    def second(self, second: Second) -> None:
+        pass
+
+    def note(self, kind: str, text: str) -> None:
+        pass
+
+    def run_ended(self, run_id: str, status: str, reason: str) -> None:
+        pass

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.drive.engine import EngineSession, Second
-from plimsoll.drive.run import Watchman, carry_out
+from plimsoll.drive.carry_out import SilentListener, Watchman, carry_out
+from plimsoll.drive.engine import EngineSession
 from plimsoll.errors import EngineError, ServiceError
 from plimsoll.plan import PlannedRun, engine_document
 from plimsoll.plan.design.filling import fillings
@@ -38,7 +38,7 @@ def fill(
         document = engine_document(
             replace(run, config=config), addresses, scratch.resolve(), "filling", tester_cpus=testers
         )
-        end = carry_out(session(), document, watchman, Deaf(), lambda *_: None)
+        end = carry_out(session(), document, watchman, SilentListener(), lambda *_: None)
         shutil.rmtree(scratch, ignore_errors=True)
         if end.status == "service-gone":
             raise ServiceError(end.reason)
@@ -53,21 +53,3 @@ def fill(
         return ""
     told = "".join(f"; {text}" for text in troubles if text)
     return f"the caches were filled with {sent} requests" + (f", {failed} failed" if failed else "") + told
-
-
-class Deaf:
-    """Shows nothing: a filling is no run."""
-
-    def run_begins(
-        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
-    ) -> None:
-        pass
-
-    def second(self, second: Second) -> None:
-        pass
-
-    def note(self, kind: str, text: str) -> None:
-        pass
-
-    def run_ended(self, run_id: str, status: str, reason: str) -> None:
-        pass

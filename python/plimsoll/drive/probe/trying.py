@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plimsoll.deploy.hosts import Agent
+from plimsoll.drive.carry_out import SilentListener, Watchman, carry_out
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.filling import Deaf
 from plimsoll.drive.probe.trial import Trial, failures, read, runs, trials
 from plimsoll.drive.probe.wanted import excuse_here
-from plimsoll.drive.run import Watchman, carry_out
 from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.plan import PlannedRun, engine_document
 from plimsoll.plan.hosts.spread import Place
@@ -76,7 +75,7 @@ def _tried(
                 notes.append(text)
 
         to_json = [one.to_json() for one in agents]
-        end = carry_out(session(), document, watchman, Deaf(), heard, to_json, rules_of(run.config))
+        end = carry_out(session(), document, watchman, SilentListener(), heard, to_json, rules_of(run.config))
         if end.status == "refused":
             lines.append(end.reason)
         elif (table := scratch / "transactions.parquet").exists():

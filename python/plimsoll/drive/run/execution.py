@@ -1,0 +1,262 @@
+"""One run of an experiment: prepare the services, measure, keep the files of the run."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plimsoll.deploy.counters.recorder import Counted
+from plimsoll.deploy.counters.watch import CounterReadings
+from plimsoll.deploy.hosts import Agent
+from plimsoll.deploy.running import describe
+from plimsoll.drive.carry_out import RunEnd, carry_out
+from plimsoll.drive.directory import RUN_RECORD, write_text
+from plimsoll.drive.lookouts import manned, watched_hosts_record
+from plimsoll.drive.resources import WORK, Resources
+from plimsoll.drive.run.counting import Counting, as_record
+from plimsoll.drive.run.facts import (
+    load_changes,
+    load_profile,
+    operations_of,
+    planned_starts,
+    stages_of,
+    versions_of,
+)
+from plimsoll.drive.run.filling import fill
+from plimsoll.drive.run.hooks import OnHosts, run_hooks, service_variables
+from plimsoll.drive.run.watching import Watching, watched_records
+from plimsoll.drive.tester_hosts import places_of, rules_of
+from plimsoll.errors import PlimsollError
+from plimsoll.plan import PlannedRun, engine_document, pinning
+from plimsoll.plan.design.filling import warm_caches
+from plimsoll.plan.model import Hook, Watched
+
+Log = Callable[[float, str, str], None]
+"""Writes an event of the run: time in s from its zero, kind, text."""
+MAX_WATCH_EVENTS = 100
+"""Events of watched hosts in run.json; events.jsonl contains all."""
+
+
+class RunExecution:
+    """Carries out one run with the resources of the experiment. `directory`: of the run."""
+
+    def __init__(self, resources: Resources, run: PlannedRun, directory: Path, log: Log) -> None:
+        self._resources = resources
+        self._run = run
+        self._config = run.config
+        self._directory = directory
+        self._log = log
+        self._began = now()
+        self._pins = pinning(run.config, sorted(os.sched_getaffinity(0)))
+        self._agents: list[Agent] = []
+        self._counted: Mapping[str, Counted] = {}
+        self._watched: list[tuple[Watched, CounterReadings]] = []
+        self._watch_events: list[tuple[float, str]] = []
+        self._counting_since = 0.0
+
+    def measure(self) -> RunEnd:
+        """The whole run, with its hooks. Raises PlimsollError if it could not be measured."""
+        if self._pins.remark:
+            self._log(0.0, "cpus", self._pins.remark)
+        self._prepare_services()
+        config, hosts = self._config, self._resources.hosts
+        environment = self._environment()
+        self._run_hooks(config.before_run, "before_run", environment)
+        self._agents = manned(hosts.agents(config), hosts.lookouts.agents(config), config)
+        for name, reason in hosts.lookouts.missing(config).items():
+            self._log(0.0, "watch-lost", f"{name} is not watched: {reason}")
+        document = self._document()
+        end = self._count_while(lambda: self._carry_out(document))
+        self._agents = hosts.located(config, self._agents)
+        # Agents that dial in can only reach the engine that they have dialled.
+        if end.status == "agent-lost" and not config.hosts.dials_in:
+            self._resources.engine.drop()
+        try:
+            self._run_hooks(config.after_run, "after_run", environment)
+        except PlimsollError as error:  # the measurement before it is kept
+            self._log(0.0, "hook-failed", str(error))
+            self._resources.listener.note("hook-failed", self._resources.redactor.text(str(error)))
+        if config.run.pause_ns:
+            self._pause(config.run.pause_ns / 1e9)
+        return end
+
+    def keep_service_files(self) -> None:
+        """Stores configuration and logs of the services in the directory of the run."""
+        redactor = self._resources.redactor
+        for service in self._resources.services.running:
+            target = self._directory / "services" / service.wanted.name
+            target.mkdir(parents=True, exist_ok=True)
+            write_text(target / "config", redactor.text(service.configuration) + "\n")
+            for name, data in service.logs_of_run().items():
+                write_text(target / name, redactor.data(data).decode("utf-8", "replace"))
+
+    def record(self, end: RunEnd, reason: str) -> dict[str, Any]:
+        """The content of run.json. `reason`: of the end, without secrets."""
+        run, config = self._run, self._config
+        settings = config.run
+        began_s = self._counting_since if end.t0_unix_ns is None else end.t0_unix_ns / 1e9
+        missing = self._resources.hosts.lookouts.missing(config)
+        return {
+            "format": RUN_RECORD,
+            "id": run.id,
+            "cell": dict(run.cell),
+            "values": dict(run.values),
+            "repetition": run.repetition,
+            "block": run.block,
+            "order": run.order,
+            "status": end.status,
+            "reason": reason,
+            "began": self._began,
+            "ended": now(),
+            "t0_unix_ns": end.t0_unix_ns,
+            "agents": list(end.agents),
+            "places": [
+                {"agent": agent.name, "host": agent.host, "site": agent.site, "role": agent.role}
+                for agent in self._agents
+            ],
+            "lost": list(end.finished.lost) if end.finished else [],
+            "warmup_s": settings.warmup_ns / 1e9,
+            "planned_end_s": None if settings.end_ns is None else settings.end_ns / 1e9,
+            "tester_cpus": list(self._pins.testers),
+            "cpus_remark": self._pins.remark,
+            "services": self._service_records(),
+            "watched": watched_records(self._watched, began_s, self._resources.redactor),
+            **watched_hosts_record(config, missing, self._watch_events),
+            "workloads": [workload.name for workload in config.workloads],
+            **operations_of(config),
+            **versions_of(config),
+            "stages": stages_of(config),
+            "load_changes": load_changes(config),
+            **load_profile(config),
+            **planned_starts(config),
+            "effective": self._resources.plan.cell_of(run).stored,
+        }
+
+    def _service_records(self) -> list[dict[str, Any]]:
+        redactor = self._resources.redactor
+        return [
+            {**describe(service), **as_record(self._counted.get(service.wanted.name), redactor)}
+            for service in self._resources.services.running
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        """Variables of the hooks."""
+        return {
+            **service_variables(self._resources.services.addresses()),
+            "PLIMSOLL_RUN": self._run.id,
+            "PLIMSOLL_DIRECTORY": str(self._directory),
+            "PLIMSOLL_CELL": ", ".join(f"{name}={label}" for name, label in self._run.cell.items()),
+        }
+
+    def _document(self) -> dict[str, Any]:
+        """The run as the engine reads it."""
+        resources = self._resources
+        return engine_document(
+            self._run,
+            resources.services.addresses(),
+            self._directory.resolve(),
+            resources.plan.experiment.name,
+            watch=[
+                {"name": service.wanted.name, "pid": service.process.pid, "cpus": list(service.cpus)}
+                for service in resources.services.running
+                if service.process is not None
+            ],
+            tester_cpus=self._pins.testers,
+            agents=places_of(self._agents),
+        )
+
+    def _run_hooks(self, hooks: Sequence[Hook], section: str, environment: Mapping[str, str]) -> None:
+        for line in run_hooks(hooks, section, environment, self._resources.redactor, self._on_hosts()):
+            self._log(0.0, "hook", line)
+
+    def _on_hosts(self) -> OnHosts | None:
+        """Runs commands on the hosts of the run; None if this is the only host."""
+        if not self._config.hosts.elsewhere:
+            return None
+        return lambda line, timeout_s: self._resources.hosts.command(self._config, line, timeout_s)
+
+    def _prepare_services(self) -> None:
+        resources, run = self._resources, self._run
+        same_cell = run.cell_index == resources.served_cell
+        restarted = resources.services.ensure(run.config, self._pins.services, same_cell)
+        resources.served_cell = run.cell_index
+        remarks = {service.wanted.name: service.remark for service in resources.services.running}
+        for name in restarted:
+            self._log(0.0, "service-started", f"{name}: {remarks[name]}" if remarks[name] else name)
+        if not same_cell or warm_caches(run.config).intersection(restarted):
+            self._fill_caches()
+        for service in resources.services.running:
+            service.mark()
+
+    def _fill_caches(self) -> None:
+        resources = self._resources
+        scratch = resources.directory.path / WORK / "filling"
+        addresses = resources.services.addresses()
+        remark = fill(
+            self._run,
+            resources.engine.session,
+            addresses,
+            scratch,
+            self._pins.testers,
+            resources.stop_conditions(),
+        )
+        resources.stop.check()
+        if remark:
+            self._log(0.0, "cache-filled", remark)
+
+    def _carry_out(self, document: dict[str, Any]) -> RunEnd:
+        resources = self._resources
+
+        def on_event(t_s: float, kind: str, text: str) -> None:
+            self._log(t_s, kind, text)
+            if kind in ("watch-lost", "watch-found") and len(self._watch_events) < MAX_WATCH_EVENTS:
+                self._watch_events.append((t_s, resources.redactor.text(text)))
+
+        agents = [agent.to_json() for agent in self._agents]
+        return carry_out(
+            resources.engine.session(),
+            document,
+            resources.stop_conditions(),
+            resources.listener,
+            on_event,
+            agents,
+            rules_of(self._config),
+        )
+
+    def _count_while(self, measure: Callable[[], RunEnd]) -> RunEnd:
+        """Reads the counters of services and of watched systems before, during and after `measure`. A counter that
+        cannot be read does not end the run."""
+        counting = Counting(self._resources.services.running, self._directory)
+        watching = Watching(self._config.watched, self._directory, self._resources.redactor)
+        counting.start()
+        watching.start()
+        self._counting_since = began = time.time()
+        try:
+            return measure()
+        finally:
+            watching.finish()
+            self._counted = counting.stop()
+            self._watched = watching.result()
+            for name, counted in self._counted.items():
+                if counted.failed:
+                    self._log(
+                        max(0.0, counted.failed_at - began), "counters-lost", f"{name}: {counted.failed}"
+                    )
+            for watched, readings in self._watched:
+                for gap in readings.gaps:
+                    self._log(max(0.0, gap.start - began), "watch-lost", f"{watched.name}: {gap.why}")
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._resources.stop.check()
+            time.sleep(min(0.1, left))
+
+
+def now() -> str:
+    """UTC, ISO 8601, in milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
