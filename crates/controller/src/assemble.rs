@@ -253,8 +253,15 @@ pub(crate) fn prepare(
             Err(why) => return Err(why),
         }
     }
-    let replays = spec.workloads.iter().any(|workload| workload.driver == "replay");
-    let patience = if replays { MAKING_FILES } else { PREPARING };
+    let mut drivers = spec
+        .workloads
+        .iter()
+        .filter_map(|workload| plimsoll_drive::driver(&workload.driver));
+    let patience = if drivers.any(|driver| driver.prepares_files) {
+        MAKING_FILES
+    } else {
+        PREPARING
+    };
     let prepared = wait_for(session, &names, patience, |_, _, said| match said {
         None => Ok(false),
         Some(ToController::Prepared) => Ok(true),

@@ -1,27 +1,13 @@
 //! Files that a workload names, where an agent's host has them under other names.
 //!
-//! What is in a file of queries or values stands in the run document itself; a few keys of drivers
-//! hold names. Only those are looked at, and only a whole word is replaced: a text that happens to
-//! look like a path is nobody's business.
+//! The run document contains the contents of files of queries and values. Only the keys that a
+//! driver declares (`DriverInfo::file_keys`) contain paths, and only a whole word is replaced: another
+//! text may look like a path.
 
 use std::collections::BTreeMap;
 
 use plimsoll_model::RunSpec;
 use serde_json::Value;
-
-/// Keys of drivers' settings and requests whose text is the name of a file, or which hold words of
-/// which some are.
-const KEYS: [&str; 9] = [
-    "ca_file",
-    "cert",
-    "key",
-    "token_file",
-    "body_file",
-    "files",
-    "command",
-    "env",
-    "trace",
-];
 
 /// The run with the names that its files have on a host. `files`: name in the document, and there.
 pub(crate) fn there(spec: &RunSpec, files: &BTreeMap<String, String>) -> RunSpec {
@@ -30,23 +16,27 @@ pub(crate) fn there(spec: &RunSpec, files: &BTreeMap<String, String>) -> RunSpec
         return own;
     }
     for workload in &mut own.workloads {
-        rename(&mut workload.settings, files);
+        let Some(driver) = plimsoll_drive::driver(&workload.driver) else {
+            continue; // the agent refuses it, with the list of drivers
+        };
+        rename(&mut workload.settings, driver.file_keys, files);
         for operation in &mut workload.operations {
-            rename(&mut operation.request, files);
+            rename(&mut operation.request, driver.file_keys, files);
         }
     }
     own
 }
 
-fn rename(value: &mut Value, files: &BTreeMap<String, String>) {
+/// Replaces whole paths below `keys`.
+fn rename(value: &mut Value, keys: &[&str], files: &BTreeMap<String, String>) {
     let Value::Object(entries) = value else { return };
     for (key, value) in entries {
-        let named = KEYS.contains(&key.as_str());
+        let named = keys.contains(&key.as_str());
         match value {
             Value::Array(words) if named => words.iter_mut().for_each(|word| replace(word, files)),
             Value::Object(words) if named => words.values_mut().for_each(|word| replace(word, files)),
             Value::String(_) if named => replace(value, files),
-            Value::Object(_) => rename(value, files),
+            Value::Object(_) => rename(value, keys, files),
             _ => {}
         }
     }
@@ -76,7 +66,8 @@ mod tests {
             "path": "/here/scan.sh",
             "body_file": null,
         });
-        rename(&mut value, &files);
+        let keys = ["ca_file", "cert", "files", "command", "env", "body_file"];
+        rename(&mut value, &keys, &files);
         let expected = json!({
             "tls": {"ca_file": "/there/file-1/scan.sh", "cert": "/here/other", "verify": true},
             "files": ["/there/file-1/scan.sh"],

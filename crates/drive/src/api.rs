@@ -116,13 +116,34 @@ pub enum DriveError {
     },
 }
 
-/// One driver, for the registry, error messages and docs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a driver states about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct DriverInfo {
     /// Name in experiment files.
     pub name: &'static str,
-    /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`, `replay`.
-    pub blocking: bool,
     /// One line of help.
     pub help: &'static str,
+    /// Schemes of the URLs of its endpoints; empty: it has no endpoints.
+    pub schemes: &'static [&'static str],
+    /// Keys of its settings and requests, at any depth, whose values are paths of files, or lists or
+    /// mappings that contain such paths. On another host these files have other paths.
+    pub file_keys: &'static [&'static str],
+    /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`, `replay`.
+    pub blocking: bool,
+    /// Whether its testers make files before the load, which may take an hour.
+    pub prepares_files: bool,
+}
+
+impl DriverInfo {
+    /// A driver without endpoints and files.
+    pub const fn new(name: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            help,
+            schemes: &[],
+            file_keys: &[],
+            blocking: false,
+            prepares_files: false,
+        }
+    }
 }

@@ -29,5 +29,5 @@ mod run;
 
 pub use api::{DriveError, DriveEvent, DriverInfo, Portions, Share, Sink};
 pub use plimsoll_model::MetricRow;
-pub use registry::drivers;
+pub use registry::{driver, drivers};
 pub use run::{Drive, lanes_for};

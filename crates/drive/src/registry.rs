@@ -1,4 +1,4 @@
-//! The one list of drivers: it feeds the check of experiment files, error messages and docs.
+//! The list of drivers. Each driver describes itself ([`DriverInfo`]).
 
 use std::sync::Arc;
 
@@ -7,7 +7,13 @@ use plimsoll_model::{Endpoint, Workload};
 use crate::api::DriverInfo;
 use crate::blocking_pool::{ErasedBlockingDriver, TypedBlockingDriver};
 use crate::driver::{AsyncDriver, BlockingDriver, Setup};
-use crate::drivers::{exec::Exec, frontier::Frontier, http::Http, null::Null, replay::Replay, sql, tcp::Tcp};
+use crate::drivers::exec::{self, Exec};
+use crate::drivers::frontier::{self, Frontier};
+use crate::drivers::http::{self, Http};
+use crate::drivers::null::{self, Null};
+use crate::drivers::replay::{self, Replay};
+use crate::drivers::sql;
+use crate::drivers::tcp::{self, Tcp};
 use crate::lane::{ErasedAsyncDriver, TypedAsyncDriver};
 
 /// A driver prepared for one workload.
@@ -25,77 +31,58 @@ struct Entry {
     blocks: fn(&[Endpoint]) -> bool,
 }
 
-const fn asynchronous<D: AsyncDriver>(name: &'static str, help: &'static str) -> Entry {
+const fn asynchronous<D: AsyncDriver>(info: DriverInfo) -> Entry {
     Entry {
-        info: DriverInfo {
-            name,
-            blocking: false,
-            help,
-        },
+        info,
         make: make_async::<D>,
         blocks: |_| false,
     }
 }
 
-const fn blocking<D: BlockingDriver>(name: &'static str, help: &'static str) -> Entry {
+const fn blocking<D: BlockingDriver>(info: DriverInfo) -> Entry {
     Entry {
-        info: DriverInfo {
-            name,
-            blocking: true,
-            help,
-        },
+        info,
         make: make_blocking::<D>,
         blocks: |_| true,
     }
 }
 
-const COUNT: usize = 7;
-const ENTRIES: [Entry; COUNT] = [
-    asynchronous::<Null>("null", "does nothing: measures the tester itself"),
-    asynchronous::<Tcp>("tcp", "sends a text and reads bytes, a line, or to the end"),
-    asynchronous::<Http>("http", "HTTP/1.1 and HTTPS requests"),
+static ENTRIES: &[Entry] = &[
+    asynchronous::<Null>(null::INFO),
+    asynchronous::<Tcp>(tcp::INFO),
+    asynchronous::<Http>(http::INFO),
     Entry {
-        info: DriverInfo {
-            name: "sql",
-            blocking: true,
-            help: "queries to SQLite, PostgreSQL and MariaDB",
-        },
+        info: sql::INFO,
         make: make_sql,
         blocks: sql::blocks,
     },
-    asynchronous::<Frontier>("frontier", "SQL through a Frontier gateway, answers verified"),
-    blocking::<Exec>("exec", "runs any executable, once per transaction or long-lived"),
-    blocking::<Replay>(
-        "replay",
-        "replays a trace of file I/O in a directory, one job per transaction",
-    ),
+    asynchronous::<Frontier>(frontier::INFO),
+    blocking::<Exec>(exec::INFO),
+    blocking::<Replay>(replay::INFO),
 ];
 
-static INFOS: [DriverInfo; COUNT] = {
-    let mut infos = [ENTRIES[0].info; COUNT];
-    let mut at = 1;
-    while at < COUNT {
-        infos[at] = ENTRIES[at].info;
-        at += 1;
-    }
-    infos
-};
-
 /// All drivers.
-pub fn drivers() -> &'static [DriverInfo] {
-    &INFOS
+pub fn drivers() -> impl Iterator<Item = &'static DriverInfo> {
+    ENTRIES.iter().map(|entry| &entry.info)
+}
+
+/// The driver of this name.
+pub fn driver(name: &str) -> Option<&'static DriverInfo> {
+    drivers().find(|info| info.name == name)
 }
 
 /// Whether the testers of a workload are threads. One of an unknown driver counts as tasks.
 pub fn blocks(workload: &Workload) -> bool {
-    let entry = ENTRIES.iter().find(|entry| entry.info.name == workload.driver);
-    entry.is_some_and(|entry| (entry.blocks)(&workload.endpoints))
+    entry(&workload.driver).is_some_and(|entry| (entry.blocks)(&workload.endpoints))
+}
+
+fn entry(name: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.info.name == name)
 }
 
 /// Prepares the driver `name`; none if there is none.
 pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<PreparedDriver, String>> {
-    let entry = ENTRIES.iter().find(|entry| entry.info.name == name)?;
-    Some((entry.make)(setup))
+    entry(name).map(|entry| (entry.make)(setup))
 }
 
 fn make_sql(setup: Setup<'_>) -> Result<PreparedDriver, String> {

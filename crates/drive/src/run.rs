@@ -264,7 +264,6 @@ fn make_all(
                 workload: name.clone(),
                 driver: workload.driver.clone(),
                 known: registry::drivers()
-                    .iter()
                     .map(|info| info.name)
                     .collect::<Vec<_>>()
                     .join(", "),

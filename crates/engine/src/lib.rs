@@ -107,6 +107,8 @@ enum Verb {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Print what each driver states about itself, as JSON
+    Drivers,
     /// Print the version
     Version,
 }
@@ -193,6 +195,9 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => {
             unreachable!("it has an exit status of its own, see main")
         }
+        Verb::Drivers => say(&serde_json::json!({
+            "drivers": plimsoll_drive::drivers().collect::<Vec<_>>(),
+        })),
         Verb::Version => say(&serde_json::json!({ "version": VERSION })),
     }
 }

@@ -13,8 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Arguments of `serve`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// null, echo, delay or frontier
-    name: String,
+    /// Service to run
+    #[arg(value_enum)]
+    name: Service,
     /// JSON configuration: a file, or - for stdin
     #[arg(long)]
     config: Option<PathBuf>,
@@ -26,14 +27,17 @@ pub(crate) struct Arguments {
     end_with_parent: bool,
 }
 
+/// The services of the engine.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Service {
+    Null,
+    Echo,
+    Delay,
+    Frontier,
+}
+
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
-    if !["null", "echo", "delay", "frontier"].contains(&arguments.name.as_str()) {
-        bail!(
-            "there is no service \"{}\"; there are null, echo, delay, frontier",
-            arguments.name
-        );
-    }
     if arguments.end_with_parent {
         // SAFETY: this option takes plain numbers and touches no memory.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
@@ -88,20 +92,20 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     // The configuration first: who reads the address may rely on the service.
-    match arguments.name.as_str() {
-        "null" => {
+    match arguments.name {
+        Service::Null => {
             let config = config(arguments)?;
             null::serve(listen(arguments)?, config, shutdown).await?;
         }
-        "echo" => {
+        Service::Echo => {
             let config = config(arguments)?;
             echo::serve(listen(arguments)?, config, shutdown).await?;
         }
-        "delay" => {
+        Service::Delay => {
             let config = config(arguments)?;
             delay::serve(listen(arguments)?, config, shutdown).await?;
         }
-        _ => {
+        Service::Frontier => {
             let mut config: frontier::FrontierConfig = config(arguments)?;
             if let Some(told) = &mut config.invalidation {
                 told.keys_file = told.keys_file.take().or_else(|| keys_file(arguments.listen));

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from typing import get_args
 
 import pytest
 
+from plimsoll.deploy.binary import find_engine
+from plimsoll.plan.drivers.driver import _no_files
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.schema.load import WorkloadRaw
 from plimsoll.plan.schema.paths import unwrapped
@@ -25,3 +29,12 @@ def test_shared_keys_and_alternatives_are_keys_of_the_section(name: str) -> None
     keys = {info.alias or key for key, info in driver.section.model_fields.items()}
     assert driver.shared_keys <= keys
     assert {key for pair in driver.one_of for key in pair} <= keys - driver.shared_keys
+
+
+def test_both_halves_state_the_same_about_a_driver() -> None:
+    done = subprocess.run([find_engine(), "drivers"], capture_output=True, text=True, check=True)
+    stated = {one["name"]: one for one in json.loads(done.stdout)["drivers"]}
+    assert stated.keys() == DRIVERS.keys()
+    for name, driver in DRIVERS.items():
+        assert set(stated[name]["schemes"]) == set(driver.schemes), name
+        assert bool(stated[name]["file_keys"]) == (driver.files is not _no_files), name

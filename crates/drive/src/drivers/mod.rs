@@ -1,4 +1,4 @@
-//! The drivers, one file each.
+//! The drivers, one folder each. `crate::registry` lists them.
 
 pub mod exec;
 pub mod frontier;

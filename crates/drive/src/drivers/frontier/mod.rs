@@ -47,6 +47,7 @@ use self::uncached::Uncached;
 use self::verdict::Judge;
 use super::http::{self, Connection, Target};
 use super::versions::Versions;
+use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, Request, Setup};
 use crate::http1::patience::Patience;
 use crate::net::Host;
@@ -55,6 +56,12 @@ use crate::reactor::Io;
 use crate::round_trips;
 
 pub use self::tester::Tester;
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    schemes: &["http", "https"],
+    ..DriverInfo::new("frontier", "SQL through a Frontier gateway, answers verified")
+};
 
 /// The driver.
 pub struct Frontier {

@@ -32,10 +32,22 @@ use plimsoll_replay::run::{self, RunError};
 use plimsoll_replay::timing::Timing;
 use serde::Deserialize;
 
+use crate::api::DriverInfo;
 use crate::blocking_pool::{Due, Limit};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup};
 use place::{JobDirectory, Places};
 use told::Names;
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    file_keys: &["trace"],
+    blocking: true,
+    prepares_files: true,
+    ..DriverInfo::new(
+        "replay",
+        "replays a trace of file I/O in a directory, one job per transaction",
+    )
+};
 
 /// How often it is looked whether a job must end.
 const LOOK: Duration = Duration::from_millis(20);

@@ -18,11 +18,20 @@ use plimsoll_schedule::Template;
 use serde::Deserialize;
 
 use super::versions::{VersionSettings, Versions};
+use crate::api::DriverInfo;
 use crate::driver::Setup;
 use crate::net::tls::TlsSettings;
 
 pub use network::Network;
 pub use sqlite::Sqlite;
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    schemes: &["sqlite", "postgresql", "postgres", "mysql", "mariadb"],
+    file_keys: &["ca_file", "cert", "key"],
+    blocking: true,
+    ..DriverInfo::new("sql", "queries to SQLite, PostgreSQL and MariaDB")
+};
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

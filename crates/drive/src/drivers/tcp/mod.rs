@@ -18,11 +18,18 @@ use plimsoll_schedule::Template;
 use serde::Deserialize;
 use url::Url;
 
+use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
 use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    schemes: &["tcp"],
+    ..DriverInfo::new("tcp", "sends a text and reads bytes, a line, or to the end")
+};
 
 /// Longest line, bytes.
 const MAX_LINE: u64 = 16 * 1024 * 1024;

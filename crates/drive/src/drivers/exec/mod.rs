@@ -32,9 +32,17 @@ use plimsoll_schedule::Template;
 use regex::bytes::Regex;
 use serde::Deserialize;
 
+use crate::api::DriverInfo;
 use crate::blocking_pool::Limit;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
 use crate::program::{Program, ProgramExit, ProgramStatus};
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    file_keys: &["files", "command", "env"],
+    blocking: true,
+    ..DriverInfo::new("exec", "runs any executable, once per transaction or long-lived")
+};
 
 /// Most metrics of one report that are taken.
 const MAX_METRICS: usize = 64;

@@ -24,6 +24,7 @@ use serde::Deserialize;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
+use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::patience::Patience;
@@ -31,6 +32,13 @@ use crate::net::Host;
 use crate::net::tls::{self, TlsSettings};
 use crate::reactor::Io;
 use crate::round_trips::Names;
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    schemes: &["http", "https"],
+    file_keys: &["ca_file", "cert", "key", "token_file", "body_file"],
+    ..DriverInfo::new("http", "HTTP/1.1 and HTTPS requests")
+};
 
 /// Methods of requests that may be sent again (RFC 9110, section 9.2.2; the last three from IANA's
 /// registry of methods).

@@ -8,8 +8,12 @@ use std::sync::Arc;
 use plimsoll_model::{Code, Outcome};
 use serde::Deserialize;
 
+use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::reactor::Io;
+
+/// See [`DriverInfo`].
+pub(crate) const INFO: DriverInfo = DriverInfo::new("null", "does nothing: measures the tester itself");
 
 /// The driver, and its tester: there is nothing to keep.
 #[derive(Debug, Clone, Copy)]
