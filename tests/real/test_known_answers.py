@@ -127,8 +127,8 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}
 def not_started_at_the_end(results: Path, run: str) -> int:
     """Arrivals that were due and had not been started when the run ended, by its events."""
     lines = (results / "runs" / run / "events.jsonl").read_text().splitlines()
-    told = [one["text"] for one in map(json.loads, lines) if one["kind"] == "not-started"]
-    return sum(int(text.split()[0]) for text in told)
+    texts = [event["text"] for event in map(json.loads, lines) if event["kind"] == "not-started"]
+    return sum(int(text.split()[0].replace(",", "")) for text in texts)
 
 
 def test_a_stall_shows_in_the_response_time_and_with_drop_in_the_drops(lab: Lab) -> None:

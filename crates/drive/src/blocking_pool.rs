@@ -1,6 +1,6 @@
 //! Blocking testers: a thread each, with one lane to keep their books, their time and their end.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,17 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use plimsoll_clock::Clock;
-use plimsoll_model::{Codes, Outcome, RunSpec, WhenFull};
-use plimsoll_schedule::{Arrival, Used};
+use plimsoll_model::{Codes, Outcome, RunSpec};
+use plimsoll_schedule::Used;
 
 use crate::arrivals::Arrivals;
 use crate::control::{Control, parts};
+use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, enter, not_started};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester};
-use crate::lane::{TimeoutCodes, not_started};
 use crate::lane_stats::{Header, LaneStats, cancel};
+use crate::limit::{Limit, TimeoutCodes};
 use crate::own_delays::Pulse;
-use crate::policy::{TesterPolicy, TesterSlot, TurnSchedule, Verdict};
+use crate::policy::{TesterPolicy, TesterSlot};
 
 /// Most blocking testers of one process.
 pub const MAX_BLOCKING_TESTERS: u32 = 4096;
@@ -26,52 +27,6 @@ const SECOND: i64 = 1_000_000_000;
 /// longer is left behind.
 const GRACE_NS: i64 = 2 * SECOND;
 const STACK: usize = 1 << 20;
-
-/// When a blocking operation must end.
-#[derive(Clone, Copy)]
-pub struct Limit<'a> {
-    clock: &'a dyn Clock,
-    /// Raw, ns.
-    deadline: i64,
-    cancelled: &'a AtomicBool,
-    pub(crate) cancel_fd: RawFd,
-    timeouts: TimeoutCodes,
-}
-
-/// Why a blocking operation must end now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// Its time is up.
-    Timeout,
-    /// The run gives up on it.
-    Cancelled,
-}
-
-impl Limit<'_> {
-    /// Time left, ns; 0 if none.
-    pub fn left_ns(&self) -> u64 {
-        (self.deadline - self.clock.raw_ns()).max(0) as u64
-    }
-
-    /// Whether the operation must end now, and why.
-    pub fn due(&self) -> Option<Due> {
-        if self.cancelled.load(Ordering::SeqCst) {
-            Some(Due::Cancelled)
-        } else if self.clock.raw_ns() >= self.deadline {
-            Some(Due::Timeout)
-        } else {
-            None
-        }
-    }
-
-    /// Finishes `attempt` for this reason.
-    pub fn finish(&self, attempt: &mut Attempt, due: Due) {
-        match due {
-            Due::Timeout => attempt.finish(Outcome::Timeout, self.timeouts.of(attempt.waiting)),
-            Due::Cancelled => attempt.outcome = Outcome::Cancelled,
-        }
-    }
-}
 
 /// A prepared blocking driver, with its type forgotten.
 pub trait ErasedBlockingDriver: Send + Sync {
@@ -107,6 +62,7 @@ impl<D: BlockingDriver> ErasedBlockingDriver for TypedBlockingDriver<D> {
             tester: self.driver.tester(slot.tester())?,
             timeout_ns: i64::try_from(slot.population.timeout_ns).unwrap_or(i64::MAX),
             pool: Arc::clone(pool),
+            cycle: TesterCycle::new(&slot),
             slot,
         }))
     }
@@ -345,36 +301,12 @@ impl BlockingPool {
         stats.close(now);
     }
 
-    fn is_over(&self) -> bool {
-        self.control.exhausted()
-            || self.control.stopped()
-            || self.clock.raw_ns() >= self.over_at.load(Ordering::SeqCst)
-    }
-
-    fn run_time(&self, raw: i64) -> u64 {
-        (raw - self.t0.load(Ordering::SeqCst)).max(0) as u64
-    }
-
-    fn raw(&self, run_ns: u64) -> i64 {
-        self.t0
-            .load(Ordering::SeqCst)
-            .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
-    }
-
-    /// When the run's measured part ends or ended (raw, ns).
-    fn over(&self) -> i64 {
-        self.over_at.load(Ordering::SeqCst).min(self.control.stopped_at())
-    }
-
-    /// Sleeps until `at` (raw, ns); false if the run has ended before.
-    fn sleep_until(&self, at: i64) -> bool {
-        loop {
-            if self.is_over() {
-                return false;
-            }
+    /// Sleeps until `at` (raw, ns), or until the run is over.
+    fn sleep_until(&self, at: i64) {
+        while !self.is_over() {
             let left = at - self.clock.raw_ns();
             if left <= 0 {
-                return true;
+                return;
             }
             // Unparked when the run is over. The thread's timer slack is off, so that this wakes
             // within microseconds.
@@ -383,10 +315,43 @@ impl BlockingPool {
     }
 }
 
+impl LaneState for BlockingPool {
+    fn now(&self) -> i64 {
+        self.clock.raw_ns()
+    }
+
+    fn t0(&self) -> i64 {
+        self.t0.load(Ordering::SeqCst)
+    }
+
+    fn over_at(&self) -> i64 {
+        self.over_at.load(Ordering::SeqCst).min(self.control.stopped_at())
+    }
+
+    fn is_over(&self) -> bool {
+        self.control.exhausted()
+            || self.control.stopped()
+            || self.clock.raw_ns() >= self.over_at.load(Ordering::SeqCst)
+    }
+
+    fn control(&self) -> &Control {
+        &self.control
+    }
+
+    fn with_stats(&self, change: impl FnOnce(&mut LaneStats)) {
+        change(&mut locked(&self.stats));
+    }
+
+    fn with_arrivals<R>(&self, workload: u16, read: impl FnOnce(&mut Arrivals) -> R) -> Option<R> {
+        locked(&self.arrivals[usize::from(workload)]).as_mut().map(read)
+    }
+}
+
 /// One tester at work.
 struct Worker<T> {
     pool: Arc<BlockingPool>,
     slot: TesterSlot,
+    cycle: TesterCycle,
     policy: TesterPolicy,
     attempt: Attempt,
     tester: T,
@@ -398,72 +363,26 @@ impl<T: BlockingTester> Work for Worker<T> {
         let Some(t0) = self.pool.control.wait_for_go() else {
             return;
         };
-        self.pool.begin(t0);
+        let pool = Arc::clone(&self.pool);
+        pool.begin(t0);
         if self.slot.is_open {
-            self.serve();
-        } else {
-            self.take_turns();
+            self.leave_out_before(pool.control.joined_ns());
+        }
+        loop {
+            match self.cycle.next(&*pool) {
+                Step::SleepUntil(at) => pool.sleep_until(at),
+                Step::AwaitAdmission => self.cycle.admit(pool.clock.raw_ns()), // a thread begins at once
+                Step::Perform(start) => {
+                    let finished = self.perform(start);
+                    self.cycle.finish(finished, &*pool);
+                }
+                Step::Done => return,
+            }
         }
     }
 }
 
 impl<T: BlockingTester> Worker<T> {
-    fn take_turns(&mut self) {
-        let mut turns = TurnSchedule::new(&self.slot);
-        let mut next = turns.first_from(self.pool.control.joined_ns());
-        let mut together = turns.begin_together();
-        let mut free_at = self.pool.raw(0);
-        while let Some(turn) = next {
-            let mut at = self.pool.raw(turn.at_ns);
-            if !self.pool.sleep_until(at) || !self.pool.control.take() {
-                break;
-            }
-            if std::mem::take(&mut together) {
-                at = self.pool.clock.raw_ns();
-            }
-            turns.begun();
-            if turn.missed > 0 {
-                locked(&self.pool.stats).missed(turn.missed);
-            }
-            let Some((free, pause_ns)) = self.perform(at, turn.stage, None, free_at) else {
-                break;
-            };
-            next = turns.after(self.pool.run_time(free).saturating_add(pause_ns));
-            free_at = free;
-        }
-        let over = self.pool.over();
-        if self.pool.clock.raw_ns() >= over {
-            locked(&self.pool.stats).missed(turns.left_before(self.pool.run_time(over)));
-        }
-    }
-
-    fn serve(&mut self) {
-        self.leave_out_before(self.pool.control.joined_ns());
-        let mut free_since = 0;
-        while let Some(arrival) = self.next_arrival(free_since) {
-            let at = self.pool.raw(arrival.at_ns);
-            if !self.pool.sleep_until(at) {
-                if at < self.pool.over() && !self.pool.control.exhausted() {
-                    not_started(&mut locked(&self.pool.stats), self.pool.clock.raw_ns(), 1);
-                }
-                return;
-            }
-            if !self.pool.control.take() {
-                return;
-            }
-            let free_at = self.pool.raw(free_since);
-            let Some((free, pause_ns)) = self.perform(at, arrival.stage, Some(arrival.index), free_at) else {
-                return;
-            };
-            free_since = self.pool.run_time(free);
-            if pause_ns > 0 {
-                self.pool
-                    .sleep_until(free.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX)));
-                free_since = self.pool.run_time(self.pool.clock.raw_ns());
-            }
-        }
-    }
-
     /// Arrivals that were due before this agent had joined are not started, and counted.
     fn leave_out_before(&self, joined_ns: u64) {
         let workload = usize::from(self.slot.population.workload);
@@ -472,33 +391,14 @@ impl<T: BlockingTester> Worker<T> {
         }
     }
 
-    fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
-        if self.pool.is_over() {
-            return None;
-        }
-        let population = &self.slot.population;
-        let mut arrivals = locked(&self.pool.arrivals[usize::from(population.workload)]);
-        let arrivals = arrivals.as_mut()?;
-        if population.when_full == WhenFull::Drop {
-            let dropped = arrivals.drop_before(free_since);
-            if dropped > 0 {
-                locked(&self.pool.stats).dropped(dropped);
-            }
-        }
-        arrivals.take()
-    }
-
-    fn perform(
-        &mut self,
-        scheduled: i64,
-        stage: u16,
-        arrival: Option<u64>,
-        free_at: i64,
-    ) -> Option<(i64, u64)> {
-        let header = self.policy.choose(scheduled, stage, arrival);
+    /// Carries out one transaction. None if the tester is done.
+    fn perform(&mut self, planned: PlannedStart) -> Option<Finished> {
+        let header = self
+            .policy
+            .choose(planned.scheduled, planned.stage, planned.arrival);
         let start = self.attempt.reset();
         *locked(&self.pool.progress[self.slot.member]) = Some((header, start));
-        locked(&self.pool.stats).started(start, scheduled.max(free_at));
+        locked(&self.pool.stats).started(start, planned.scheduled.max(planned.free_at));
         let limit = Limit {
             clock: &*self.pool.clock,
             deadline: start.saturating_add(self.timeout_ns),
@@ -509,32 +409,18 @@ impl<T: BlockingTester> Worker<T> {
         let request = self.policy.request(|| self.pool.clock.realtime_ns());
         self.tester.operate(&request, &mut self.attempt, &limit);
         locked(&self.pool.progress[self.slot.member]).take()?;
-        let (end, outcome) = (self.attempt.end, self.attempt.outcome);
-        let mut stats = locked(&self.pool.stats);
-        if let Some(text) = self.attempt.note.take() {
-            stats.driver_note(end.max(start), text);
-        }
-        if outcome == Outcome::Cancelled {
+        if self.attempt.outcome == Outcome::Cancelled {
             cancel(&mut self.attempt);
-            stats.ended(&header, &self.attempt);
-            return None;
         }
-        stats.ended(&header, &self.attempt);
-        match self.policy.judge(outcome) {
-            Verdict::Go(pause_ns) => {
-                drop(stats);
-                Some((self.renewed()?, pause_ns))
-            }
-            Verdict::TakeOut(failures) => {
-                stats.gone(self.slot.member);
-                stats.note(end, "tester-stopped", self.policy.taken_out(failures));
-                None
-            }
-            Verdict::Done => {
-                stats.gone(self.slot.member);
-                None
-            }
-        }
+        let pause_ns = enter(
+            &mut locked(&self.pool.stats),
+            &mut self.policy,
+            &mut self.attempt,
+            &header,
+            self.slot.member,
+        )?;
+        let free_at = self.renewed()?;
+        Some(Finished { free_at, pause_ns })
     }
 
     /// Ready for another transaction. When it is free (raw, ns); none if it cannot go on, or need

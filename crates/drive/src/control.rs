@@ -3,16 +3,39 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use plimsoll_model::RunSpec;
+use plimsoll_model::{Phase, RunSpec};
 use plimsoll_schedule::share;
 
 use crate::api::Share;
-use crate::lane_stats::Parts;
 
 const NEVER: i64 = i64::MAX;
 /// Whoever hears of the start later than this after it has come late: what was due before is not
 /// made up for.
 const LATE: i64 = 500_000_000;
+
+/// Where the parts of a run begin, raw ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// The run's zero.
+    pub t0: i64,
+    /// End of the warm-up.
+    pub warm: i64,
+    /// End of the measured window: moved back by a stop.
+    pub over: i64,
+}
+
+impl Parts {
+    /// Phase of a transaction that ended at `end` (raw, ns).
+    pub fn phase(&self, end: i64) -> Phase {
+        if end >= self.over {
+            Phase::Drain
+        } else if end < self.warm {
+            Phase::WarmUp
+        } else {
+            Phase::Measured
+        }
+    }
+}
 
 /// Shared by the lanes and their owner.
 pub struct Control {

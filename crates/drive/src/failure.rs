@@ -5,8 +5,29 @@ use std::io;
 
 use plimsoll_model::Outcome;
 
-use crate::driver::Waiting;
 use crate::net::tls;
+
+/// What a tester waits for; names the code of a time-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// A connection, or a program to start.
+    Connect,
+    /// The first byte of the answer.
+    FirstByte,
+    /// The rest of it.
+    Body,
+}
+
+impl Waiting {
+    /// The code of a time-out that comes while this is waited for.
+    pub const fn timeout_code(self) -> &'static str {
+        match self {
+            Self::Connect => "timeout connect",
+            Self::FirstByte => "timeout first byte",
+            Self::Body => "timeout body",
+        }
+    }
+}
 
 /// A transaction that did not come to an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use plimsoll_clock::Clock;
-use plimsoll_model::{Code, Codes, Outcome, RunSpec, WhenFull};
-use plimsoll_schedule::{Arrival, Used};
+use plimsoll_model::{Codes, Outcome, RunSpec};
+use plimsoll_schedule::Used;
 
 use crate::arrivals::Arrivals;
 use crate::control::{Control, parts};
-use crate::driver::{AsyncDriver, AsyncTester, Attempt, Waiting};
-use crate::lane_stats::{Header, LaneStats, cancel};
+use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, enter, not_started};
+use crate::driver::{AsyncDriver, AsyncTester, Attempt};
+use crate::lane_stats::{LaneStats, cancel};
+use crate::limit::TimeoutCodes;
 use crate::own_delays::Pulse;
-use crate::policy::{TesterPolicy, TesterSlot, TurnSchedule, Verdict};
+use crate::policy::{TesterPolicy, TesterSlot};
 use crate::reactor::{Io, Task};
 
 const SECOND: i64 = 1_000_000_000;
@@ -77,34 +79,6 @@ impl Admission {
     }
 }
 
-/// The codes of time-outs.
-#[derive(Debug, Clone, Copy)]
-pub struct TimeoutCodes {
-    connect: Code,
-    first_byte: Code,
-    body: Code,
-}
-
-impl TimeoutCodes {
-    /// Enters them.
-    pub fn new(codes: &Codes) -> Self {
-        Self {
-            connect: codes.number(Waiting::Connect.timeout_code()),
-            first_byte: codes.number(Waiting::FirstByte.timeout_code()),
-            body: codes.number(Waiting::Body.timeout_code()),
-        }
-    }
-
-    /// The one for a tester that waits for `waiting`.
-    pub fn of(self, waiting: Waiting) -> Code {
-        match waiting {
-            Waiting::Connect => self.connect,
-            Waiting::FirstByte => self.first_byte,
-            Waiting::Body => self.body,
-        }
-    }
-}
-
 /// What a lane is made from.
 pub struct LaneSetup {
     /// The run.
@@ -148,6 +122,7 @@ impl<D: AsyncDriver> ErasedAsyncDriver for TypedAsyncDriver<D> {
             tester: self.driver.tester(&lane.io, slot.tester()),
             timeout_ns: i64::try_from(slot.population.timeout_ns).unwrap_or(i64::MAX),
             lane: Rc::clone(lane),
+            cycle: TesterCycle::new(&slot),
             slot,
             turn: 0,
             burst: 0,
@@ -225,11 +200,6 @@ pub fn run(io: &Io, setup: LaneSetup) {
 }
 
 impl Lane {
-    /// Whether nothing may be started any more.
-    fn is_over(&self) -> bool {
-        self.io.now() >= self.over_at.get() || self.control.exhausted()
-    }
-
     /// Arrivals that were due before this agent had joined are not started, and counted.
     fn leave_out_before(&self, joined_ns: u64) {
         if joined_ns > 0 {
@@ -240,17 +210,6 @@ impl Lane {
             let left = self.arrivals.iter().map(before).sum();
             self.stats.borrow_mut().dropped(left);
         }
-    }
-
-    /// Run time of a raw stamp, ns.
-    fn run_time(&self, raw: i64) -> u64 {
-        (raw - self.t0.get()).max(0) as u64
-    }
-
-    fn raw(&self, run_ns: u64) -> i64 {
-        self.t0
-            .get()
-            .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
     }
 
     /// Accounts for arrivals that were due and never started, and closes the books.
@@ -274,12 +233,43 @@ impl Lane {
     }
 }
 
-/// Accounts for arrivals that were due when the run ended.
-pub fn not_started(stats: &mut LaneStats, now: i64, count: u64) {
-    if count > 0 {
-        stats.dropped(count);
-        let text = format!("{count} arrivals were due and had not been started when the run ended");
-        stats.note(now, "not-started", text);
+impl LaneState for Lane {
+    #[inline]
+    fn now(&self) -> i64 {
+        self.io.now()
+    }
+
+    #[inline]
+    fn t0(&self) -> i64 {
+        self.t0.get()
+    }
+
+    #[inline]
+    fn over_at(&self) -> i64 {
+        self.over_at.get()
+    }
+
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.io.now() >= self.over_at.get() || self.control.exhausted()
+    }
+
+    #[inline]
+    fn control(&self) -> &Control {
+        &self.control
+    }
+
+    #[inline]
+    fn with_stats(&self, change: impl FnOnce(&mut LaneStats)) {
+        change(&mut self.stats.borrow_mut());
+    }
+
+    #[inline]
+    fn with_arrivals<R>(&self, workload: u16, read: impl FnOnce(&mut Arrivals) -> R) -> Option<R> {
+        self.arrivals[usize::from(workload)]
+            .borrow_mut()
+            .as_mut()
+            .map(read)
     }
 }
 
@@ -347,6 +337,7 @@ async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
 struct Worker<T> {
     lane: Rc<Lane>,
     slot: TesterSlot,
+    cycle: TesterCycle,
     policy: TesterPolicy,
     attempt: Attempt,
     tester: T,
@@ -365,80 +356,24 @@ enum Waited {
 
 impl<T: AsyncTester> Worker<T> {
     async fn run(mut self) {
-        if self.slot.is_open {
-            self.serve().await;
-        } else {
-            self.take_turns().await;
-        }
-    }
-
-    /// A closed tester.
-    async fn take_turns(&mut self) {
         let lane = Rc::clone(&self.lane);
-        let mut turns = TurnSchedule::new(&self.slot);
-        let mut next = turns.first_from(lane.control.joined_ns());
-        let mut together = turns.begin_together();
-        let mut free_at = lane.raw(0);
-        while let Some(turn) = next {
-            let mut at = lane.raw(turn.at_ns);
-            if !lane.io.sleep_until(at, || lane.is_over()).await {
-                break;
-            }
-            if std::mem::take(&mut together) {
-                at = self.admitted().await;
-            }
-            if lane.is_over() || !lane.control.take() {
-                break;
-            }
-            turns.begun();
-            if turn.missed > 0 {
-                lane.stats.borrow_mut().missed(turn.missed);
-            }
-            let Some((free, pause_ns)) = self.perform(at, turn.stage, None, free_at).await else {
-                break;
-            };
-            next = turns.after(lane.run_time(free).saturating_add(pause_ns));
-            free_at = free;
-            self.breathe().await;
-        }
-        let over = lane.over_at.get();
-        if lane.io.now() >= over {
-            lane.stats
-                .borrow_mut()
-                .missed(turns.left_before(lane.run_time(over)));
-        }
-    }
-
-    /// A slot of an open load: takes the next arrival, waits until it is due, and carries it out.
-    /// So no dispatcher is needed, and waiting arrivals are a number, not a queue.
-    async fn serve(&mut self) {
-        let lane = Rc::clone(&self.lane);
-        let mut free_since = 0;
-        while let Some(arrival) = self.next_arrival(free_since) {
-            let at = lane.raw(arrival.at_ns);
-            if !lane.io.sleep_until(at, || lane.is_over()).await || lane.is_over() {
-                // Taken, due in the window, and never started.
-                if at < lane.over_at.get() && !lane.control.exhausted() {
-                    not_started(&mut lane.stats.borrow_mut(), lane.io.now(), 1);
+        loop {
+            match self.cycle.next(&*lane) {
+                Step::SleepUntil(at) => {
+                    lane.io.sleep_until(at, || lane.is_over()).await;
                 }
-                return;
-            }
-            if !lane.control.take() {
-                return;
-            }
-            let free_at = lane.raw(free_since);
-            let Some((free, pause_ns)) = self
-                .perform(at, arrival.stage, Some(arrival.index), free_at)
-                .await
-            else {
-                return;
-            };
-            free_since = lane.run_time(free);
-            self.breathe().await;
-            if pause_ns > 0 {
-                let until = free.saturating_add(i64::try_from(pause_ns).unwrap_or(i64::MAX));
-                lane.io.sleep_until(until, || lane.is_over()).await;
-                free_since = lane.run_time(lane.io.now());
+                Step::AwaitAdmission => {
+                    let at = self.admitted().await;
+                    self.cycle.admit(at);
+                }
+                Step::Perform(start) => {
+                    let finished = self.perform(start).await;
+                    self.cycle.finish(finished, &*lane);
+                    if finished.is_some() {
+                        self.breathe().await;
+                    }
+                }
+                Step::Done => return,
             }
         }
     }
@@ -466,39 +401,16 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// The next arrival. Those that came while no slot was free are dropped if the load says so:
-    /// this slot is the first to be free again, since `free_since`.
-    fn next_arrival(&self, free_since: u64) -> Option<Arrival> {
-        if self.lane.is_over() {
-            return None;
-        }
-        let population = &self.slot.population;
-        let mut arrivals = self.lane.arrivals[usize::from(population.workload)].borrow_mut();
-        let arrivals = arrivals.as_mut()?;
-        if population.when_full == WhenFull::Drop {
-            let dropped = arrivals.drop_before(free_since);
-            if dropped > 0 {
-                self.lane.stats.borrow_mut().dropped(dropped);
-            }
-        }
-        arrivals.take()
-    }
-
-    /// Carries out one transaction of a tester that is free since `free_at` (raw, ns). Gives when
-    /// the tester is free again (raw, ns) and a pause to make after it; none if it is done.
-    async fn perform(
-        &mut self,
-        scheduled: i64,
-        stage: u16,
-        arrival: Option<u64>,
-        free_at: i64,
-    ) -> Option<(i64, u64)> {
-        let mut header = self.policy.choose(scheduled, stage, arrival);
+    /// Carries out one transaction. None if the tester is done.
+    async fn perform(&mut self, planned: PlannedStart) -> Option<Finished> {
+        let mut header = self
+            .policy
+            .choose(planned.scheduled, planned.stage, planned.arrival);
         let start = self.attempt.reset();
         self.lane
             .stats
             .borrow_mut()
-            .started(start, scheduled.max(free_at));
+            .started(start, planned.scheduled.max(planned.free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
             Waited::Done => {}
             // The tester's own work after the end is no part of the transaction, whose outcome
@@ -520,7 +432,17 @@ impl<T: AsyncTester> Worker<T> {
         if let Some(endpoint) = self.attempt.endpoint {
             header.endpoint = self.slot.population.first_endpoint + endpoint as u16;
         }
-        self.enter(&header)
+        let free_at = self.attempt.free_at();
+        let mut stats = self.lane.stats.borrow_mut();
+        let pause_ns = enter(
+            &mut stats,
+            &mut self.policy,
+            &mut self.attempt,
+            &header,
+            self.slot.member,
+        )?;
+        self.lane.io.seen(free_at);
+        Some(Finished { free_at, pause_ns })
     }
 
     async fn wait_for(&mut self, deadline: i64) -> Waited {
@@ -543,31 +465,5 @@ impl<T: AsyncTester> Worker<T> {
         .await;
         lane.deadlines[task].set(i64::MAX);
         waited
-    }
-
-    fn enter(&mut self, header: &Header) -> Option<(i64, u64)> {
-        let (end, outcome) = (self.attempt.end, self.attempt.outcome);
-        let free = self.attempt.free_at();
-        let mut stats = self.lane.stats.borrow_mut();
-        if let Some(text) = self.attempt.note.take() {
-            stats.driver_note(end, text);
-        }
-        stats.ended(header, &self.attempt);
-        if outcome == Outcome::Cancelled {
-            return None;
-        }
-        self.lane.io.seen(free);
-        match self.policy.judge(outcome) {
-            Verdict::Go(pause_ns) => Some((free, pause_ns)),
-            Verdict::TakeOut(failures) => {
-                stats.gone(self.slot.member);
-                stats.note(end, "tester-stopped", self.policy.taken_out(failures));
-                None
-            }
-            Verdict::Done => {
-                stats.gone(self.slot.member);
-                None
-            }
-        }
     }
 }

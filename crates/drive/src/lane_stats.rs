@@ -9,42 +9,18 @@ use hdrhistogram::Histogram;
 use plimsoll_model::{Code, Counters, MetricRow, NOT_HAPPENED, Outcome, Phase, SecondReport, Transaction};
 
 use crate::api::{DriveEvent, Sink};
-use crate::driver::Attempt;
-use crate::own_delays::{OwnDelays, encode, histogram};
+use crate::attempt::Attempt;
+use crate::control::Parts;
+use crate::own_delays::{MAX_NS, OwnDelays, encode, histogram};
 use crate::plan::Population;
 
 /// Transactions of one batch: about 130 kB, so that a batch stays in the second-level cache.
 pub const BATCH: usize = 1024;
 const SECOND: i64 = 1_000_000_000;
-/// Longest response time that the histogram holds; longer ones count as this.
-pub const MAX_NS: u64 = 24 * 3_600 * SECOND as u64;
 /// Notes of drivers that a lane passes on.
 const MAX_NOTES: u32 = 20;
 /// Events kept while the receiver does not keep up.
 const MAX_BACKLOG: usize = 10_000;
-
-/// Where the parts of a run begin, raw ns.
-#[derive(Debug, Clone, Copy)]
-pub struct Parts {
-    /// The run's zero.
-    pub t0: i64,
-    /// End of the warm-up.
-    pub warm: i64,
-    /// End of the measured window: moved back by a stop.
-    pub over: i64,
-}
-
-impl Parts {
-    fn phase(&self, end: i64) -> Phase {
-        if end >= self.over {
-            Phase::Drain
-        } else if end < self.warm {
-            Phase::WarmUp
-        } else {
-            Phase::Measured
-        }
-    }
-}
 
 /// A tester of the lane that counts as active.
 #[derive(Debug, Clone)]

@@ -8,8 +8,10 @@
 
 mod api;
 mod arrivals;
+mod attempt;
 mod blocking_pool;
 mod control;
+mod cycle;
 mod driver;
 mod drivers;
 mod failure;
@@ -17,6 +19,7 @@ mod host;
 mod http1;
 mod lane;
 mod lane_stats;
+mod limit;
 mod net;
 mod own_delays;
 mod plan;

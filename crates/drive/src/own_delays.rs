@@ -6,7 +6,8 @@ use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 
-use crate::lane_stats::MAX_NS;
+/// Longest time that a histogram of a lane holds, ns; longer ones count as this.
+pub const MAX_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
 /// A lane wakes itself this often to see whether it still runs, ns.
 pub const PULSE_NS: i64 = 10_000_000;

@@ -189,12 +189,15 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn open(rate: f64, arrivals: Arrivals, in_flight: u32) -> Population {
-        let load = LoadSpec::Open {
+        of_load(&LoadSpec::Open {
             rate,
             arrivals,
             in_flight,
             when_full: WhenFull::Wait,
-        };
+        })
+    }
+
+    pub(crate) fn of_load(load: &LoadSpec) -> Population {
         let workload = Workload {
             name: "main".into(),
             driver: "null".into(),
@@ -209,7 +212,7 @@ pub(crate) mod tests {
             agents: Vec::new(),
             load: load.clone(),
         };
-        compile(0, &workload, &load)
+        compile(0, &workload, load)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome};
 use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, Used, rng, uniform};
 
-use crate::driver::Request;
+use crate::attempt::Request;
 use crate::lane_stats::Header;
 use crate::plan::Population;
 

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::blocking_pool::{Due, Limit};
+use crate::limit::{Due, Limit};
 
 /// Bytes of each output that are kept: the last ones.
 const KEPT: usize = 64 * 1024;

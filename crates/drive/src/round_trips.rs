@@ -22,7 +22,7 @@ use std::io;
 
 use plimsoll_model::{Code, Codes};
 
-use crate::driver::Attempt;
+use crate::attempt::Attempt;
 use crate::net::transport::{Security, Transport};
 use crate::net::{Host, Stream};
 use crate::reactor::Io;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod codes;
+mod count;
 pub mod format;
 mod host;
 mod live;
@@ -13,6 +14,7 @@ mod session;
 mod transaction;
 
 pub use codes::{Code, Codes};
+pub use count::grouped;
 pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, HostWatch, Role};
 pub use live::{AgentBooks, Counters, NameLookup, SecondReport};
 pub use metric::MetricRow;

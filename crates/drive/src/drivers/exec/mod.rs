@@ -33,8 +33,7 @@ use regex::bytes::Regex;
 use serde::Deserialize;
 
 use crate::api::DriverInfo;
-use crate::blocking_pool::Limit;
-use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
+use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
 use crate::program::{Program, ProgramExit, ProgramStatus};
 
 /// See [`DriverInfo`].

@@ -33,8 +33,7 @@ use plimsoll_replay::timing::Timing;
 use serde::Deserialize;
 
 use crate::api::DriverInfo;
-use crate::blocking_pool::{Due, Limit};
-use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup};
+use crate::driver::{Attempt, BlockingDriver, BlockingTester, Due, Limit, Request, Setup};
 use place::{JobDirectory, Places};
 use told::Names;
 

@@ -31,8 +31,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Statement};
 
 use super::{Query, keeps, queries};
-use crate::blocking_pool::Limit;
-use crate::driver::{Attempt, BlockingDriver, BlockingTester, Request, Setup, Waiting};
+use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
 use crate::drivers::versions::Newest;
 
 /// Statements that a kept connection keeps prepared.
