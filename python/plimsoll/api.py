@@ -95,50 +95,53 @@ def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
 
 
 def document(found: Analysis) -> dict[str, Any]:
-    """The analysis as plain data, as in analysis.json."""
+    """Returns the analysis as plain data, in the form of analysis.json."""
     return as_document(found)
 
 
 def summary(found: Analysis, width: int = 80) -> str:
-    """The output of `plimsoll show`, without colours, at most `width` columns wide (at least 40)."""
+    """Returns the output of `plimsoll show` without colours, at most `width` columns wide (at least 40)."""
     from plimsoll.report.terminal import summary_lines
 
     return "\n".join(summary_lines(found, width))
 
 
 def runs(directory: str | Path) -> pd.DataFrame:
-    """A row per run: levels (numbers as numbers), covariates, validity, and all responses
-    (docs/results.md).
+    """Returns a row per run: levels (numbers as numbers), covariates, validity, and all responses (docs/results.md).
 
-    Times are in ms and rates per second, as their names say; levels are in s, bytes, per second, or
-    fractions. Raises DamagedResults.
+    The names of columns end with the unit: times are in ms, rates per second. Levels are in s, bytes, per second, or
+    fractions of 1. Raises DamagedResults.
     """
     results = open_results(directory)
     return _frame(as_table(columns_of(results, analysis_of(results))))
 
 
 def cells(directory: str | Path, response: str = "throughput_per_s") -> pd.DataFrame:
-    """A row per cell of the design: its levels, `runs`, `valid`, and `mean`, `low`, `high` (95 %)
-    of the response.
+    """Returns a row per cell of the design: its levels, `runs`, `valid`, and `mean`, `low`, `high` (95 %) of a
+    response.
 
-    The unit is that in the name of the response. NaN means that the value cannot be determined,
-    such as the interval of one repetition. Raises BadInput if there is no such response.
+    The unit is that in the name of the response. NaN means that the value cannot be determined, such as the interval of
+    one repetition. Raises BadInput if there is no such response.
     """
     import pyarrow as pa
 
-    found = analysis(directory)
-    known = dict.fromkeys(name for cell in found.cells for name in cell.responses)
+    result = analysis(directory)
+    known = dict.fromkeys(name for cell in result.cells for name in cell.responses)
     if known and response not in known:
         raise BadInput(f"no cell has the response {response!r}: expected one of {', '.join(known)}")
-    intervals = [cell.responses.get(response) for cell in found.cells]
+    intervals = [cell.responses.get(response) for cell in result.cells]
     columns = {
         **{
-            name: pa.array([each.cell.get(name) for each in found.cells]) for name in found.experiment.factors
+            name: pa.array([cell.cell.get(name) for cell in result.cells])
+            for name in result.experiment.factors
         },
-        "runs": pa.array([each.repetitions for each in found.cells]),
-        "valid": pa.array([each.valid for each in found.cells]),
+        "runs": pa.array([cell.repetitions for cell in result.cells]),
+        "valid": pa.array([cell.valid for cell in result.cells]),
         **{
-            name: pa.array([None if one is None else getattr(one, name) for one in intervals], pa.float64())
+            name: pa.array(
+                [None if interval is None else getattr(interval, name) for interval in intervals],
+                pa.float64(),
+            )
             for name in ("mean", "low", "high")
         },
     }
@@ -146,7 +149,7 @@ def cells(directory: str | Path, response: str = "throughput_per_s") -> pd.DataF
 
 
 def transactions(directory: str | Path, run: str | int = 1) -> pd.DataFrame:
-    """A row per transaction of a run, including warm-up and drain; columns as in docs/results.md.
+    """Returns a row per transaction of a run, including warm-up and drain; columns as in docs/results.md.
 
     `run`: its id ("0001") or its number. Times are in ns: `start` from the zero of the run, all
     others from `start`, so the response time is `end - scheduled`. Raises BadInput if there is no
@@ -156,9 +159,8 @@ def transactions(directory: str | Path, run: str | int = 1) -> pd.DataFrame:
 
 
 def samples(directory: str | Path, run: str | int = 1) -> pd.DataFrame:
-    """The samples of host, services and testers, one per second: `t` (ns from the zero of the run),
-    `component`, `metric`, `part`, `value`; units as in docs/results.md. Raises the same errors
-    as `transactions`."""
+    """Returns the samples of host, services and testers, one per second: `t` (ns from the zero of the run),
+    `component`, `metric`, `part`, `value`; units as in docs/results.md. `run` and errors: as in `transactions`."""
     return _parquet(_run(directory, run), "samples.parquet")
 
 
@@ -167,11 +169,11 @@ def report(directory: str | Path) -> Path:
     from plimsoll.report.html import render
 
     results = open_results(directory)
-    found = analysis_of(results)
-    write_json(results.path / "analysis.json", as_document(found))
-    write_runs(results, found)
+    result = analysis_of(results)
+    write_json(results.path / "analysis.json", as_document(result))
+    write_runs(results, result)
     page = results.path / "report.html"
-    write_text(page, render(found, setup_of(results)))
+    write_text(page, render(result, setup_of(results)))
     return page
 
 
@@ -185,21 +187,20 @@ def figures(directory: str | Path, out: str | Path, form: str = "svg") -> list[P
 
 
 def check(directory: str | Path) -> list[str]:
-    """The problems of the files of a results directory, one string each. Empty: the directory is
-    complete and its counts agree."""
-    found = check_results(open_results(directory))
-    return [f"run {each.run}: {each.what}" if each.run else each.what for each in found]
+    """Returns the problems of a results directory, one string each; an empty list if it is complete and its counts
+    agree. Raises DamagedResults."""
+    findings = check_results(open_results(directory))
+    return [f"run {finding.run}: {finding.what}" if finding.run else finding.what for finding in findings]
 
 
 def _run(directory: str | Path, run: str | int) -> RunFiles:
     name = f"{run:04d}" if isinstance(run, int) else run
     results = open_results(directory)
-    for each in results.runs:
-        if each.id == name:
-            return each
-    raise BadInput(
-        f"{results.path} has no run {name}: its runs are {', '.join(one.id for one in results.runs) or 'none'}"
-    )
+    for run_files in results.runs:
+        if run_files.id == name:
+            return run_files
+    known = ", ".join(run_files.id for run_files in results.runs) or "none"
+    raise BadInput(f"{results.path} has no run {name}: its runs are {known}")
 
 
 def _parquet(run: RunFiles, name: str) -> pd.DataFrame:

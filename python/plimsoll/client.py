@@ -1,6 +1,6 @@
 """For client programs: report transactions to Plimsoll's `exec` driver. One file, standard library only.
 
-Copy it beside your program or import `plimsoll.client`. Without Plimsoll the program runs as before, and the reports
+Copy it next to the program or import `plimsoll.client`. Without Plimsoll the program runs as before, and the reports
 go to stdout.
 
 A program that makes one transaction and exits (`mode: per-transaction`)::
@@ -31,7 +31,7 @@ from typing import Any
 
 
 class Done:
-    """The result of a transaction. Set the fields that you know.
+    """The result of a transaction. Set the fields that are known.
 
     `bytes`: payload bytes; `items`: rows, files, entries; `ok`: False marks an error; `code`: a
     short word for the kind of error; `metrics`: further numbers by name.

@@ -1,4 +1,4 @@
-"""Everything that Plimsoll raises on purpose, and the exit codes of the command line.
+"""The exceptions that Plimsoll raises on purpose, and the exit codes of the command line.
 
 ::
 
@@ -22,11 +22,11 @@ from enum import IntEnum
 from typing import ClassVar
 
 MAX_PROBLEMS = 20
-"""At most this many problems of one file are shown; the rest is counted."""
+"""Maximum number of problems of one file that are shown; the others are counted."""
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb. Where two apply, the first of 97, 98, 99 in this order wins."""
+    """Exit codes of every verb. If several of 97, 98, 99 apply, the lowest is returned."""
 
     PASSED = 0
     ERROR = 1
@@ -36,12 +36,12 @@ class ExitCode(IntEnum):
     for the target. Outranks 99."""
     AGENTS_LOST = 98
     THRESHOLD_FAILED = 99
-    """The same value as k6."""
+    """The value that k6 uses."""
     INTERRUPTED = 130
 
 
 class PlimsollError(Exception):
-    """Base of everything raised on purpose."""
+    """Base class of all exceptions that are raised on purpose."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.ERROR
 
@@ -62,9 +62,9 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        location = self.file if self.line is None else f"{self.file}:{self.line}"
         hint = f'; did you mean "{self.nearest}"?' if self.nearest else ""
-        return ": ".join(part for part in (place, self.path, self.message) if part) + hint
+        return ": ".join(part for part in (location, self.path, self.message) if part) + hint
 
 
 class BadInput(PlimsollError):
@@ -73,8 +73,8 @@ class BadInput(PlimsollError):
     exit_code = ExitCode.BAD_INPUT
 
     def __init__(self, problems: Iterable[Problem] | str) -> None:
-        found = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
-        self.problems: tuple[Problem, ...] = tuple(dict.fromkeys(found))
+        listed = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(dict.fromkeys(listed))
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -104,6 +104,6 @@ class AgentsLost(PlimsollError):
 
 
 class Interrupted(PlimsollError):
-    """The user stopped the work; what was measured is kept."""
+    """The user stopped the work; the measurements so far are kept."""
 
     exit_code = ExitCode.INTERRUPTED

@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.trace.html import render
 from tests.real.test_report_in_chromium import Seen, opened, with_script
-from tests.unit.trace.made import HOSTILE, binned, file, picture, pictures, told
+from tests.unit.trace.made import HOSTILE, binned, file, picture, pictures, profile_document
 from tests.unit.trace.test_html import hostile_page
 
 WAIT = "const wait = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 30)); };"
@@ -44,10 +44,12 @@ def ordinary() -> str:
         file("/etc/c", reads=2),
     ]
     found = (picture("/data/a.root", 50), binned("/data/b.out", 10_000_000), picture("/etc/c", 2))
-    return render(told(*files), pictures(*found), "job.trace")
+    return render(profile_document(*files), pictures(*found), "job.trace")
 
 
-@pytest.mark.parametrize("page", [ordinary, hostile_page, lambda: render(told(), pictures(), "empty.trace")])
+@pytest.mark.parametrize(
+    "page", [ordinary, hostile_page, lambda: render(profile_document(), pictures(), "empty.trace")]
+)
 def test_the_page_opens_from_disk(page: object, tmp_path: Path) -> None:
     assert callable(page)
     seen = used(page(), "", tmp_path)

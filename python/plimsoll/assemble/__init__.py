@@ -1,4 +1,4 @@
-"""From files to an analysis: passes what `collect` reads to `analyse`, which is pure.
+"""From files to an analysis: passes the data that `collect` reads to `analyse`, which is pure.
 
-Private: the verbs of the command line and `plimsoll.api`, which is public, use it.
+Private. Only the command line and `plimsoll.api`, which is public, use it.
 """

@@ -1,4 +1,4 @@
-"""The analysis of a results directory: `collect` reads, `analyse` computes, and here they meet."""
+"""The analysis of a results directory, from the data that `collect` reads, with the functions of `analyse`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.assemble.asked import AnalysisRequest
 from plimsoll.assemble.facts import ENDED_AS_PLANNED
-from plimsoll.assemble.left_out import left_out_of, not_there, nothing_of, within_warmup
+from plimsoll.assemble.left_out import left_out_of, measured_nothing, planned_left_out, within_warmup
 from plimsoll.assemble.one_run import measured_window, one_run
 from plimsoll.assemble.options import Options
 from plimsoll.collect.earlier import read_earlier
@@ -41,41 +41,45 @@ def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
 
 
 def analysis_of(results: Results, options: Options | None = None) -> Analysis:
-    """The same for results that are open. Where nothing is changed by options, the verdicts of the analysis.json that
-    is there are held against it."""
-    found = analyse_results(results, options or Options())
-    return found if options not in (None, Options()) else _with_earlier(results, found)
+    """Computes the whole analysis of open results. Raises DamagedResults.
+
+    If no option differs from its default, the verdicts are compared with those of an existing analysis.json.
+    """
+    result = analyse_results(results, options or Options())
+    return result if options not in (None, Options()) else _with_earlier(results, result)
 
 
-def _with_earlier(results: Results, found: Analysis) -> Analysis:
-    """With the verdicts of the earlier analysis that newer rules state otherwise. One that cannot be read is noted: it
-    is not what was measured."""
+def _with_earlier(results: Results, current: Analysis) -> Analysis:
+    """The analysis with the verdicts of the earlier analysis that newer rules changed.
+
+    An earlier analysis that cannot be read results in a note, not in an error, because it is not a measurement.
+    """
     try:
         earlier = read_earlier(results.path)
-        return found if earlier is None else worded_superseded(with_superseded(found, earlier))
+        return current if earlier is None else worded_superseded(with_superseded(current, earlier))
     except (DamagedResults, NotComparable) as error:
-        return replace(found, notes=(*found.notes, earlier_note(str(error))))
+        return replace(current, notes=(*current.notes, earlier_note(str(error))))
 
 
 def analyse_results(results: Results, options: Options) -> Analysis:
-    """The analysis alone, from what was measured."""
+    """Computes the analysis from the measurements, without a comparison with an earlier analysis."""
     rules = AnalysisRequest(results.plan)
     runs: list[RunResult] = []
     histograms: dict[str, Mapping[str, Histogram]] = {}
     parts: dict[str, OfParts] = {}
-    left: list[LeftOut] = list(not_there(results))
+    left_out: list[LeftOut] = list(planned_left_out(results))
     for run in results.runs:
         if run.summary is None or (run.transactions is None and not run.live):
-            left.append(nothing_of(run))
+            left_out.append(measured_nothing(run))
             continue
         measured = measured_window(run, options)
         if measured is None:
-            left.append(within_warmup(run))
+            left_out.append(within_warmup(run))
             continue
-        found, histograms[run.id], parts[run.id] = one_run(run, results, options, measured, rules)
-        runs.append(found)
+        result, histograms[run.id], parts[run.id] = one_run(run, results, options, measured, rules)
+        runs.append(result)
     info = _info(results, runs)
-    names = [one.metric for one in rules.responses]
+    names = [response.metric for response in rules.responses]
     groups = grouped(runs, histograms, rules.design, parts)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses, info.looped)
     lines = saturations(groups, rules.design, rules.capacity, names)
@@ -90,7 +94,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         models=tuple(map(worded_model, models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),
         left_out=tuple(
-            map(worded_left_out, (*left, *(one for run in runs for one in left_out_of(run)), *unfitted))
+            map(worded_left_out, (*left_out, *(item for run in runs for item in left_out_of(run)), *unfitted))
         ),
         consistency=consistency(groups, rules.design),
         rules=RULES,
@@ -99,16 +103,16 @@ def analyse_results(results: Results, options: Options) -> Analysis:
 
 
 def _unfinished(results: Results) -> list[dict[str, str]]:
-    """Cells with a run that has not been carried out yet, or was interrupted and will be repeated."""
+    """Cells with at least one run that has not started yet, or was interrupted and will be repeated."""
     ended = {run.id for run in results.runs if ENDED_AS_PLANNED.get(run.record["status"]) != "interrupted"}
     return [run["cell"] for run in results.plan["runs"] if run["id"] not in ended]
 
 
 def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
-    plan, told = results.plan, results.plan["experiment"]
+    plan, experiment = results.plan, results.plan["experiment"]
     return ExperimentInfo(
-        name=told["name"],
-        question=told["question"],
+        name=experiment["name"],
+        question=experiment["question"],
         directory=str(results.path),
         seed=plan["seed"],
         factors={factor["name"]: list(factor["levels"]) for factor in plan["factors"]},
@@ -118,7 +122,7 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
         planned_runs=results.planned,
         finished_runs=len(runs),
         complete=results.complete,
-        responses=tuple(one["metric"] for one in plan["responses"]),
+        responses=tuple(response["metric"] for response in plan["responses"]),
         started=results.environment.get("started", ""),
         shared_services=_shared_services(results),
         looped=tuple(plan["design"].get("loop", ())),
@@ -127,8 +131,9 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
 
 def _shared_services(results: Results) -> tuple[str, ...]:
     """Names of services that had one process in all runs. Another process may behave differently."""
-    found = [
-        {(each["name"], each.get("pid")) for each in run.record.get("services", ())} for run in results.runs
+    processes = [
+        {(service["name"], service.get("pid")) for service in run.record.get("services", ())}
+        for run in results.runs
     ]
-    shared = set.intersection(*found) if len(found) > 1 else set()
+    shared = set.intersection(*processes) if len(processes) > 1 else set()
     return tuple(sorted(name for name, pid in shared if pid is not None))

@@ -1,4 +1,4 @@
-"""What plan.json asks of the analysis, parsed."""
+"""The parts of plan.json that the analysis needs, parsed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from plimsoll.plan.model import CapacityRules, Threshold, Validity
 
 
 class AnalysisRequest:
-    """What plan.json asks of the analysis, parsed."""
+    """Responses, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
+    standard ones, as shares of 1. Raises DamagedResults if plan.json has another form."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         try:
-            self.responses = [ResponseModel(one["metric"], one["scale"]) for one in plan["responses"]]
+            self.responses = [
+                ResponseModel(response["metric"], response["scale"]) for response in plan["responses"]
+            ]
             self.validity = Validity(**plan["validity"])
             self.capacity = _capacity(plan["capacity"])
-            self.thresholds = [_threshold(one) for one in plan["thresholds"]]
+            self.thresholds = [_threshold(threshold) for threshold in plan["thresholds"]]
             self.design = _design(plan)
-            asked = [each.rule for each in self.thresholds]
-            asked += [each for each in (self.capacity.response,) if each is not None]
-            self.quantiles = (*STANDARD, *(each.arg / 100 for each in asked if each.arg is not None))
+            rules = [threshold.rule for threshold in self.thresholds]
+            rules += [rule for rule in (self.capacity.response,) if rule is not None]
+            self.quantiles = (*STANDARD, *(rule.arg / 100 for rule in rules if rule.arg is not None))
         except (KeyError, TypeError, RuleError) as error:
             raise DamagedResults(
                 f"plan.json does not have the form that this release writes: {error}"
@@ -44,19 +47,25 @@ def _design(plan: Mapping[str, Any]) -> Design:
     return Design(levels, load, values, bool(plan["design"].get("loop")))
 
 
-def _capacity(told: Mapping[str, Any]) -> CapacityRules:
-    response, errors = told["response"], told["errors"]
-    parts = {kind: tuple(names) for kind, names in told.get("parts", {}).items()}
-    of = "".join(f" ({kind} {listing(names)})" for kind, names in parts.items())
+def _capacity(capacity: Mapping[str, Any]) -> CapacityRules:
+    response, errors = capacity["response"], capacity["errors"]
+    parts = {kind: tuple(names) for kind, names in capacity.get("parts", {}).items()}
+    suffix = "".join(f" ({kind} {listing(names)})" for kind, names in parts.items())
 
     def rule(text: str, metric: str) -> Rule | None:
-        return replace(parse_rule(text, metric), text=text + of) if text else None
+        return replace(parse_rule(text, metric), text=text + suffix) if text else None
 
     return CapacityRules(rule(response, "response"), rule(errors, "errors"), response, errors, parts)
 
 
-def _threshold(told: Mapping[str, Any]) -> Threshold:
+def _threshold(threshold: Mapping[str, Any]) -> Threshold:
     where, parts = (
-        {name: tuple(labels) for name, labels in told.get(key, {}).items()} for key in ("where", "parts")
+        {name: tuple(labels) for name, labels in threshold.get(key, {}).items()} for key in ("where", "parts")
     )
-    return Threshold(told["metric"], parse_rule(told["test"], told["metric"]), told["test"], where, parts)
+    return Threshold(
+        threshold["metric"],
+        parse_rule(threshold["test"], threshold["metric"]),
+        threshold["test"],
+        where,
+        parts,
+    )

@@ -1,4 +1,4 @@
-"""Facts of a run from its record, its books and its monitors."""
+"""Facts of a run from its record, its counts and its monitors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plimsoll.collect.watched import watched_readings
 from plimsoll.plan.model_hosts import LOCAL
 
 ENDED_AS_PLANNED = {"done": "finished", "ceiling": "finished", "stopped": "interrupted"}
-"""Ends of a run as the engine names them, in the words of the results; every other end is "failed"."""
+"""Status of a run in the engine -> status in the results. Every other status of the engine is "failed"."""
 
 
 def facts_of(
@@ -35,6 +35,7 @@ def facts_of(
     remarks: tuple[str, ...],
     used: HostsUsed,
 ) -> RunFacts:
+    """The facts of a run, for the measured window. `warmup_s`: of this analysis; `remarks`: further notes."""
     record, summary = run.record, run.summary or {}
     counts = _counts(summary)
     planned = started = None
@@ -80,17 +81,18 @@ def facts_of(
 
 
 def open_workloads(record: Mapping[str, Any]) -> frozenset[str]:
-    """Workloads with a rate, by the configuration that is kept with the run; a staged one with a rate in some stage."""
+    """Names of the workloads with an open load: those with a rate, in one stage at least. The source is the
+    configuration that is stored with the run."""
     effective = record["effective"]
-    loads = {name: each["load"] for name, each in effective.get("workloads", {}).items()}
+    loads = {name: workload["load"] for name, workload in effective.get("workloads", {}).items()}
     loads = loads or dict.fromkeys(record["workloads"], effective.get("load", {}))
     parts = {name: (load, *load.get("stages", ())) for name, load in loads.items()}
-    return frozenset(name for name, each in parts.items() if any("rate" in part for part in each))
+    return frozenset(name for name, load_parts in parts.items() if any("rate" in part for part in load_parts))
 
 
 def _open_load(record: Mapping[str, Any]) -> OpenLoad:
-    found = len(open_workloads(record))
-    return "none" if not found else "all" if found == len(record["workloads"]) else "some"
+    open_count = len(open_workloads(record))
+    return "none" if not open_count else "all" if open_count == len(record["workloads"]) else "some"
 
 
 def _counts(summary: Mapping[str, Any]) -> Counts:
@@ -108,16 +110,20 @@ def _counts(summary: Mapping[str, Any]) -> Counts:
 
 
 def cores_of(record: Mapping[str, Any], results: Results) -> dict[str, int]:
+    """Number of cores that each component may use: host, testers, services, and watched processes of this host."""
     usable = len(results.environment["cpu"]["usable"])
     cores = {"host": usable, "testers": len(record["tester_cpus"]) or usable}
     for service in record["services"]:
         cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
-    here = (one for one in record.get("watched_hosts", ()) if one["address"] == LOCAL)
-    return dict.fromkeys((f"service:{name}" for one in here for name in one["processes"]), usable) | cores
+    local_hosts = (host for host in record.get("watched_hosts", ()) if host["address"] == LOCAL)
+    return (
+        dict.fromkeys((f"service:{name}" for host in local_hosts for name in host["processes"]), usable)
+        | cores
+    )
 
 
-def together(record: Mapping[str, Any]) -> list[list[str]]:
-    """Services that are bound to the same cores, where several are."""
+def services_on_same_cores(record: Mapping[str, Any]) -> list[list[str]]:
+    """Groups of services that are bound to the same cores. Groups of one service are left out."""
     bound: dict[tuple[int, ...], list[str]] = {}
     for service in record["services"]:
         if service["cpus"]:
@@ -125,8 +131,9 @@ def together(record: Mapping[str, Any]) -> list[list[str]]:
     return [names for names in bound.values() if len(names) > 1]
 
 
-def adds_up(run: RunFiles) -> bool:
-    """Whether the books of a run that lost agents balance: they are closed with what is on disk of theirs."""
+def has_balanced_counts(run: RunFiles) -> bool:
+    """Whether the counts of a run that lost agents are balanced. Their counts are those of their transactions on
+    disk."""
     summary = run.summary or {}
     counters, rows = summary["counters"], summary.get("rows")
     closed = bool(counters["started"] == counters["succeeded"] + counters["failed"] + summary["in_flight"])

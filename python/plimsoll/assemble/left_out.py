@@ -1,4 +1,4 @@
-"""What is not in the figures. Without texts, which `analyse.answer` makes."""
+"""Parts of the results that no figure includes. `analyse.answer` adds the texts."""
 
 from __future__ import annotations
 
@@ -7,42 +7,45 @@ from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
 from plimsoll.collect.results import Results, RunFiles
 
 
-def not_there(results: Results) -> list[LeftOut]:
-    """What of the plan was not to be measured. This and what follows: without texts."""
+def planned_left_out(results: Results) -> list[LeftOut]:
+    """Excluded cells, unused hosts, and terms that cannot be estimated. As in all functions here, without texts."""
     excluded = results.plan["design"]["excluded"]
-    found = [_leave(LeftOutReason.EXCLUDED, cells=tuple(excluded))] if excluded else []
+    left_out = [_left_out(LeftOutReason.EXCLUDED, cells=tuple(excluded))] if excluded else []
     for host in results.environment.get("hosts", ()):
         if host.get("reason"):
-            told = {"host": host["name"], "site": host["site"], "reason": host["reason"]}
-            found.append(_leave(LeftOutReason.HOST, **told))
-    return found + [_leave(LeftOutReason.NOT_ESTIMABLE, term=text) for text in results.plan["not_estimable"]]
+            values = {"host": host["name"], "site": host["site"], "reason": host["reason"]}
+            left_out.append(_left_out(LeftOutReason.HOST, **values))
+    return left_out + [
+        _left_out(LeftOutReason.NOT_ESTIMABLE, term=text) for text in results.plan["not_estimable"]
+    ]
 
 
-def _leave(code: LeftOutReason, *, cells: tuple[dict[str, str], ...] = (), **values: Value) -> LeftOut:
+def _left_out(code: LeftOutReason, *, cells: tuple[dict[str, str], ...] = (), **values: Value) -> LeftOut:
     return LeftOut("", "", code, values, cells)
 
 
-def nothing_of(run: RunFiles) -> LeftOut:
-    """A run that measured nothing."""
+def measured_nothing(run: RunFiles) -> LeftOut:
+    """The entry for a run that measured nothing."""
     status, reason = run.record.get("status"), run.record.get("reason")
-    return _leave(LeftOutReason.MEASURED_NOTHING, run=run.id, status=status, reason=reason)
+    return _left_out(LeftOutReason.MEASURED_NOTHING, run=run.id, status=status, reason=reason)
 
 
 def within_warmup(run: RunFiles) -> LeftOut:
+    """The entry for a run that ended within its warm-up."""
     status, reason, cut = run.record.get("status"), run.record.get("reason"), run.record["warmup_s"]
-    return _leave(LeftOutReason.WITHIN_WARMUP, run=run.id, status=status, reason=reason, warmup_s=cut)
+    return _left_out(LeftOutReason.WITHIN_WARMUP, run=run.id, status=status, reason=reason, warmup_s=cut)
 
 
 def left_out_of(run: RunResult) -> list[LeftOut]:
-    """What of a run is in no figure."""
-    found = []
+    """The entries for a run: the whole run if it is invalid, and counts of transactions that no figure includes."""
+    left_out = []
     if not run.valid:
         reason = "; ".join(run.invalid_reasons)
         cells = (run.cell,) if run.cell else ()
-        found.append(_leave(LeftOutReason.INVALID, run=run.id, reason=reason, cells=cells))
-    books = (
+        left_out.append(_left_out(LeftOutReason.INVALID, run=run.id, reason=reason, cells=cells))
+    counts = (
         (LeftOutReason.DROPPED, run.counts.dropped),
         (LeftOutReason.MISSED, run.counts.missed),
         (LeftOutReason.IN_PROGRESS, run.counts.in_flight_at_end),
     )
-    return found + [_leave(code, run=run.id, count=times) for code, times in books if times]
+    return left_out + [_left_out(code, run=run.id, count=times) for code, times in counts if times]

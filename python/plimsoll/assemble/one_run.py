@@ -1,4 +1,4 @@
-"""One run: its files are read, summed and judged."""
+"""The result of one run, computed from its files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
 from plimsoll.analyse.window.transactions import Stage, Window
 from plimsoll.assemble.asked import AnalysisRequest
-from plimsoll.assemble.facts import adds_up, cores_of, facts_of, open_workloads, together
+from plimsoll.assemble.facts import (
+    cores_of,
+    facts_of,
+    has_balanced_counts,
+    open_workloads,
+    services_on_same_cores,
+)
 from plimsoll.assemble.options import Options
 from plimsoll.collect.caches import NONE, read_caches
 from plimsoll.collect.hosts import (
@@ -57,7 +63,10 @@ ONLY_AGENT = "local"
 
 
 def measured_window(run: RunFiles, options: Options) -> Window | None:
-    """What is measured of a run; None if it ended within its warm-up. BadInput where the user's cut does it."""
+    """The measured window of a run; None if the run ended within its warm-up.
+
+    Raises BadInput if that is due to the warm-up of the options.
+    """
     start = round(_warmup_s(run, options) * 1e9)
     end = int((run.summary or {})["measured_end_ns"])
     if end > start:
@@ -76,38 +85,40 @@ def _warmup_s(run: RunFiles, options: Options) -> float:
 def one_run(
     run: RunFiles, results: Results, options: Options, measured: Window, rules: AnalysisRequest
 ) -> tuple[RunResult, Mapping[str, Histogram], OfParts]:
+    """The result of a run, its histograms by name, and its results by workload and operation. The run must have a
+    summary."""
     assert run.summary is not None
     record, summary = run.record, run.summary
     stages = _stages(record, measured)
     remarks: tuple[str, ...] = ()
-    crew, where = read_agents(run), None
+    run_agents, placement = read_agents(run), None
     if run.transactions is None:
-        found = summarise_seconds(
+        run_summary = summarise_seconds(
             seconds_of(run.live),
             measured,
             stages=stages,
             in_flight=int(summary["in_flight"]),
-            bound_ns=greatest_bound(crew),
+            bound_ns=greatest_bound(run_agents),
         )
         remarks = (REMARK,)
     else:
         file = TransactionFile(
             run.transactions, tuple(record["workloads"]), operations="operations" in record
         )
-        where = placed(crew, owners(run.transactions, file.testers)) if crew.several else None
-        found = _from_transactions(file, run, options, measured, stages, crew, where)
+        placement = placed(run_agents, owners(run.transactions, file.testers)) if run_agents.several else None
+        run_summary = _from_transactions(file, run, options, measured, stages, run_agents, placement)
     if record.get("load_changes", len(record["stages"]) > 1):
-        rising = [number for number, told in enumerate(record["stages"]) if told.get("changes")]
-        found = of_changing_load(found, rising)
-    used = _used(run, results, measured, crew)
+        rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
+        run_summary = of_changing_load(run_summary, rising)
+    used = _used(run, results, measured, run_agents)
     facts = facts_of(run, measured, _warmup_s(run, options), remarks, used)
-    own = own_delays(seconds_of(run.live), measured, found.histograms, rules.quantiles)
+    own = own_delays(seconds_of(run.live), measured, run_summary.histograms, rules.quantiles)
     is_only = len(results.plan["runs"]) == 1
     facts = replace(facts, caches=_caches(run, measured), own=own, is_only=is_only)
-    if crew.several:
-        facts, found = _with_hosts(facts, found, run, crew, where, measured, used)
-    versions = _staleness(run, measured, greatest_bound(crew))
-    histograms = dict(found.histograms)
+    if run_agents.several:
+        facts, run_summary = _with_hosts(facts, run_summary, run, run_agents, placement, measured, used)
+    versions = _staleness(run, measured, greatest_bound(run_agents))
+    histograms = dict(run_summary.histograms)
     opened = _connections(run)
     if opened is not None:
         facts = replace(facts, connections=opened.connections)
@@ -116,16 +127,16 @@ def one_run(
         notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
         facts = replace(facts, staleness=versions.staleness, notes=notes)
         histograms[HISTOGRAM] = versions.ages
-    result = _with_ramp(run_result(facts, found, rules.validity), record, measured, found, rules)
-    return worded_run(result), histograms, found.parts
+    result = _with_ramp(run_result(facts, run_summary, rules.validity), record, measured, run_summary, rules)
+    return worded_run(result), histograms, run_summary.parts
 
 
 def _with_hosts(
     facts: RunFacts,
-    found: RunSummary,
+    run_summary: RunSummary,
     run: RunFiles,
-    crew: RunAgents,
-    where: TesterPlacement | None,
+    run_agents: RunAgents,
+    placement: TesterPlacement | None,
     measured: Window,
     used: HostsUsed,
 ) -> tuple[RunFacts, RunSummary]:
@@ -133,27 +144,32 @@ def _with_hosts(
     tester, value = read_round_trips(run.path / "metrics.parquet", measured.start, measured.end)
     trips = RoundTrips(tester, value, services_here=bool(run.record["services"]))
     shares = facts.open_load != "all"
-    hosts = hosts_result(crew, where, found, measured, trips, shares=shares, cpu=used.cpu)
-    if where is not None:
-        found = replace(found, testers=named_testers(found.testers, where, found, trips, hosts.rtt_source))
-    widened_s = found.series.quantum_s if found.widened else None
+    hosts = hosts_result(run_agents, placement, run_summary, measured, trips, shares=shares, cpu=used.cpu)
+    if placement is not None:
+        run_summary = replace(
+            run_summary,
+            testers=named_testers(run_summary.testers, placement, run_summary, trips, hosts.rtt_source),
+        )
+    widened_s = run_summary.series.quantum_s if run_summary.widened else None
     notes = [*facts.notes, *about_time(hosts, widened_s, measured)]
-    last = {one.agent: round(one.last_s * 1e9) for one in hosts.lost if one.last_s is not None}
-    lost = loss(crew, last, measured)
-    counts = replace(facts.counts, balanced=facts.counts.balanced or (lost is not None and adds_up(run)))
-    return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), found
+    last = {agent.agent: round(agent.last_s * 1e9) for agent in hosts.lost if agent.last_s is not None}
+    lost = loss(run_agents, last, measured)
+    counts = replace(
+        facts.counts, balanced=facts.counts.balanced or (lost is not None and has_balanced_counts(run))
+    )
+    return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), run_summary
 
 
-def _used(run: RunFiles, results: Results, measured: Window, crew: RunAgents) -> HostsUsed:
+def _used(run: RunFiles, results: Results, measured: Window, run_agents: RunAgents) -> HostsUsed:
     samples = read_samples(run.samples) if run.samples is not None else []
-    cores, shared = cores_of(run.record, results), together(run.record)
-    if crew.several:
+    cores, shared = cores_of(run.record, results), services_on_same_cores(run.record)
+    if run_agents.several:
         elsewhere = cores_of_hosts(results.environment)
         links = links_of_hosts(results.environment)
-        return of_hosts(samples, measured, crew.agents, cores, elsewhere, shared, links)
-    link = links_of_hosts(results.environment).get(crew.agents[0].host) if crew.agents else None
+        return of_hosts(samples, measured, run_agents.agents, cores, elsewhere, shared, links)
+    link = links_of_hosts(results.environment).get(run_agents.agents[0].host) if run_agents.agents else None
     shown = utilizations(samples, measured, cores, shared, link_bytes_s=link)
-    testers = [one for one in shown if one.role == "testers"]
+    testers = [usage for usage in shown if usage.role == "testers"]
     busiest, demand = (greatest(testers, detail) for detail in ("busiest_thread", "thread_demand"))
     return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, measured))
 
@@ -161,31 +177,31 @@ def _used(run: RunFiles, results: Results, measured: Window, crew: RunAgents) ->
 def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
     if run.transactions is None:
         return ()
-    found = cache_times(read_caches(run.transactions, measured.start, measured.end))
-    return () if [each.cache for each in found] == [NONE] else found
+    times = cache_times(read_caches(run.transactions, measured.start, measured.end))
+    return () if [entry.cache for entry in times] == [NONE] else times
 
 
 def _connections(run: RunFiles) -> RunConnections | None:
-    """New connections and their times; None where the driver opens none, or not every transaction was kept."""
+    """New connections and their times; None if the driver opens none, or if single transactions were not kept."""
     metrics = run.path / "metrics.parquet"
     if not metrics.exists():
         return None
     lookups = tuple(
-        NameLookup(agent["name"], one["name"], one["took_ns"] / 1e6)
+        NameLookup(agent["name"], lookup["name"], lookup["took_ns"] / 1e6)
         for agent in (run.summary or {}).get("agents", ())
-        for one in agent["books"].get("lookups", ())
+        for lookup in agent["books"].get("lookups", ())
     )
     return connections(read_whole_metrics(metrics, HISTOGRAMS), lookups)
 
 
 def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> RunStaleness | None:
-    """How old the versions were that readers got; None where no operation reads any, or not every transaction was
-    kept."""
-    does, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
-    reads = any(READ in operations.values() for operations in does.values())
+    """Ages of the versions that readers received. None if no operation reads versions, or if single transactions were
+    not kept."""
+    versions, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
+    reads = any(READ in operations.values() for operations in versions.values())
     if not reads or run.transactions is None or not metrics.exists():
         return None
-    return staleness(read_versioned(run.transactions, metrics, does), measured, bound_ns)
+    return staleness(read_versioned(run.transactions, metrics, versions), measured, bound_ns)
 
 
 def _from_transactions(
@@ -194,8 +210,8 @@ def _from_transactions(
     options: Options,
     measured: Window,
     stages: list[Stage],
-    crew: RunAgents,
-    where: TesterPlacement | None,
+    run_agents: RunAgents,
+    placement: TesterPlacement | None,
 ) -> RunSummary:
     record, summary = run.record, run.summary or {}
     layout = Layout(
@@ -204,8 +220,8 @@ def _from_transactions(
         codes=file.names["code"].texts,
         workloads=file.names["workload"].texts,
         tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers
-        if where is None
-        else where.names,
+        if placement is None
+        else placement.names,
         stages=stages,
         by_workload=len(record["workloads"]) > 1,
         operations=file.names["operation"].texts if "operations" in record else None,
@@ -213,7 +229,7 @@ def _from_transactions(
         not_started=_not_started(run),
         bins=load_bins(profile, measured) if (profile := _profile(record)) is not None else (),
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
-        places=None if where is None else places_of(where, crew),
+        places=None if placement is None else places_of(placement, run_agents),
     )
     accumulator = Accumulator(layout, exact=options.exact)
     for chunk in file.chunks():
@@ -222,43 +238,55 @@ def _from_transactions(
 
 
 def _not_started(run: RunFiles) -> list[tuple[int, int]]:
-    """When starts of open loads were given up (the middle of the second, ns), and how many."""
-    return [(s.number * 10**9 + 5 * 10**8, s.dropped) for s in seconds_of(run.live) if s.dropped]
+    """Times at which starts of open loads were dropped (the middle of the second, ns), and their number."""
+    return [
+        (second.number * 10**9 + 5 * 10**8, second.dropped)
+        for second in seconds_of(run.live)
+        if second.dropped
+    ]
 
 
 def _profile(record: Mapping[str, Any]) -> Profile | None:
-    """The planned load over time, where it changes."""
-    told = record.get("load_profile")
-    if told is None:
+    """The planned load over time; None if it does not change."""
+    load_profile = record.get("load_profile")
+    if load_profile is None:
         return None
     pieces = (
-        Piece(round(one["start_s"] * 1e9), round(one["end_s"] * 1e9), one["first"], one["last"])
-        for one in told["pieces"]
+        Piece(round(piece["start_s"] * 1e9), round(piece["end_s"] * 1e9), piece["first"], piece["last"])
+        for piece in load_profile["pieces"]
     )
-    return Profile(told["unit"], tuple(pieces))
+    return Profile(load_profile["unit"], tuple(pieces))
 
 
 def _with_ramp(
-    run: RunResult, record: Mapping[str, Any], measured: Window, found: RunSummary, rules: AnalysisRequest
+    run: RunResult,
+    record: Mapping[str, Any],
+    measured: Window,
+    run_summary: RunSummary,
+    rules: AnalysisRequest,
 ) -> RunResult:
     profile = _profile(record)
-    if profile is None or not found.bins:
+    if profile is None or not run_summary.bins:
         return run
-    asked = [one.rule for one in rules.thresholds if one.applies(run.cell) and not one.parts]
-    asked += [
-        one
-        for one in (rules.capacity.response, rules.capacity.errors)
-        if one is not None and not rules.capacity.parts
+    judged_rules = [
+        threshold.rule
+        for threshold in rules.thresholds
+        if threshold.applies(run.cell) and not threshold.parts
     ]
-    return replace(run, ramp=ramp(run, profile, load_bins(profile, measured), found.bins, asked))
+    judged_rules += [
+        rule
+        for rule in (rules.capacity.response, rules.capacity.errors)
+        if rule is not None and not rules.capacity.parts
+    ]
+    return replace(run, ramp=ramp(run, profile, load_bins(profile, measured), run_summary.bins, judged_rules))
 
 
 def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:
-    """Stages cut to the measured window, those that lie in the warm-up left out."""
-    found = []
-    for number, told in enumerate(record["stages"]):
-        start = max(round(told["start_s"] * 1e9), measured.start)
-        end = min(round(told["end_s"] * 1e9), measured.end)
+    """The stages, cut to the measured window. Stages outside the window are left out."""
+    stages = []
+    for number, stage in enumerate(record["stages"]):
+        start = max(round(stage["start_s"] * 1e9), measured.start)
+        end = min(round(stage["end_s"] * 1e9), measured.end)
         if end > start:
-            found.append(Stage(number, told["name"], Window(start, end)))
-    return found
+            stages.append(Stage(number, stage["name"], Window(start, end)))
+    return stages

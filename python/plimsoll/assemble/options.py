@@ -1,4 +1,4 @@
-"""What may be changed when results are analysed again."""
+"""Options of a repeated analysis."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from plimsoll.plan.source.units import parse_duration
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a repeated analysis. `warmup_s`: the warm-up to discard instead of that of the file;
-    `quantum_s`: of the time series; `exact`: quantiles from every transaction, else from histograms (0.1 %)."""
+    """Options of a repeated analysis. `warmup_s`: replaces the warm-up of the experiment; `quantum_s`: interval of the
+    time series; `exact`: compute quantiles from every transaction, not from histograms (error at most 0.1 %)."""
 
     warmup_s: float | None = None
     quantum_s: float | None = None
@@ -19,13 +19,13 @@ class Options:
 
     @classmethod
     def parse(cls, sets: list[str], quantum: str | None, *, exact: bool = True) -> Options:
-        """From `--set run.warmup=20s` and `--quantum 10s`. Raises BadInput."""
+        """Parses the values of `--set` (such as `run.warmup=20s`) and `--quantum` (such as `10s`). Raises BadInput."""
         warmup = None
-        for given in sets:
-            path, _, value = given.partition("=")
+        for setting in sets:
+            path, _, value = setting.partition("=")
             if path.strip() != "run.warmup":
-                raise BadInput(f"--set {given}: only run.warmup can be changed after the measurement")
-            warmup = _seconds(value, f"--set {given}")
+                raise BadInput(f"--set {setting}: only run.warmup can be changed after the measurement")
+            warmup = _seconds(value, f"--set {setting}")
         return cls(warmup, None if quantum is None else _seconds(quantum, f"--quantum {quantum}"), exact)
 
 

@@ -11,15 +11,15 @@ from plimsoll.collect.results import Results
 from plimsoll.collect.run_table import RunColumn, write_run_table
 
 
-def columns_of(results: Results, found: Analysis) -> list[RunColumn]:
+def columns_of(results: Results, analysis: Analysis) -> list[RunColumn]:
     """A row for each run that was carried out, in the order of the plan."""
     factors = {factor["name"]: factor["levels"] for factor in results.plan["factors"]}
     records = [
         {**run.record, "status": ENDED_AS_PLANNED.get(run.record["status"], "failed")} for run in results.runs
     ]
-    return run_columns(factors, records, {run.id: run for run in found.runs})
+    return run_columns(factors, records, {run.id: run for run in analysis.runs})
 
 
-def write_runs(results: Results, found: Analysis, directory: Path | None = None) -> list[Path]:
+def write_runs(results: Results, analysis: Analysis, directory: Path | None = None) -> list[Path]:
     """Writes both files, into the results directory if no other is given. Raises PlimsollError."""
-    return write_run_table(columns_of(results, found), directory or results.path)
+    return write_run_table(columns_of(results, analysis), directory or results.path)

@@ -7,21 +7,21 @@ from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
 
 
 def setup_of(results: Results) -> SetUp:
-    """The set-up of the experiment for its report."""
+    """The set-up of the experiment. A service with the same configuration in several runs is listed once."""
     own = str(results.environment.get("versions", {}).get("plimsoll", ""))
     services: dict[tuple[str, str, str, str], None] = {}
     for run in results.runs:
-        for told in run.record["services"]:
-            config = run.path / "services" / told["name"] / "config"
+        for service in run.record["services"]:
+            config = run.path / "services" / service["name"] / "config"
             text = config.read_text(encoding="utf-8", errors="replace") if config.exists() else ""
-            services[told["name"], told["kind"], text, told.get("version") or own] = None
+            services[service["name"], service["kind"], text, service.get("version") or own] = None
     environment = dict(results.environment)
     command_line = " ".join(environment.pop("command_line", []))
     return SetUp(
         experiment_text=results.experiment_text,
         effective_text=results.effective_text,
         environment=environment,
-        services=tuple(ServiceSetUp(*one) for one in services),
+        services=tuple(ServiceSetUp(*service) for service in services),
         files=tuple(
             StoredFile(str(path.relative_to(results.path)), path.stat().st_size)
             for path in sorted(results.path.rglob("*"))

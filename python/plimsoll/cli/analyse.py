@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Analyses a directory or a table, whichever the source is."""
+    """Analyses the source, which is a directory or a table."""
     if args.source.is_dir():
         return _directory(args)
     if args.response is None or args.factors is None:
@@ -68,21 +68,21 @@ def main(args: argparse.Namespace) -> int:
 def _directory(args: argparse.Namespace) -> int:
     options = Options.parse(args.set, args.quantum, exact=not args.fast)
     results = open_results(args.source)
-    found = analysis_of(results, options)
+    analysis = analysis_of(results, options)
     # An analysis with other options must not replace that of the experiment as it was written.
-    written = write_files(results, found) if options == Options() else []
+    written = write_files(results, analysis) if options == Options() else []
     if args.json:
-        print_json(found)
+        print_json(analysis)
     else:
-        print_summary(found, written)
-    return exit_code(found)
+        print_summary(analysis, written)
+    return exit_code(analysis)
 
 
 def _table(args: argparse.Namespace) -> int:
     columns = read_table(args.source)
     names = [name.strip() for name in args.factors.split(",") if name.strip()]
-    wanted = [args.response, *names, *([args.block] if args.block else [])]
-    for name in wanted:
+    required = [args.response, *names, *([args.block] if args.block else [])]
+    for name in required:
         if name not in columns:
             raise BadInput(f"{args.source}: no column {name!r}; the columns are {', '.join(columns)}")
     fit = fit_table(
@@ -100,7 +100,7 @@ def _table(args: argparse.Namespace) -> int:
             "mean": fit.mean,
             "effects": [asdict(effect) for effect in effects_of(fit, args.response)],
             "model": asdict(model),
-            "differences": [asdict(one) for one in fit.differences],
+            "differences": [asdict(difference) for difference in fit.differences],
         }
         print(json.dumps(finite(document), ensure_ascii=False))
     else:
@@ -110,8 +110,8 @@ def _table(args: argparse.Namespace) -> int:
 
 
 def _in_order(labels: list[str]) -> list[str]:
-    """The levels of a column: numbers by size, so that no sign depends on the order of the rows; others as in the
-    file. An empty field is not a level: the factor does not apply."""
+    """The levels of a column. Numbers are sorted, so that no sign of an effect depends on the order of the rows; other
+    levels are in the order of the file. An empty field is not a level: the factor does not apply."""
     levels = [label for label in dict.fromkeys(labels) if label]
     try:
         return sorted(levels, key=float)
@@ -158,7 +158,7 @@ def _numbers(texts: list[str], path: Path, column: str) -> list[float]:
 
 
 def table_lines(fit: Factorial) -> list[str]:
-    """Allocation of variation and effects, for people."""
+    """Allocation of variation and effects, as lines of text."""
     rows = [["term", "df", "sum of squares", "variation", "F", "p", "adjusted p"]]
     for term in fit.terms:
         p = "" if term.p_value is None else p_value(term.p_value)
@@ -169,18 +169,18 @@ def table_lines(fit: Factorial) -> list[str]:
     residual = "" if fit.residual_percent is None else percent(fit.residual_percent / 100)
     rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", "", ""])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    said = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", ""]
-    said += [
+    lines = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", ""]
+    lines += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     if sum(term.p_value is not None for term in fit.terms) > 1:
-        said.append("adjusted p: for all terms together (Holm); intervals are individual")
-    said.append("")
+        lines.append("adjusted p: for all terms together (Holm); intervals are individual")
+    lines.append("")
     word = "times" if fit.scale == "log" else "effect"
     for term in fit.terms:
         for level in term.levels:
             interval = f"  ({ends(level.interval, 'number')})" if level.interval else ""
-            said.append(f"{term.name} = {level.label}: {word} {number(level.effect, 4)}{interval}")
-    said += [f"cannot be estimated: {text}" for text in fit.not_estimable]
-    said += map(model_reason, fit.reasons)
-    return said
+            lines.append(f"{term.name} = {level.label}: {word} {number(level.effect, 4)}{interval}")
+    lines += [f"cannot be estimated: {text}" for text in fit.not_estimable]
+    lines += map(model_reason, fit.reasons)
+    return lines

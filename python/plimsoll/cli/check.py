@@ -19,20 +19,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _missing(findings: Sequence[Finding]) -> str:
-    """`, run 0007 is missing`."""
-    gone = [one.run for one in findings if one.missing]
-    if not gone:
+    """The missing runs: `, run 0007 is missing`; empty if no run is missing."""
+    missing_runs = [finding.run for finding in findings if finding.missing]
+    if not missing_runs:
         return ""
-    shown = gone if len(gone) <= MAX_NAMED else [*gone[:MAX_NAMED], f"{len(gone) - MAX_NAMED} more"]
-    return f", {'run' if len(gone) == 1 else 'runs'} {', '.join(shown)} {'is' if len(gone) == 1 else 'are'} missing"
+    more = len(missing_runs) - MAX_NAMED
+    shown = [*missing_runs[:MAX_NAMED], *([f"{more} more"] if more > 0 else [])]
+    single = len(missing_runs) == 1
+    return f", {'run' if single else 'runs'} {', '.join(shown)} {'is' if single else 'are'} missing"
 
 
 def main(args: argparse.Namespace) -> int:
     """Prints the problems; returns 1 if there are any."""
     results = open_results(args.directory)
     findings = list(check(results))
-    for one in findings:
-        print(f"{'run ' + one.run if one.run else 'directory'}: {one.what}")
+    for finding in findings:
+        print(f"{'run ' + finding.run if finding.run else 'directory'}: {finding.what}")
     runs = f"{len(results.runs)} of {results.planned} runs{_missing(findings)}"
     print(
         f"{args.directory}: {runs}, {len(findings)} {'problem' if len(findings) == 1 else 'problems'}"

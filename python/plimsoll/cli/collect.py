@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 98 where measurements are still missing."""
+    """Fetches the measurements; returns 98 if some are still missing."""
     plan, directory = resumed_plan(args.directory, args.set)
     if not outstanding(directory.path):
         print(f"{args.directory}: no measurements are missing")

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Prints the findings; returns 1 if one is bad."""
+    """Prints the findings; returns 1 if at least one is bad."""
     try:
         binary = find_engine()
         version = engine_version(binary)
@@ -48,12 +48,13 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(
             json.dumps(
-                {"format": "plimsoll.doctor/1", "findings": [asdict(one) for one in findings]}, indent=1
+                {"format": "plimsoll.doctor/1", "findings": [asdict(finding) for finding in findings]},
+                indent=1,
             )
         )
     else:
         _print(findings)
-    return int(ExitCode.ERROR if any(one.verdict == "bad" for one in findings) else ExitCode.PASSED)
+    return int(ExitCode.ERROR if any(finding.verdict == "bad" for finding in findings) else ExitCode.PASSED)
 
 
 def steal_ticks(proc_stat: str) -> float:
@@ -64,7 +65,7 @@ def steal_ticks(proc_stat: str) -> float:
 
 
 def examine(facts: dict[str, Any], steal: float) -> Iterator[Finding]:
-    """Judges the facts of `host_facts`."""
+    """A finding for each limit. `facts`: from `host_facts`; `steal`: from `steal_ticks`."""
     yield _open_files(facts["limits"])
     yield _ports(facts["limits"]["local_ports"])
     yield _frequency(str(facts["cpu"]["frequency_policy"]))
@@ -160,10 +161,10 @@ def _steal(share: float) -> Finding:
 
 def _print(findings: list[Finding]) -> None:
     marks = {"good": "ok  ", "mind": "warn", "bad": "BAD "}
-    width = max(len(one.what) for one in findings)
-    for one in findings:
-        print(f"{marks[one.verdict]}  {one.what:<{width}}  {one.value}")
-        if one.spoils:
-            print(f"      {'':<{width}}  effect: {one.spoils}")
-            print(f"      {'':<{width}}  fix:    {one.mend}")
+    width = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        print(f"{marks[finding.verdict]}  {finding.what:<{width}}  {finding.value}")
+        if finding.spoils:
+            print(f"      {'':<{width}}  effect: {finding.spoils}")
+            print(f"      {'':<{width}}  fix:    {finding.mend}")
     sys.stdout.flush()

@@ -1,5 +1,5 @@
-"""`plimsoll hosts check FILE` and `plimsoll hosts clean FILE`: facts of the hosts of a file, and proof that no process
-or file of Plimsoll is left on them."""
+"""`plimsoll hosts check FILE` and `plimsoll hosts clean FILE`: print facts of the hosts of a file; remove the processes
+and files of Plimsoll from them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FORMAT = "plimsoll.hosts/1"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the two commands and their file."""
-    does = parser.add_subparsers(dest="does", required=True, metavar="check|clean")
+    verbs = parser.add_subparsers(dest="does", required=True, metavar="check|clean")
     for name, text in (
         ("check", "show for each host whether it answers, its hardware and limits, and why it is left out"),
         ("clean", "end the processes of Plimsoll on the hosts, remove its files, and verify both"),
     ):
-        own = does.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        own = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         own.add_argument("file", type=Path, help="experiment file or hosts file")
         own.add_argument(
             "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
@@ -50,32 +50,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 1 where fewer hosts answer than the experiment needs, or where something is left on a host."""
+    """Returns 1 if fewer hosts answer than the experiment needs, or if a process or file is left on a host."""
     engine = find_engine()
     require_same_version(engine_version(engine), engine)
     hosts_of = load_all_hosts(args.file, args.set)
-    if (there := on_lab(hosts_of.testers, args.words)) is not None:
-        return there
-    found = [(hosts, _kind(hosts, engine)) for hosts in (*hosts_of.testers, *hosts_of.watched)]
+    if (lab_code := on_lab(hosts_of.testers, args.words)) is not None:
+        return lab_code
+    backends = [(hosts, _kind(hosts, engine)) for hosts in (*hosts_of.testers, *hosts_of.watched)]
     if args.does == "clean":
         return _clean(
-            [one for _, kind in found for one in kind.clean(everything=True, discard=args.discard)], args
+            [host for _, kind in backends for host in kind.clean(everything=True, discard=args.discard)], args
         )
     code = ExitCode.PASSED
     checks: list[dict[str, Any]] = []
-    for hosts, kind in found:
+    for hosts, kind in backends:
         try:
             checked = check(kind, hosts, engine, baseline=args.baseline)
         finally:
             kind.clean()
         needed = fewest(hosts)
-        enough = sum(one.taken for one in checked) >= needed
+        enough = sum(checked_host.taken for checked_host in checked) >= needed
         if hosts in hosts_of.watched:
-            must = [one for one in checked if one.host.name in hosts_of.required]
-            needed, enough = len(must), all(one.taken for one in must)
-            checked = [replace(one, role="watch") for one in checked]
+            must = [checked_host for checked_host in checked if checked_host.host.name in hosts_of.required]
+            needed, enough = len(must), all(checked_host.taken for checked_host in must)
+            checked = [replace(checked_host, role="watch") for checked_host in checked]
         code = code if enough else ExitCode.ERROR
-        checks.append({"enough": enough, "at_least": needed, "hosts": [one.to_json() for one in checked]})
+        checks.append(
+            {
+                "enough": enough,
+                "at_least": needed,
+                "hosts": [checked_host.to_json() for checked_host in checked],
+            }
+        )
         if not args.json:
             print("\n".join(map(printable, lines(checked, needed, baseline=args.baseline))))
     if args.json:
@@ -88,22 +94,30 @@ def _kind(hosts: Hosts, engine: Path) -> HostBackend:
 
 
 def lines(checked: Sequence[Checked], needed: int, *, baseline: bool) -> list[str]:
-    """The table for people, followed by the remarks about single hosts."""
+    """The table of hosts as lines of text, followed by the remarks about single hosts."""
     head = ["host", "site", "cores", "memory", "kernel", "architecture", "files", "ports", "rtt", "clock"]
     rows = [[*head, *(words for words, _ in FIGURES.values())] if baseline else head]
-    for one in checked:
-        rows.append([one.host.name, one.host.site, *_cells(one.facts, baseline=baseline)])
+    for checked_host in checked:
+        rows.append(
+            [checked_host.host.name, checked_host.host.site, *_cells(checked_host.facts, baseline=baseline)]
+        )
     widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
-    said = [
+    text_lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
         for row in rows
     ]
-    said += [f"{one.host.name}: left out: {one.reason}" for one in checked if one.reason]
-    said += [f"{one.host.name}: {remark}" for one in checked for remark in one.remarks]
-    taken = sum(one.taken for one in checked)
-    use = "watched" if any(one.role == "watch" for one in checked) else "used"
-    said.append(f"{taken} of {len(checked)} hosts can be {use}, {needed} are needed")
-    return said
+    text_lines += [
+        f"{checked_host.host.name}: left out: {checked_host.reason}"
+        for checked_host in checked
+        if checked_host.reason
+    ]
+    text_lines += [
+        f"{checked_host.host.name}: {remark}" for checked_host in checked for remark in checked_host.remarks
+    ]
+    taken = sum(checked_host.taken for checked_host in checked)
+    use = "watched" if any(checked_host.role == "watch" for checked_host in checked) else "used"
+    text_lines.append(f"{taken} of {len(checked)} hosts can be {use}, {needed} are needed")
+    return text_lines
 
 
 def _cells(facts: Mapping[str, Any] | None, *, baseline: bool) -> list[str]:
@@ -137,24 +151,24 @@ def _clock(clock: Mapping[str, Any]) -> str:
 
 
 def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
-    proven = all(one.proven for one in cleaned)
+    proven = all(cleaned_host.proven for cleaned_host in cleaned)
     if args.json:
         shown = [
             {
-                "name": one.host.name,
-                "clean": one.proven,
-                "kept": one.kept,
-                "left": one.left,
-                "reason": one.reason,
+                "name": cleaned_host.host.name,
+                "clean": cleaned_host.proven,
+                "kept": cleaned_host.kept,
+                "left": cleaned_host.left,
+                "reason": cleaned_host.reason,
             }
-            for one in cleaned
+            for cleaned_host in cleaned
         ]
         print(json.dumps({"format": FORMAT, "hosts": shown}, indent=1))
     else:
-        for one in cleaned:
-            kept = [f"kept {what}" for what in one.kept_because]
-            left = [f"LEFT {what}" for what in one.left]
-            unknown = [f"could not be checked: {one.reason}"] if one.reason else []
-            said = [*left, *unknown, *kept] or ["clean: no process or file of Plimsoll is left"]
-            print("\n".join(printable(f"{one.host.name}: {text}") for text in said))
+        for cleaned_host in cleaned:
+            kept = [f"kept {item}" for item in cleaned_host.kept_because]
+            left = [f"LEFT {item}" for item in cleaned_host.left]
+            unknown = [f"could not be checked: {cleaned_host.reason}"] if cleaned_host.reason else []
+            texts = [*left, *unknown, *kept] or ["clean: no process or file of Plimsoll is left"]
+            print("\n".join(printable(f"{cleaned_host.host.name}: {text}") for text in texts))
     return int(ExitCode.PASSED if proven else ExitCode.ERROR)

@@ -38,6 +38,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def name(path: Path) -> str:
-    """Derives the name of the experiment from that of its file."""
-    found = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")
-    return found or "experiment"
+    """The name of the experiment, derived from that of its file."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")
+    return stem or "experiment"

@@ -26,7 +26,7 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
     """Analyses, writes analysis.json and report.html, prints the summary; returns the exit code."""
     results = open_results(outcome.directory)
     if not quiet and len(results.runs) > 1:
-        print(f"analysing {len(results.runs)} runs", file=sys.stderr)  # a long experiment takes a while here
+        print(f"analysing {len(results.runs)} runs", file=sys.stderr)  # takes seconds for a long experiment
     analysis = analysis_of(results)
     written = write_files(results, analysis) if files else []
     if as_json:
@@ -35,12 +35,12 @@ def conclude(outcome: Outcome, *, quiet: bool, as_json: bool, files: bool = True
         print_summary(analysis, written, failed_only=quiet)
     for line in outcome.stopped_early:
         print(printable(f"plimsoll: {line}"), file=sys.stderr)
-    for line in way_on(outcome) if files else ():
+    for line in next_commands(outcome) if files else ():
         print(printable(f"plimsoll: {line}"), file=sys.stderr)
     return exit_code(analysis, interrupted=outcome.interrupted, agents_lost=outcome.agents_lost)
 
 
-def way_on(outcome: Outcome) -> list[str]:
+def next_commands(outcome: Outcome) -> list[str]:
     """Commands that complete runs which did not end as planned."""
     lines = [
         f"run {run}: measurements of {', '.join(agents)} are missing; unless a Dask worker made them and has ended, "
@@ -78,17 +78,17 @@ def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool 
     width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
     files = [os.path.relpath(path) for path in written]
     colour = wants_colour(sys.stdout)
-    found = (
+    lines = (
         failed_lines(analysis, width, colour)
         if failed_only
         else summary_lines(analysis, width, colour, files=files)
     )
-    for line in found:
+    for line in lines:
         print(line)
 
 
 def exit_code(analysis: Analysis, *, interrupted: bool = False, agents_lost: bool = False) -> int:
-    """130, then 97 (a cell has no valid run), 98, 99, 0."""
+    """The first that applies: 130 (interrupted), 97 (a cell has no valid run), 98, 99, 0."""
     if interrupted:
         return int(ExitCode.INTERRUPTED)
     if any(cell.valid == 0 for cell in analysis.cells) or not analysis.cells:

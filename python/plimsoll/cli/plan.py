@@ -1,4 +1,4 @@
-"""`plimsoll plan FILE`: shows what an experiment file would do. Starts nothing."""
+"""`plimsoll plan FILE`: prints the plan of an experiment file. Starts nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the file and what to show."""
+    """Declares the file and the form of the output."""
     parser.add_argument("file", type=Path, help="experiment file")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
@@ -37,38 +37,40 @@ def main(args: argparse.Namespace) -> int:
     return int(ExitCode.PASSED)
 
 
-def lines(plan: Plan, most: int) -> list[str]:
-    """The plan for people."""
+def lines(plan: Plan, max_runs: int) -> list[str]:
+    """The plan as lines of text, with at most `max_runs` runs."""
     experiment, estimate = plan.experiment, plan.estimate
-    said = [f"{experiment.name}: {_some(len(plan.runs), 'run')} ({experiment.design.counted})"]
+    text_lines = [f"{experiment.name}: {_some(len(plan.runs), 'run')} ({experiment.design.counted})"]
     if experiment.question:
-        said.append(f"question: {experiment.question}")
+        text_lines.append(f"question: {experiment.question}")
     seed = (
         "from the file"
         if experiment.design.seed is not None
         else "random; `run` draws and records another one"
     )
-    said.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
-    said += ["", *_table(plan, most), ""]
+    text_lines.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
+    text_lines += ["", *_table(plan, max_runs), ""]
     unbounded = (
         f", plus {_some(estimate.unbounded, 'run')} that end after a number of requests, not after a time"
         if estimate.unbounded
         else ""
     )
-    said.append(f"time: {about_duration(estimate.time_ns)}{unbounded}")
-    said.append(f"restarts: {_some(estimate.restarts, 'service')}, {_some(estimate.loads, 'table')} written")
-    said.append(
+    text_lines.append(f"time: {about_duration(estimate.time_ns)}{unbounded}")
+    text_lines.append(
+        f"restarts: {_some(estimate.restarts, 'service')}, {_some(estimate.loads, 'table')} written"
+    )
+    text_lines.append(
         f"disk: {about_size(estimate.disk_bytes)} of results, {about_size(estimate.disk_peak_bytes)} free space needed"
     )
-    said += [f"assumption: {text}" for text in estimate.assumptions]
-    said += [f"cannot be estimated: {text}" for text in plan.not_estimable]
-    said += [f"needs root: {text}" for text in plan.needs_root]
-    said += [f"hosts: {text}" for one in plan.spreads for text in _hosts(one)]
-    said += [f"on every host: {text}" for text in _on_hosts(plan)]
-    said += [f"watched: {text}" for text in _watched(plan)]
-    said += [f"log: {text}" for text in plan.remarks]
-    said += [f"warning: {text}" for text in plan.warnings]
-    return said
+    text_lines += [f"assumption: {text}" for text in estimate.assumptions]
+    text_lines += [f"cannot be estimated: {text}" for text in plan.not_estimable]
+    text_lines += [f"needs root: {text}" for text in plan.needs_root]
+    text_lines += [f"hosts: {text}" for spread in plan.spreads for text in _hosts(spread)]
+    text_lines += [f"on every host: {text}" for text in _on_hosts(plan)]
+    text_lines += [f"watched: {text}" for text in _watched(plan)]
+    text_lines += [f"log: {text}" for text in plan.remarks]
+    text_lines += [f"warning: {text}" for text in plan.warnings]
+    return text_lines
 
 
 def _hosts(spread: Spread) -> list[str]:
@@ -77,43 +79,46 @@ def _hosts(spread: Spread) -> list[str]:
         return [f"{agents} of kind {spread.kind}; at least {spread.at_least} needed"]
     used = sum(map(len, spread.hosts.values()))
     sites = "; ".join(f"{site}: {_few(names)}" for site, names in spread.hosts.items())
-    said = [
+    texts = [
         f"{used} of {spread.of}, {spread.kind} ({sites}), {_some(len(spread.agents), 'agent')}; "
         f"at least {spread.at_least} needed"
     ]
     for work, testers in spread.testers.items():
         low, high = min(testers.values()), max(testers.values())
-        each = str(low) if low == high else f"{low} to {high}"
+        amount = str(low) if low == high else f"{low} to {high}"
         total = _some(sum(testers.values()), "tester")
-        said.append(f"{work}: {total} on {_some(len(testers), 'agent')}, {each} each")
-    return said
+        texts.append(f"{work}: {total} on {_some(len(testers), 'agent')}, {amount} each")
+    return texts
 
 
 def _on_hosts(plan: Plan) -> list[str]:
-    """Commands of hooks that hosts run."""
+    """Texts of the hooks that run on hosts other than the controller."""
     configs = [run.config for run in plan.runs if run.config.hosts.elsewhere]
-    each = [
+    commands = [
         (when, hook)
         for config in configs
         for when, hooks in (("before", config.before_run), ("after", config.after_run))
         for hook in hooks
     ]
     return list(
-        dict.fromkeys(f"{hook.shown}, {when} each run" for when, hook in each if hook.on != "controller")
+        dict.fromkeys(f"{hook.shown}, {when} each run" for when, hook in commands if hook.on != "controller")
     )
 
 
-def _few(names: Sequence[str], most: int = 6) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+def _few(names: Sequence[str], limit: int = 6) -> str:
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest
 
 
 def _watched(plan: Plan) -> list[str]:
-    found = [one for run in plan.runs for one in run.config.watched]
-    texts = [f"{one.name} ({one.shown}), every {show_duration(one.every_ns)}" for one in found]
-    hosts = (one for run in plan.runs for one in run.config.watched_hosts)
+    entries = [entry for run in plan.runs for entry in run.config.watched]
+    texts = [f"{entry.name} ({entry.shown}), every {show_duration(entry.every_ns)}" for entry in entries]
+    hosts = (watched_host for run in plan.runs for watched_host in run.config.watched_hosts)
     texts += [
-        " and ".join([f"the host {one.host.name}", *(each.name for each in one.processes)]) for one in hosts
+        " and ".join(
+            [f"the host {watched_host.host.name}", *(process.name for process in watched_host.processes)]
+        )
+        for watched_host in hosts
     ]
     return list(dict.fromkeys(texts))
 
@@ -122,7 +127,7 @@ def _some(amount: int, word: str) -> str:
     return f"{amount} {word if amount == 1 else word + 's'}"
 
 
-def _table(plan: Plan, most: int) -> list[str]:
+def _table(plan: Plan, max_runs: int) -> list[str]:
     factors = [factor.name for factor in plan.experiment.factors]
     rows = [
         [
@@ -133,15 +138,15 @@ def _table(plan: Plan, most: int) -> list[str]:
             "restarts",
         ]
     ]
-    for run, change in list(zip(plan.runs, plan.between, strict=True))[:most]:
+    for run, change in list(zip(plan.runs, plan.between, strict=True))[:max_runs]:
         cells = [run.cell.get(name, "") for name in factors]
         block = [run.block] if run.block else []
         rows.append([run.id, *cells, str(run.repetition), *block, " ".join(change.start)])
     widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
-    said = [
+    text_lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
         for row in rows
     ]
-    if len(plan.runs) > most:
-        said.append(f"... and {len(plan.runs) - most} more runs (--all lists all)")
-    return said
+    if len(plan.runs) > max_runs:
+        text_lines.append(f"... and {len(plan.runs) - max_runs} more runs (--all lists all)")
+    return text_lines

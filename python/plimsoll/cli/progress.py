@@ -15,7 +15,8 @@ PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """A Listener (drive.run) that writes to a stream. `seconds`: length of each run with restarts, by run id."""
+    """A Listener (drive.run) that writes to a stream. `seconds`: duration of each run in s, with restarts, by run
+    id."""
 
     def __init__(self, stream: TextIO, seconds: Mapping[str, float], *, quiet: bool = False) -> None:
         self._stream = stream
@@ -32,7 +33,7 @@ class Progress:
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
     ) -> None:
-        """A new line for each run when output is not a terminal."""
+        """Shows the start of a run; prints a line for it if the output is not a terminal."""
         self._run, self._length = run_id, seconds
         levels = ", ".join(f"{name} {label}" for name, label in cell.items())
         self._head = f"run {position}/{total}" + (f"  {levels}" if levels else "")
@@ -44,7 +45,8 @@ class Progress:
             self._line(f"{self._head}{left}")
 
     def second(self, second: Second) -> None:
-        """Live throughput, errors and time left."""
+        """Shows throughput, errors and remaining time. If the output is not a terminal, it does so every
+        PLAIN_EVERY_S."""
         rate = f"  {second.succeeded:,} requests/s"
         median = "" if second.p50_ms is None else f"  p50 {quantity(second.p50_ms, 'ms')}".replace(SPACE, " ")
         errors = f"  {second.failed:,} errors/s" if second.failed else ""
@@ -59,8 +61,7 @@ class Progress:
             self._line(text)
 
     def note(self, kind: str, text: str) -> None:
-        """Events that a person should see at once. Each text appears once per experiment; events.jsonl of each run
-        has them all."""
+        """Prints an event. Each text is printed once per experiment; events.jsonl of each run contains all events."""
         if (kind, text) not in self._noted:
             self._noted.add((kind, text))
             self._line(f"{self._head}  {kind}: {text}")

@@ -108,15 +108,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Runs it as an experiment of one run."""
-    kept = StoredOptions(os.environ)
+    """Runs an experiment of one run for the URL."""
+    options = StoredOptions(os.environ)
     stream = io.StringIO()
-    YAML().dump(document(args, kept), stream)
+    YAML().dump(document(args, options), stream)
     try:
-        experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), kept.environ)
+        experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), options.environ)
     except BadInput as error:
         raise BadInput([_of_option(problem) for problem in error.problems]) from None
-    plan = make_plan(replace(experiment, instead=kept.instead), secrets.randbits(32))
+    plan = make_plan(replace(experiment, instead=options.instead), secrets.randbits(32))
     if not args.no_probe:
         probe([run.config for run in plan.runs], experiment.redactor, IN_URL_MODE)
     now = datetime.datetime.now(datetime.UTC)
@@ -149,27 +149,27 @@ class StoredOptions:
         self.instead: dict[str, str] = {}
         self._named: set[str] = set()
 
-    def away(self, name: str, value: str) -> str:
+    def store(self, name: str, value: str) -> str:
         """Stores the value as a variable and returns the placeholder for it."""
-        found = expand({"value": value}, self.environ)
-        if found.wrong:
-            raise BadInput(f"{name}: {found.wrong[0][1]}")
+        expanded = expand({"value": value}, self.environ)
+        if expanded.wrong:
+            raise BadInput(f"{name}: {expanded.wrong[0][1]}")
         name = variable = "PLIMSOLL_" + re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
         while variable in self._named:
             variable = f"{name}_{len(self._named)}"
         self._named.add(variable)
-        self.environ[variable] = str(found.tree["value"])
+        self.environ[variable] = str(expanded.tree["value"])
         return f"${{env:{variable}}}"
 
-    def secret(self, name: str, value: str) -> str | dict[str, str]:
-        """The same for a value that must also be redacted in every text. A value that is too short to be distinguished
-        from ordinary text is only kept out of the files."""
-        kind = found[0] if (found := _SCHEME.match(value)) else ""
+    def store_secret(self, name: str, value: str) -> str | dict[str, str]:
+        """Stores a value that must also be redacted in every text. A value that is too short to be distinguished from
+        ordinary text is not redacted, but is also not in any file."""
+        kind = match[0] if (match := _SCHEME.match(value)) else ""
         rest = value.removeprefix(kind)
-        place = kind + self.away(name, rest)
-        return {"secret": place} if len(rest) >= MIN_LENGTH else place
+        placeholder = kind + self.store(name, rest)
+        return {"secret": placeholder} if len(rest) >= MIN_LENGTH else placeholder
 
-    def header(self, text: str) -> tuple[str, str | dict[str, str]]:
+    def parse_header(self, text: str) -> tuple[str, str | dict[str, str]]:
         """Name and value of `-H`."""
         name, colon, value = text.partition(":")
         name, value = name.strip(), value.strip()
@@ -178,49 +178,49 @@ class StoredOptions:
         if not carries_credentials(name) or not value:
             return name, value
         self.instead[text] = f"{name}: {HIDDEN}"
-        return name, self.secret(name, value)
+        return name, self.store_secret(name, value)
 
-    def url(self, text: str) -> tuple[str, str, dict[str, Any]]:
-        """The URL as it may be shown, the target, and keys of `http` for the rest: user and password become a header,
-        a query that contains a credential becomes a path."""
+    def parse_url(self, text: str) -> tuple[str, str, dict[str, Any]]:
+        """Returns the URL without secrets, the target, and keys of `http`. User and password become a header; a query
+        that contains a credential becomes a path."""
         try:
             parts = urlsplit(text)
         except ValueError:
             return text, text, {}  # the check of the targets reports the error
-        user, at, place = parts.netloc.rpartition("@")
-        target, found = parts._replace(netloc=place, fragment=""), dict[str, Any]()
+        user, at, host = parts.netloc.rpartition("@")
+        target, http = parts._replace(netloc=host, fragment=""), dict[str, Any]()
         shown = target
         if at:
             name, _, password = user.partition(":")
             login = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-            found["headers"] = {"Authorization": self.secret("Authorization", f"Basic {login}")}
+            http["headers"] = {"Authorization": self.store_secret("Authorization", f"Basic {login}")}
         if any(carries_credentials(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
-            found["path"] = self.secret("path", f"{parts.path or '/'}?{parts.query}")
+            http["path"] = self.store_secret("path", f"{parts.path or '/'}?{parts.query}")
             target = target._replace(path="", query="")
             shown = shown._replace(query=HIDDEN)
-        if not found:
+        if not http:
             return text, text, {}
         self.instead[text] = shown.geturl()
-        return shown.geturl(), target.geturl(), found
+        return shown.geturl(), target.geturl(), http
 
 
-def document(args: argparse.Namespace, kept: StoredOptions) -> dict[str, Any]:
+def document(args: argparse.Namespace, options: StoredOptions) -> dict[str, Any]:
     """The experiment document for these options."""
     if args.n is not None and args.z is not None:
         raise BadInput("give -n or -z, not both")
-    shown, target, beside = kept.url(args.url)
-    headers = dict(kept.header(text) for text in args.H)
+    shown, target, url_keys = options.parse_url(args.url)
+    headers = dict(options.parse_header(text) for text in args.H)
     if not any(name.lower() == "authorization" for name in headers):
         headers = {
-            **beside.get("headers", {}),
+            **url_keys.get("headers", {}),
             **headers,
         }  # -H has precedence over the URL
-    http: dict[str, Any] = {"method": args.m, **beside}
+    http: dict[str, Any] = {"method": args.m, **url_keys}
     if headers:
         http["headers"] = headers
     if args.d:
-        http["body"] = kept.away("body", args.d)
-        kept.instead[args.d] = HIDDEN
+        http["body"] = options.store("body", args.d)
+        options.instead[args.d] = HIDDEN
     if args.disable_keepalive:
         http["connection"] = "per-request"
     if args.insecure:

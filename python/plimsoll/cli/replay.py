@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.trace import replay
-from plimsoll.trace.replay import Answer, ReplayRequest
+from plimsoll.trace.replay import ReplayOutput, ReplayRequest
 
 EXAMPLES = """examples:
   plimsoll replay job.trace --root /mnt/new --check          list the files that are missing
@@ -48,15 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--map", type=Path, metavar="FILE", help="file of renaming rules, such as: /data => /scratch/data"
     )
     parser.add_argument("--ignore", type=Path, metavar="FILE", help="file of path names to leave out")
-    what = parser.add_argument_group("before and after")
-    what.add_argument("--check", action="store_true", help="list what the directory lacks; replay nothing")
-    what.add_argument(
+    stages = parser.add_argument_group("before and after")
+    stages.add_argument("--check", action="store_true", help="list what the directory lacks; replay nothing")
+    stages.add_argument(
         "--prepare", action="store_true", help="create what the directory lacks; replay nothing"
     )
-    what.add_argument("--clean", action="store_true", help="remove what --prepare and the replay created")
-    what.add_argument("--run", action="store_true", help="replay as well, after --prepare and before --clean")
-    what.add_argument("--force", action="store_true", help="--prepare also removes files that must not exist")
-    what.add_argument("--sparse", action="store_true", help="--prepare writes sparse files instead of data")
+    stages.add_argument("--clean", action="store_true", help="remove what --prepare and the replay created")
+    stages.add_argument(
+        "--run", action="store_true", help="replay as well, after --prepare and before --clean"
+    )
+    stages.add_argument(
+        "--force", action="store_true", help="--prepare also removes files that must not exist"
+    )
+    stages.add_argument("--sparse", action="store_true", help="--prepare writes sparse files instead of data")
     parser.add_argument(
         "--compressible",
         default="0%",
@@ -71,12 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 99 where a result differs from the trace, or the directory lacks something."""
+    """Returns 99 if a result differs from the trace, or if the directory lacks a file; 130 if the replay was
+    stopped."""
     if not args.root.is_dir():
         raise BadInput(f"--root {args.root}: not a directory; create it, or give another one")
     if not 0 <= args.scale < float("inf"):
         raise BadInput(f"--scale {args.scale:g}: expected a finite number of at least 0")
-    asked = ReplayRequest(
+    request = ReplayRequest(
         trace=args.trace,
         root=args.root,
         timing=args.timing,
@@ -91,13 +96,13 @@ def main(args: argparse.Namespace) -> int:
             if getattr(args, flag)
         ),
     )
-    answer = replay.replay(asked)
+    output = replay.replay(request)
     if args.json:
-        json.dump(answer.document, sys.stdout, ensure_ascii=False)
+        json.dump(output.document, sys.stdout, ensure_ascii=False)
         sys.stdout.write("\n")
     else:
-        print(replay.in_words(answer))
-    return int(_verdict(answer))
+        print(replay.summary_text(output))
+    return int(_verdict(output))
 
 
 def _percent(text: str) -> float:
@@ -110,8 +115,8 @@ def _percent(text: str) -> float:
     return share
 
 
-def _verdict(answer: Answer) -> ExitCode:
-    document: dict[str, Any] = answer.document
+def _verdict(output: ReplayOutput) -> ExitCode:
+    document: dict[str, Any] = output.document
     replayed = document.get("replayed")
     if replayed is not None:
         if replayed["stopped"]:

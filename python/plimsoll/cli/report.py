@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Writes the files and prints their paths."""
     results = open_results(args.directory)
-    found = analysis_of(results)
+    analysis = analysis_of(results)
     if args.figures:
         from plimsoll.report.figures import write_figures
 
-        written = write_figures(found, args.out or args.directory / "figures", args.figures)
+        written = write_figures(analysis, args.out or args.directory / "figures", args.figures)
     else:
-        written = write_files(results, found)
+        written = write_files(results, analysis)
     for path in written:
         print(path)
     return int(ExitCode.PASSED)

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Runs the experiment, analyses it and writes the report."""
-    find_engine()  # before anything is created
+    find_engine()  # fails before a file is created
     if args.resume is not None and args.file is not None:
         raise BadInput("--resume reads the experiment from the results directory; do not give a file as well")
     if args.resume is not None:
@@ -85,14 +85,14 @@ def main(args: argparse.Namespace) -> int:
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
 
 
-def busy_host() -> list[str]:
+def busy_host_warnings() -> list[str]:
     """A warning for each other experiment of this user that runs on this host, because each disturbs the other."""
     mine = {os.getpid(), os.getppid()}
     return [
-        f"plimsoll: warning: another experiment runs on this host ({one.directory}, process {one.pid}); "
+        f"plimsoll: warning: another experiment runs on this host ({experiment.directory}, process {experiment.pid}); "
         "the two disturb each other's measurements"
-        for one in running()
-        if one.pid not in mine
+        for experiment in running()
+        if experiment.pid not in mine
     ]
 
 
@@ -117,7 +117,7 @@ def execute(
     command; `probe`: whether the hosts of the testers probe the targets first."""
     seconds = plan.seconds_left(done)
     progress = Progress(sys.stderr, seconds, quiet=quiet)
-    for line in busy_host():
+    for line in busy_host_warnings():
         print(printable(line), file=sys.stderr)
     driver = ExperimentRunner(plan, directory, find_engine(), progress, probe=probe)
     if prepare:

@@ -17,9 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Computes the summary again from the files and prints it; the exit code is that of `run`."""
-    found = analysis(args.directory)
+    result = analysis(args.directory)
     if args.json:
-        print_json(found)
+        print_json(result)
     else:
-        print_summary(found, [])
-    return exit_code(found)
+        print_summary(result, [])
+    return exit_code(result)

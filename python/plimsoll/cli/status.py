@@ -23,14 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Prints a line per experiment."""
-    now = running()
+    experiments = running()
     if args.directory is None:
-        for one in now:
-            print(_line(one.directory, one.pid))
-        if not now:
+        for experiment in experiments:
+            print(_line(experiment.directory, experiment.pid))
+        if not experiments:
             print("no experiment of yours runs on this host")
         return int(ExitCode.PASSED)
-    pid = next((one.pid for one in now if one.directory == args.directory.resolve()), None)
+    pid = next(
+        (experiment.pid for experiment in experiments if experiment.directory == args.directory.resolve()),
+        None,
+    )
     print(_line(args.directory, pid))
     return int(ExitCode.PASSED)
 

@@ -12,9 +12,11 @@ from plimsoll.errors import BadInput, ExitCode, PlimsollError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the directory, or --all."""
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("directory", nargs="?", type=Path, help="results directory of the experiment")
-    which.add_argument("--all", action="store_true", help="stop every experiment of this user on this host")
+    selection = parser.add_mutually_exclusive_group(required=True)
+    selection.add_argument("directory", nargs="?", type=Path, help="results directory of the experiment")
+    selection.add_argument(
+        "--all", action="store_true", help="stop every experiment of this user on this host"
+    )
     parser.add_argument(
         "--wait",
         type=float,
@@ -26,24 +28,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Sends the signal, then waits until the experiments and what was started for them have ended."""
-    wanted = [one for one in running() if args.all or one.directory == args.directory.resolve()]
-    if not wanted:
+    experiments = [
+        experiment for experiment in running() if args.all or experiment.directory == args.directory.resolve()
+    ]
+    if not experiments:
         if args.all:
             print("no experiment of yours runs on this host")
             return int(ExitCode.PASSED)
         raise BadInput(
             f"{args.directory}: no running experiment of yours uses this directory; plimsoll status lists them"
         )
-    for one in wanted:
-        one.stop()
+    for experiment in experiments:
+        experiment.stop()
     deadline = time.monotonic() + args.wait
-    while alive := [one for one in wanted if not one.over()]:
+    while alive := [experiment for experiment in experiments if not experiment.over()]:
         if time.monotonic() > deadline:
-            names = ", ".join(f"{one.directory} (pid {one.pid})" for one in alive)
+            names = ", ".join(f"{experiment.directory} (pid {experiment.pid})" for experiment in alive)
             raise PlimsollError(
                 f"still running after {args.wait:g} s: {names}; wait longer with --wait, or kill the process"
             )
         time.sleep(0.1)
-    for one in wanted:
-        print(f"stopped {one.directory}")
+    for experiment in experiments:
+        print(f"stopped {experiment.directory}")
     return int(ExitCode.PASSED)

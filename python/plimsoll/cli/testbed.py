@@ -94,7 +94,7 @@ def _rate(text: str) -> int:
     return 0 if text == "none" else parse_bit_rate(text)
 
 
-def _named(word: str | None) -> str | None:
+def _testbed_name(word: str | None) -> str | None:
     """The name of the testbed; reads it from the file if `word` is one."""
     if word is not None and ("/" in word or word.endswith((".yaml", ".yml", ".json"))):
         return load_testbed(word).name
@@ -103,14 +103,14 @@ def _named(word: str | None) -> str | None:
 
 def _up(args: argparse.Namespace) -> int:
     if not args.wait:
-        _tell_up(testbeds.up(load_testbed(args.file)))
+        _report_up(testbeds.up(load_testbed(args.file)))
         return int(ExitCode.PASSED)
     # SIGINT too: a shell starts background commands with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with testbeds.up(load_testbed(args.file)) as testbed:
         try:
-            _tell_up(testbed)
+            _report_up(testbed)
             while places.answers(testbed.directory):
                 time.sleep(0.5)
         except KeyboardInterrupt:
@@ -118,7 +118,7 @@ def _up(args: argparse.Namespace) -> int:
     return int(ExitCode.PASSED)
 
 
-def _tell_up(testbed: Testbed) -> None:
+def _report_up(testbed: Testbed) -> None:
     testbed.keep()
     print(f"{testbed.name} {'was up already' if testbed.reused else 'is up'}: {len(testbed.hosts)} hosts")
     print(f"  run a command:         plimsoll testbed exec {testbed.hosts[-1].name} -- hostname")
@@ -127,26 +127,26 @@ def _tell_up(testbed: Testbed) -> None:
 
 
 def _down(args: argparse.Namespace) -> int:
-    name = _named(args.name)
+    name = _testbed_name(args.name)
     testbed = testbeds.down(name)
     print(f"{testbed.name} is down" if testbed else f"{name} was not up; its remaining files are removed")
     return int(ExitCode.PASSED)
 
 
 def _exec(args: argparse.Namespace) -> int:
-    argv = testbeds.find(_named(args.testbed)).enter_argv(args.host)
+    argv = testbeds.find(_testbed_name(args.testbed)).enter_argv(args.host)
     os.execv(argv[0], [*argv, *args.command])
 
 
 def _status(args: argparse.Namespace) -> int:
-    found = [testbeds.find(_named(args.name))] if args.name else testbeds.standing()
-    full = [(testbed, testbed.status()) for testbed in found]
+    selected = [testbeds.find(_testbed_name(args.name))] if args.name else testbeds.standing()
+    statuses = [(testbed, testbed.status()) for testbed in selected]
     if args.json:
-        print(json.dumps([_document(testbed, status) for testbed, status in full], indent=2))
+        print(json.dumps([_document(testbed, status) for testbed, status in statuses], indent=2))
         return int(ExitCode.PASSED)
-    if not full:
+    if not statuses:
         print("no testbed of yours is up on this machine")
-    for testbed, status in full:
+    for testbed, status in statuses:
         print(_text(testbed, status))
     return int(ExitCode.PASSED)
 
@@ -190,53 +190,53 @@ def _link_text(link: dict[str, Any]) -> str:
         words.append(f"loss {units.show_fraction(shape['loss'])}")
     if shape["down"]:
         words.append("CUT")
-    did = (
+    traffic = (
         f"{link['passed_packets']:,} packets, {units.about_size(link['passed_bytes'])}; dropped: "
         f"{link['lost_packets']:,} lost, {link['full_packets']:,} queue full, {link['cut_packets']:,} cut"
     )
-    return f"  {link['from']} > {link['to']}: {', '.join(words)}: {did}"
+    return f"  {link['from']} > {link['to']}: {', '.join(words)}: {traffic}"
 
 
 def _link(args: argparse.Namespace) -> int:
-    testbed = testbeds.find(_named(args.name))
+    testbed = testbeds.find(_testbed_name(args.name))
     shapes = {(link["from"], link["to"]): link["shape"] for link in testbed.status()["links"]}
-    there, back = shapes.get((args.a, args.b)), shapes.get((args.b, args.a))
-    if there is None or back is None or args.a == args.b:
+    forward, backward = shapes.get((args.a, args.b)), shapes.get((args.b, args.a))
+    if forward is None or backward is None or args.a == args.b:
         pairs = sorted({" ".join(sorted(pair)) for pair in shapes if pair[0] != pair[1]})
         raise BadInput(
             f"testbed {testbed.name} has no link between {args.a} and {args.b}; its links: {', '.join(pairs)}"
         )
-    testbed.change(_changed(args, there, back))
+    testbed.change(_changed(args, forward, backward))
     return int(ExitCode.PASSED)
 
 
 def _changed(
-    args: argparse.Namespace, there: dict[str, Any], back: dict[str, Any]
+    args: argparse.Namespace, forward: dict[str, Any], backward: dict[str, Any]
 ) -> tuple[Directed, Directed]:
     """Both directions with the values of the command line; the other values are unchanged."""
 
-    def chosen(given: Any, now: Any) -> Any:
-        return now if given is None else given
+    def chosen(requested: Any, current: Any) -> Any:
+        return current if requested is None else requested
 
-    rtt = chosen(args.rtt, there["delay_ns"] + back["delay_ns"])
-    asymmetry = chosen(args.asymmetry, there["delay_ns"] - back["delay_ns"])
-    jitter = chosen(args.jitter, there["jitter_ns"])
+    rtt = chosen(args.rtt, forward["delay_ns"] + backward["delay_ns"])
+    asymmetry = chosen(args.asymmetry, forward["delay_ns"] - backward["delay_ns"])
+    jitter = chosen(args.jitter, forward["jitter_ns"])
     if jitter > rtt - abs(asymmetry):
         raise BadInput(
             "the delay of one direction would be negative: jitter must be at most rtt - |asymmetry|"
         )
     queue = args.queue
     if queue is None and args.rate is None and args.rtt is None:
-        queue = there["queue_bytes"]
+        queue = forward["queue_bytes"]
     return directions(
         args.a,
         args.b,
         rtt,
         asymmetry,
         jitter,
-        chosen(args.rate, there["rate_bit_s"]) or None,
-        chosen(args.rate, back["rate_bit_s"]) or None,
-        chosen(args.loss, there["loss"]),
+        chosen(args.rate, forward["rate_bit_s"]) or None,
+        chosen(args.rate, backward["rate_bit_s"]) or None,
+        chosen(args.loss, forward["loss"]),
         queue,
-        chosen(args.down, there["down"]),
+        chosen(args.down, forward["down"]),
     )

@@ -140,7 +140,7 @@ def _seconds(ns: int | None) -> float | None:
 
 
 def record(args: argparse.Namespace) -> int:
-    """Returns the exit status of the program, unless the recording itself failed."""
+    """Records a program; returns its exit status, unless the recording failed."""
     if bool(args.command) == bool(args.pid):
         raise BadInput("give either a program (after --) or a process to attach to (-p PID)")
     if args.one_core and (args.pid or args.source != "strace"):
@@ -149,7 +149,7 @@ def record(args: argparse.Namespace) -> int:
         raise BadInput("--for: expected a duration greater than 0, such as 60s")
     if args.output.exists() and not args.force:
         raise BadInput(f"{args.output}: the file exists; give another name, or --force to overwrite it")
-    status, made = engine.record(
+    status, summary = engine.record(
         args.output,
         args.command,
         pids=args.pid,
@@ -159,32 +159,33 @@ def record(args: argparse.Namespace) -> int:
         one_core=args.one_core,
         force=args.force,
     )
-    if made is None:
+    if summary is None:
         return status or int(ExitCode.ERROR)
-    verdict = _said(args.output, made)
+    verdict = _report_summary(args.output, summary)
     return status or verdict
 
 
 def import_(args: argparse.Namespace) -> int:
-    """Returns 97 where too much of the log was not understood."""
-    output = args.output or trace_beside(args.logs[0])
+    """Converts the logs; returns 97 if too many lines were not understood."""
+    output = args.output or trace_path_for(args.logs[0])
     for log in args.logs:
-        not_over(log, output)
+        refuse_overwrite(log, output)
     if args.output is None and output.exists():
         raise BadInput(f"{output}: the file exists; to overwrite it, give -o {output}")
-    return _said(output, engine.import_logs(args.logs, output, args.directory))
+    return _report_summary(output, engine.import_logs(args.logs, output, args.directory))
 
 
-def not_over(source: Path, output: Path) -> None:
-    """Refuses to overwrite the input, under whatever name."""
+def refuse_overwrite(source: Path, output: Path) -> None:
+    """Raises BadInput if both paths are the same file, also under different names."""
     if output.exists() and source.exists() and output.samefile(source):
         raise BadInput(
             f"output {output} and input {source} are the same file; give another name for the output"
         )
 
 
-def trace_beside(log: Path) -> Path:
-    """`job.log`, `job.log.gz`, `job.log.4711`, a recorder's directory `.job.trace.4711` -> `job.trace` beside it."""
+def trace_path_for(log: Path) -> Path:
+    """`job.log`, `job.log.gz`, `job.log.4711`, a recorder's directory `.job.trace.4711` -> `job.trace` in the same
+    directory."""
     if log.is_dir():
         name = re.sub(r"^\.(.+)\.\d+$", r"\1", log.name)
         return log.with_name(f"{Path(name).stem}.trace")
@@ -192,26 +193,26 @@ def trace_beside(log: Path) -> Path:
     return log.with_name(f"{Path(name).stem}.trace")
 
 
-def _said(output: Path, made: TraceSummary) -> int:
+def _report_summary(output: Path, summary: TraceSummary) -> int:
     """Reports the recording on stderr, because stdout may belong to the program."""
-    took = f" in {units.about_duration(made.elapsed_ns)}" if made.elapsed_ns is not None else ""
+    took = f" in {units.about_duration(summary.elapsed_ns)}" if summary.elapsed_ns is not None else ""
     print(
-        f"{output}: {made.events:,} calls{took}, {units.about_size(made.bytes)}; "
+        f"{output}: {summary.events:,} calls{took}, {units.about_size(summary.bytes)}; "
         f"show it with: plimsoll trace show {output}",
         file=sys.stderr,
     )
-    for what, amount in (
-        (f"of {made.lines:,} lines not understood", made.odd_lines),
-        (f"{'line' if made.cut_lines == 1 else 'lines'} cut off at the end of a log", made.cut_lines),
-        ("calls with an unknown name left out", made.unknown_calls),
-        ("calls without a recorded start left out", made.halves),
-        ("calls without a recorded end", made.endless),
+    for text, amount in (
+        (f"of {summary.lines:,} lines not understood", summary.odd_lines),
+        (f"{'line' if summary.cut_lines == 1 else 'lines'} cut off at the end of a log", summary.cut_lines),
+        ("calls with an unknown name left out", summary.unknown_calls),
+        ("calls without a recorded start left out", summary.halves),
+        ("calls without a recorded end", summary.endless),
     ):
         if amount:
-            print(f"  {amount:,} {what}", file=sys.stderr)
-    for example in made.examples[:3]:
+            print(f"  {amount:,} {text}", file=sys.stderr)
+    for example in summary.examples[:3]:
         print(f"    > {example[:160]!r}", file=sys.stderr)
-    return _verdict(made.odd_lines, made.unknown_calls, made.lines)
+    return _verdict(summary.odd_lines, summary.unknown_calls, summary.lines)
 
 
 def _verdict(odd_lines: int, unknown_calls: int, lines: int) -> int:
@@ -223,35 +224,37 @@ def show(args: argparse.Namespace) -> int:
     """Prints the summary, unless another output is requested."""
     if args.start is not None and args.end is not None and args.start >= args.end:
         raise BadInput("--from must be before --to")
-    wanted = TraceSelection(args.file, _seconds(args.start), _seconds(args.end))
+    selection = TraceSelection(args.file, _seconds(args.start), _seconds(args.end))
     if args.html:
-        not_over(args.trace, args.html)
-    told = engine.profile(args.trace, wanted)
+        refuse_overwrite(args.trace, args.html)
+    document = engine.profile(args.trace, selection)
     if args.json:
         import json
 
-        json.dump(told.document, sys.stdout, ensure_ascii=False, allow_nan=False)
+        json.dump(document.document, sys.stdout, ensure_ascii=False, allow_nan=False)
         sys.stdout.write("\n")
     elif args.paths:
         # A dictionary keeps the order and removes duplicates.
-        for name in {name: None for each in told.profile.files for name in (each.path, *each.other_names)}:
+        for name in {
+            name: None for file in document.profile.files for name in (file.path, *file.other_names)
+        }:
             print(name)
     if args.html:
         from plimsoll.drive.directory import write_text
         from plimsoll.trace.html import page_of
 
-        write_text(args.html, page_of(args.trace, told, wanted))
+        write_text(args.html, page_of(args.trace, document, selection))
         print(args.html, file=sys.stderr)
     if args.figures:
         from plimsoll.trace.figures import write_figures
 
-        for path in write_figures(args.trace, told, wanted, args.figures, args.format):
+        for path in write_figures(args.trace, document, selection, args.figures, args.format):
             print(path, file=sys.stderr)
     if not (args.json or args.paths or args.html or args.figures):
         from plimsoll.trace.terminal import summary_lines
 
-        _print(summary_lines(told.profile, *_terminal()))
-    unparsed = told.profile.unparsed
+        _print(summary_lines(document.profile, *_terminal()))
+    unparsed = document.profile.unparsed
     return _verdict(unparsed.odd_lines, unparsed.unknown_calls, unparsed.lines)
 
 
@@ -268,8 +271,8 @@ def compare(args: argparse.Namespace) -> int:
     """Prints both profiles and the ratio B/A."""
     from plimsoll.trace.compare import comparison_lines
 
-    a, b = (engine.profile(each, TraceSelection()).profile for each in (args.a, args.b))
-    names = [f"{path} ({words.command(one.source)})" for path, one in ((args.a, a), (args.b, b))]
+    a, b = (engine.profile(path, TraceSelection()).profile for path in (args.a, args.b))
+    names = [f"{path} ({words.command(profile.source)})" for path, profile in ((args.a, a), (args.b, b))]
     _print(comparison_lines(a, b, (names[0], names[1]), *_terminal()))
     return int(ExitCode.PASSED)
 
@@ -277,7 +280,7 @@ def compare(args: argparse.Namespace) -> int:
 def export(args: argparse.Namespace) -> int:
     """Writes the file and prints its path."""
     output = args.output or args.trace.with_suffix(SUFFIXES[args.to])
-    not_over(args.trace, output)
+    refuse_overwrite(args.trace, output)
     if args.root is not None and args.to != "fio":
         raise BadInput("--root is valid only with --to fio; the other formats keep the recorded names")
     engine.export(args.trace, args.to, output, args.root)

@@ -1,5 +1,6 @@
-"""Tables, charts, the self-contained page and the terminal's summary of an analysis. Never recomputes statistics.
+"""Tables, charts, the self-contained page and the summary for a terminal of an analysis. No statistics are computed
+here.
 
-Charts take a second to import; the terminal's summary needs none of them, so nothing is imported here:
-`report.html.render`, `report.figures.write_figures`, `report.terminal.summary_lines`, `report.setup.SetUp`.
+The charts take a second to import and the summary for a terminal does not need them. Therefore nothing is imported
+here: `report.html.render`, `report.figures.write_figures`, `report.terminal.summary_lines`, `report.setup.SetUp`.
 """

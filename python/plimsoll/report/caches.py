@@ -17,21 +17,21 @@ NOTE = (
 
 
 def by_cache(labels: Labels) -> Table | None:
-    """Every cell whose caches reported hits or misses; None where none did."""
-    told = [
+    """A row for each cell whose caches reported hits or misses; None if no cache did."""
+    cells = [
         (cell, [run for run in labels.runs() if run.valid and run.cell == cell.cell])
         for cell in labels.cells()
     ]
-    told = [(cell, runs) for cell, runs in told if any(run.caches for run in runs)]
-    ratios = miss_ratios([runs for _, runs in told])
+    cells = [(cell, runs) for cell, runs in cells if any(run.caches for run in runs)]
+    ratios = miss_ratios([runs for _, runs in cells])
     rows = [
         (
             *cell_words(labels, cell),
             percent(_share(runs)),
-            *(milliseconds(_mean(runs, said)) for said in (HIT, MISS)),
+            *(milliseconds(_mean(runs, kind)) for kind in (HIT, MISS)),
             _ratio_words(ratio),
         )
-        for (cell, runs), ratio in zip(told, ratios, strict=True)
+        for (cell, runs), ratio in zip(cells, ratios, strict=True)
     ]
     if not rows:
         return None
@@ -41,13 +41,13 @@ def by_cache(labels: Labels) -> Table | None:
 
 
 def _share(runs: list[RunResult]) -> float:
-    return sum(found.share if (found := of(run, HIT)) else 0.0 for run in runs) / len(runs)
+    return sum(times.share if (times := of(run, HIT)) else 0.0 for run in runs) / len(runs)
 
 
-def _mean(runs: list[RunResult], said: str) -> float | None:
-    known = [found.response_ms.mean for run in runs if (found := of(run, said)) is not None]
-    told = [value for value in known if value is not None]
-    return sum(told) / len(told) if told else None
+def _mean(runs: list[RunResult], kind: str) -> float | None:
+    means = [times.response_ms.mean for run in runs if (times := of(run, kind)) is not None]
+    known = [value for value in means if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _ratio_words(ratio: Interval | None) -> str:

@@ -11,74 +11,83 @@ from plimsoll.report.labels import Labels
 from plimsoll.report.table import Table, table_of
 
 
-def bracket(labels: Labels, found: Saturation) -> str:
-    """What throughput does with the load, in few words; the answer has the sentence."""
-    lower, upper = labels.load_label(found.lower), labels.load_label(found.upper)
-    falls = "" if found.falls_from is None else f"falls from {labels.load_label(found.falls_from)} on"
-    if found.reason == SaturationReason.OVERLOADED and found.upper is not None:
+def saturation_words(labels: Labels, saturation: Saturation) -> str:
+    """How throughput changes with the load, as a short phrase for a table cell. The answer contains the full
+    sentence."""
+    lower, upper = labels.load_label(saturation.lower), labels.load_label(saturation.upper)
+    falls = (
+        "" if saturation.falls_from is None else f"falls from {labels.load_label(saturation.falls_from)} on"
+    )
+    if saturation.reason == SaturationReason.OVERLOADED and saturation.upper is not None:
         return f"overloaded from {upper} on"
-    if found.upper is not None and found.upper == found.falls_from:
-        return falls if found.lower is None else f"increases beyond {lower}, {falls}"
-    if found.upper is not None:
-        text = f"flat from {upper} on" if found.lower is None else f"flattens between {lower} and {upper}"
+    if saturation.upper is not None and saturation.upper == saturation.falls_from:
+        return falls if saturation.lower is None else f"increases beyond {lower}, {falls}"
+    if saturation.upper is not None:
+        text = (
+            f"flat from {upper} on" if saturation.lower is None else f"flattens between {lower} and {upper}"
+        )
         return f"{text}, {falls}" if falls else text
-    if found.verdict == SaturationVerdict.INCREASED:
+    if saturation.verdict == SaturationVerdict.INCREASED:
         return f"increased beyond {lower}"
-    if found.reason == SaturationReason.ONE_REPETITION:
+    if saturation.reason == SaturationReason.ONE_REPETITION:
         return "one run per load"
-    if found.reason == SaturationReason.RUNS_DIFFER:
+    if saturation.reason == SaturationReason.RUNS_DIFFER:
         return "too few runs to decide"
-    return found.verdict
+    return saturation.verdict
 
 
-def capacity(found: Saturation, kind: str) -> Capacity | None:
-    """The capacity of a kind (nominal, usable, error-limited), or None where the analysis has none."""
-    return next((each for each in found.capacities if each.kind == kind), None)
+def capacity_of(saturation: Saturation, kind: str) -> Capacity | None:
+    """The capacity of a kind (nominal, usable, error-limited); None if the analysis has none."""
+    return next((candidate for candidate in saturation.capacities if candidate.kind == kind), None)
 
 
-def capacity_words(labels: Labels, found: Saturation, kind: str, *, with_unit: bool = True) -> str:
-    """`1,510 ± 42 requests/s at 4`; the bound of what was tried where the limit was not reached."""
-    each = capacity(found, kind)
-    if each is None:
+def capacity_words(labels: Labels, saturation: Saturation, kind: str, *, with_unit: bool = True) -> str:
+    """A capacity and its load: `1,510 ± 42 requests/s at 4`. If the limit was not reached, a lower bound: `≥ ...`."""
+    capacity = capacity_of(saturation, kind)
+    if capacity is None:
         return UNKNOWN
-    if each.value is None:
-        return each.remark or "not reached"
-    nominal = capacity(found, CapacityKind.NOMINAL)
+    if capacity.value is None:
+        return capacity.remark or "not reached"
+    nominal = capacity_of(saturation, CapacityKind.NOMINAL)
     if (
         kind != CapacityKind.NOMINAL
         and nominal is not None
-        and (each.load, each.value) == (nominal.load, nominal.value)
+        and (capacity.load, capacity.value) == (nominal.load, nominal.value)
     ):
         return "as nominal"
-    metric = describe(found.metric)
-    at = f"at {labels.load_label(each.load)}" if each.load is not None else ""
-    text = f"{plus_minus(each.value, metric.kind, metric.unit if with_unit else '')} {at}".strip()
-    return text if each.reached else f"≥ {text}"
+    metric = describe(saturation.metric)
+    at = f"at {labels.load_label(capacity.load)}" if capacity.load is not None else ""
+    text = f"{plus_minus(capacity.value, metric.kind, metric.unit if with_unit else '')} {at}".strip()
+    return text if capacity.reached else f"≥ {text}"
 
 
 def capacities(labels: Labels) -> Table:
-    """A row for each combination. A unit that all share is in the title; a rule that never binds has no column, as
-    the column would repeat that of the nominal capacity, and is named below."""
-    saturation = labels.analysis.saturation
-    metrics = list(dict.fromkeys(describe(found.metric) for found in saturation))
+    """A row for each combination. If all metrics are the same, the title contains the unit.
+
+    A rule that limits no combination has no column, because the column would repeat that of the nominal capacity. The
+    note names the rule.
+    """
+    saturations = labels.analysis.saturation
+    metrics = list(dict.fromkeys(describe(saturation.metric) for saturation in saturations))
     alike = len(metrics) == 1
     kinds = [kind for kind in CapacityKind if kind == CapacityKind.NOMINAL or _binds(labels, kind)]
     usable = CapacityKind.USABLE in kinds
-    columns: list[tuple[str, Callable[[Saturation], str]]] = [
-        (kind.capitalize(), lambda found, kind=kind: capacity_words(labels, found, kind, with_unit=not alike))  # type: ignore[misc]
-        for kind in kinds
-    ]
+
+    def cell_of(kind: CapacityKind) -> Callable[[Saturation], str]:
+        return lambda saturation: capacity_words(labels, saturation, kind, with_unit=not alike)
+
+    columns = [(kind.capitalize(), cell_of(kind)) for kind in kinds]
     if usable:
-        columns.append(("Usable / nominal", lambda found: number(found.efficiency, 2)))
+        columns.append(("Usable / nominal", lambda saturation: number(saturation.efficiency, 2)))
     rows = [
         (
-            labels.combination(found.combination),
-            *([] if alike else [describe(found.metric).title]),
-            bracket(labels, found),
-            bottleneck_word(found.bottleneck),
-            *(words(found) for _, words in columns),
+            labels.combination(saturation.combination),
+            *([] if alike else [describe(saturation.metric).title]),
+            saturation_words(labels, saturation),
+            bottleneck_word(saturation.bottleneck),
+            *(words(saturation) for _, words in columns),
         )
-        for found in saturation
+        for saturation in saturations
     ]
     heads = "Combination|Saturation|Bottleneck" if alike else "Combination|Of|Saturation|Bottleneck"
     title = f"Capacity in {metrics[0].unit}" if alike and metrics[0].unit else "Capacity"
@@ -86,30 +95,33 @@ def capacities(labels: Labels) -> Table:
 
 
 def _binds(labels: Labels, kind: CapacityKind) -> bool:
-    """Whether a rule limits any combination below the nominal capacity."""
-    found = [
-        (each, capacity(one, CapacityKind.NOMINAL))
-        for one in labels.analysis.saturation
-        if (each := capacity(one, kind)) is not None
+    """Whether the rule of a kind limits at least one combination below its nominal capacity."""
+    pairs = [
+        (capacity, capacity_of(saturation, CapacityKind.NOMINAL))
+        for saturation in labels.analysis.saturation
+        if (capacity := capacity_of(saturation, kind)) is not None
     ]
     return any(
-        each.reached and (nominal is None or each.value is None or each.load != nominal.load)
-        for each, nominal in found
+        capacity.reached and (nominal is None or capacity.value is None or capacity.load != nominal.load)
+        for capacity, nominal in pairs
     )
 
 
 def _note(labels: Labels, kinds: list[CapacityKind]) -> str:
+    """The definitions of `kinds`, then one list of the rules that limit no combination."""
     definitions: dict[str, str] = {}
-    for found in labels.analysis.saturation:
-        definitions |= {each.kind: each.definition for each in found.capacities if each.definition}
-    said = [f"{kind.capitalize()}: {definitions[kind]}." for kind in kinds if kind in definitions]
-    said += [
-        f"Not limiting: {definitions[kind]}."
-        for kind in CapacityKind
-        if kind in definitions and kind not in kinds
-    ]
-    said.append(f"At: {labels.load_word}.")
-    shown = [capacity(found, kind) for found in labels.analysis.saturation for kind in kinds]
-    if any(each is not None and each.value is not None and not each.reached for each in shown):
-        said.append("≥: throughput is not shown to be flat, or no load broke the rule.")
-    return " ".join(said)
+    for saturation in labels.analysis.saturation:
+        definitions |= {
+            capacity.kind: capacity.definition for capacity in saturation.capacities if capacity.definition
+        }
+    parts = [f"{kind.capitalize()}: {definitions[kind]}." for kind in kinds if kind in definitions]
+    not_limiting = [kind for kind in CapacityKind if kind in definitions and kind not in kinds]
+    if not_limiting:
+        parts.append(f"Not limiting: {', '.join(f'{kind} ({definitions[kind]})' for kind in not_limiting)}.")
+    parts.append(f"At: {labels.load_word}.")
+    shown = [capacity_of(saturation, kind) for saturation in labels.analysis.saturation for kind in kinds]
+    if any(
+        capacity is not None and capacity.value is not None and not capacity.reached for capacity in shown
+    ):
+        parts.append("≥: throughput is not shown to be flat, or no load broke the rule.")
+    return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Stale answers of concurrently written objects and their cost, as tables."""
+"""Tables of stale answers of concurrently written objects, and of the cost of consistency."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TERMS: Final = (
         "version is that of the previous answer for the same object.",
     ),
 )
-"""For the words of the report, where it shows any of them."""
+"""Definitions for the list of terms, if the report shows stale answers."""
 NOTE: Final = (
     "Stale: answers whose version was superseded before the read started. Age: time since it was superseded, over "
     "the stale answers of all runs."
@@ -42,36 +42,43 @@ COSTS: Final = (
 )
 
 
-def worth_showing(labels: Labels) -> bool:
-    """Whether anybody read versions."""
+def has_readers(labels: Labels) -> bool:
+    """Whether at least one tester read versions."""
     return labels.analysis.consistency is not None
 
 
 def of_cell(labels: Labels, cell: CellResult) -> Consistency | None:
-    """What the readers of a cell got."""
-    found = labels.analysis.consistency
-    return next((each for each in found.cells if each.cell == cell.cell), None) if found else None
+    """The staleness of the answers in a cell; None if no tester of the cell read versions."""
+    result = labels.analysis.consistency
+    return (
+        next((candidate for candidate in result.cells if candidate.cell == cell.cell), None)
+        if result
+        else None
+    )
 
 
 def share_words(interval: Interval | None, digits: int = 3) -> str:
-    """The two ends of a share, `2.1 to 2.4 %`."""
+    """The two ends of the interval of a share (0 to 1): `2.1 to 2.4 %`."""
     if interval is None or interval.low is None or interval.high is None:
         return UNKNOWN
     return percent_range(interval.low, interval.high, digits)
 
 
 def cells(labels: Labels) -> Table:
-    """Every cell: throughput of its readers, stale answers, and how old these were."""
+    """A row for each cell: throughput of its readers, share of stale answers, and their age."""
     shown = _shown(labels)
     rows = [
         (
             *cell_words(labels, cell),
             plus_minus(cell.responses.get("reads_per_s"), "rate"),
-            percent(got.stale_share.mean if got.stale_share else None),
-            share_words(got.stale_share, 2),
-            *map(milliseconds, (got.stale_age_ms_p50, got.stale_age_ms_p95, got.stale_age_ms_max)),
+            percent(consistency.stale_share.mean if consistency.stale_share else None),
+            share_words(consistency.stale_share, 2),
+            *map(
+                milliseconds,
+                (consistency.stale_age_ms_p50, consistency.stale_age_ms_p95, consistency.stale_age_ms_max),
+            ),
         )
-        for cell, got in shown
+        for cell, consistency in shown
     ]
     heads = ("Reads/s", "Stale", "Interval", "Median age", "p95", "Oldest")
     columns = (*map(Column, cell_heads(labels).split("|")), *(Column(name, numeric=True) for name in heads))
@@ -79,18 +86,18 @@ def cells(labels: Labels) -> Table:
 
 
 def costs(labels: Labels) -> Table:
-    """Every cell: what its consistency took: origin fetches, and how busy the services were."""
+    """A row for each cell with the cost of its consistency: origin fetches, and utilization of the services."""
     shown = _shown(labels)
-    services = list(dict.fromkeys(name for _, got in shown for name in got.busy))
+    services = list(dict.fromkeys(name for _, consistency in shown for name in consistency.busy))
     rows = [
         (
             *cell_words(labels, cell),
             plus_minus(cell.responses.get("writes_per_s"), "rate"),
-            percent(got.fetches_per_answer),
-            percent(got.needless_share),
-            *(percent(got.busy.get(name), 2) for name in services),
+            percent(consistency.fetches_per_answer),
+            percent(consistency.needless_share),
+            *(percent(consistency.busy.get(name), 2) for name in services),
         )
-        for cell, got in shown
+        for cell, consistency in shown
     ]
     heads = ("Writes/s", "Fetches", "Needless", *services)
     columns = (*map(Column, cell_heads(labels).split("|")), *(Column(name, numeric=True) for name in heads))
@@ -99,55 +106,59 @@ def costs(labels: Labels) -> Table:
 
 
 def _shown(labels: Labels) -> list[tuple[CellResult, Consistency]]:
-    return [(cell, got) for cell in labels.cells() if (got := of_cell(labels, cell)) is not None]
+    return [
+        (cell, consistency) for cell in labels.cells() if (consistency := of_cell(labels, cell)) is not None
+    ]
 
 
 def _methods(shown: list[tuple[CellResult, Consistency]]) -> str:
     known = {
-        got.stale_share.method for _, got in shown if got.stale_share and got.stale_share.low is not None
+        consistency.stale_share.method
+        for _, consistency in shown
+        if consistency.stale_share and consistency.stale_share.low is not None
     }
     return f"Interval of the stale: {'; '.join(sorted(known))}." if known else ""
 
 
 def levels(labels: Labels) -> Table | None:
-    """The levels of the first factor, over all other factors; None where these are the cells."""
-    found = labels.analysis.consistency
-    if found is None or found.factor is None or len(found.levels) == len(found.cells):
+    """A row for each level of the first factor, over all other factors. None if each level is one cell."""
+    result = labels.analysis.consistency
+    if result is None or result.factor is None or len(result.levels) == len(result.cells):
         return None
     rows = [
         (
-            each.cell[found.factor],
-            count(each.answers),
-            percent(each.stale_share.mean if each.stale_share else None),
-            share_words(each.stale_share),
-            milliseconds(each.stale_age_ms_p95),
-            _relative(each.relative_reads),
-            percent(each.fetches_per_answer),
-            percent(each.needless_share),
+            level.cell[result.factor],
+            count(level.answers),
+            percent(level.stale_share.mean if level.stale_share else None),
+            share_words(level.stale_share),
+            milliseconds(level.stale_age_ms_p95),
+            _relative(level.relative_reads),
+            percent(level.fetches_per_answer),
+            percent(level.needless_share),
         )
-        for each in found.levels
+        for level in result.levels
     ]
     heads = ("Answers", "Stale", "Interval", "Age p95", "Relative reads/s", "Fetches", "Needless")
-    columns = (Column(factor_word(found.factor)), *(Column(name, numeric=True) for name in heads))
+    columns = (Column(factor_word(result.factor)), *(Column(name, numeric=True) for name in heads))
     note = "Over all other factors. Relative: to the level with the most reads per second, compared cell by cell."
-    return Table(f"Stale answers, per level of {factor_word(found.factor)}", columns, tuple(rows), note)
+    return Table(f"Stale answers, per level of {factor_word(result.factor)}", columns, tuple(rows), note)
 
 
 def _relative(reads: Interval | None) -> str:
-    """Of the level that the others are compared with, the word for it."""
+    """Relative reads per second of a level; `most` for the level that the others are compared with."""
     itself = reads is not None and reads.low == reads.high == 1
     return "most" if itself else plus_minus(reads, "number")
 
 
 def runs(labels: Labels) -> Table:
-    """What the readers of every run got, workload by workload where there are several."""
+    """A row for each run, or for each workload of a run with several workloads."""
     rows = []
     for run in labels.runs():
         if run.staleness is None:
             continue
-        got = run.staleness
-        for each in got.workloads or (got.readers,):
-            rows.append((run.id, labels.cell(run.cell), each.workload or "all", *_numbers(each)))
+        staleness = run.staleness
+        for readers in staleness.workloads or (staleness.readers,):
+            rows.append((run.id, labels.cell(run.cell), readers.workload or "all", *_numbers(readers)))
     heads = (
         "Answers",
         "Stale",
@@ -169,32 +180,32 @@ def runs(labels: Labels) -> Table:
     return Table("Stale answers, per run", columns, tuple(rows), note)
 
 
-def _numbers(each: Readers) -> tuple[str, ...]:
+def _numbers(readers: Readers) -> tuple[str, ...]:
     return (
-        count(each.answers),
-        count(each.stale),
-        share_words(each.stale_share),
-        milliseconds(each.stale_age_ms_mean),
-        *map(count, (each.hits, each.revalidations, each.fetches, each.needless)),
-        share_words(each.needless_share),
+        count(readers.answers),
+        count(readers.stale),
+        share_words(readers.stale_share),
+        milliseconds(readers.stale_age_ms_mean),
+        *map(count, (readers.hits, readers.revalidations, readers.fetches, readers.needless)),
+        share_words(readers.needless_share),
     )
 
 
 def line(labels: Labels, cell: CellResult) -> tuple[str, ...] | None:
-    """A cell in short, for the terminal: under the heads of `LINE`."""
-    got = of_cell(labels, cell)
-    if got is None:
+    """The cells of a row of the terminal's table, whose columns are `LINE`. None if the cell has no readers."""
+    consistency = of_cell(labels, cell)
+    if consistency is None:
         return None
-    share = got.stale_share
-    bound = share.high if share is not None and not got.stale else None
+    share = consistency.stale_share
+    bound = share.high if share is not None and not consistency.stale else None
     stale = f"≤ {percent(bound, 2)}" if bound is not None else plus_minus(share, "fraction")
     return (
         labels.cell(cell.cell),
         plus_minus(cell.responses.get("reads_per_s"), "rate"),
         stale,
-        milliseconds(got.stale_age_ms_p95),
-        percent(got.fetches_per_answer, 2),
-        percent(got.needless_share, 2),
+        milliseconds(consistency.stale_age_ms_p95),
+        percent(consistency.fetches_per_answer, 2),
+        percent(consistency.needless_share, 2),
     )
 
 

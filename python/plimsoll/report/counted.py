@@ -1,4 +1,4 @@
-"""Tables of what services counted of themselves."""
+"""Tables of the counters that services keep."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from plimsoll.report.tables import milliseconds
 NOTE = "Over the whole run, with warm-up and drain. The names are those of the service; zeros are left out."
 
 STAMPS: Final = ("clock_ns",)
-"""Time stamps of counters: useful beside the other counters of samples.parquet, but not shown."""
+"""Time stamps of counters. samples.parquet contains them, the tables do not."""
 
 
 def derived(labels: Labels) -> Table | None:
-    """What follows from the counters, all runs side by side; None where no service counted."""
+    """The figures derived from the counters, for all runs; None if no service has counters."""
     rows = [
-        (run.id, labels.cell(run.cell), one.name, spoken(name), figure(name, value))
+        (run.id, labels.cell(run.cell), service.name, spoken(name), figure(name, value))
         for run in labels.runs()
-        for one in run.services
-        for name, value in one.derived.items()
+        for service in run.services
+        for name, value in service.derived.items()
     ]
     heads = (*map(Column, ("Run", "Cell", "Service", "Figure")), Column("Value", numeric=True))
     return Table("Counters of the services", heads, tuple(rows), "Over the whole run.") if rows else None
@@ -31,7 +31,7 @@ def derived(labels: Labels) -> Table | None:
 
 def counted(run: RunResult) -> Table:
     """All counters of the services of a run."""
-    rows = [row for one in run.services for row in _rows(one)]
+    rows = [row for service in run.services for row in _rows(service)]
     heads = (*map(Column, ("Service", "What")), Column("In the run", numeric=True))
     return Table(f"Counters of the services in run {run.id}", heads, tuple(rows), NOTE)
 
@@ -40,15 +40,15 @@ def statements(run: RunResult) -> Table | None:
     """The slowest statements of the databases of a run."""
     rows = [
         (
-            one.name,
-            each.statement,
-            count(each.calls),
-            milliseconds(each.total_s * 1000),
-            milliseconds(each.mean_ms),
-            count(each.rows),
+            service.name,
+            statement.statement,
+            count(statement.calls),
+            milliseconds(statement.total_s * 1000),
+            milliseconds(statement.mean_ms),
+            count(statement.rows),
         )
-        for one in run.services
-        for each in one.statements
+        for service in run.services
+        for statement in service.statements
     ]
     heads = (
         *map(Column, ("Service", "Statement")),
@@ -58,23 +58,23 @@ def statements(run: RunResult) -> Table | None:
 
 
 def spoken(name: str) -> str:
-    """The name of a counter in words: `hit_ratio` -> `hit ratio`."""
+    """The name of a counter for people: `hit_ratio` -> `Hit ratio`."""
     return name.replace("_", " ").capitalize()
 
 
 def figure(name: str, value: float | None) -> str:
-    """A derived figure: ratios are shares, the rest are counts."""
+    """A derived figure as text: a name that ends with `_ratio` is a share of 1, all others are counts."""
     if name.endswith("_ratio"):
         return percent(value)
     return number(value) if value is None else count(round(value))
 
 
-def _rows(one: CountedService) -> list[tuple[str, str, str]]:
-    rows = [(one.name, spoken(name), figure(name, value)) for name, value in one.derived.items()]
-    rows += [(one.name, name, _plain(value)) for name, value in one.counters.items() if value]
-    gauges = (("at the end", one.gauges), ("mean", one.means), ("greatest", one.peaks))
+def _rows(service: CountedService) -> list[tuple[str, str, str]]:
+    rows = [(service.name, spoken(name), figure(name, value)) for name, value in service.derived.items()]
+    rows += [(service.name, name, _plain(value)) for name, value in service.counters.items() if value]
+    gauges = (("at the end", service.gauges), ("mean", service.means), ("greatest", service.peaks))
     return rows + [
-        (one.name, f"{name} ({which})", _plain(value))
+        (service.name, f"{name} ({which})", _plain(value))
         for which, values in gauges
         for name, value in values.items()
         if value and name not in STAMPS

@@ -26,10 +26,10 @@ FONT: Final = "sans-serif"
 
 
 def write_figures(analysis: Analysis, directory: Path, kind: str) -> list[Path]:
-    """Every chart of the report as KEY.KIND in `directory` (made when missing), those of runs as series-RUN and
-    testers-RUN. Returns the files written.
+    """Writes every chart of the report as KEY.KIND, and those of single runs as series-RUN.KIND and testers-RUN.KIND.
 
-    Raises BadInput for another kind than svg, png and pdf. PNG is drawn at twice the size.
+    Creates `directory` if it is missing. `kind`: svg, png (twice the size) or pdf; any other kind raises BadInput.
+    Returns the paths of the files.
     """
     if kind not in get_args(Format):
         raise BadInput(f"figures are written as {', '.join(get_args(Format))}, not as {kind!r}")
@@ -43,19 +43,19 @@ def write_figures(analysis: Analysis, directory: Path, kind: str) -> list[Path]:
 
 
 def write_chart(chart: Chart, path: Path, kind: str) -> None:
-    """One chart as a file; PNG at twice the size."""
+    """Writes one chart as a file; a PNG has twice the size."""
     path.write_bytes(_drawn(chart, kind))
 
 
 def _charts(labels: Labels) -> list[tuple[str, Chart]]:
     figures = (*load_figures(labels), *effect_figures(labels), *check_figures(labels))
-    found: list[tuple[str, Chart]] = [(figure.key, figure.chart) for figure in figures]
+    charts: list[tuple[str, Chart]] = [(figure.key, figure.chart) for figure in figures]
     for run in chosen_runs(labels):
         if run.series is not None and run.series.t_s:
-            found.append((f"series-{_file_name(run.id)}", series_chart(run)))
+            charts.append((f"series-{_file_name(run.id)}", series_chart(run)))
         if has_shares(run):
-            found.append((f"testers-{_file_name(run.id)}", testers_chart(run)))
-    return found
+            charts.append((f"testers-{_file_name(run.id)}", testers_chart(run)))
+    return charts
 
 
 def _file_name(text: str) -> str:
@@ -63,7 +63,7 @@ def _file_name(text: str) -> str:
 
 
 def _drawn(chart: Chart, kind: str) -> bytes:
-    """The chart as the bytes of a file, in ink instead of the colour of a page around it."""
+    """The chart as the bytes of a file. `currentColor` becomes a fixed colour, because no page surrounds a file."""
     version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
     document: dict[str, Any] = json.loads(json.dumps(spec(chart)).replace('"currentColor"', json.dumps(INK)))
     document["config"]["font"] = FONT

@@ -28,7 +28,7 @@ from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import latency_cells, milliseconds
 
 MAX_ROWS: Final = 400
-"""Rows of a table; analysis.json has them all."""
+"""Maximum number of rows of a table; analysis.json contains all."""
 QUESTION: Final = "Does the service treat remote testers fairly?"
 TERMS: Final = (
     (
@@ -48,16 +48,16 @@ TERMS: Final = (
 )
 
 
-def shown(labels: Labels) -> RunResult | None:
-    """The run of which hosts and clocks are shown; None where no run has several agents."""
+def shown_run(labels: Labels) -> RunResult | None:
+    """The run whose hosts and clocks are shown; None if no run has several agents."""
     return leading_run(labels.analysis)
 
 
 def words(hosts: HostsResult) -> str:
     """The text above the tables: the answer for remote testers, the clocks, the coverage."""
-    said = fairness_words(hosts)
-    said = [f"{QUESTION} {said[0]}", *said[1:]] if said else []
-    return " ".join([*said, clock_words(hosts), *filter(None, [coverage_words(hosts)])])
+    sentences = fairness_words(hosts)
+    sentences = [f"{QUESTION} {sentences[0]}", *sentences[1:]] if sentences else []
+    return " ".join([*sentences, clock_words(hosts), *filter(None, [coverage_words(hosts)])])
 
 
 def clock_words(hosts: HostsResult) -> str:
@@ -65,21 +65,21 @@ def clock_words(hosts: HostsResult) -> str:
     if hosts.bound_ms is None:
         return "The clock offsets of the agents are unknown."
     if hosts.bound_ms == 0:
-        watching = (each.bound_ms or 0.0 for each in hosts.clocks if each.role != TESTERS)
-        apart = max(watching, default=0.0)
-        said = "All agents use the controller's clock."
-        if apart > 0:
-            said = "All testers use the controller's clock; the times of watched hosts are mapped to it to within "
-            said += f"{milliseconds(apart)}."
+        watching = (clock.bound_ms or 0.0 for clock in hosts.clocks if clock.role != TESTERS)
+        bound = max(watching, default=0.0)
+        text = "All agents use the controller's clock."
+        if bound > 0:
+            text = "All testers use the controller's clock; the times of watched hosts are mapped to it to within "
+            text += f"{milliseconds(bound)}."
     else:
-        said = f"The time stamps of all agents are correct to within {milliseconds(hosts.bound_ms)}"
+        text = f"The time stamps of all agents are correct to within {milliseconds(hosts.bound_ms)}"
         finest = quantity(hosts.least_quantum_s * 1000, "ms")
-        said += f", so time series over all agents have a quantum of at least {finest}."
+        text += f", so time series over all agents have a quantum of at least {finest}."
     if hosts.start_spread_ms is not None and hosts.bound_ms > 0:
-        said += f" {_start_words(hosts.start_spread_ms, hosts.start_spread_bound_ms)}"
+        text += f" {_start_words(hosts.start_spread_ms, hosts.start_spread_bound_ms)}"
     if hosts.bound_unknown:
-        said += f" The clock offset of {_some(hosts.bound_unknown)} is unknown."
-    return said
+        text += f" The clock offset of {_some(hosts.bound_unknown)} is unknown."
+    return text
 
 
 def _start_words(spread_ms: float, bound_ms: float | None) -> str:
@@ -92,15 +92,15 @@ def _start_words(spread_ms: float, bound_ms: float | None) -> str:
 
 
 def coverage_words(hosts: HostsResult) -> str:
-    """The lost agents in a sentence; empty where none was lost."""
+    """A sentence about the lost agents; empty if none was lost."""
     if not hosts.lost:
         return ""
     missing = ""
     if hosts.missing:
         missing = f" At least {plural(hosts.missing, 'transaction')} of these agents are not on disk."
-    there = f"; agents covered {percent(hosts.coverage_mean)} of the window" if hosts.coverage_mean else ""
-    names = _some([each.agent for each in hosts.lost])
-    return f"{count(len(hosts.lost))} of {plural(hosts.agents, 'agent')} lost: {names}{there}.{missing}"
+    covered = f"; agents covered {percent(hosts.coverage_mean)} of the window" if hosts.coverage_mean else ""
+    names = _some([agent.agent for agent in hosts.lost])
+    return f"{count(len(hosts.lost))} of {plural(hosts.agents, 'agent')} lost: {names}{covered}.{missing}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -109,15 +109,15 @@ def _some(names: Sequence[str]) -> str:
 
 
 def sites(labels: Labels) -> Table:
-    """Fairness by site: of the run that is shown, or of every run where there are several."""
+    """A row for each site of each run with sites. With several runs, each row starts with the run and its cell."""
     runs = [run for run in labels.runs() if run.hosts is not None and run.hosts.sites]
     several = len(runs) > 1
     rows = []
     for run in runs:
         assert run.hosts is not None
         head = (run.id, labels.cell(run.cell)) if several else ()
-        for each in run.hosts.sites:
-            rows.append((*head, each.site, *_site(each)))
+        for site in run.hosts.sites:
+            rows.append((*head, site.site, *_site(site)))
     names = (*(("Run", "Cell") if several else ()), "Site")
     heads = (
         "Testers",
@@ -140,48 +140,48 @@ SITES_NOTE: Final = (
 )
 
 
-def _site(each: PlaceResult) -> tuple[str, ...]:
+def _site(site: PlaceResult) -> tuple[str, ...]:
     return (
-        count(each.testers),
-        number(each.throughput_per_s),
-        percent(each.peak_share),
-        percent(each.testers_share),
-        number(each.share),
-        _round_trip(each),
-        milliseconds(each.response_ms_p50),
-        milliseconds(each.response_ms_p95),
-        milliseconds(each.response_less_rtt_ms),
+        count(site.testers),
+        number(site.throughput_per_s),
+        percent(site.peak_share),
+        percent(site.testers_share),
+        number(site.share),
+        _round_trip(site),
+        milliseconds(site.response_ms_p50),
+        milliseconds(site.response_ms_p95),
+        milliseconds(site.response_less_rtt_ms),
     )
 
 
-def _round_trip(each: PlaceResult) -> str:
-    """The round trip of the connections, or that of the probes, marked as such."""
-    if each.rtt_ms is not None:
-        return milliseconds(each.rtt_ms)
-    return f"{milliseconds(each.probe_rtt_ms)} (probes)" if each.probe_rtt_ms is not None else UNKNOWN
+def _round_trip(place: PlaceResult) -> str:
+    """The round trip of the connections; if it is unknown, that of the probes, with the addition `(probes)`."""
+    if place.rtt_ms is not None:
+        return milliseconds(place.rtt_ms)
+    return f"{milliseconds(place.probe_rtt_ms)} (probes)" if place.probe_rtt_ms is not None else UNKNOWN
 
 
 def hosts(run: RunResult) -> Table:
-    """Every host of a run."""
+    """A row for each host of a run. The run must have hosts."""
     assert run.hosts is not None
     rows = [
         (
-            each.host,
-            each.site,
-            count(each.testers),
-            number(each.throughput_per_s),
-            quantity(each.wire_bytes_per_s, "bytes_rate"),
-            number(each.share),
-            _range(each.share_range),
-            number(each.jain_index, 4),
-            _round_trip(each),
-            milliseconds(each.response_ms_mean),
-            milliseconds(each.response_ms_p50),
-            milliseconds(each.response_ms_p95),
-            milliseconds(each.response_less_rtt_ms),
-            percent(each.cpu, 2),
+            host.host,
+            host.site,
+            count(host.testers),
+            number(host.throughput_per_s),
+            quantity(host.wire_bytes_per_s, "bytes_rate"),
+            number(host.share),
+            _range(host.share_range),
+            number(host.jain_index, 4),
+            _round_trip(host),
+            milliseconds(host.response_ms_mean),
+            milliseconds(host.response_ms_p50),
+            milliseconds(host.response_ms_p95),
+            milliseconds(host.response_less_rtt_ms),
+            percent(host.cpu, 2),
         )
-        for each in run.hosts.hosts
+        for host in run.hosts.hosts
     ]
     heads = (
         "Testers",
@@ -210,70 +210,70 @@ def _range(ends: tuple[float, float] | None) -> str:
 
 
 def clocks(run: RunResult) -> Table:
-    """Every agent's clock."""
+    """A row for the clock of each agent. The run must have hosts."""
     assert run.hosts is not None
-    rows = [(each.agent, each.site, _via(each), *_clock(each)) for each in run.hosts.clocks]
+    rows = [(clock.agent, clock.site, _via(clock), *_clock(clock)) for clock in run.hosts.clocks]
     heads = ("Bound", "Drift (ppm)", "Interval (ppm)", "Probes", "Least round trip", "Began")
     note = (
         "Bound: the greatest error of any time stamp of the agent in this run. Drift: how much slower its clock runs "
         "than the controller's (negative: faster), with the interval that contains it. Began: after the start of the "
         "run."
     )
-    remarks = "; ".join(f"{each.agent}: {each.remark}" for each in run.hosts.clocks if each.remark)
-    said = f"{note} {remarks}." if remarks else note
+    remarks = "; ".join(f"{clock.agent}: {clock.remark}" for clock in run.hosts.clocks if clock.remark)
+    text = f"{note} {remarks}." if remarks else note
     columns = _columns(("Agent", "Site", "Probes by"), heads)
-    return Table(_of_run("Clocks", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, said))
+    return Table(_of_run("Clocks", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, text))
 
 
-def _via(each: AgentClockResult) -> str:
-    if each.same:
+def _via(clock: AgentClockResult) -> str:
+    if clock.same:
         return "the same clock"
-    return listing(sorted(each.via)) or UNKNOWN
+    return listing(sorted(clock.via)) or UNKNOWN
 
 
-def _clock(each: AgentClockResult) -> tuple[str, ...]:
-    if each.same:
-        return ("0", *(UNKNOWN,) * 4, milliseconds(each.started_ms))
+def _clock(clock: AgentClockResult) -> tuple[str, ...]:
+    if clock.same:
+        return ("0", *(UNKNOWN,) * 4, milliseconds(clock.started_ms))
     ends = (
-        f"{number(each.drift_low_ppm)} to {number(each.drift_high_ppm)}"
-        if each.drift_low_ppm is not None
+        f"{number(clock.drift_low_ppm)} to {number(clock.drift_high_ppm)}"
+        if clock.drift_low_ppm is not None
         else UNKNOWN
     )
-    rejected = f" ({count(each.rejected)} rejected)" if each.rejected else ""
+    rejected = f" ({count(clock.rejected)} rejected)" if clock.rejected else ""
     return (
-        with_unit(f"± {milliseconds(each.bound_ms)}", "") if each.bound_ms is not None else "unknown",
-        number(each.drift_ppm),
+        with_unit(f"± {milliseconds(clock.bound_ms)}", "") if clock.bound_ms is not None else "unknown",
+        number(clock.drift_ppm),
         ends,
-        f"{count(each.probes)}{rejected}",
-        milliseconds(each.rtt_min_ms),
-        _began(each),
+        f"{count(clock.probes)}{rejected}",
+        milliseconds(clock.rtt_min_ms),
+        _began(clock),
     )
 
 
-def _began(each: AgentClockResult) -> str:
-    """A time with its bound, without digits below the bound."""
-    if each.started_ms is None or each.bound_ms is None:
+def _began(clock: AgentClockResult) -> str:
+    """The start time of an agent with its bound, without digits below the bound."""
+    if clock.started_ms is None or clock.bound_ms is None:
         return UNKNOWN
-    at = each.started_ms
-    if abs(at) < each.bound_ms:  # the unit is that of the bound: 0 has none
-        return f"0 ± {milliseconds(each.bound_ms)}"
-    return plus_minus(Interval(at, at - each.bound_ms, at + each.bound_ms), "ms", signed=True)
+    at = clock.started_ms
+    if abs(at) < clock.bound_ms:  # the unit is that of the bound: 0 has none
+        return f"0 ± {milliseconds(clock.bound_ms)}"
+    return plus_minus(Interval(at, at - clock.bound_ms, at + clock.bound_ms), "ms", signed=True)
 
 
 def lost(run: RunResult) -> Table | None:
-    """The agents that were lost, and how many of their transactions are on disk."""
+    """A row for each lost agent, with the number of its transactions on disk; None if none was lost."""
     if run.hosts is None or not run.hosts.lost:
         return None
     rows = [
         (
-            each.agent,
-            each.site,
-            "all figures include its transactions on disk" if each.brought_in else UNSEEN,
-            UNKNOWN if each.lost_s is None else with_unit(number(each.lost_s), "s"),
-            count(each.transactions),
-            UNKNOWN if each.last_s is None else _at(each.last_s, run.hosts),
+            agent.agent,
+            agent.site,
+            "all figures include its transactions on disk" if agent.brought_in else UNSEEN,
+            UNKNOWN if agent.lost_s is None else with_unit(number(agent.lost_s), "s"),
+            count(agent.transactions),
+            UNKNOWN if agent.last_s is None else _at(agent.last_s, run.hosts),
         )
-        for each in run.hosts.lost
+        for agent in run.hosts.lost
     ]
     heads = ("Lost at", "Transactions on disk", "The last ended at")
     columns = _columns(("Agent", "Site", "Transactions"), heads)
@@ -289,14 +289,14 @@ UNSEEN: Final = "unknown: none of its segments were fetched"
 
 
 def _at(t_s: float, hosts: HostsResult) -> str:
-    """A time of an agent's clock, without digits below the bound."""
+    """A time in s on the clock of an agent, without digits below the clock bound."""
     if not hosts.bound_ms:
         return with_unit(number(t_s), "s")
     return with_unit(fixed(t_s, min(0, math.floor(math.log10(hosts.bound_ms / 1000)))), "s")
 
 
 def with_and_without(run: RunResult) -> Table | None:
-    """The figures of the window with the transactions of the lost agents, and without."""
+    """The figures of the window with and without the transactions of the lost agents; None if none was lost."""
     if run.without_lost is None:
         return None
     rows = [
@@ -316,47 +316,47 @@ def with_and_without(run: RunResult) -> Table | None:
 
 
 def events(run: RunResult) -> Table | None:
-    """Events of the clocks and of the network paths to them."""
+    """Events of the clocks and of the network paths to them; None if there were none."""
     if run.hosts is None or not run.hosts.events:
         return None
-    rows = [(_at(each.t_s, run.hosts), each.agent, each.text) for each in run.hosts.events]
+    rows = [(_at(event.t_s, run.hosts), event.agent, event.text) for event in run.hosts.events]
     columns = (Column("At"), Column("Agent"), Column("What"))
     note = "They changed no figure: time stamps use a clock that cannot be set, and the clock map corrects the rest."
     return Table(_of_run("Events of the clocks", run), columns, tuple(rows[:MAX_ROWS]), _note(rows, note))
 
 
 def line(run: RunResult) -> str:
-    """Hosts and clocks in a line, for the terminal; empty where there is one agent."""
-    found = run.hosts
-    if found is None:
+    """A line about hosts and clocks, for the terminal; empty for a run of one agent."""
+    result = run.hosts
+    if result is None:
         return ""
-    said = [plural(len(found.hosts) or found.agents, "host"), plural(len(found.sites), "site")]
-    text = listing(said) if found.sites else said[0]
-    if found.bound_unknown:
-        text += f", clock offset of {_some(found.bound_unknown)} unknown"
-    elif found.bound_ms:
-        text += f", clocks within {milliseconds(found.bound_ms)}"
-    if found.jain_sites is not None and len(found.sites) > 1:
-        text += f", Jain's index over sites {number(found.jain_sites)}"
+    parts = [plural(len(result.hosts) or result.agents, "host"), plural(len(result.sites), "site")]
+    text = listing(parts) if result.sites else parts[0]
+    if result.bound_unknown:
+        text += f", clock offset of {_some(result.bound_unknown)} unknown"
+    elif result.bound_ms:
+        text += f", clocks within {milliseconds(result.bound_ms)}"
+    if result.jain_sites is not None and len(result.sites) > 1:
+        text += f", Jain's index over sites {number(result.jain_sites)}"
     return text
 
 
 def lost_line(run: RunResult) -> str:
-    """The lost agents in a line, with p95 of the others; empty where none was lost."""
+    """A line about the lost agents, with throughput and p95 with and without them; empty if none was lost."""
     if run.hosts is None or not run.hosts.lost:
         return ""
     text = listing(
         [
-            each.agent if each.lost_s is None else f"{each.agent} at {number(each.lost_s)} s"
-            for each in run.hosts.lost[:5]
+            agent.agent if agent.lost_s is None else f"{agent.agent} at {number(agent.lost_s)} s"
+            for agent in run.hosts.lost[:5]
         ]
     )
     text = f"{count(len(run.hosts.lost))} of {plural(run.hosts.agents, 'agent')}: {text}"
     if run.without_lost is not None:
         both = (run.traffic, run.without_lost)
-        rates = [quantity(each.throughput_per_s, "rate", "requests/s") for each in both]
+        rates = [quantity(traffic.throughput_per_s, "rate", "requests/s") for traffic in both]
         text += f"; {rates[0]} with their transactions, {rates[1]} without"
-        p95 = [each.response_ms.p95 for each in both]
+        p95 = [traffic.response_ms.p95 for traffic in both]
         if None not in p95:
             text += f"; p95 {milliseconds(p95[0])} with, {milliseconds(p95[1])} without"
     return text

@@ -1,8 +1,8 @@
-"""The report: one HTML file that holds everything it needs and loads nothing.
+"""The report: one self-contained HTML file, which loads nothing.
 
-Every text from outside is escaped (Jinja's autoescape in the page, `for_script` in the data). A content security
-policy names our own two scripts by their hash and forbids everything else, so that a text that slipped through could
-neither run nor fetch. Vega's expressions are interpreted, not compiled, for the same reason.
+Every text from outside is escaped: in the page by Jinja, in the data by `for_script`. A content security policy names
+the two scripts of the page by their hash and forbids everything else. A text that was not escaped could therefore
+neither run nor fetch anything. Vega's expressions are interpreted, not compiled, for the same reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.analyse.results.wording import count, describe, number, percent, p
 from plimsoll.plan.source.units import about_size
 from plimsoll.report import caches, consistency, counted, hosts, machine, run_tables, tables
 from plimsoll.report.capacities import capacities
-from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, worth_showing
+from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
 from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -31,7 +31,7 @@ from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
 
 MAX_OBJECTIONS: Final = 3
-"""Invalid and doubtful runs whose reasons are shown without a click; the answer has the most frequent ones."""
+"""Maximum number of invalid and doubtful runs whose table is not folded. The answer names the most frequent reasons."""
 TERMS: Final = (
     ("Response time", "End minus scheduled start. The delay of a late tester shows in it."),
     ("Request time", "End minus actual start: what the request itself took."),
@@ -72,7 +72,7 @@ TERMS: Final = (
 
 
 class Text(NamedTuple):
-    """A text shown as it is, folded unless `open`."""
+    """A text that is shown unchanged. It is folded unless `open` is set."""
 
     title: str
     text: str
@@ -94,7 +94,7 @@ class Section:
 
 
 def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> str:
-    """The report as HTML. `bundle` replaces Vega (about 900 kB) where only the page matters, as in tests."""
+    """The report as HTML. `bundle`: a script in place of Vega (about 900 kB), for tests of the page alone."""
     labels = Labels(analysis)
     runs = chosen_runs(labels)
     sections = _sections(labels, setup, with_runs=bool(runs))
@@ -102,7 +102,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
     vega = vega_bundle() if bundle is None else bundle
     figures = [figure for section in sections for figure in section.figures]
     first = first_run(labels, runs)
-    left = len(worth_showing(labels)) - len(runs)
+    left = len(shown_runs(labels)) - len(runs)
     return page_template(PACKAGE, "report.html").render(
         kind="report",
         name=analysis.experiment.name,
@@ -114,9 +114,9 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         so_far=so_far(analysis),
         key_figures=key_figures(labels),
         answer=shown_answer(analysis) or ["There is no answer yet."],
-        verdicts=[_mark(each) | {"text": verdict_text(each)} for each in analysis.verdicts],
+        verdicts=[_mark(verdict) | {"text": verdict_text(verdict)} for verdict in analysis.verdicts],
         contents=[
-            *((each.key, each.title) for each in sections),
+            *((section.key, section.title) for section in sections),
             ("terms", "Terms and methods"),
         ],
         sections=sections,
@@ -136,21 +136,21 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
 
 
 def _terms(labels: Labels) -> tuple[tuple[str, str], ...]:
-    readers = consistency.TERMS if consistency.worth_showing(labels) else ()
-    return (*TERMS, *readers, *(hosts.TERMS if hosts.shown(labels) is not None else ()))
+    readers = consistency.TERMS if consistency.has_readers(labels) else ()
+    return (*TERMS, *readers, *(hosts.TERMS if hosts.shown_run(labels) is not None else ()))
 
 
-def _mark(each: Verdict) -> dict[str, str]:
-    if not each.judged:
+def _mark(verdict: Verdict) -> dict[str, str]:
+    if not verdict.judged:
         return {"kind": "open", "sign": "–"}
-    return {"kind": "good", "sign": "✓"} if each.passed else {"kind": "bad", "sign": "✗"}
+    return {"kind": "good", "sign": "✓"} if verdict.passed else {"kind": "bad", "sign": "✗"}
 
 
 def _facts(analysis: Analysis) -> str:
     info = analysis.experiment
     invalid = sum(not run.valid for run in analysis.runs)
     doubtful = sum(run.valid and bool(run.doubtful_reasons) for run in analysis.runs)
-    said = [
+    facts = [
         _minute(info.started),
         info.design.replace("-", " ") if info.factors else "",
         f"{count(len(analysis.runs))} of {plural(info.planned_runs, 'run')}",
@@ -159,18 +159,18 @@ def _facts(analysis: Analysis) -> str:
         _how_many(doubtful, "doubtful", analysis),
         f"seed {info.seed}" if info.seed is not None else "",
     ]
-    return " · ".join(part for part in said if part)
+    return " · ".join(part for part in facts if part)
 
 
-def _how_many(some: int, word: str, analysis: Analysis) -> str:
-    """`2 invalid`, `all valid`; of a single run the word alone; nothing of none."""
-    if not some or len(analysis.runs) == 1:
-        return word if some else ""
-    return f"{'all' if word == 'valid' else count(some)} {word}"
+def _how_many(amount: int, word: str, analysis: Analysis) -> str:
+    """`2 invalid`, `all valid`; the word alone if there is a single run; empty if `amount` is 0."""
+    if not amount or len(analysis.runs) == 1:
+        return word if amount else ""
+    return f"{'all' if word == 'valid' else count(amount)} {word}"
 
 
 def _minute(started: str) -> str:
-    """An ISO 8601 time to the minute; as it is where it is none."""
+    """An ISO 8601 time to the minute; a text that is not such a time is returned unchanged."""
     try:
         return f"{datetime.fromisoformat(started).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
@@ -186,20 +186,20 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
 
     capacity = (capacities(labels),) if analysis.saturation else ()
     single = bool(analysis.runs) and "throughput" not in drawn
-    carried, times, failed = (
+    totals, times, failed = (
         (make(labels),) if single else () for make in (tables.totals, tables.distribution, tables.errors)
     )
     if any(run.traffic.cohort for run in analysis.runs):
         failed = (tables.cohorts(labels), *failed)
-    each = () if single or not analysis.runs else (tables.totals(labels),)
+    run_totals = () if single or not analysis.runs else (tables.totals(labels),)
     folded, shown = (failed, ()) if not single and "errors" not in drawn else ((), failed)
-    found = [
+    sections = [
         Section(
             "throughput",
             "Throughput and capacity",
             tables=capacity,
             figures=of("throughput"),
-            folded=each or carried,
+            folded=run_totals or totals,
         ),
         Section(
             "response",
@@ -248,18 +248,18 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         _superseded(labels),
         _set_up(labels, setup),
     ]
-    return [section for section in found if _has_content(section)]
+    return [section for section in sections if _has_content(section)]
 
 
 def _caches(labels: Labels) -> tuple[Table, ...]:
-    found = caches.by_cache(labels)
-    return () if found is None else (found,)
+    table = caches.by_cache(labels)
+    return () if table is None else (table,)
 
 
 def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:
-    """Stale answers; empty where no tester read versions."""
+    """The section of stale answers; without contents if no tester read versions."""
     title = "Stale answers"
-    if not consistency.worth_showing(labels):
+    if not consistency.has_readers(labels):
         return Section("readers", title)
     levels = consistency.levels(labels)
     shown = (*([levels] if levels else []), consistency.cells(labels), consistency.costs(labels))
@@ -267,9 +267,9 @@ def _readers(labels: Labels, figures: tuple[Figure, ...]) -> Section:
 
 
 def _hosts(labels: Labels, figures: tuple[Figure, ...]) -> Section:
-    """Hosts, sites and clocks; empty where there was one agent."""
+    """The section of hosts, sites and clocks; without contents if no run has several agents."""
     title = "Hosts and clocks"
-    run = hosts.shown(labels)
+    run = hosts.shown_run(labels)
     if run is None or run.hosts is None:
         return Section("hosts", title)
     shown = (
@@ -280,14 +280,16 @@ def _hosts(labels: Labels, figures: tuple[Figure, ...]) -> Section:
         hosts.events(run),
     )
     folded = (
-        (hosts.hosts(run),) if run.hosts.hosts and not any(each.key == "hosts" for each in figures) else ()
+        (hosts.hosts(run),)
+        if run.hosts.hosts and not any(figure.key == "hosts" for figure in figures)
+        else ()
     )
     tables_of = tuple(table for table in shown if table is not None)
     return Section("hosts", title, hosts.words(run.hosts), tables=tables_of, figures=figures, folded=folded)
 
 
 def _effects(labels: Labels) -> Section:
-    """A figure per response; where the variation cannot be allocated (an unbalanced design), the table alone."""
+    """A figure per response. If the variation cannot be allocated (an unbalanced design), the table alone."""
     figures = tuple(effect_figures(labels))
     bare = () if figures else tuple(tables.effects(labels, model) for model in labels.analysis.models)
     return Section("effects", "Effects of the factors", folded=bare, figures=figures)
@@ -303,18 +305,20 @@ def _stages(labels: Labels) -> tuple[Table, ...]:
 
 
 def _fairness(labels: Labels) -> str:
-    found = [
+    indices = [
         run.jain_index
         for run in labels.runs()
         if run.valid and has_shares(run) and run.jain_index is not None
     ]
-    if not found or len(labels.analysis.cells) < 2:
+    if not indices or len(labels.analysis.cells) < 2:
         return ""
-    return f"Jain's index of the valid runs: {number(min(found), 4)} to {number(max(found), 4)} (1 is fair)."
+    return (
+        f"Jain's index of the valid runs: {number(min(indices), 4)} to {number(max(indices), 4)} (1 is fair)."
+    )
 
 
 def _no_errors(labels: Labels) -> str:
-    """Why there is no chart of errors, and what is known all the same; empty where nothing is."""
+    """The text in place of a chart of errors: the upper bound of the error rate. Empty if no cell has a bound."""
     rates = [cell.error_rate_upper for cell in labels.analysis.cells if cell.error_rate_upper is not None]
     if not rates:
         return ""
@@ -322,7 +326,7 @@ def _no_errors(labels: Labels) -> str:
 
 
 def _model_warnings(labels: Labels) -> tuple[str, ...]:
-    """Remarks on the models, which a reader sees before the charts."""
+    """Remarks on the models. The page shows them before the charts."""
     return tuple(
         f"Model of the {describe(model.response).title}: {'; '.join(model.remarks)}."
         for model in labels.analysis.models
@@ -340,16 +344,18 @@ def _validity(labels: Labels) -> Section:
     text += "" if bad else "None is doubtful." if len(runs) > 1 else "The run is valid."
     if not labels.analysis.left_out:
         text += " Nothing was left out."
-    found = tables.validity(labels)
+    validity_table = tables.validity(labels)
     objections = (tables.objections(labels),) if bad else ()
-    shown, folded = (objections, [found]) if len(bad) <= MAX_OBJECTIONS else ((), [*objections, found])
-    folded.append(tables.books(labels))
+    shown, folded = (
+        (objections, [validity_table]) if len(bad) <= MAX_OBJECTIONS else ((), [*objections, validity_table])
+    )
+    folded.append(tables.run_counts(labels))
     folded += [tables.left_out(labels)] if labels.analysis.left_out else []
     return Section("validity", "Validity", text.strip(), tables=shown, folded=tuple(folded))
 
 
 def _superseded(labels: Labels) -> Section:
-    """Verdicts of earlier analyses that newer rules state otherwise, and notes; empty where there are none."""
+    """Verdicts of an earlier analysis that newer rules changed, and notes; without contents if there are none."""
     analysis = labels.analysis
     shown = (tables.superseded(labels),) if analysis.superseded else ()
     return Section("superseded", "Superseded verdicts", " ".join(analysis.notes), tables=shown)
@@ -377,5 +383,5 @@ def _set_up(labels: Labels, setup: SetUp) -> Section:
         "set-up",
         "Set-up",
         folded=(first, *machine.hosts(setup.environment), *folded),
-        texts=tuple(each for each in texts if each.text),
+        texts=tuple(text for text in texts if text.text),
     )

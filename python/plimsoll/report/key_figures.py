@@ -1,4 +1,4 @@
-"""The band of key figures above the answer: at most seven, each with its unit and what it is of. Pure."""
+"""The key figures above the answer: at most seven, each with its unit and the cell or load that it is from. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plimsoll.analyse.results.wording import (
 )
 from plimsoll.analyse.run.validity import is_lower_bound
 from plimsoll.report import tables
-from plimsoll.report.capacities import capacity as capacity_of
+from plimsoll.report.capacities import capacity_of
 from plimsoll.report.labels import ONLY, Labels
 
 PERCENTILES = ("p50", "p95", "p99")
@@ -30,7 +30,7 @@ PERCENTILES = ("p50", "p95", "p99")
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """A figure under its name; `note`: what it is of, or why it is missing. `kind`: good, bad, or empty."""
+    """A figure with its name. `note`: its cell or load, or why it is missing. `kind`: good, warn, bad, or empty."""
 
     name: str
     value: str
@@ -39,7 +39,8 @@ class KeyFigure:
 
 
 def key_figures(labels: Labels) -> list[KeyFigure]:
-    """Throughput or capacity, response times, errors, validity and bottleneck; of several cells, those of the best."""
+    """Throughput or capacity, response times, errors, bottleneck and validity. With several cells, those of the cell
+    with the highest throughput."""
     if not labels.analysis.runs:
         return []
     best = _best(labels)
@@ -51,28 +52,30 @@ def key_figures(labels: Labels) -> list[KeyFigure]:
     return [_throughput(labels, cell), *_of_cell(labels, cell, cell.bottleneck)]
 
 
-def _nominal(found: Saturation) -> float:
-    capacity = capacity_of(found, CapacityKind.NOMINAL)
+def _nominal(saturation: Saturation) -> float:
+    capacity = capacity_of(saturation, CapacityKind.NOMINAL)
     return capacity.value.mean if capacity is not None and capacity.value is not None else -1.0
 
 
 def _best(labels: Labels) -> Saturation | None:
-    """The combination with the highest nominal capacity of the leading throughput."""
-    found = [each for each in labels.analysis.saturation if _nominal(each) >= 0]
-    mine = [each for each in found if each.metric == labels.throughput.name] or found
-    return max(mine, key=_nominal, default=None)
+    """The saturation with the highest nominal capacity, of the leading throughput if that has one."""
+    saturations = [saturation for saturation in labels.analysis.saturation if _nominal(saturation) >= 0]
+    leading = [
+        saturation for saturation in saturations if saturation.metric == labels.throughput.name
+    ] or saturations
+    return max(leading, key=_nominal, default=None)
 
 
-def _cell_of(labels: Labels, found: Saturation) -> CellResult | None:
-    capacity = capacity_of(found, CapacityKind.NOMINAL)
-    where = labels.combination(found.combination)
-    cells = (each for each in labels.analysis.cells if labels.combination(each.cell) == where)
-    return next((each for each in cells if capacity is not None and each.load == capacity.load), None)
+def _cell_of(labels: Labels, saturation: Saturation) -> CellResult | None:
+    capacity = capacity_of(saturation, CapacityKind.NOMINAL)
+    where = labels.combination(saturation.combination)
+    cells = (cell for cell in labels.analysis.cells if labels.combination(cell.cell) == where)
+    return next((cell for cell in cells if capacity is not None and cell.load == capacity.load), None)
 
 
 def _best_cell(labels: Labels) -> CellResult | None:
     name = labels.throughput.name
-    measured = [each for each in labels.analysis.cells if each.valid]
+    measured = [cell for cell in labels.analysis.cells if cell.valid]
 
     def height(cell: CellResult) -> float:
         interval = cell.responses.get(name)
@@ -81,14 +84,14 @@ def _best_cell(labels: Labels) -> CellResult | None:
     return max(measured, key=height, default=None)
 
 
-def _capacities(labels: Labels, found: Saturation) -> list[KeyFigure]:
-    """Nominal capacity, or the highest throughput where it is not reached; usable capacity where there is a rule."""
-    metric = describe(found.metric)
-    where = labels.combination(found.combination)
+def _capacities(labels: Labels, saturation: Saturation) -> list[KeyFigure]:
+    """Nominal capacity, or the highest throughput if it was not reached; usable capacity if there is a rule."""
+    metric = describe(saturation.metric)
+    where = labels.combination(saturation.combination)
     head = "" if where == ONLY else f"{where}, "
 
     def figure(name: str, kind: CapacityKind) -> KeyFigure | None:
-        capacity = capacity_of(found, kind)
+        capacity = capacity_of(saturation, kind)
         if capacity is None:
             return None
         at = loads(labels.load_label(capacity.load), labels.load_word)
@@ -99,10 +102,10 @@ def _capacities(labels: Labels, found: Saturation) -> list[KeyFigure]:
         text = plus_minus(capacity.value, metric.kind, metric.unit)
         return KeyFigure(name, text, f"{head}at {at}")
 
-    reached = capacity_of(found, CapacityKind.NOMINAL)
+    reached = capacity_of(saturation, CapacityKind.NOMINAL)
     name = "Nominal capacity" if reached is not None and reached.reached else f"Highest {metric.title}"
     shown = (figure(name, CapacityKind.NOMINAL), figure("Usable capacity", CapacityKind.USABLE))
-    return [each for each in shown if each is not None]
+    return [key_figure for key_figure in shown if key_figure is not None]
 
 
 def _throughput(labels: Labels, cell: CellResult) -> KeyFigure:
@@ -133,34 +136,38 @@ def _of_cell(labels: Labels, cell: CellResult | None, bottleneck: str) -> list[K
         return [_validity(labels)]
     runs = _runs(labels, cell)
     times = [(name, _time(runs, name)) for name in PERCENTILES if runs]
-    said = [KeyFigure(f"Response time, {name}", text, _time_note(labels, cell, text)) for name, text in times]
-    said = [each for each in said if each.value != UNKNOWN]
-    return [*said, _errors(cell), _bottleneck(bottleneck), _validity(labels)]
+    figures = [
+        KeyFigure(f"Response time, {name}", text, _time_note(labels, cell, text)) for name, text in times
+    ]
+    figures = [figure for figure in figures if figure.value != UNKNOWN]
+    return [*figures, _errors(cell), _bottleneck(bottleneck), _validity(labels)]
 
 
 def _time_note(labels: Labels, cell: CellResult, text: str) -> str:
-    """Of which load, where several were tried, and what two ends are."""
+    """The load, if there are several, and the remark that two values are the range of the runs."""
     is_one = labels.load_factor is None or len(labels.analysis.cells) == 1
     at = "" if is_one else f"at {loads(labels.load_label(cell.load), labels.load_word)}"
     return ", ".join(filter(None, (at, "range of the runs" if "–" in text else "")))
 
 
 def _time(runs: Sequence[RunResult], name: str) -> str:
-    """A percentile of the cell: of several runs the range, as percentiles are not averaged."""
+    """A percentile of the cell. With several runs, their range, because percentiles are not averaged."""
     times: list[Latency] = [run.traffic.response_ms for run in runs]
     if len(times) == 1:
         return percentile(times[0], name)
-    value: Callable[[Latency], float | None] = lambda each: getattr(each, name)  # noqa: E731
-    known = sorted((found, percentile(each, name)) for each in times if (found := value(each)) is not None)
+    value: Callable[[Latency], float | None] = lambda latency: getattr(latency, name)  # noqa: E731
+    known = sorted(
+        (quantile, percentile(latency, name)) for latency in times if (quantile := value(latency)) is not None
+    )
     if len(known) < len(times) or not known:
-        beyond = [shown for each in times if (shown := percentile(each, name)).startswith(">")]
+        beyond = [shown for latency in times if (shown := percentile(latency, name)).startswith(">")]
         return beyond[0] if beyond else UNKNOWN
     low, high = known[0][1], known[-1][1]
     return low if low == high else _range(low, high)
 
 
 def _range(low: str, high: str) -> str:
-    """`8.1 to 39 ms`: a unit that both share is written once."""
+    """`8.1–39 ms`: if both ends have the same unit, it is written once."""
     value, _, unit = low.rpartition("\u00a0")
     return f"{value if high.endswith(unit) else low}–{high}"
 

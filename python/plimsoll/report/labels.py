@@ -1,4 +1,4 @@
-"""Names, order and colour of everything a report draws, found once, so that a combination looks the same everywhere."""
+"""Name, order and colour of every combination, determined once, so that it looks the same in all charts and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plimsoll.analyse.results.wording import Metric, describe, factor_word
 from plimsoll.plan.source.units import quantity
 
 ONLY = "all runs"
-"""Label of the one combination of an experiment whose only factor is the load, or that has none."""
+"""Label of the only combination of an experiment without factors, or with the load as its only factor."""
 
 COLOURS = ("#0a84c6", "#d55e00", "#009e73", "#b7860b", "#c06aa8", "#7a6ff0", "#8c6d5a", "#6b7785")
 """After Okabe and Ito (jfly.uni-koeln.de/color), moved to middle lightness: 3 to 1 on white and on near black."""
@@ -33,13 +33,13 @@ DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of an analysis. A combination is a cell without its load factor; cells and runs share it."""
+    """Labels of an analysis. A combination is a cell without its level of the load factor."""
 
     analysis: Analysis
 
     @cached_property
     def load_factor(self) -> str | None:
-        """Name of the load factor where its levels are numbers, so that it can be an axis."""
+        """Name of the load factor if its levels are numbers, so that it can be an axis; else None."""
         name = self.analysis.experiment.load_factor
         return name if name is not None and self.loads else None
 
@@ -50,7 +50,7 @@ class Labels:
 
     @cached_property
     def load_title(self) -> str:
-        """The load factor as the title of an axis: with its unit, where it is no count."""
+        """The load factor as the title of an axis, with its unit if the load is not a count."""
         levels = [level.strip() for level in self._load_of_level]
         return f"{self.load_word} (requests/s)" if self.is_rate else f"{self.load_word}{_unit_of(levels)}"
 
@@ -66,16 +66,16 @@ class Labels:
         name = self.analysis.experiment.load_factor
         if name is None:
             return {}
-        found = {
+        load_by_level = {
             cell.cell[name]: cell.load
             for cell in self.analysis.cells
             if name in cell.cell and cell.load is not None
         }
         for run in self.analysis.runs:
             level = run.cell.get(name)
-            if level is not None and level not in found and (number := quantity(level)) is not None:
-                found[level] = number
-        return found
+            if level is not None and level not in load_by_level and (number := quantity(level)) is not None:
+                load_by_level[level] = number
+        return load_by_level
 
     @cached_property
     def loads(self) -> tuple[float, ...]:
@@ -83,18 +83,20 @@ class Labels:
         return tuple(sorted(set(self._load_of_level.values())))
 
     def load_label(self, load: float | None) -> str:
-        """The level of the load as people wrote it."""
-        found = (level for level, value in self._load_of_level.items() if value == load)
-        return next(found, "–" if load is None else f"{load:g}")
+        """The level of a load as in the experiment file."""
+        levels = (level for level, value in self._load_of_level.items() if value == load)
+        return next(levels, "–" if load is None else f"{load:g}")
 
     def load(self, run: RunResult) -> float | None:
-        """Load of a run; None without a load factor."""
+        """Load of a run; None if there is no load factor."""
         name = self.analysis.experiment.load_factor
         return self._load_of_level.get(run.cell[name]) if name in run.cell else None
 
     def combination(self, cell: Mapping[str, str]) -> str:
-        """Short label of the levels without the load, each with its factor: `zip 0`, `method squid, size 1 MB`. The
-        factor is left out where the level already contains its name."""
+        """Short label of the levels without the load, each with its factor: `zip 0`, `method squid, size 1 MB`.
+
+        If a level contains the name of its factor, the name is not repeated.
+        """
         load = self.load_factor
         named = [(factor_word(name), level) for name, level in cell.items() if name != load]
         return (
@@ -103,19 +105,19 @@ class Labels:
 
     @cached_property
     def combinations(self) -> tuple[str, ...]:
-        """All of them, in the order of the levels in the experiment file."""
+        """All combinations, in the order of the levels in the experiment file."""
         factors = self.analysis.experiment.factors
         rank = {
-            name: {level: place for place, level in enumerate(levels)} for name, levels in factors.items()
+            name: {level: index for index, level in enumerate(levels)} for name, levels in factors.items()
         }
-        found: dict[str, tuple[int, ...]] = {}
-        cells = [each.cell for each in self.analysis.cells] + [run.cell for run in self.analysis.runs]
+        positions: dict[str, tuple[int, ...]] = {}
+        cells = [cell.cell for cell in self.analysis.cells] + [run.cell for run in self.analysis.runs]
         for cell in cells:
-            place = tuple(
+            position = tuple(
                 rank[name].get(cell.get(name, ""), -1) for name in factors if name != self.load_factor
             )
-            found.setdefault(self.combination(cell), place)
-        return tuple(sorted(found, key=lambda label: (found[label], label)))
+            positions.setdefault(self.combination(cell), position)
+        return tuple(sorted(positions, key=lambda label: (positions[label], label)))
 
     def cell(self, cell: Mapping[str, str]) -> str:
         """Label of a whole cell: the combination and the load."""
@@ -132,67 +134,67 @@ class Labels:
 
     @cached_property
     def colours(self) -> tuple[str, ...]:
-        """One per combination; they repeat beyond eight, where shape and dash differ."""
-        return tuple(COLOURS[place % len(COLOURS)] for place, _ in enumerate(self.combinations))
+        """One colour per combination. After eight combinations they repeat with another shape and dash."""
+        return tuple(COLOURS[index % len(COLOURS)] for index, _ in enumerate(self.combinations))
 
     def colours_beside(self, number: int) -> tuple[str, ...]:
-        """For things that are no combinations, such as sites: those that no combination has come first."""
+        """`number` colours for other things, such as sites. Colours that no combination has come first."""
         used = 0 if self.combinations == (ONLY,) else len(self.combinations)
-        return tuple(COLOURS[(used + place) % len(COLOURS)] for place in range(number))
+        return tuple(COLOURS[(used + index) % len(COLOURS)] for index in range(number))
 
     @cached_property
     def shapes(self) -> tuple[str, ...]:
         """Marker shapes, one per combination."""
-        return tuple(SHAPES[(place + place // 8) % len(SHAPES)] for place, _ in enumerate(self.combinations))
+        return tuple(SHAPES[(index + index // 8) % len(SHAPES)] for index, _ in enumerate(self.combinations))
 
     @cached_property
     def dashes(self) -> tuple[tuple[int, ...], ...]:
         """Line dashes, one per combination: solid for the first eight."""
         return tuple(
-            DASHES[(place // len(COLOURS)) % len(DASHES)] for place, _ in enumerate(self.combinations)
+            DASHES[(index // len(COLOURS)) % len(DASHES)] for index, _ in enumerate(self.combinations)
         )
 
     @cached_property
     def metric(self) -> Metric:
-        """The response that leads the report."""
+        """The leading response: the first known response of the experiment, else the throughput."""
         names = [canonical(name) for name in self.analysis.experiment.responses]
         return describe(next((name for name in names if name is not None), "throughput_per_s"))
 
     @cached_property
     def throughput(self) -> Metric:
-        """The leading response where it is a throughput, else transactions per second."""
+        """The leading response if it is a throughput, else transactions per second."""
         return self.metric if self.metric.kind in {"rate", "bytes_rate"} else describe("throughput_per_s")
 
     def cells(self) -> list[CellResult]:
         """The cells by combination and load."""
-        place = {label: at for at, label in enumerate(self.combinations)}
+        rank = {label: index for index, label in enumerate(self.combinations)}
         return sorted(
             self.analysis.cells,
-            key=lambda cell: (place[self.combination(cell.cell)], cell.load if cell.load is not None else -1),
+            key=lambda cell: (rank[self.combination(cell.cell)], cell.load if cell.load is not None else -1),
         )
 
     def runs(self) -> list[RunResult]:
         """The runs by combination, load and repetition."""
-        place = {label: at for at, label in enumerate(self.combinations)}
+        rank = {label: index for index, label in enumerate(self.combinations)}
 
         def key(run: RunResult) -> tuple[int, float, int, str]:
             load = self.load(run)
-            return place[self.combination(run.cell)], -1 if load is None else load, run.repetition, run.id
+            return rank[self.combination(run.cell)], -1 if load is None else load, run.repetition, run.id
 
         return sorted(self.analysis.runs, key=key)
 
 
 def _unit_of(levels: Sequence[str]) -> str:
-    """` (s)`, where all levels are numbers with that unit; empty for counts and levels of several units."""
-    found = {match[1] for level in levels if (match := re.fullmatch(r"[\d.,]+\s*([^\d\s].*)", level))}
-    return f" ({found.pop()})" if len(found) == 1 else ""
+    """` (s)` if all levels are numbers with that unit; empty for counts and for levels with several units."""
+    units = {match[1] for level in levels if (match := re.fullmatch(r"[\d.,]+\s*([^\d\s].*)", level))}
+    return f" ({units.pop()})" if len(units) == 1 else ""
 
 
 def users(run: RunResult) -> list[TesterResult]:
-    """The testers of closed loads that were active: slots of an open load are no users."""
-    return [] if run.open_load == "all" else [each for each in run.testers if each.share is not None]
+    """The active testers of closed loads. The slots of an open load are not users."""
+    return [] if run.open_load == "all" else [tester for tester in run.testers if tester.share is not None]
 
 
 def has_shares(run: RunResult) -> bool:
-    """Whether the run has several users, among whom the work may be shared out evenly or not."""
+    """Whether the run has a Jain's index over several users."""
     return run.jain_index is not None and len(users(run)) > 1

@@ -11,13 +11,13 @@ from plimsoll.plan.source.units import about_size
 from plimsoll.report.table import Column, Table
 
 HOSTS: Final = "hosts"
-"""What the check before the first run has found, in environment.json."""
+"""Key of environment.json for the results of the check before the first run."""
 OPEN: Final = ("host", "cpu")
 """Groups of the environment that are always shown; the others are folded, each a table of its own."""
 
 
 def tables_of(environment: Mapping[str, object]) -> tuple[list[tuple[str, str]], list[Table]]:
-    """What is shown of the machine, and the longer lists that are folded. Its hosts are not among them."""
+    """Rows about the machine that are always shown, and folded tables of the other groups. Hosts are not included."""
     shown: list[tuple[str, str]] = []
     folded: list[Table] = []
     for key, value in environment.items():
@@ -26,36 +26,36 @@ def tables_of(environment: Mapping[str, object]) -> tuple[list[tuple[str, str]],
         if not isinstance(value, Mapping):
             shown += flat({key: value})
         elif key in OPEN:
-            shown += flat({name: each for name, each in value.items() if not isinstance(each, Mapping)}, key)
-            inner = {name: each for name, each in value.items() if isinstance(each, Mapping)}
-            folded += [pairs(f"{key} {name}", flat(each)) for name, each in inner.items()]
+            shown += flat({name: item for name, item in value.items() if not isinstance(item, Mapping)}, key)
+            inner = {name: item for name, item in value.items() if isinstance(item, Mapping)}
+            folded += [pairs(f"{key} {name}", flat(item)) for name, item in inner.items()]
         else:
             folded.append(pairs(key, flat(value)))
     return shown, folded
 
 
 def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """What, and its value."""
+    """A table of names and values."""
     spoken = title.replace("_", " ")
     return Table(spoken[:1].upper() + spoken[1:], (Column("What"), Column("Value")), tuple(rows))
 
 
 def flat(tree: Mapping[str, object], head: str = "") -> list[tuple[str, str]]:
-    """A nested mapping as pairs of a spoken path and a text: ("cpu model", "Xeon")."""
-    found: list[tuple[str, str]] = []
+    """A nested mapping as pairs of a path in words and a text: ("cpu model", "Xeon")."""
+    rows: list[tuple[str, str]] = []
     for key, value in tree.items():
         name = f"{head} {key}".strip()
         if isinstance(value, Mapping):
-            found += flat(value, name)
-        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
-            found += flat({str(place): each for place, each in enumerate(value, start=1)}, name)
+            rows += flat(value, name)
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            rows += flat({str(index): item for index, item in enumerate(value, start=1)}, name)
         elif isinstance(value, list | tuple):
-            found.append((name, _joined(value)))
+            rows.append((name, _joined(value)))
         elif isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
-            found.append((name.removesuffix("bytes").rstrip("_ "), about_size(value)))
+            rows.append((name.removesuffix("bytes").rstrip("_ "), about_size(value)))
         elif value is not None:
-            found.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
-    return [(name.replace("_", " ") if "." not in name else name, value) for name, value in found]
+            rows.append((name, ("yes" if value else "no") if isinstance(value, bool) else str(value)))
+    return [(name.replace("_", " ") if "." not in name else name, value) for name, value in rows]
 
 
 def _joined(values: Iterable[object]) -> str:
@@ -63,30 +63,32 @@ def _joined(values: Iterable[object]) -> str:
 
 
 def hosts(environment: Mapping[str, object]) -> tuple[Table, ...]:
-    """A table of all hosts, a row for each; None where there is only this one. Empty columns are left out."""
-    told = environment.get(HOSTS)
-    found = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list | tuple) else []
-    if not found:
+    """A table with a row for each host, without empty columns. Empty if the environment has no other hosts."""
+    stored = environment.get(HOSTS)
+    entries = (
+        [entry for entry in stored if isinstance(entry, Mapping)] if isinstance(stored, list | tuple) else []
+    )
+    if not entries:
         return ()
     words = ("Host", "Site", "Role", "Kernel", "Architecture", "Engine", "Left out", "Remarks")
     figures = ("Cores", "Memory", "Open files", "Round trip", "Clock within")
     measured = tuple(title[:1].upper() + title[1:] for title, _ in FIGURES.values())
     columns = [Column(name) for name in words] + [Column(name, numeric=True) for name in figures + measured]
-    rows = [_host(one) for one in found]
-    some = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    kept = tuple(tuple(row[place] for place in some) for row in rows)
+    rows = [_host(entry) for entry in entries]
+    filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    kept = tuple(tuple(row[index] for index in filled) for row in rows)
     note = "Measured before the first run. Round trip: the minimum of the probes."
-    return (Table("Hosts", tuple(columns[place] for place in some), kept, note),)
+    return (Table("Hosts", tuple(columns[index] for index in filled), kept, note),)
 
 
-def _host(one: Mapping[str, Any]) -> tuple[str, ...]:
-    facts = one.get("facts") or {}
+def _host(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    facts = entry.get("facts") or {}
     limits, rtt, clock = (facts.get(key) or {} for key in ("limits", "rtt_ns", "clock"))
     words = (
-        *(str(one.get(key) or "") for key in ("name", "site", "role")),
+        *(str(entry.get(key) or "") for key in ("name", "site", "role")),
         *(str(facts.get(key) or "") for key in ("kernel", "architecture", "engine")),
-        str(one.get("reason") or ""),
-        "; ".join(map(str, one.get("remarks") or ())),
+        str(entry.get("reason") or ""),
+        "; ".join(map(str, entry.get("remarks") or ())),
     )
     memory, files, trip, bound = (
         facts.get("memory_bytes"),

@@ -1,4 +1,4 @@
-"""What the page's script draws from: Vega-Lite specifications and their rows, packed small and safe inside HTML."""
+"""The data of the page's script: Vega-Lite specifications and their rows, compact and safe inside HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import count, number, percent, percentile, plural, quantity
-from plimsoll.report.charts import Figure, run_charts, spec, worth_showing
+from plimsoll.report.charts import Figure, run_charts, shown_runs, spec
 from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows, time_scale
 from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
@@ -21,13 +21,13 @@ from plimsoll.report.tables import verdict
 from plimsoll.report.template import PACKAGE, asset
 
 MAX_RUNS: Final = 60
-"""Runs whose time series go into the page."""
+"""Maximum number of runs whose time series the page contains."""
 MANY_RUNS: Final = 24
-"""With more than these, a series has half as many points."""
+"""With more runs than this, a series has half the number of points."""
 
 
 def for_script(value: object) -> str:
-    """JSON that cannot end its script element, whatever texts it contains."""
+    """JSON in which no text can end the script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -35,15 +35,16 @@ def for_script(value: object) -> str:
 
 
 def packed(rows: Rows) -> dict[str, Any]:
-    """Rows as columns; a column of texts as its distinct ones and their places. Absent and endless values are null."""
+    """Rows as columns. A column of texts consists of its distinct texts (`k`) and an index per row (`i`). Missing
+    values and those that are not finite are null."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns: dict[str, Any] = {}
     for name in names:
         values = [_plain(row.get(name)) for row in rows]
         if values and all(isinstance(value, str) for value in values):
             texts = list(dict.fromkeys(values))
-            place = {text: at for at, text in enumerate(texts)}
-            columns[name] = {"k": texts, "i": [place[value] for value in values]}
+            index = {text: at for at, text in enumerate(texts)}
+            columns[name] = {"k": texts, "i": [index[value] for value in values]}
         else:
             columns[name] = values
     return columns
@@ -75,8 +76,8 @@ def _parted(drawn: dict[str, Any]) -> dict[str, Any]:
 
 
 def chosen_runs(labels: Labels) -> list[RunResult]:
-    """The runs that go into the page: all, or of many, every cell's first repetitions as far as there is room."""
-    runs = worth_showing(labels)
+    """The runs that the page contains: all, or MAX_RUNS of them, the first repetitions of every cell first."""
+    runs = shown_runs(labels)
     if len(runs) <= MAX_RUNS:
         return runs
     kept = {run.id for run in sorted(runs, key=lambda run: run.repetition)[:MAX_RUNS]}
@@ -84,7 +85,7 @@ def chosen_runs(labels: Labels) -> list[RunResult]:
 
 
 def first_run(labels: Labels, runs: Sequence[RunResult]) -> RunResult | None:
-    """The run that is shown first: a valid one at the highest load of the first combination."""
+    """The run that the page shows first: a valid one at the highest load of the first combination."""
     valid = [run for run in runs if run.valid] or list(runs)
     combination = labels.combination(valid[0].cell) if valid else ""
     candidates = [run for run in valid if labels.combination(run.cell) == combination]
@@ -92,11 +93,11 @@ def first_run(labels: Labels, runs: Sequence[RunResult]) -> RunResult | None:
 
 
 def run_data(run: RunResult, points: int) -> dict[str, Any]:
-    """Everything the page shows of one run."""
+    """The data of one run. `points`: maximum number of points of its time series."""
     factor, unit = time_scale(run.series)
     rows = series_rows(run.series, points, factor) if run.series else []
     if run.traffic.cohort is not None and run.traffic.cohort.never_started:
-        # What never started is in no record of a transaction: the line would fall to zero in the middle of the load.
+        # Transactions that never started are in no record: the line would fall to zero in the middle of the load.
         rows = [row | {"offered": None} for row in rows]
     return {
         "facts": run_facts(run),
@@ -118,9 +119,9 @@ def _table_data(table: Table) -> dict[str, Any]:
 
 
 def run_facts(run: RunResult) -> str:
-    """A run in one line."""
+    """A run in one line: verdict, transactions, throughput, response times, errors, bottleneck, fairness."""
     traffic = run.traffic
-    said = [
+    facts = [
         f"Run {run.id}: {verdict(run)}",
         f"{plural(traffic.transactions, 'transaction')} in {number(traffic.window_s)} s",
         quantity(traffic.throughput_per_s, "rate", "requests/s"),
@@ -131,23 +132,24 @@ def run_facts(run: RunResult) -> str:
     ]
     if has_shares(run):
         kind = " of closed loads" if run.open_load == "some" else ""
-        said.append(f"Jain's index {number(run.jain_index, 4)} over {count(len(users(run)))} testers{kind}")
+        facts.append(f"Jain's index {number(run.jain_index, 4)} over {count(len(users(run)))} testers{kind}")
     if run.open_load == "all":
-        said.append("an open load: its testers are slots, not users, so no shares are shown")
-    return " · ".join(said)
+        facts.append("an open load: its testers are slots, not users, so no shares are shown")
+    return " · ".join(facts)
 
 
 def frames() -> dict[str, Any]:
     """The two charts of a single run without rows; the page fills them.
 
-    They are the same in every page, and drawing them takes as long as all other charts of a short run: a page takes
-    them from `page/frames.json`, which tests/golden writes and compares."""
+    They are the same in every page, and drawing them takes as long as all other charts of a short run. Therefore a page
+    contains `page/frames.json`, which tests/golden writes and compares.
+    """
     series, testers = (_parted(chart) for chart in run_charts())
     return {"series": series, "testers": testers}
 
 
 def page_data(name: str, figures: Sequence[Figure], runs: Sequence[RunResult]) -> dict[str, Any]:
-    """The whole of the page's data. `name` starts the names of saved images."""
+    """All data of the page. `name`: the beginning of the file names of saved images."""
     points = 600 if len(runs) <= MANY_RUNS else 300
     return {
         "name": "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name)[:60] or "plimsoll",

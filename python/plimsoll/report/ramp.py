@@ -16,41 +16,41 @@ FEW: Final = "too few"
 """Text for a bin with too few transactions for a percentile."""
 
 
-def shown_percentile(each: RampBin, name: str) -> str:
-    """A percentile of a bin; whether it has too few transactions for it."""
-    text = percentile(each.traffic.response_ms, name)
-    return FEW if text == UNKNOWN and each.traffic.response_ms.count else text
+def shown_percentile(ramp_bin: RampBin, name: str) -> str:
+    """A percentile of a bin, or `too few` if the bin has too few transactions for it."""
+    text = percentile(ramp_bin.traffic.response_ms, name)
+    return FEW if text == UNKNOWN and ramp_bin.traffic.response_ms.count else text
 
 
 def load_head(ramp: Ramp) -> str:
-    """What the load is."""
+    """The column head for the load."""
     return "Offered rate" if ramp.unit == "rate" else "Testers"
 
 
 def table(run: RunResult, ramp: Ramp) -> Table:
-    """A row per bin; the rules as columns."""
-    rules = [f"{describe(each.metric).title} {each.test}" for each in ramp.rules]
+    """A row per bin of the load, and a column per rule."""
+    rules = [f"{describe(rule.metric).title} {rule.test}" for rule in ramp.rules]
     heads = ("Throughput", *PERCENTILES, "Error rate", "Concurrency")
     columns = [Column(load_head(ramp)), Column("Time (s)")]
     columns += [Column(name, numeric=True) for name in heads] + [Column(name) for name in rules]
     rows = tuple(
         (
-            load_words(each.load_low, each.load_high, ramp.unit),
-            f"{number(each.start_s)} to {number(each.end_s)}",
-            quantity(each.traffic.throughput_per_s, "rate", "/s"),
-            *(shown_percentile(each, name) for name in PERCENTILES),
-            percent(each.traffic.error_rate, 2),
-            number(each.traffic.concurrency),
+            load_words(ramp_bin.load_low, ramp_bin.load_high, ramp.unit),
+            f"{number(ramp_bin.start_s)} to {number(ramp_bin.end_s)}",
+            quantity(ramp_bin.traffic.throughput_per_s, "rate", "/s"),
+            *(shown_percentile(ramp_bin, name) for name in PERCENTILES),
+            percent(ramp_bin.traffic.error_rate, 2),
+            number(ramp_bin.traffic.concurrency),
             *(_outcome(rule, at) for rule in ramp.rules),
         )
-        for at, each in enumerate(ramp.bins)
+        for at, ramp_bin in enumerate(ramp.bins)
     )
     return Table(f"Run {run.id} by load", tuple(columns), rows, _note(ramp))
 
 
 def _outcome(rule: RampRule, at: int) -> str:
-    found = rule.outcomes[at]
-    return FEW if found == BinOutcome.NOT_JUDGED else found.value
+    outcome = rule.outcomes[at]
+    return FEW if outcome == BinOutcome.NOT_JUDGED else outcome.value
 
 
 def _note(ramp: Ramp) -> str:

@@ -1,4 +1,4 @@
-"""Tables of one run, which the page shows for whichever run its reader selects. Pure."""
+"""Tables of one run, which the page shows for the selected run. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells, milliseconds
 
 
 def run_tables(run: RunResult) -> list[Table]:
-    """Those that have a row, in the order of the page."""
-    found = [
+    """The tables that have rows, in the order of the page."""
+    tables = [
         stages(run) if run.stages or run.workloads else None,
         connections(run),
         metrics(run) if run.metrics else None,
         counted.counted(run) if run.services else None,
         counted.statements(run),
     ]
-    return [each for each in found if each is not None]
+    return [table for table in tables if table is not None]
 
 
 def stages(run: RunResult) -> Table:
     """The stages of a staged load, or the populations of a run with several."""
-    parts = [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]
-    parts += [(each.workload, each.traffic) for each in run.workloads]
+    parts = [(stage.name or f"stage {stage.stage}", stage.traffic) for stage in run.stages]
+    parts += [(workload.workload, workload.traffic) for workload in run.workloads]
     rows = [
         (
             name,
@@ -41,31 +41,33 @@ def stages(run: RunResult) -> Table:
 
 
 def connections(run: RunResult) -> Table | None:
-    """How long the testers' new connections took; None where none was opened."""
-    found = run.connections
-    if found is None:
+    """Durations of TCP connect and TLS handshake; None if no connection was opened."""
+    result = run.connections
+    if result is None:
         return None
-    parts = (("TCP connect", found.connect_ms), ("TLS handshake", found.tls_handshake_ms))
+    parts = (("TCP connect", result.connect_ms), ("TLS handshake", result.tls_handshake_ms))
     rows = [(name, count(times.count), *latency_cells(times)) for name, times in parts if times.count]
-    lookups = listing(f"{each.name} on {each.agent} {milliseconds(each.ms)}" for each in found.lookups)
+    lookups = listing(
+        f"{lookup.name} on {lookup.agent} {milliseconds(lookup.ms)}" for lookup in result.lookups
+    )
     note = "All connections of the run, warm-up included." + (f" Name lookups: {lookups}." if lookups else "")
     heads = "|".join(("Connections", *LATENCY_COLUMNS))
     return table_of(f"Connections of run {run.id}", "Step", heads, rows, note)
 
 
 def metrics(run: RunResult) -> Table:
-    """Named metrics of the run's driver, in their own units."""
+    """Named metrics of the run's driver, in the units of the driver."""
     rows = [
         (
-            f"{each.name} (s)" if each.name == TCP_RTT else each.name,
-            count(each.count),
-            number(each.mean),
-            number(each.sd),
-            number(each.p50),
-            number(each.p95),
-            number(each.max),
+            f"{metric.name} (s)" if metric.name == TCP_RTT else metric.name,
+            count(metric.count),
+            number(metric.mean),
+            number(metric.sd),
+            number(metric.p50),
+            number(metric.p95),
+            number(metric.max),
         )
-        for each in run.metrics
+        for metric in run.metrics
     ]
     heads = "Transactions|Mean|Standard deviation|p50|p95|Max"
     return table_of(f"Named metrics of run {run.id}", "Metric", heads, rows)

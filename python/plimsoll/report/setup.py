@@ -1,4 +1,4 @@
-"""The set-up behind the numbers: everything a reader needs to do the experiment again. Filled by `collect`."""
+"""The set-up of an experiment: the information that is needed to repeat it. `assemble.set_up` creates it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class StoredFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """What was run, on what, with what. Texts are shown as they are (and escaped); secrets are hidden before."""
+    """Experiment file, environment, services and files. Texts are shown unchanged, and escaped. The secrets in them are
+    already hidden."""
 
     experiment_text: str = ""
     """The experiment file as it was written."""

@@ -13,6 +13,12 @@ class Column:
     name: str
     numeric: bool = False
 
+    @property
+    def is_prose(self) -> bool:
+        """Whether the cells are sentences, in which back-ticks mark code. In other cells they are part of a value,
+        such as an SQL statement."""
+        return self.name == "Why"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:

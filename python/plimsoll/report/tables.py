@@ -1,4 +1,4 @@
-"""Every number of the report as a table: the same content as the charts, in words. Pure: Labels in, text cells out."""
+"""The numbers of the charts as tables. Pure: Labels in, text cells out."""
 
 from __future__ import annotations
 
@@ -45,27 +45,31 @@ COHORT: Final = (
 
 
 def milliseconds(value: float | None) -> str:
-    """A duration in the unit that suits it."""
+    """A duration in ms as text, in a suitable unit."""
     return quantity(value, "ms")
 
 
 def latency_cells(latency: Latency) -> tuple[str, ...]:
-    """One cell per LATENCY_COLUMNS; a dash where the sample is too small."""
+    """One cell per name of LATENCY_COLUMNS; a dash if the sample is too small."""
     mean = plus_minus(latency.mean_interval, "ms") if latency.mean_interval else milliseconds(latency.mean)
     names = ("p50", "p90", "p95", "p99", "p999", "max")
     return (mean, milliseconds(latency.sd), *(percentile(latency, name) for name in names))
 
 
-def verdict_text(each: Verdict) -> str:
+def verdict_text(threshold_verdict: Verdict) -> str:
     """A threshold and how it was judged, in one line."""
-    where = f" with {level_words(each.cell)}" if each.cell else ""
-    seen = f" (observed {observed(each)})" if each.passed and each.observed is not None else ""
-    why = f": {each.reason}" if each.reason else ""
-    return f"{describe(each.metric).title} {each.test}{where}{seen}{why}"
+    where = f" with {level_words(threshold_verdict.cell)}" if threshold_verdict.cell else ""
+    value = (
+        f" (observed {observed(threshold_verdict)})"
+        if threshold_verdict.passed and threshold_verdict.observed is not None
+        else ""
+    )
+    why = f": {threshold_verdict.reason}" if threshold_verdict.reason else ""
+    return f"{describe(threshold_verdict.metric).title} {threshold_verdict.test}{where}{value}{why}"
 
 
 def cell_words(labels: Labels, cell: CellResult) -> tuple[str, ...]:
-    """Combination and, where there is one, load of a cell."""
+    """Combination of a cell, and its load if there is a load factor."""
     head = labels.combination(cell.cell)
     return (head,) if labels.load_factor is None else (head, labels.load_label(cell.load))
 
@@ -94,7 +98,7 @@ def throughput(labels: Labels) -> Table:
             )
         )
     shown = [cell.responses.get(metric.name) for cell in labels.analysis.cells]
-    methods = {each.method for each in shown if each is not None and each.method}
+    methods = {interval.method for interval in shown if interval is not None and interval.method}
     note = "95 % intervals over repetitions. " if any(row[4] != UNKNOWN for row in rows) else "No intervals. "
     note += f"Error term: {listing(sorted(methods))}. " if methods else ""
     note += (
@@ -109,25 +113,30 @@ def throughput(labels: Labels) -> Table:
 
 
 def totals(labels: Labels) -> Table:
-    """What was done in each run, all kinds of throughput side by side."""
+    """Transactions and all kinds of throughput of each run."""
     rows = []
     for run in labels.runs():
-        done = run.traffic
-        interval = done.throughput_interval
-        carried = plus_minus(interval, "rate") if interval else number(done.throughput_per_s)
-        numbers = (carried, number(done.items_per_s), number(done.offered_per_s), number(done.concurrency))
-        flows = (
-            quantity(done.payload_bytes_per_s, "bytes_rate"),
-            quantity(done.wire_bytes_per_s, "bytes_rate"),
+        traffic = run.traffic
+        interval = traffic.throughput_interval
+        rate = plus_minus(interval, "rate") if interval else number(traffic.throughput_per_s)
+        numbers = (
+            rate,
+            number(traffic.items_per_s),
+            number(traffic.offered_per_s),
+            number(traffic.concurrency),
         )
-        rows.append((run.id, labels.cell(run.cell), count(done.transactions), *numbers, *flows))
+        flows = (
+            quantity(traffic.payload_bytes_per_s, "bytes_rate"),
+            quantity(traffic.wire_bytes_per_s, "bytes_rate"),
+        )
+        rows.append((run.id, labels.cell(run.cell), count(traffic.transactions), *numbers, *flows))
     heads = "Transactions|Requests/s|Items/s|Offered/s|Concurrency|Payload|On the wire"
     note = "± is a 95 % interval by batch means within the run."
     return table_of("Throughput per run", "Run|Cell", heads, rows, note)
 
 
 def response(labels: Labels) -> Table:
-    """Response time of each cell: the interval over its repetitions, or the range of the runs where there is none."""
+    """Response time of each cell: the interval over its repetitions; if there is none, the range of the runs."""
     rows = []
     for cell in labels.cells():
         runs = [run for run in labels.analysis.runs if run.cell == cell.cell and run.valid]
@@ -174,11 +183,11 @@ def distribution(labels: Labels) -> Table:
 
 
 def cohorts(labels: Labels) -> Table:
-    """What became of the transactions of open loads that were scheduled in the window of each run."""
+    """Outcomes of the transactions of open loads that were scheduled in the window of each run."""
     rows = [
-        (run.id, labels.cell(run.cell), *map(count, (found.scheduled, *cohort_counts(found).values())))
+        (run.id, labels.cell(run.cell), *map(count, (cohort.scheduled, *cohort_counts(cohort).values())))
         for run in labels.runs()
-        if (found := run.traffic.cohort) is not None
+        if (cohort := run.traffic.cohort) is not None
     ]
     heads = "|".join(("Scheduled", *(name.capitalize() for name in COHORT)))
     note = "Times, errors and thresholds of open loads cover all transactions scheduled in the window."
@@ -186,25 +195,25 @@ def cohorts(labels: Labels) -> Table:
 
 
 def cohort_counts(cohort: Cohort) -> dict[str, int]:
-    """What became of it, by the words for it."""
-    found = (cohort.in_window, cohort.in_drain, cohort.failed, cohort.cut_off, cohort.never_started)
-    return dict(zip(COHORT, found, strict=True))
+    """Number of transactions for each outcome of COHORT."""
+    counts = (cohort.in_window, cohort.in_drain, cohort.failed, cohort.cut_off, cohort.never_started)
+    return dict(zip(COHORT, counts, strict=True))
 
 
-def error_kind(each: ErrorCount) -> str:
-    """Outcome and code; one word where both are the same ("refused")."""
-    return each.outcome if each.code in ("", each.outcome) else f"{each.outcome} {each.code}"
+def error_kind(error: ErrorCount) -> str:
+    """Outcome and code; one word if both are the same ("refused")."""
+    return error.outcome if error.code in ("", error.outcome) else f"{error.outcome} {error.code}"
 
 
 def errors(labels: Labels) -> Table:
-    """Error rate of each cell with its upper bound, and the kinds of errors met."""
+    """Error rate of each cell with its upper bound, and the kinds of its errors."""
     rows = []
     for cell in labels.cells():
         kinds: dict[str, int] = {}
         for run in labels.analysis.runs:
-            for each in run.traffic.errors_by_kind if run.cell == cell.cell and run.valid else ():
-                kind = error_kind(each)
-                kinds[kind] = kinds.get(kind, 0) + each.count
+            for error in run.traffic.errors_by_kind if run.cell == cell.cell and run.valid else ():
+                kind = error_kind(error)
+                kinds[kind] = kinds.get(kind, 0) + error.count
         met = listing(
             f"{kind} ({count(times)})" for kind, times in sorted(kinds.items(), key=lambda item: -item[1])
         )
@@ -216,20 +225,20 @@ def errors(labels: Labels) -> Table:
 
 
 def utilization(labels: Labels) -> Table:
-    """Utilization of each component of each run beside its throughput."""
+    """Utilization of each component of each run, next to the throughput of the run."""
     metric = labels.throughput
     rows = []
     for run in labels.runs():
-        for each in run.utilization:
+        for usage in run.utilization:
             watched = listing(
-                f"{name} {_watched(name, value)}" for name, value in sorted(each.detail.items())
+                f"{name} {_watched(name, value)}" for name, value in sorted(usage.detail.items())
             )
             band = UNKNOWN
-            if each.low is not None and each.high is not None:
-                band = percent_range(each.low, each.high, 2)
-            carried = quantity(metric_value(run, metric.name), metric.kind, metric.unit)
-            words = (run.id, labels.cell(run.cell), each.component, each.resource, watched)
-            rows.append((*words, percent(each.mean, 2), band, carried))
+            if usage.low is not None and usage.high is not None:
+                band = percent_range(usage.low, usage.high, 2)
+            rate = quantity(metric_value(run, metric.name), metric.kind, metric.unit)
+            words = (run.id, labels.cell(run.cell), usage.component, usage.resource, watched)
+            rows.append((*words, percent(usage.mean, 2), band, rate))
     heads = "Run|Cell|Component|Binding resource|Watched"
     return table_of("Utilization per run", heads, f"Mean|Interval|{metric.title.capitalize()}", rows)
 
@@ -238,7 +247,8 @@ _SHARES = re.compile(r"(cpu|busiest|core \d|link|psi|disk\.busy)(?!s_used)")
 
 
 def _watched(name: str, value: float) -> str:
-    """What a monitor saw, by the name it has there: shares of 1, bytes, bytes per second, or plain numbers."""
+    """A monitored value as text. Its name determines whether it is a share of 1, bytes, bytes per second or a
+    number."""
     if _SHARES.match(name):
         return percent(value, 2)
     if name.startswith("memory"):
@@ -249,10 +259,10 @@ def _watched(name: str, value: float) -> str:
 
 
 def fairness(labels: Labels) -> Table:
-    """How evenly the work was shared out in each run."""
+    """Fairness among the users of each run."""
     rows = []
     for run in filter(has_shares, labels.runs()):
-        shares = [each.share for each in users(run) if each.share is not None]
+        shares = [tester.share for tester in users(run) if tester.share is not None]
         least, most = (number(min(shares)), number(max(shares))) if shares else (UNKNOWN, UNKNOWN)
         spread = (number(run.jain_index, 4), number(run.share_cv), least, most)
         rows.append((run.id, labels.cell(run.cell), count(len(shares)), *spread))
@@ -267,7 +277,7 @@ def fairness(labels: Labels) -> Table:
 
 
 def effect_value(effect: Effect) -> str:
-    """An effect as it acts: `+120 requests/s`, or `× 4.2` on the log scale."""
+    """An effect as text: `+120 requests/s`, or `× 4.2` on the log scale."""
     if effect.effect is None:
         return UNKNOWN
     if effect.scale == "log":
@@ -288,20 +298,20 @@ def _effect_ends(effect: Effect) -> str:
 
 
 def effects(labels: Labels, model: Model) -> Table:
-    """The fitted terms of one response, level by level."""
+    """The fitted terms of one response, a row for each level."""
     rows = [
         (
-            each.term,
-            each.level,
-            effect_value(each),
-            _effect_ends(each),
-            p_value(each.p_value),
-            p_value(each.adjusted_p_value),
-            degrees(each.df),
-            with_unit(number(each.variation_percent), "%"),
+            effect.term,
+            effect.level,
+            effect_value(effect),
+            _effect_ends(effect),
+            p_value(effect.p_value),
+            p_value(effect.adjusted_p_value),
+            degrees(effect.df),
+            with_unit(number(effect.variation_percent), "%"),
         )
-        for each in labels.analysis.effects
-        if (each.response, each.scale) == (model.response, model.scale)
+        for effect in labels.analysis.effects
+        if (effect.response, effect.scale) == (model.response, model.scale)
     ]
     acts = "factor by which the mean is multiplied" if model.scale == "log" else "added to the grand mean"
     note = f"Effect: {acts}. Sums of squares: {model.sum_of_squares}. Error df: {degrees(model.error_df)}."
@@ -392,7 +402,8 @@ def _spoken(key: str) -> str:
 
 
 def evidence_words(key: str, value: float | None) -> str:
-    """A number behind a verdict, by its key: `_s` are seconds, `_ms` milliseconds, the limits of `validity:` shares."""
+    """A number of the evidence for a verdict as text. A key that ends with `_s` is in seconds, with `_ms` in
+    milliseconds; the limits of `validity:` are shares."""
     if value is None or not math.isfinite(value):
         return number(value)
     if key.endswith("_ms"):
@@ -404,64 +415,79 @@ def evidence_words(key: str, value: float | None) -> str:
     return count(round(value)) if key in {"succeeded", "failed"} else number(value)
 
 
-def books(labels: Labels) -> Table:
-    """The books of every run: started = succeeded + failed + in flight at the end."""
+def run_counts(labels: Labels) -> Table:
+    """Counts of every run, which are balanced if started = succeeded + failed + in flight at the end."""
     rows = []
     for run in labels.runs():
-        kept = run.counts
+        counts = run.counts
         numbers = (
-            kept.started,
-            kept.succeeded,
-            kept.failed,
-            kept.in_flight_at_end,
-            kept.dropped,
-            kept.missed,
-            kept.lost_records,
+            counts.started,
+            counts.succeeded,
+            counts.failed,
+            counts.in_flight_at_end,
+            counts.dropped,
+            counts.missed,
+            counts.lost_records,
         )
-        balanced = "balanced" if kept.balanced else "NOT balanced"
+        balanced = "balanced" if counts.balanced else "NOT balanced"
         monitor = percent(run.monitor_cpu, 2)
         rows.append((run.id, labels.cell(run.cell), run.status, balanced, *map(count, numbers), monitor))
     heads = "Started|Succeeded|Failed|In flight at end|Dropped|Missed|Lost records|Monitor, of a core"
-    return table_of("Counts per run", "Run|Cell|Status|Books", heads, rows)
+    return table_of("Counts per run", "Run|Cell|Status|Totals", heads, rows)
 
 
 def thresholds(labels: Labels) -> Table:
-    """Every threshold on every cell it was judged on."""
+    """A row for each threshold and each cell on which it was judged."""
     rows = []
-    for each in labels.analysis.verdicts:
-        kind = describe(each.metric)
-        passed = "passed" if each.passed else "FAILED" if each.judged else "not judged yet"
-        where = labels.cell(each.cell) if each.cell else "every cell"
-        rows.append((passed, kind.title, each.test, where, each.reason, observed(each)))
+    for threshold_verdict in labels.analysis.verdicts:
+        kind = describe(threshold_verdict.metric)
+        passed = (
+            "passed"
+            if threshold_verdict.passed
+            else "FAILED"
+            if threshold_verdict.judged
+            else "not judged yet"
+        )
+        where = labels.cell(threshold_verdict.cell) if threshold_verdict.cell else "every cell"
+        rows.append(
+            (
+                passed,
+                kind.title,
+                threshold_verdict.test,
+                where,
+                threshold_verdict.reason,
+                observed(threshold_verdict),
+            )
+        )
     return table_of("Thresholds", "Verdict|Metric|Test|Where|Why", "Observed", rows)
 
 
 def left_out(labels: Labels) -> Table:
-    """What is in no figure, and why."""
-    return table_of("Left out", "What|Why", "", [(each.what, each.why) for each in labels.analysis.left_out])
+    """Runs and cells that no figure includes, and the reasons."""
+    return table_of("Left out", "What|Why", "", [(item.what, item.why) for item in labels.analysis.left_out])
 
 
-def operation_name(each: OperationResult, *, several: bool) -> str:
-    """As people wrote it; with its workload where several have a mix."""
-    return f"{each.workload}: {each.operation}" if several else each.operation
+def operation_name(operation: OperationResult, *, several: bool) -> str:
+    """The name of an operation as in the experiment file. `several`: with its workload."""
+    return f"{operation.workload}: {operation.operation}" if several else operation.operation
 
 
 def operations(labels: Labels) -> Table:
-    """What each request of a mix did, in each run."""
+    """Throughput, errors and times of each request of a mix, for each run."""
     rows = [
         (
             run.id,
             labels.cell(run.cell),
-            operation_name(each, several=len(run.workloads) > 1),
-            quantity(each.traffic.throughput_per_s, "rate", "/s"),
-            percent(each.traffic.error_rate),
-            quantity(each.traffic.payload_bytes_per_s, "bytes_rate"),
-            *latency_cells(each.traffic.response_ms),
-            percentile(each.traffic.request_ms, "p50"),
-            percentile(each.traffic.request_ms, "p95"),
+            operation_name(operation, several=len(run.workloads) > 1),
+            quantity(operation.traffic.throughput_per_s, "rate", "/s"),
+            percent(operation.traffic.error_rate),
+            quantity(operation.traffic.payload_bytes_per_s, "bytes_rate"),
+            *latency_cells(operation.traffic.response_ms),
+            percentile(operation.traffic.request_ms, "p50"),
+            percentile(operation.traffic.request_ms, "p95"),
         )
         for run in labels.runs()
-        for each in run.operations
+        for operation in run.operations
     ]
     times = (*LATENCY_COLUMNS, "request time p50", "request time p95")
     heads = "|".join(("Throughput", "Error rate", "Payload", *times))
@@ -470,15 +496,19 @@ def operations(labels: Labels) -> Table:
 
 
 def superseded(labels: Labels) -> Table:
-    """The verdicts that newer rules changed, before and after."""
+    """The verdicts that newer rules changed, before and after the change."""
     rows = [
         (
-            subject_words(each),
-            what_words(each),
-            *(words(one) for one in (each.earlier, each.now) for words in (stated_words, version_words)),
-            listing(each.changed),
+            subject_words(change),
+            what_words(change),
+            *(
+                words(statement)
+                for statement in (change.earlier, change.now)
+                for words in (stated_words, version_words)
+            ),
+            listing(change.changed),
         )
-        for each in labels.analysis.superseded
+        for change in labels.analysis.superseded
     ]
     heads = "Subject|Verdict|Earlier|Rule|Now|Rule|Changed rules"
     note = "From the same measurements. The figures of this page follow the current rules."

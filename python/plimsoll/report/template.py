@@ -1,31 +1,44 @@
-"""Pages: one HTML file each, with a frame and tables that all have (`page/frame.html`, `page/table.html`).
+"""Templates of pages. Each page is one HTML file; all share `page/frame.html` and `page/table.html`.
 
-Texts are escaped by Jinja; a content security policy names the scripts of the page and forbids everything else.
+Jinja escapes texts. A content security policy names the scripts of the page and forbids everything else.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64encode
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 PACKAGE = "plimsoll.report"
+_CODE_SPAN: Final = re.compile("`([^`\n]+)`")
+
+
+def code_spans(text: str) -> Markup:
+    """The text as HTML, with a code element for each span between back-ticks.
+
+    The text is escaped before, so that a span cannot contain an element.
+    """
+    return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
 
 @cache
 def page_template(package: str, name: str) -> Template:
     """The page `name` of a package's directory `page`."""
-    places = [PackageLoader(each, "page") for each in dict.fromkeys((package, PACKAGE))]
+    loaders = [PackageLoader(source, "page") for source in dict.fromkeys((package, PACKAGE))]
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=ChoiceLoader(places),
+        loader=ChoiceLoader(loaders),
     )
+    environment.filters["code_spans"] = code_spans
     return environment.get_template(name)
 
 
@@ -36,7 +49,8 @@ def asset(package: str, name: str) -> str:
 
 
 def policy(*scripts: str) -> str:
-    """The content security policy: these inline scripts, inline styles, images in the file, nothing else."""
+    """The content security policy: it allows these inline scripts, inline styles and images in the file, nothing
+    else."""
     hashes = " ".join(
         f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
     )

@@ -1,7 +1,7 @@
-"""The summary at the end of a run, as lines of text, in the order that k6's users know. Pure: nothing is printed here.
+"""The summary at the end of a run, as lines of text, in the order of k6's summary. Pure: nothing is printed here.
 
-In colour the lines carry ANSI colours and Unicode signs; without, they are plain ASCII apart from names that people
-gave. Control characters in such names are shown, never sent to the terminal.
+With colour, the lines contain ANSI colours and Unicode signs. Without colour, they are plain ASCII except for names
+from outside. Control characters in such names are replaced by visible text.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from plimsoll.report.table import Column
 from plimsoll.report.tables import cohort_counts, error_kind, milliseconds, operation_name, verdict_text
 
 MAX_WATCHED: Final = 8
-"""Hosts of targets, and processes on them, that are shown."""
+"""Maximum number of hosts of targets, and processes on them, that are shown."""
 NARROWEST: Final = 40
 MIN_TEXT: Final = 10
-"""Columns that a text of a table keeps at least."""
+"""Minimum width of a text column of a table, in characters."""
 SHOWN_TIMES: Final = (
     ("med", "p50"),
     ("p(90)", "p90"),
@@ -51,9 +51,9 @@ SHOWN_TIMES: Final = (
     ("max", "max"),
 )
 MAX_ROWS: Final = 40
-"""Lines of the table of cells; the report has them all."""
+"""Maximum number of rows of a table; the report contains all."""
 MAX_SUPERSEDED: Final = 10
-"""Verdicts that newer rules state otherwise; analysis.json and the report have them all."""
+"""Maximum number of verdicts that newer rules changed; analysis.json and the report contain all."""
 HISTOGRAM_ROWS: Final = 10
 PLAIN: Final = {
     "\u202f": SPACE,
@@ -76,7 +76,7 @@ COLOURS: Final = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How lines are made: their width in columns, and whether colour and Unicode are welcome."""
+    """Style of the lines: their width in columns, and whether they contain colour and Unicode."""
 
     width: int
     colour: bool
@@ -86,7 +86,7 @@ class Style:
         return self._held(text).replace(SPACE, " ")
 
     def _held(self, text: str) -> str:
-        """The same with no-break spaces, at which a line is not broken."""
+        """As `text`, but with no-break spaces, at which a line is not broken."""
         safe = printable(text)
         if self.colour:
             return safe.replace("\u202f", SPACE)
@@ -103,15 +103,15 @@ class Style:
         return [line.replace(SPACE, " ") for line in lines]
 
     def paint(self, text: str, colour: str) -> str:
-        """The text in a colour, where colours are welcome."""
+        """The text in a colour of COLOURS; unchanged if the style has no colour."""
         return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if self.colour and text else text
 
     def wrapped(self, text: str, indent: str = "  ", hang: str = "  ") -> list[str]:
-        """The text broken at the width."""
+        """The text as lines of at most the width; `hang`: the indentation of all lines after the first."""
         return self._broken(text, indent, hang) or [indent.rstrip()]
 
     def pair(self, name: str, value: str) -> list[str]:
-        """`name....: value`, as k6 writes it."""
+        """`name....: value` in the form of k6, as lines of at most the width."""
         head = f"  {self.text(name)}".ljust(20, ".") + ": "
         return self._broken(value, head, " " * 22) or [head.rstrip()]
 
@@ -124,10 +124,10 @@ def summary_lines(
     files: Sequence[str] = (),
     quiet: bool = False,
 ) -> list[str]:
-    """The summary: verdicts, totals, latency, errors, testers, cells, answer, files written. `quiet`: the answer and
-    what failed.
+    """The summary: verdicts, totals, latency, errors, testers, cells, answer, written files.
 
-    A single run also has a histogram of its response time. `width`: columns of the terminal, at least 40.
+    `width`: columns of the terminal, at least 40. `quiet`: only failed thresholds and the answer. A single run also
+    has a histogram of its response time.
     """
     style = Style(max(width, NARROWEST), colour)
     labels = Labels(analysis)
@@ -161,10 +161,10 @@ def summary_lines(
 
 
 def failed_lines(analysis: Analysis, width: int = 80, colour: bool = False) -> list[str]:
-    """Only what decides the exit code: thresholds that failed, and the reason where no run is valid."""
+    """Only the lines that explain the exit code: failed thresholds, and the reason if no run is valid."""
     style = Style(max(width, NARROWEST), colour)
     lines = _verdicts(style, Labels(analysis), only_failed=True)
-    nothing = [each.text for each in analysis.findings if each.topic == Topic.NOTHING]
+    nothing = [finding.text for finding in analysis.findings if finding.topic == Topic.NOTHING]
     return lines + [line for text in nothing for line in style.wrapped(text)]
 
 
@@ -178,25 +178,27 @@ def _head(style: Style, labels: Labels) -> list[str]:
 
 def _verdicts(style: Style, labels: Labels, *, only_failed: bool) -> list[str]:
     lines = []
-    for each in labels.analysis.verdicts:
-        if only_failed and (each.passed or not each.judged):
+    for verdict in labels.analysis.verdicts:
+        if only_failed and (verdict.passed or not verdict.judged):
             continue
-        sign, colour = ("✓", "good") if each.passed else ("✗", "bad") if each.judged else (UNKNOWN, "dim")
+        sign, colour = (
+            ("✓", "good") if verdict.passed else ("✗", "bad") if verdict.judged else (UNKNOWN, "dim")
+        )
         mark = style.text(sign).ljust(1 if style.colour else len(PLAIN["✗"]))
-        text = style.wrapped(verdict_text(each), f"  {mark} ", " " * (len(mark) + 3))
+        text = style.wrapped(verdict_text(verdict), f"  {mark} ", " " * (len(mark) + 3))
         lines += [style.paint(text[0], colour), *text[1:]]
     invalid = [run for run in labels.analysis.runs if not run.valid]
     if invalid:
         total = len(labels.analysis.runs)
-        said = (
+        message = (
             f"{count(len(invalid))} of {plural(total, 'run')} invalid" if total > 1 else "the run is invalid"
         )
-        lines += [style.paint(line, "bad") for line in style.wrapped(f"! {said}", hang="    ")]
+        lines += [style.paint(line, "bad") for line in style.wrapped(f"! {message}", hang="    ")]
     return lines
 
 
 def _totals(style: Style, run: RunResult) -> list[str]:
-    traffic, kept = run.traffic, run.counts
+    traffic, counts = run.traffic, run.counts
     failed = "" if traffic.cohort else f", {count(traffic.errors)} failed"
     lines = style.pair(
         "requests", f"{count(traffic.transactions)} succeeded{failed} in {number(traffic.window_s)} s"
@@ -212,51 +214,51 @@ def _totals(style: Style, run: RunResult) -> list[str]:
     if traffic.items_per_s:
         lines += style.pair("items", quantity(traffic.items_per_s, "rate", "items/s"))
     payload, wire = (
-        quantity(each, "bytes_rate") for each in (traffic.payload_bytes_per_s, traffic.wire_bytes_per_s)
+        quantity(rate, "bytes_rate") for rate in (traffic.payload_bytes_per_s, traffic.wire_bytes_per_s)
     )
     lines += style.pair("data", f"{payload} of payload, {wire} on the wire")
     lines += style.pair("concurrency", number(traffic.concurrency))
-    if not traffic.cohort and (kept.dropped or kept.missed or kept.in_flight_at_end):
+    if not traffic.cohort and (counts.dropped or counts.missed or counts.in_flight_at_end):
         books = [
-            ("dropped", kept.dropped),
-            ("missed", kept.missed),
-            ("in flight at the end", kept.in_flight_at_end),
+            ("dropped", counts.dropped),
+            ("missed", counts.missed),
+            ("in flight at the end", counts.in_flight_at_end),
         ]
         lines += style.pair(
-            "also counted", listing(f"{count(times)} {what}" for what, times in books if times)
+            "also counted", listing(f"{count(times)} {name}" for name, times in books if times)
         )
-    if not kept.balanced or kept.lost_records:
-        lines += style.pair("DAMAGED", f"the counts do not add up, {count(kept.lost_records)} records lost")
+    if not counts.balanced or counts.lost_records:
+        lines += style.pair("DAMAGED", f"the counts do not add up, {count(counts.lost_records)} records lost")
     limit = ": ".join(filter(None, (bottleneck_word(run.bottleneck), run.bottleneck_reason)))
-    theirs = [
-        each
-        for each in run.utilization
-        if each.host and each.role in ("host", "service") and each.component != TESTERS_HOST
+    watched = [
+        usage
+        for usage in run.utilization
+        if usage.host and usage.role in ("host", "service") and usage.component != TESTERS_HOST
     ]
-    busy = [f"{each.component} {percent(each.mean, 2)} ({each.resource})" for each in theirs]
+    busy = [f"{usage.component} {percent(usage.mean, 2)} ({usage.resource})" for usage in watched]
     if busy:
         lines += style.pair("other hosts", "; ".join(busy[:MAX_WATCHED]))
     return lines + style.pair("bottleneck", limit)
 
 
 def _status_codes(style: Style, run: RunResult) -> list[str]:
-    """Answers by status, successes and failures alike; nothing of a driver that knows none."""
-    counts = {each.code: each.count for each in run.traffic.successes_by_code}
-    for each in run.traffic.errors_by_kind:
-        if each.code.isdecimal():
-            counts[each.code] = counts.get(each.code, 0) + each.count
+    """Responses by status code, successful and failed ones; empty for a driver without status codes."""
+    counts = {success.code: success.count for success in run.traffic.successes_by_code}
+    for error in run.traffic.errors_by_kind:
+        if error.code.isdecimal():
+            counts[error.code] = counts.get(error.code, 0) + error.count
     ranked = sorted(counts.items(), key=lambda item: -item[1])[:MAX_ROWS]
-    said = listing((f"[{code}] {plural(times, 'response')}" for code, times in ranked), last="and")
-    return style.pair("status codes", said) if said else []
+    text = listing((f"[{code}] {plural(times, 'response')}" for code, times in ranked), last="and")
+    return style.pair("status codes", text) if text else []
 
 
 def _cohort(style: Style, run: RunResult) -> list[str]:
-    """What became of the transactions of open loads that were scheduled in the window."""
-    found = run.traffic.cohort
-    if found is None:
+    """Outcomes of the transactions of open loads that were scheduled in the window."""
+    cohort = run.traffic.cohort
+    if cohort is None:
         return []
-    parts = [f"{count(times)} {what}" for what, times in cohort_counts(found).items() if times]
-    return style.pair("scheduled", f"{count(found.scheduled)}: {listing(parts, last='and')}")
+    parts = [f"{count(times)} {name}" for name, times in cohort_counts(cohort).items() if times]
+    return style.pair("scheduled", f"{count(cohort.scheduled)}: {listing(parts, last='and')}")
 
 
 def _latency(style: Style, run: RunResult) -> list[str]:
@@ -266,38 +268,43 @@ def _latency(style: Style, run: RunResult) -> list[str]:
         rows.append(("request time", run.traffic.request_ms))
     for name, times in rows:
         texts = [("avg", milliseconds(times.mean))]
-        texts += [(what, percentile(times, field)) for what, field in SHOWN_TIMES]
-        # a value keeps its name and unit beside it when the line breaks
-        said = "  ".join(
-            f"{what}{text if text.startswith('>') else f'={text}'}" for what, text in texts if text != UNKNOWN
+        texts += [(label, percentile(times, field)) for label, field in SHOWN_TIMES]
+        # A line is not broken between a name, its value and the unit.
+        line = "  ".join(
+            f"{label}{text if text.startswith('>') else f'={text}'}"
+            for label, text in texts
+            if text != UNKNOWN
         )
-        lines += style.pair(name, said.replace(SPACE, "") or "no request succeeded")
+        lines += style.pair(name, line.replace(SPACE, "") or "no request succeeded")
     return lines
 
 
 def _connections(style: Style, run: RunResult) -> list[str]:
-    """Name lookup, TCP and TLS, where connections were opened."""
-    found = run.connections
-    if found is None:
+    """Name lookup, TCP and TLS; empty if no connection was opened."""
+    result = run.connections
+    if result is None:
         return []
-    parts = [f"{count(found.opened)} opened"]
-    for what, times in (("connect", found.connect_ms), ("TLS handshake", found.tls_handshake_ms)):
+    parts = [f"{count(result.opened)} opened"]
+    for step, times in (("connect", result.connect_ms), ("TLS handshake", result.tls_handshake_ms)):
         if times.p50 is not None:
-            parts.append(f"{what} p50 {milliseconds(times.p50)}")
+            parts.append(f"{step} p50 {milliseconds(times.p50)}")
         elif times.count:
-            parts.append(f"{what} up to {milliseconds(times.max)}")
-    if found.lookups:
-        parts.append(f"name lookup {milliseconds(max(one.ms for one in found.lookups))}")
+            parts.append(f"{step} up to {milliseconds(times.max)}")
+    if result.lookups:
+        parts.append(f"name lookup {milliseconds(max(lookup.ms for lookup in result.lookups))}")
     return style.pair("connections", ", ".join(parts))
 
 
 def _parts(style: Style, run: RunResult) -> list[str]:
-    """A line for each stage of a staged load, each population of several, each operation of a mix."""
-    several = len({each.workload for each in run.operations}) > 1
+    """Tables with a line for each stage, each workload and each operation, if there are several of them."""
+    several = len({operation.workload for operation in run.operations}) > 1
     blocks = (
-        ("stage", [(each.name or f"stage {each.stage}", each.traffic) for each in run.stages]),
-        ("workload", [(each.workload, each.traffic) for each in run.workloads]),
-        ("request", [(operation_name(each, several=several), each.traffic) for each in run.operations]),
+        ("stage", [(stage.name or f"stage {stage.stage}", stage.traffic) for stage in run.stages]),
+        ("workload", [(workload.workload, workload.traffic) for workload in run.workloads]),
+        (
+            "request",
+            [(operation_name(operation, several=several), operation.traffic) for operation in run.operations],
+        ),
     )
     lines: list[str] = []
     for head, parts in blocks:
@@ -307,21 +314,21 @@ def _parts(style: Style, run: RunResult) -> list[str]:
 
 
 def _ramp(style: Style, run: RunResult) -> list[str]:
-    """A line for each part of a changing load; where these are the stages, their table has the figures."""
-    found = run.ramp
-    if found is None or len(found.bins) <= len(run.stages):
+    """A line for each part of a changing load; empty if the parts are the stages, which have their own table."""
+    ramp_result = run.ramp
+    if ramp_result is None or len(ramp_result.bins) <= len(run.stages):
         return []
     rows = [
         (
-            load_words(each.load_low, each.load_high, found.unit),
-            quantity(each.traffic.throughput_per_s, "rate", ""),
-            *(ramp.shown_percentile(each, name) for name in ramp.PERCENTILES),
-            percent(each.traffic.error_rate, 2),
+            load_words(ramp_bin.load_low, ramp_bin.load_high, ramp_result.unit),
+            quantity(ramp_bin.traffic.throughput_per_s, "rate", ""),
+            *(ramp.shown_percentile(ramp_bin, name) for name in ramp.PERCENTILES),
+            percent(ramp_bin.traffic.error_rate, 2),
         )
-        for each in found.bins[:MAX_ROWS]
+        for ramp_bin in ramp_result.bins[:MAX_ROWS]
     ]
     names = ("requests/s", *ramp.PERCENTILES, "errors")
-    columns = [Column(ramp.load_head(found).lower()), *(Column(name, numeric=True) for name in names)]
+    columns = [Column(ramp.load_head(ramp_result).lower()), *(Column(name, numeric=True) for name in names)]
     return aligned(style, columns, rows)
 
 
@@ -343,7 +350,8 @@ def _part_rows(style: Style, head: str, parts: Sequence[tuple[str, Traffic]]) ->
 
 
 def _histogram(style: Style, run: RunResult) -> list[str]:
-    """Bars of the share of transactions between equal steps up to p99 (of the points of the ECDF), and the rest."""
+    """Bars of the share of transactions in intervals of equal length up to p99, and of all slower ones. The shares are
+    those of the points of the ECDF."""
     if run.ecdf is None or len(run.ecdf.ms) < 3:
         return []
     last = next(
@@ -355,12 +363,12 @@ def _histogram(style: Style, run: RunResult) -> list[str]:
     edges = [first + (last - first) * step / HISTOGRAM_ROWS for step in range(1, HISTOGRAM_ROWS + 1)]
     below = [_share_below(run.ecdf, edge) for edge in edges]
     shares = [high - low for low, high in zip([0.0, *below], [*below, 1.0], strict=True)]
-    room = style.width - 30
+    bar_width = style.width - 30
     top = max(shares)
     lines = style.pair("histogram", "share of the response times up to")
     names = [milliseconds(edge) for edge in edges] + ["slower"]
     for name, share in zip(names, shares, strict=True):
-        bar = "■" * round(room * max(share, 0) / top) if top > 0 else ""
+        bar = "■" * round(bar_width * max(share, 0) / top) if top > 0 else ""
         lines.append(style.text(f"  {name:>12} {percent(max(share, 0.0), 2):>9}  {bar}").rstrip())
     return lines
 
@@ -371,17 +379,17 @@ def _share_below(ecdf: Ecdf, edge: float) -> float:
 
 def _errors(style: Style, runs: Sequence[RunResult]) -> list[str]:
     kinds: dict[str, int] = {}
-    done = sum(run.traffic.transactions for run in runs)
+    completed = sum(run.traffic.transactions for run in runs)
     for run in runs:
-        for each in run.traffic.errors_by_kind:
-            kind = error_kind(each)
-            kinds[kind] = kinds.get(kind, 0) + each.count
+        for error in run.traffic.errors_by_kind:
+            kind = error_kind(error)
+            kinds[kind] = kinds.get(kind, 0) + error.count
     if not kinds:
         return style.pair("errors", "none")
     failed = sum(kinds.values())
     lines = [
         style.paint(line, "bad")
-        for line in style.pair("errors", f"{count(failed)} ({percent(failed / (failed + done))})")
+        for line in style.pair("errors", f"{count(failed)} ({percent(failed / (failed + completed))})")
     ]
     wide = len(count(max(kinds.values())))
     for kind, times in sorted(kinds.items(), key=lambda item: -item[1]):
@@ -390,33 +398,33 @@ def _errors(style: Style, runs: Sequence[RunResult]) -> list[str]:
 
 
 def _testers(style: Style, run: RunResult) -> list[str]:
-    agents = len(dict.fromkeys(each.agent for each in run.testers))
-    if run.hosts is not None:  # one that did nothing is an agent too
+    agents = len(dict.fromkeys(tester.agent for tester in run.testers))
+    if run.hosts is not None:  # the number includes agents whose testers made no transaction
         agents = run.hosts.agents
     if not agents or not run.testers:
         return []
-    what = "slot" if run.open_load == "all" else "tester"
-    said = f"{plural(len(run.testers), what)}{' of the open load' if what == 'slot' else ''}"
-    said += f" on {plural(agents, 'agent')}"
+    noun = "slot" if run.open_load == "all" else "tester"
+    text = f"{plural(len(run.testers), noun)}{' of the open load' if noun == 'slot' else ''}"
+    text += f" on {plural(agents, 'agent')}"
     if has_shares(run):
         of_some = f" over the {count(len(users(run)))} of closed loads" if run.open_load == "some" else ""
-        said += f", Jain's index {number(run.jain_index, 4)}{of_some}"
-    return style.pair("testers", said)
+        text += f", Jain's index {number(run.jain_index, 4)}{of_some}"
+    return style.pair("testers", text)
 
 
 def _hosts(style: Style, run: RunResult) -> list[str]:
-    """Hosts and clocks in a line or two; nothing of a run of one agent."""
-    said, lost = hosts.line(run), hosts.lost_line(run)
-    lines = style.pair("hosts", said) if said else []
+    """Hosts, clocks and lost agents; empty for a run of one agent."""
+    text, lost = hosts.line(run), hosts.lost_line(run)
+    lines = style.pair("hosts", text) if text else []
     return lines + ([style.paint(line, "bad") for line in style.pair("lost", lost)] if lost else [])
 
 
 def _all_totals(style: Style, analysis: Analysis) -> list[str]:
     runs = analysis.runs
-    done, failed = sum(run.counts.succeeded for run in runs), sum(run.counts.failed for run in runs)
+    succeeded, failed = sum(run.counts.succeeded for run in runs), sum(run.counts.failed for run in runs)
     lines = style.pair("runs", f"{count(len(runs))} of {count(analysis.experiment.planned_runs)}")
     warmup = " (warm-up included)" if any(run.warmup_s for run in runs) else ""
-    lines += style.pair("requests", f"{count(done)} succeeded, {count(failed)} failed{warmup}")
+    lines += style.pair("requests", f"{count(succeeded)} succeeded, {count(failed)} failed{warmup}")
     dropped = sum(run.counts.dropped for run in runs)
     if dropped:
         lines += style.pair("dropped", count(dropped))
@@ -459,15 +467,15 @@ def _cells(style: Style, labels: Labels) -> list[str]:
         Column("errors", numeric=True),
         Column("bottleneck"),
     ]
-    kept = [place for place, column in enumerate(columns) if column.name]
-    shown = [tuple(row[place] for place in kept) for row in rows[:MAX_ROWS]]
-    lines = aligned(style, [columns[place] for place in kept], shown)
+    kept = [index for index, column in enumerate(columns) if column.name]
+    shown = [tuple(row[index] for index in kept) for row in rows[:MAX_ROWS]]
+    lines = aligned(style, [columns[index] for index in kept], shown)
     more = len(rows) - MAX_ROWS
     return [*lines, f"  and {plural(more, 'more cell')}: see the report"] if more > 0 else lines
 
 
 def _readers(style: Style, labels: Labels) -> list[str]:
-    """Stale answers, a line for each cell; nothing where no tester read versions."""
+    """Stale answers, a line for each cell; empty if no tester read versions."""
     rows = [row for cell in labels.cells() if (row := consistency.line(labels, cell)) is not None]
     if not rows:
         return []
@@ -477,8 +485,10 @@ def _readers(style: Style, labels: Labels) -> list[str]:
 
 
 def aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Columns in line. Where they are too wide, heads and texts are shortened, then the last columns are left out;
-    numbers are never cut."""
+    """The rows as lines with aligned columns.
+
+    If the columns are too wide, the last ones are left out, and heads and texts are shortened. Numbers are never cut.
+    """
     body = [[style.text(cell) for cell in row] for row in rows]
     heads = [style.text(column.name) for column in columns]
     longest = [max((len(row[at]) for row in body), default=0) for at in range(len(columns))]
@@ -490,7 +500,7 @@ def aligned(style: Style, columns: Sequence[Column], rows: Iterable[Sequence[str
         kept -= 1
     widths = [max(longest[at], len(heads[at])) for at in range(kept)]
     over = sum(widths) + 2 * kept - style.width
-    # texts give way first, the longest first; then the heads of numbers
+    # Texts are shortened first, the longest before the others, then the heads of numbers.
     for at in sorted(range(kept), key=lambda at: (columns[at].numeric, -widths[at])):
         give = min(max(over, 0), max(0, widths[at] - least[at]))
         widths[at] -= give
@@ -517,10 +527,10 @@ def _answer(style: Style, labels: Labels) -> list[str]:
 
 
 def _superseded(style: Style, analysis: Analysis) -> list[str]:
-    """Verdicts that newer rules state otherwise, and notes on the analysis itself."""
+    """Verdicts that newer rules changed, and notes on the analysis itself."""
     shown = analysis.superseded[:MAX_SUPERSEDED]
-    lines = [line for each in shown for line in style.pair("superseded", each.text)]
+    lines = [line for verdict in shown for line in style.pair("superseded", verdict.text)]
     left = len(analysis.superseded) - len(shown)
     if left:
         lines += style.pair("superseded", f"{plural(left, 'more verdict')}: see analysis.json")
-    return lines + [line for each in analysis.notes for line in style.pair("note", each)]
+    return lines + [line for note in analysis.notes for line in style.pair("note", note)]

@@ -1,4 +1,4 @@
-"""What an application did to its files: the profile of an I/O trace, in the terminal and as a page.
+"""The profile of an I/O trace (the file accesses of an application), in the terminal and as a page.
 
-The engine reads traces and computes; this package shows. Never: recompute what the engine has computed.
+The engine reads traces and computes the profile; this package shows it. No value of the profile is computed here.
 """

@@ -21,12 +21,12 @@ Row = tuple[str, str, str, str]
 
 
 def comparison(a: Profile, b: Profile) -> list[Table]:
-    """Totals, calls and files; B over A where both are known."""
+    """Tables of totals, calls and files, with the ratio B/A if both values are known."""
     return [_totals(a, b), _calls(a, b), _files(a, b)]
 
 
-def _row(what: str, a: float, b: float, show: Callable[[float], str]) -> Row:
-    return (what, show(a), show(b), ratio(a, b))
+def _row(label: str, a: float, b: float, show: Callable[[float], str]) -> Row:
+    return (label, show(a), show(b), ratio(a, b))
 
 
 def _whole(value: float) -> str:
@@ -34,16 +34,16 @@ def _whole(value: float) -> str:
 
 
 def ratio(a: float | None, b: float | None) -> str:
-    """B over A in words; nothing where there is no A."""
+    """B/A as text; `only B` if A is 0; a dash if one is unknown or both are 0."""
     if a is None or b is None or (not a and not b):
         return UNKNOWN
     return quantity(b / a, "number") if a else "only B"
 
 
-def _time(what: str, a: Times | None, b: Times | None, only: tuple[bool, bool]) -> Row:
-    """A ratio of two times that are known; none where one of them is but an interval."""
+def _time(label: str, a: Times | None, b: Times | None, only: tuple[bool, bool]) -> Row:
+    """A row of two times. It has a ratio only if both have a single estimate. `only`: whether A, B is a range."""
     known = None if any(only) or a is None or b is None else ratio(a.best_s, b.best_s)
-    return (what, duration(a, only[0]), duration(b, only[1]), known or UNKNOWN)
+    return (label, duration(a, only[0]), duration(b, only[1]), known or UNKNOWN)
 
 
 def _totals(a: Profile, b: Profile) -> Table:
@@ -57,7 +57,7 @@ def _totals(a: Profile, b: Profile) -> Table:
         _time("in syncs", ta.sync_time, tb.sync_time, only),
         _time("in other calls on files", ta.metadata_time, tb.metadata_time, only),
     ]
-    for what, show, name in (
+    for label, show, name in (
         ("calls", _whole, "calls"),
         ("calls that failed", _whole, "failed_calls"),
         ("files", _whole, "files"),
@@ -72,71 +72,77 @@ def _totals(a: Profile, b: Profile) -> Table:
         ("useless seeks", _whole, "useless_seeks"),
         ("syncs", _whole, "syncs"),
     ):
-        rows.append(_row(what, getattr(ta, name), getattr(tb, name), show))
+        rows.append(_row(label, getattr(ta, name), getattr(tb, name), show))
     note = f"A: {run_time(a.time)}. B: {run_time(b.time)}."
     return table("In all", HEADS, rows, note)
 
 
 def _calls(a: Profile, b: Profile) -> Table:
-    counts = [{each.name: each.count for each in profile.calls} for profile in (a, b)]
-    names = sorted({*counts[0], *counts[1]}, key=lambda name: -max(each.get(name, 0) for each in counts))
+    counts = [{call.name: call.count for call in profile.calls} for profile in (a, b)]
+    names = sorted(
+        {*counts[0], *counts[1]},
+        key=lambda name: -max(counts_of_trace.get(name, 0) for counts_of_trace in counts),
+    )
     rows = [_row(name, counts[0].get(name, 0), counts[1].get(name, 0), _whole) for name in names[:MAX_CALLS]]
     return table("Calls", f"call{HEADS}", rows, _more(len(names) - MAX_CALLS))
 
 
 def _files(a: Profile, b: Profile) -> Table:
-    """Files of which requests or bytes differ, the greatest differences first."""
+    """Files whose requests or bytes differ, the greatest differences first."""
     only = a.time.interval_only, b.time.interval_only
-    sides = [{each.path: each for each in profile.files if each.kind != "name"} for profile in (a, b)]
-    found = []
+    sides = [{file.path: file for file in profile.files if file.kind != "name"} for profile in (a, b)]
+    differing = []
     for path in {**sides[0], **sides[1]}:
         first, second = (side.get(path) for side in sides)
         if _work(first) != _work(second):
-            found.append((-abs(_moved(first) - _moved(second)), path, first, second))
-    found.sort(key=lambda one: one[:2])
+            differing.append((-abs(_moved(first) - _moved(second)), path, first, second))
+    differing.sort(key=lambda entry: entry[:2])
     rows = [
         (
-            *(count(sum(_work(each)[:3])) for each in (first, second)),
-            *(size(_moved(each)) for each in (first, second)),
+            *(count(sum(_work(file)[:3])) for file in (first, second)),
+            *(size(_moved(file)) for file in (first, second)),
             ratio(_moved(first), _moved(second)),
-            *(duration(_spent(each), one) for each, one in zip((first, second), only, strict=True)),
+            *(
+                duration(_spent(file), interval_only)
+                for file, interval_only in zip((first, second), only, strict=True)
+            ),
             path,
         )
-        for _, path, first, second in found[:MAX_FILES]
+        for _, path, first, second in differing[:MAX_FILES]
     ]
     heads = "#calls A|#calls B|#bytes A|#bytes B|#B/A|#time A|#time B|file"
-    return table("Files that differ", heads, rows, _more(len(found) - MAX_FILES) if found else "")
+    return table("Files that differ", heads, rows, _more(len(differing) - MAX_FILES) if differing else "")
 
 
-def _work(each: FileProfile | None) -> tuple[int, int, int, int]:
-    return (0, 0, 0, 0) if each is None else (each.reads, each.writes, each.opens, _moved(each))
+def _work(file: FileProfile | None) -> tuple[int, int, int, int]:
+    return (0, 0, 0, 0) if file is None else (file.reads, file.writes, file.opens, _moved(file))
 
 
-def _moved(each: FileProfile | None) -> int:
-    return 0 if each is None else each.read_bytes + each.write_bytes
+def _moved(file: FileProfile | None) -> int:
+    return 0 if file is None else file.read_bytes + file.write_bytes
 
 
-def _spent(each: FileProfile | None) -> Times | None:
-    if each is None:
+def _spent(file: FileProfile | None) -> Times | None:
+    if file is None:
         return None
-    times: Iterable[Times | None] = (each.read_time, each.write_time, each.sync_time, each.metadata_time)
+    times: Iterable[Times | None] = (file.read_time, file.write_time, file.sync_time, file.metadata_time)
     return summed([time for time in times if time is not None])
 
 
-def _more(left: int) -> str:
-    return f"and {count(left)} more" if left > 0 else ""
+def _more(remaining: int) -> str:
+    return f"and {count(remaining)} more" if remaining > 0 else ""
 
 
 def comparison_lines(a: Profile, b: Profile, names: tuple[str, str], width: int, colour: bool) -> list[str]:
-    """The comparison for the terminal."""
+    """The comparison as lines for the terminal. `names`: of A and B; `width`: in columns, at least 60."""
     style = Style(max(width, 60), colour)
     lines = [
         style.paint(line, "bold")
         for line in (*style.wrapped(f"A: {names[0]}"), *style.wrapped(f"B: {names[1]}"))
     ]
-    for each in comparison(a, b):
-        rows = fitted(style, each)
-        body = aligned(style, each.columns, rows) if rows else style.wrapped("no difference")
-        lines += ["", f"  {each.title}", *body]
-        lines += [style.paint(line, "dim") for line in style.wrapped(each.note)] if each.note else []
+    for section in comparison(a, b):
+        rows = fitted(style, section)
+        body = aligned(style, section.columns, rows) if rows else style.wrapped("no difference")
+        lines += ["", f"  {section.title}", *body]
+        lines += [style.paint(line, "dim") for line in style.wrapped(section.note)] if section.note else []
     return lines

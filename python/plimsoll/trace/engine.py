@@ -1,4 +1,4 @@
-"""Traces are made and read by the engine: its subcommands `trace ...`, and what they answer."""
+"""Calls of the engine's subcommands `trace ...`, which write and read traces, and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from plimsoll.trace.profile import Part, ProfileDocument, read
 
 
 class TraceSummary(Part):
-    """The engine's summary of a trace file that it wrote. `lines`: of text, or records; `bytes`: of the file."""
+    """The engine's summary of a trace file that it wrote. `lines`: lines of text, or records; `bytes`: size of the
+    file."""
 
     events: int
     bytes: int
@@ -47,15 +48,18 @@ class TraceSelection:
     to_s: float | None = None
 
     def options(self) -> list[str]:
-        """As the engine takes it."""
+        """The selection as options of the engine."""
         pairs = (("--file", self.file), ("--from", self.from_s), ("--to", self.to_s))
         return [f"{name}={value}" for name, value in pairs if value is not None]
 
 
 def import_logs(logs: Sequence[Path], output: Path, directory: Path | None) -> TraceSummary:
-    """Logs of strace become a trace file."""
+    """Converts logs of strace to a trace file. `directory`: working directory of the program, if the log has none.
+
+    Raises BadInput or EngineError.
+    """
     where = [] if directory is None else ["--directory", str(directory)]
-    return _made(_answer("import", "--output", str(output), *where, "--", *map(str, logs)))
+    return _parse_summary(_engine_output("import", "--output", str(output), *where, "--", *map(str, logs)))
 
 
 def record(
@@ -69,10 +73,10 @@ def record(
     one_core: bool = False,
     force: bool = False,
 ) -> tuple[int, TraceSummary | None]:
-    """Records a program, which inherits stdin, stdout and stderr. Returns its exit status and a summary.
+    """Records a program, which inherits stdin, stdout and stderr. Returns the exit status of the engine and a summary.
 
-    The summary is None if recording failed; the engine reports the reason on stderr. Signals go to the program: it
-    ends, and the recording with it.
+    The exit status is that of the program, unless recording failed. In that case the summary is None, and the engine
+    reports the reason on stderr. Signals are passed to the program; when it ends, the recording ends.
     """
     words = ["--output", str(output)] + (["--force"] if force else [])
     words += [word for pid in pids for word in ("--pid", str(pid))]
@@ -81,48 +85,57 @@ def record(
     words += [] if calibrated else ["--uncalibrated"]
     words += ["--one-core"] if one_core else []
     words += ["--", *command] if command else []
-    with tempfile.TemporaryDirectory(prefix="plimsoll-trace-") as place:
-        said = Path(place) / "report.json"
-        with _Passing() as passing:
-            process = subprocess.Popen([find_engine(), "trace", "record", "--report", str(said), *words])
+    with tempfile.TemporaryDirectory(prefix="plimsoll-trace-") as directory:
+        report = Path(directory) / "report.json"
+        with _SignalForwarding() as passing:
+            process = subprocess.Popen([find_engine(), "trace", "record", "--report", str(report), *words])
             passing.on = process
             status = process.wait()
-        return status, _made(said.read_bytes()) if said.exists() else None
+        return status, _parse_summary(report.read_bytes()) if report.exists() else None
 
 
-class _Passing:
-    """While it is entered, a Ctrl-C leaves us waiting (the terminal has sent it to all), and a SIGTERM is passed on.
+class _SignalForwarding:
+    """Context in which a Ctrl-C does not end this process, and a SIGTERM is forwarded to the process `on`.
 
-    A handler of ours, not SIG_IGN: what is ignored stays ignored in the program that is recorded.
+    The terminal sends a Ctrl-C to all processes, so it is not forwarded. SIG_IGN is not used, because the recorded
+    program would inherit it.
     """
 
     def __init__(self) -> None:
         self.on: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> _Passing:
-        self._before = {each: signal.signal(each, self._pass) for each in (signal.SIGINT, signal.SIGTERM)}
+    def __enter__(self) -> _SignalForwarding:
+        self._before = {
+            number: signal.signal(number, self._pass) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each, handler in self._before.items():
-            signal.signal(each, handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _pass(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGTERM and self.on is not None:
             self.on.send_signal(number)
 
 
-def profile(trace: Path, wanted: TraceSelection) -> ProfileDocument:
-    """The profile of a trace file."""
-    return read(_answer("profile", *wanted.options(), "--", str(trace)))
+def profile(trace: Path, selection: TraceSelection) -> ProfileDocument:
+    """The profile of the selected part of a trace file. Raises BadInput or EngineError."""
+    return read(_engine_output("profile", *selection.options(), "--", str(trace)))
 
 
 def pictures(
-    trace: Path, wanted: TraceSelection, *, limit: int = MAX_POINTS, columns: int = COLUMNS, rows: int = ROWS
+    trace: Path,
+    selection: TraceSelection,
+    *,
+    limit: int = MAX_POINTS,
+    columns: int = COLUMNS,
+    rows: int = ROWS,
 ) -> Pictures:
-    """Requests of every file for its picture: `limit` in all one by one, those of the busiest files in bins."""
+    """The requests of every file for its picture. In all at most `limit` are returned one by one; files with more
+    requests are returned as bins, `columns` of time and `rows` of offset. Raises BadInput or EngineError."""
     bounds = ("--limit", str(limit), "--columns", str(columns), "--rows", str(rows))
-    return read_pictures(_answer("points", "--each", *bounds, *wanted.options(), "--", str(trace)))
+    return read_pictures(_engine_output("points", "--each", *bounds, *selection.options(), "--", str(trace)))
 
 
 def export(trace: Path, kind: str, output: Path, root: Path | None = None) -> None:
@@ -140,22 +153,22 @@ def export(trace: Path, kind: str, output: Path, root: Path | None = None) -> No
         raise EngineError(f"{trace}: the export as {kind} is incomplete or failed; the reason is above")
 
 
-def _answer(*words: str) -> bytes:
-    """Returns what the engine prints; raises BadInput if it rejects an option, EngineError if it fails."""
+def _engine_output(*words: str) -> bytes:
+    """Returns the output of the engine. Raises BadInput if it rejects an option, EngineError if it fails."""
     done = subprocess.run([find_engine(), "trace", *words], check=False, capture_output=True)
     if done.returncode == 0:
         print(done.stderr.decode(errors="replace"), end="", file=sys.stderr)
         return done.stdout
-    said = done.stderr.decode(errors="replace").partition("\n\nFor more information")[0].strip()
+    message = done.stderr.decode(errors="replace").partition("\n\nFor more information")[0].strip()
     if done.returncode == ExitCode.BAD_INPUT:
-        raise BadInput(said.removeprefix("error: "))
-    said = said.removeprefix("plimsoll-engine: ")
-    raise EngineError(said or f"plimsoll-engine trace {words[0]} ended with status {done.returncode}")
+        raise BadInput(message.removeprefix("error: "))
+    message = message.removeprefix("plimsoll-engine: ")
+    raise EngineError(message or f"plimsoll-engine trace {words[0]} ended with status {done.returncode}")
 
 
-def _made(text: bytes) -> TraceSummary:
+def _parse_summary(text: bytes) -> TraceSummary:
     try:
-        found: dict[str, Any] = json.loads(text)
-        return TraceSummary.model_validate(found)
+        document: dict[str, Any] = json.loads(text)
+        return TraceSummary.model_validate(document)
     except (ValueError, ValidationError) as error:
         raise EngineError(f"the engine's summary of the trace has an unexpected form: {error}") from error

@@ -1,7 +1,7 @@
-"""The page of a trace: one HTML file that holds everything it needs and loads nothing.
+"""The page of a trace: one self-contained HTML file, which loads nothing.
 
-Names of files come from outside: texts are escaped by Jinja, the data by `for_script`, and the script writes text
-only. A content security policy names the one script by its hash and forbids everything else.
+Names of files come from outside. Jinja escapes texts, `for_script` escapes the data, and the script writes only text. A
+content security policy names the script by its hash and forbids everything else.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ TERMS: Final = (
 )
 
 
-def page_of(trace: Path, told: ProfileDocument, wanted: engine.TraceSelection) -> str:
-    """The page of a trace file."""
-    return render(told, engine.pictures(trace, wanted), shlex.quote(str(trace)))
+def page_of(trace: Path, document: ProfileDocument, selection: engine.TraceSelection) -> str:
+    """The page of a trace file as HTML. Raises EngineError."""
+    return render(document, engine.pictures(trace, selection), shlex.quote(str(trace)))
 
 
-def render(told: ProfileDocument, pictures: Pictures, trace: str) -> str:
-    """The page as HTML. `trace`: the name of the file, quoted for a shell."""
-    profile = told.profile
+def render(document: ProfileDocument, pictures: Pictures, trace: str) -> str:
+    """The page as HTML. `trace`: the path of the trace, quoted for a shell."""
+    profile = document.profile
     script = (
         '"use strict";\n(function () {\n'
         + "\n".join(template.asset(PACKAGE, name) for name in SCRIPTS)
@@ -93,7 +93,7 @@ def render(told: ProfileDocument, pictures: Pictures, trace: str) -> str:
         facts=" · ".join(words.facts(profile)),
         chosen=words.chosen(profile),
         not_understood=words.not_understood(profile.unparsed),
-        findings=[each.text for each in profile.findings],
+        findings=[finding.text for finding in profile.findings],
         took=f"Duration: {words.run_time(profile.time)}.",
         did=_did(profile),
         contents=CONTENTS,
@@ -112,7 +112,7 @@ def render(told: ProfileDocument, pictures: Pictures, trace: str) -> str:
         source=tables.source(profile),
         terms=TERMS,
         made_from=trace,
-        data=Markup(for_script(page_data(told, pictures, trace))),
+        data=Markup(for_script(page_data(document, pictures, trace))),
         scripts=[Markup(script)],
     )
 

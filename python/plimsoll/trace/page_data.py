@@ -1,4 +1,4 @@
-"""The data of the page for its script: the profile's files without zeros, and the requests as columns."""
+"""The data of the page's script: the files of the profile without zeros, and the requests as columns."""
 
 from __future__ import annotations
 
@@ -11,60 +11,62 @@ from plimsoll.trace.profile import FileProfile, Profile, ProfileDocument
 from plimsoll.trace.tables import summed
 
 LEFT_OUT: Final = frozenset({"read_s", "write_s", "metadata_time", "processes", "incarnations"})
-"""Of a file: what the script does not show, or has by another name."""
+"""Keys of a file that the script does not show, or that it has by another name."""
 TIMES: Final = ("recorded_s", "low_s", "corrected_s", "high_s")
 
 
-def page_data(told: ProfileDocument, pictures: Pictures, trace: str) -> dict[str, Any]:
-    """The whole of it. `trace`: the file, as one would type it."""
-    profile = told.profile
-    places = {each.path: place for place, each in enumerate(profile.files)}
+def page_data(document: ProfileDocument, pictures: Pictures, trace: str) -> dict[str, Any]:
+    """All data of the page. `trace`: the path of the trace, quoted for a shell."""
+    profile = document.profile
+    indices = {file.path: index for index, file in enumerate(profile.files)}
     return {
         "name": file_name(PurePath(trace).stem),
         "trace": trace,
         "interval_only": profile.time.interval_only,
         "files": [
-            file_data(each, document)
-            for each, document in zip(profile.files, told.document["files"], strict=True)
+            file_data(file, fields)
+            for file, fields in zip(profile.files, document.document["files"], strict=True)
         ],
-        "timeline": told.document["timeline"],
+        "timeline": document.document["timeline"],
         "threads": _threads(profile),
         "pictures": {
-            str(places[each.path]): picture_data(each) for each in pictures.files if each.path in places
+            str(indices[picture.path]): picture_data(picture)
+            for picture in pictures.files
+            if picture.path in indices
         },
     }
 
 
 def file_name(text: str) -> str:
-    """The beginning of names of saved images."""
+    """The beginning of the file names of saved images."""
     return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in text)[:60] or "trace"
 
 
-def file_data(each: FileProfile, document: Mapping[str, Any]) -> dict[str, Any]:
-    """A file without what is zero, empty or not known: of most files of a big program that is nearly all.
+def file_data(file: FileProfile, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file without values that are zero, empty or unknown, which most values are in the trace of a large program.
 
-    A share or a time of 0 stays, so that it is not taken for an unknown one.
+    A share or a time of 0 stays, so that it differs from an unknown one.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in document.items():
         if name in LEFT_OUT or value is None or (not value and not name.endswith(("_share", "_s"))):
             continue
-        found[name] = _packed(value) if isinstance(value, dict) else _plain(value)
-    times = [each.read_time, each.write_time, each.sync_time, each.metadata_time]
+        fields[name] = _packed(value) if isinstance(value, dict) else _plain(value)
+    times = [file.read_time, file.write_time, file.sync_time, file.metadata_time]
     spent = summed([time for time in times if time is not None])
     if spent is not None:
-        found["time"] = _packed(spent.model_dump())
-    return found
+        fields["time"] = _packed(spent.model_dump())
+    return fields
 
 
 def _packed(value: dict[str, Any]) -> Any:
-    """Times as four numbers, bins as three, all else as it is."""
+    """Times as four numbers, bins as three, all other values unchanged."""
     if set(value) == set(TIMES):
         return [_plain(value[name]) for name in TIMES]
-    found = {name: _packed(each) if isinstance(each, dict) else _plain(each) for name, each in value.items()}
-    if "histogram" in found:
-        found["histogram"] = [[bin_["from"], bin_["to"], bin_["count"]] for bin_ in value["histogram"]]
-    return found
+    packed = {name: _packed(item) if isinstance(item, dict) else _plain(item) for name, item in value.items()}
+    if "histogram" in packed:
+        packed["histogram"] = [[bin_["from"], bin_["to"], bin_["count"]] for bin_ in value["histogram"]]
+    return packed
 
 
 def _plain(value: Any) -> Any:
@@ -72,18 +74,18 @@ def _plain(value: Any) -> Any:
 
 
 def _threads(profile: Profile) -> dict[str, str]:
-    """What a thread is called, by its place in the trace's table."""
-    found = {}
+    """Label of each thread, by its index in the table of the trace."""
+    names = {}
     for process in profile.processes:
         program = PurePath(process.program).name if process.program else "process"
         for thread in process.threads:
             single = len(process.threads) == 1
-            found[str(thread.id)] = f"{program} {process.pid}" + ("" if single else f", thread {thread.tid}")
-    return found
+            names[str(thread.id)] = f"{program} {process.pid}" + ("" if single else f", thread {thread.tid}")
+    return names
 
 
 def picture_data(picture: Picture) -> dict[str, Any]:
-    """A file's requests as columns, sorted by their start, or its bins."""
+    """The requests of a file as columns, sorted by their start, or its bins."""
     if picture.density is not None:
         return {"requests": picture.requests, "density": picture.density.model_dump()}
     points = sorted(picture.points, key=lambda point: point[0])

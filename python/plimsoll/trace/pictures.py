@@ -1,6 +1,6 @@
 """Requests for the pictures, as the engine returns them (crate `trace`, profile/points).
 
-One by one, or in bins where a file has many.
+They are listed one by one; if a file has many, they are counted in bins.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from plimsoll.trace.profile import Part, require_format
 NAME: Final = "plimsoll.pictures"
 MAJOR: Final = 1
 MAX_POINTS: Final = 100_000
-"""Requests that a page shows one by one, over all files; a browser draws as many without a visible delay."""
+"""Maximum number of requests that a page shows one by one, over all files. A browser draws this number without a
+visible delay."""
 COLUMNS: Final = 400
 ROWS: Final = 200
-"""Bins of a picture with more."""
+"""Number of bins of a picture with more requests, in time (COLUMNS) and offset (ROWS)."""
 
 Point = tuple[int, int | None, int, int | None, int, int, int, int]
-"""Start and duration (ns), offset, bytes requested, 1 of a write, thread, bytes transferred, file."""
+"""Start and duration (ns), offset, requested bytes, 1 for a write, thread, transferred bytes, file."""
 Cell = tuple[int, int, int, int]
 """Column, row, requests that begin there, bytes."""
 
 
 class Density(Part):
-    """All requests of a file in bins of time (ns) and place (bytes)."""
+    """All requests of a file in bins of time (ns) and offset (bytes)."""
 
     start_ns: int
     column_ns: int
@@ -41,7 +42,7 @@ class Density(Part):
 
 
 class Picture(Part):
-    """Requests of a file: `points`, or `density`."""
+    """Requests of a file: `points`, or if there are too many, `density`."""
 
     path: str
     requests: int

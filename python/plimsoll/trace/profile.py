@@ -22,7 +22,7 @@ Share = Annotated[float, Field(ge=0)]
 
 
 class Part(BaseModel):
-    """A part of the profile. What a newer engine adds is left aside; what is missing is an error."""
+    """A part of the profile. Unknown keys of a newer engine are ignored; a missing key is an error."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -37,12 +37,12 @@ class Times(Part):
 
     @property
     def best_s(self) -> float:
-        """The best estimate there is."""
+        """The time without the cost of tracing if that is known, else the recorded time."""
         return self.recorded_s if self.corrected_s is None else self.corrected_s
 
 
 class Calibration(Part):
-    """What tracing a call cost on the traced host, ns: median, and the range of nine in ten measurements."""
+    """The cost of tracing a call on the traced host, ns: median, and the range of 90 % of the measurements."""
 
     call_ns: tuple[float, float, float]
     duration_ns: tuple[float, float, float]
@@ -75,7 +75,7 @@ class Chosen(Part):
 
 
 class RunTime(Part):
-    """How long the run took. `interval_only`: tracing was most of it, so that a single number would be a lie."""
+    """Duration of the run. `interval_only`: tracing was most of it, so a single number would be misleading."""
 
     start_s: float
     end_s: float
@@ -88,7 +88,7 @@ class RunTime(Part):
 
 
 class Elsewhere(Part):
-    """Data to and from pipes, sockets and the like."""
+    """Data to and from pipes, sockets and other descriptors that are not files."""
 
     reads: int
     read_bytes: int
@@ -105,7 +105,7 @@ class Bin(Part):
 
 
 class Spread(Part):
-    """How values are spread."""
+    """The distribution of values."""
 
     count: int
     mean: float
@@ -134,7 +134,7 @@ class FailedCalls(Part):
 
 
 class Io(Part):
-    """What was done to a file, or to all."""
+    """Operations on one file, or on all files."""
 
     opens: int
     reads: int
@@ -175,15 +175,15 @@ class Io(Part):
 
     @property
     def calls_s(self) -> float | None:
-        """Time in all its calls, best estimate; None without durations."""
+        """Time in all its calls, best estimate; None if the trace has no durations."""
         times = [self.read_time, self.write_time, self.sync_time, self.metadata_time]
-        known = [each.best_s for each in times if each is not None]
+        known = [time.best_s for time in times if time is not None]
         return sum(known) if known else None
 
     @property
     def failures(self) -> int:
-        """Calls that failed, whatever for."""
-        return sum(each.count for each in self.failed)
+        """Number of calls that failed, for any reason."""
+        return sum(calls.count for calls in self.failed)
 
 
 class Totals(Io):
@@ -216,7 +216,7 @@ class FileProfile(Io):
 
 
 class Work(Part):
-    """What a thread or a process did."""
+    """Calls, bytes and times of a thread or a process."""
 
     calls: int
     failed_calls: int
@@ -228,7 +228,7 @@ class Work(Part):
 
 
 class Thread(Work):
-    """A thread. `id`: its place in the trace's table."""
+    """A thread. `id`: its index in the table of the trace."""
 
     id: int
     tid: int
@@ -237,7 +237,7 @@ class Thread(Work):
 
 
 class Process(Work):
-    """A process. `parent`: place in the list of processes."""
+    """A process. `parent`: index in the list of processes."""
 
     pid: int
     parent: int | None
@@ -271,7 +271,7 @@ class Missing(Part):
 
 
 class Timeline(Part):
-    """What happened when: columns of one length."""
+    """Requests, bytes and calls over time, as columns of the same length."""
 
     start_s: float
     bin_s: float
@@ -284,7 +284,7 @@ class Timeline(Part):
 
 
 class Burst(Part):
-    """A time in which much more was done than in the mean. `of`: bytes or calls."""
+    """An interval with a rate far above the mean. `of`: bytes or calls."""
 
     of: str
     from_s: float
@@ -295,7 +295,7 @@ class Burst(Part):
 
 
 class Unparsed(Part):
-    """What of the trace could not be understood."""
+    """Counts of the parts of the trace that could not be understood."""
 
     whole: bool
     lines: int
@@ -308,7 +308,7 @@ class Unparsed(Part):
 
 
 class BlindSpot(Part):
-    """Something that the trace does not show."""
+    """A kind of access that the trace does not show."""
 
     kind: str
     file: str | None
@@ -327,7 +327,7 @@ class Finding(Part):
 
 
 class Profile(Part):
-    """What an application did to its files."""
+    """The file accesses of an application."""
 
     format: str
     source: Source
@@ -347,7 +347,7 @@ class Profile(Part):
 
 @dataclass(frozen=True)
 class ProfileDocument:
-    """A profile, and the JSON it was read from."""
+    """A profile, and the JSON document from which it was read."""
 
     profile: Profile
     document: dict[str, Any]
@@ -368,11 +368,11 @@ def read(text: str | bytes) -> ProfileDocument:
 
 def require_format(document: Any, name: str, major: int) -> None:
     """Raises EngineError unless the document has this format and no newer version."""
-    said = document.get("format") if isinstance(document, dict) else None
-    found, _, version = said.rpartition("/") if isinstance(said, str) else ("", "", "")
-    if found != name or not version.isdecimal():
-        raise EngineError(f"the engine returned format {said!r}; {name}/{major} was expected")
+    text = document.get("format") if isinstance(document, dict) else None
+    found_name, _, version = text.rpartition("/") if isinstance(text, str) else ("", "", "")
+    if found_name != name or not version.isdecimal():
+        raise EngineError(f"the engine returned format {text!r}; {name}/{major} was expected")
     if int(version) > major:
         raise EngineError(
-            f"the engine returned format {said}; this lab supports {name}/{major}: install both from one release"
+            f"the engine returned format {text}; this lab supports {name}/{major}: install both from one release"
         )

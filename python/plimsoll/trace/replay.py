@@ -1,4 +1,4 @@
-"""A replay by the engine: the request, and its result in words."""
+"""A replay by the engine: the request, and its result as text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FORMAT = "plimsoll.replay/1"
 MIN_RUN_SHARE = 0.5
 """Share of tracing above which a time without it is reported as a range, as in `trace show`."""
 PLANNED_WITHIN = 0.1
-"""Share by which a replay may be planned longer than the program took, without a word."""
+"""Share by which the planned duration of a replay may exceed that of the program without a warning."""
 SHOWN = 12
-"""Findings and mismatches that are shown; all are in the JSON."""
+"""Maximum number of findings and mismatches that are shown; the JSON contains all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """`compressible` in percent; `flags`: options without a value."""
+    """Options of a replay. `compressible` in percent; `flags`: options without a value."""
 
     trace: Path
     root: Path
@@ -39,7 +39,7 @@ class ReplayRequest:
     flags: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """As the engine takes it."""
+        """The request as arguments of the engine."""
         words = ["--root", str(self.root), "--timing", self.timing, "--scale", str(self.scale)]
         words += ["--order", self.order, "--compressible", str(self.compressible)]
         words += [] if self.map is None else ["--map", str(self.map)]
@@ -48,39 +48,39 @@ class ReplayRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the engine printed: `is_cut`, `ignored`, and the requested parts of `check`, `prepared`, `replayed`,
-    `cleaned`."""
+class ReplayOutput:
+    """The JSON document that the engine printed: `is_cut`, `ignored`, and the requested parts of `check`, `prepared`,
+    `replayed`, `cleaned`."""
 
     document: dict[str, Any]
 
 
-def replay(asked: ReplayRequest) -> Answer:
-    """Has the engine do it. Raises EngineError with its words where it fails.
+def replay(request: ReplayRequest) -> ReplayOutput:
+    """Runs the replay in the engine. Raises EngineError with the engine's message if it fails.
 
-    The engine handles Ctrl-C: it stops and reports how far it got.
+    The engine handles Ctrl-C: it stops the replay and reports the part that it completed.
     """
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        done = subprocess.run([find_engine(), "replay", *asked.words()], check=False, capture_output=True)
+        done = subprocess.run([find_engine(), "replay", *request.words()], check=False, capture_output=True)
     finally:
         signal.signal(signal.SIGINT, before)
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().removeprefix("plimsoll-engine: ")
-        raise EngineError(said or f"the replay failed: the engine ended with status {done.returncode}")
+        message = done.stderr.decode(errors="replace").strip().removeprefix("plimsoll-engine: ")
+        raise EngineError(message or f"the replay failed: the engine ended with status {done.returncode}")
     document: dict[str, Any] = json.loads(done.stdout)
     replayed = document.get("replayed")
     if replayed is not None and replayed["format"] != FORMAT:
         raise EngineError(
             f"the engine answered in format {replayed['format']}, expected {FORMAT}: install both from one release"
         )
-    return Answer(document)
+    return ReplayOutput(document)
 
 
-def in_words(answer: Answer) -> str:
-    """For a terminal."""
+def summary_text(output: ReplayOutput) -> str:
+    """The result as text for a terminal."""
     lines: list[str] = []
-    document = answer.document
+    document = output.document
     if document["is_cut"]:
         lines.append("The trace is incomplete: its recording was interrupted. The recorded part is usable.")
     if "check" in document and "prepared" not in document:
@@ -107,7 +107,7 @@ def _check(check: dict[str, Any]) -> Iterator[str]:
         yield "To create what is missing, use --prepare."
     if check["unexplained"]:
         yield f"No state of the directory can reproduce {plural(check['unexplained'], 'call')}:"
-        yield from (f"  {one['path']}: {one['why']}" for one in check["examples"][:SHOWN])
+        yield from (f"  {example['path']}: {example['why']}" for example in check["examples"][:SHOWN])
 
 
 FINDINGS = {
@@ -124,16 +124,16 @@ FINDINGS = {
 
 
 def _finding(cause: dict[str, Any]) -> str:
-    what = cause["what"]
-    if what == "missing":
+    problem = cause["what"]
+    if problem == "missing":
         size = f", {units.about_size(cause['size'])}" if cause["size"] else ""
         words = f"missing ({cause['kind']}{size})"
-    elif what == "too-small":
+    elif problem == "too-small":
         words = f"too small: has {count(cause['has'])} B, needs {count(cause['needs'])} B"
-    elif what == "wrong-kind":
+    elif problem == "wrong-kind":
         words = f"is a {cause['is']}, but must be of another kind"
     else:
-        words = FINDINGS.get(what, what)
+        words = FINDINGS.get(problem, problem)
     following = cause.get("consequences", 0)
     return f"{words}; {count(following)} more problems follow from it" if following else words
 
@@ -152,7 +152,7 @@ def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
         yield "The replay was stopped before its end."
     yield f"{replayed['wall_s']:.3f} s; as recorded {replayed['recorded_s']:.3f} s, {_untraced(replayed)}"
     yield from _planned(replayed)
-    read, written = (units.about_size(replayed[f"{what}_bytes"]) for what in ("read", "write"))
+    read, written = (units.about_size(replayed[f"{direction}_bytes"]) for direction in ("read", "write"))
     yield (
         f"{plural(replayed['performed'], 'call')} by {plural(replayed['threads'], 'thread')}; {read} read, "
         f"{written} written; {plural(replayed['ignored'], 'call')} on ignored names"
@@ -167,7 +167,8 @@ def _replayed(replayed: dict[str, Any]) -> Iterator[str]:
 
 
 def _untraced(replayed: dict[str, Any]) -> str:
-    """As in `trace show`: where tracing was most of the run, the difference of two large numbers is too uncertain."""
+    """The duration without the cost of tracing. As in `trace show`, it is a range if tracing was most of the run,
+    because the difference of two large numbers is too uncertain."""
     untraced = replayed["untraced_s"]
     wall, middle = replayed["wall_s"], untraced["middle_s"]
     low, high = (f"{untraced[end]:.3f}" for end in ("low_s", "high_s"))
@@ -189,14 +190,14 @@ def _planned(replayed: dict[str, Any]) -> Iterator[str]:
 
 
 def _calls(by_call: dict[str, Any]) -> Iterator[str]:
-    calls = sorted(by_call.items(), key=lambda one: -float(one[1]["total_s"]))[:SHOWN]
+    calls = sorted(by_call.items(), key=lambda item: -float(item[1]["total_s"]))[:SHOWN]
     if calls:
         yield f"  {'call':<18}{'count':>10}{'bytes':>12}{'time, s':>10}{'recorded':>10}{'untraced':>10}{'p99, us':>10}"
-    for name, one in calls:
-        size = units.about_size(one["bytes"]) if one["bytes"] else "-"
+    for name, call in calls:
+        size = units.about_size(call["bytes"]) if call["bytes"] else "-"
         yield (
-            f"  {name:<18}{count(one['count']):>10}{size:>12}{one['total_s']:>10.3f}{one['recorded_s']:>10.3f}"
-            f"{one['untraced_s']:>10.3f}{one['times']['p99_us']:>10.1f}"
+            f"  {name:<18}{count(call['count']):>10}{size:>12}{call['total_s']:>10.3f}{call['recorded_s']:>10.3f}"
+            f"{call['untraced_s']:>10.3f}{call['times']['p99_us']:>10.1f}"
         )
 
 
@@ -204,13 +205,14 @@ def _deviations(replayed: dict[str, Any]) -> Iterator[str]:
     if replayed["is_faithful"]:
         yield "All results are those of the trace."
         return
-    for one in replayed["mismatches"][:SHOWN]:
-        found = one["examples"][0]["path"] if one["examples"] else ""
-        example = f" ({found})" if found else ""
-        yield f"differs: {count(one['count'])} x {one['call']}: was {one['recorded']}, is {one['got']}{example}"
-    for one in replayed["refusals"][:SHOWN]:
-        example = f" ({one['examples'][0]})" if one["examples"] else ""
-        yield f"refused: {count(one['count'])} x {one['call']}: {one['why']}{example}"
+    for mismatch in replayed["mismatches"][:SHOWN]:
+        path = mismatch["examples"][0]["path"] if mismatch["examples"] else ""
+        example = f" ({path})" if path else ""
+        was, now = mismatch["recorded"], mismatch["got"]
+        yield f"differs: {count(mismatch['count'])} x {mismatch['call']}: was {was}, is {now}{example}"
+    for refusal in replayed["refusals"][:SHOWN]:
+        example = f" ({refusal['examples'][0]})" if refusal["examples"] else ""
+        yield f"refused: {count(refusal['count'])} x {refusal['call']}: {refusal['why']}{example}"
     if replayed["lost"]:
         why = "the call that opens it failed, or was not recorded"
         yield f"{plural(replayed['lost'], 'call')} had no open file: {why}"
@@ -226,4 +228,4 @@ def _cleaned(cleaned: dict[str, Any]) -> Iterator[str]:
     yield f"Removed {plural(cleaned['removed'], 'name')}."
     if cleaned["left"]:
         yield f"Not removed: {plural(len(cleaned['left']), 'name')}:"
-        yield from (f"  {one['path']}: {one['why']}" for one in cleaned["left"][:SHOWN])
+        yield from (f"  {remaining['path']}: {remaining['why']}" for remaining in cleaned["left"][:SHOWN])

@@ -1,4 +1,4 @@
-"""`plimsoll trace show` in the terminal: what ran, the findings, then the numbers. Pure: prints nothing."""
+"""`plimsoll trace show` in the terminal: the program, the findings, then the numbers. Pure: prints nothing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MAX_PROCESSES: Final = 10
 MAX_OTHERS: Final = 5
 """Maximum number of paths not found, blind spots, and lines that were not understood."""
 MIN_NAME: Final = 12
-"""Columns that a file's name keeps at least."""
+"""Minimum width of a file's name, in characters."""
 
 
 def summary_lines(profile: Profile, width: int, colour: bool) -> list[str]:
-    """The summary of a trace, `width` columns wide."""
+    """The summary of a trace as lines of at most `width` columns (at least 60)."""
     style = Style(max(width, 60), colour)
     blocks = [
         _head(style, profile),
         _findings(style, profile),
         _run(style, profile),
         _table(style, tables.files(profile, MAX_FILES)),
-        _table(style, tables.calls(profile, MAX_CALLS), most=len(profile.calls) - MAX_CALLS),
+        _table(style, tables.calls(profile, MAX_CALLS), omitted=len(profile.calls) - MAX_CALLS),
         _table(style, tables.processes(profile, MAX_PROCESSES, brief=True))
         if len(profile.processes) > 1
         else [],
@@ -42,14 +42,14 @@ def summary_lines(profile: Profile, width: int, colour: bool) -> list[str]:
 def _head(style: Style, profile: Profile) -> list[str]:
     lines = [style.paint(line, "bold") for line in style.wrapped(words.command(profile.source))[:3]]
     lines += [style.paint(line, "dim") for line in style.wrapped(" · ".join(words.facts(profile)))]
-    said = words.chosen(profile)
-    return lines + ([style.paint(line, "warn") for line in style.wrapped(said)] if said else [])
+    selection = words.chosen(profile)
+    return lines + ([style.paint(line, "warn") for line in style.wrapped(selection)] if selection else [])
 
 
 def _findings(style: Style, profile: Profile) -> list[str]:
     lines = []
-    for each in profile.findings:
-        first, *rest = style.wrapped(each.text, "  ! ", "    ")
+    for finding in profile.findings:
+        first, *rest = style.wrapped(finding.text, "  ! ", "    ")
         lines += [style.paint(first, "warn"), *rest]
     return lines or style.wrapped("No findings.")
 
@@ -70,63 +70,65 @@ def _run(style: Style, profile: Profile) -> list[str]:
         ("written", "over", all_.writes, all_.write_bytes, all_.unique_write_bytes, all_.write_time),
     ):
         again = all_.reread_bytes if verb == "read" else all_.overwritten_bytes
-        said = [f"{words.size(data)} in {plural(requests, 'request')}"]
+        parts = [f"{words.size(data)} in {plural(requests, 'request')}"]
         if again:
-            said.append(f"{words.size(unique)} distinct, {words.size(again)} {done}")
+            parts.append(f"{words.size(unique)} distinct, {words.size(again)} {done}")
         if spent is not None:
-            said.append(f"{words.duration(spent, only)} in calls")
-        lines += style.pair(verb, "; ".join(said))
-    lines += style.pair("besides", _besides(profile))
+            parts.append(f"{words.duration(spent, only)} in calls")
+        lines += style.pair(verb, "; ".join(parts))
+    lines += style.pair("other calls", _other_calls(profile))
     return lines
 
 
-def _besides(profile: Profile) -> str:
+def _other_calls(profile: Profile) -> str:
     all_ = profile.totals
     useless = f" ({count(all_.useless_seeks)} useless)" if all_.useless_seeks else ""
-    said = [plural(all_.opens, "open"), f"{plural(all_.seeks, 'seek')}{useless}"]
+    parts = [plural(all_.opens, "open"), f"{plural(all_.seeks, 'seek')}{useless}"]
     if all_.syncs:
-        said.append(plural(all_.syncs, "sync"))
+        parts.append(plural(all_.syncs, "sync"))
     other = all_.elsewhere
     if other.read_bytes or other.write_bytes:
-        said.append(
+        parts.append(
             f"pipes and sockets: {words.size(other.read_bytes)} in, {words.size(other.write_bytes)} out"
         )
-    return listing(said)
+    return listing(parts)
 
 
-def _table(style: Style, found: Table, most: int = 0) -> list[str]:
-    if not found.rows:
+def _table(style: Style, table: Table, omitted: int = 0) -> list[str]:
+    if not table.rows:
         return []
-    rows = fitted(style, found)
-    lines = [f"  {found.title}", *aligned(style, found.columns, rows)]
-    note = f"and {count(most)} more" if most > 0 else found.note if found.note.startswith("and ") else ""
+    rows = fitted(style, table)
+    lines = [f"  {table.title}", *aligned(style, table.columns, rows)]
+    note = (
+        f"and {count(omitted)} more" if omitted > 0 else table.note if table.note.startswith("and ") else ""
+    )
     return lines + ([style.paint(line, "dim") for line in style.wrapped(note)] if note else [])
 
 
-def fitted(style: Style, found: Table) -> list[Sequence[str]]:
-    """The rows of the table; the last cells lose their beginning where they exceed the remaining width."""
-    last = len(found.columns) - 1
-    if found.columns[last].numeric or last == 0:
-        return list(found.rows)
+def fitted(style: Style, table: Table) -> list[Sequence[str]]:
+    """The rows of the table. If the last cell of a row exceeds the remaining width, its beginning is cut off."""
+    last = len(table.columns) - 1
+    if table.columns[last].numeric or last == 0:
+        return list(table.rows)
     widths = [
-        max(len(style.text(cell)) for cell in (column.name, *(row[at] for row in found.rows)))
-        for at, column in enumerate(found.columns[:last])
+        max(len(style.text(cell)) for cell in (column.name, *(row[at] for row in table.rows)))
+        for at, column in enumerate(table.columns[:last])
     ]
-    room = max(style.width - sum(widths) - 2 * last - 2, MIN_NAME)
-    return [(*row[:last], tail(style.text(row[last]), room)) for row in found.rows]
+    width = max(style.width - sum(widths) - 2 * last - 2, MIN_NAME)
+    return [(*row[:last], tail(style.text(row[last]), width)) for row in table.rows]
 
 
-def tail(text: str, room: int) -> str:
-    """The end of a name, which is more specific than its beginning."""
-    return text if len(text) <= room else f"..{text[2 - room :]}"
+def tail(text: str, width: int) -> str:
+    """The last `width` characters of a name, because its end is more specific than its beginning."""
+    return text if len(text) <= width else f"..{text[2 - width :]}"
 
 
 def _blind(style: Style, profile: Profile) -> list[str]:
     if not profile.blind_spots:
         return []
     lines = ["  What the trace does not show"]
-    for each in profile.blind_spots[:MAX_OTHERS]:
-        lines += style.wrapped(each.text, "  - ", "    ")
+    for spot in profile.blind_spots[:MAX_OTHERS]:
+        lines += style.wrapped(spot.text, "  - ", "    ")
     more = len(profile.blind_spots) - MAX_OTHERS
     return lines + ([style.paint(f"  and {count(more)} more", "dim")] if more > 0 else [])
 

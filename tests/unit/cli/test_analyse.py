@@ -1,4 +1,4 @@
-"""`plimsoll analyse` beside an analysis.json of other rules."""
+"""`plimsoll analyse` if an analysis.json of other rules exists."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def results(tmp_path: Path) -> Path:
 
 
 def read(results: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / "analysis.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((results / "analysis.json").read_text(encoding="utf-8"))
+    return document
 
 
 def analyse(results: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -33,13 +33,13 @@ def analyse(results: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tu
     return code, " ".join(capsys.readouterr().out.split())
 
 
-def test_both_verdicts_are_kept_and_shown_and_carried_over(
+def test_both_verdicts_are_stored_shown_and_transferred(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _ = analyse(results, capsys)
     earlier = read(results)
-    for one in earlier["rules"]:
-        one["version"] -= one["name"] == "saturation"
+    for rule_version in earlier["rules"]:
+        rule_version["version"] -= rule_version["name"] == "saturation"
     earlier["saturation"][0] |= {"verdict": "bracketed", "lower": 1.0, "upper": 2.0}
     earlier["saturation"][0]["rule"]["version"] = 1
     earlier["superseded"] = []
@@ -49,27 +49,27 @@ def test_both_verdicts_are_kept_and_shown_and_carried_over(
     assert "superseded........: The target (throughput): saturation was bracketed" in out
     document = read(results)
     assert document["format"] == "plimsoll.analysis/1"
-    (each,) = document["superseded"]
-    assert (each["what"], each["subject"]) == (
+    (superseded,) = document["superseded"]
+    assert (superseded["what"], superseded["subject"]) == (
         "saturation",
         {"combination": {}, "metric": "throughput_per_s"},
     )
-    assert each["earlier"] == {
+    assert superseded["earlier"] == {
         "verdict": "bracketed",
         "rule": "saturation",
         "version": 1,
         "values": {"lower": 1.0, "upper": 2.0},
     }
     assert (
-        each["now"]["verdict"] == "cannot be said"
-        and each["now"]["version"] == rule(RuleName.SATURATION).version
+        superseded["now"]["verdict"] == "cannot be said"
+        and superseded["now"]["version"] == rule(RuleName.SATURATION).version
     )
-    assert each["text"].startswith("The target (throughput): saturation was bracketed")
+    assert superseded["text"].startswith("The target (throughput): saturation was bracketed")
     assert "rule saturation, version 1" in (results / "report.html").read_text(encoding="utf-8")
     analyse(results, capsys)
-    assert read(results)["superseded"] == [each], "carried over"
+    assert read(results)["superseded"] == [superseded], "carried over"
     _, shown = analyse(results, capsys, "--json")
-    assert json.loads(shown)["superseded"] == [each]
+    assert json.loads(shown)["superseded"] == [superseded]
 
 
 def test_an_analysis_of_a_release_that_recorded_no_rules(
@@ -80,11 +80,11 @@ def test_an_analysis_of_a_release_that_recorded_no_rules(
     earlier["runs"][1]["valid"] = False
     (results / "analysis.json").write_text(json.dumps(earlier), encoding="utf-8")
     analyse(results, capsys)
-    found = [each["text"] for each in read(results)["superseded"]]
+    texts = [superseded["text"] for superseded in read(results)["superseded"]]
     newest = rule(RuleName.VALIDITY).version
     assert (
         f"Run 0002: validity was invalid (no rule recorded) and is valid (rule validity, version {newest})."
-        in found
+        in texts
     )
 
 
@@ -124,8 +124,8 @@ def effects_of_table(
 ) -> dict[tuple[str, str], float]:
     path.write_text("\n".join(["load,way,y", *rows]) + "\n", encoding="utf-8")
     assert main(["analyse", str(path), "--response", "y", "--factors", "load,way", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["effects"]
-    return {(each["term"], each["level"]): each["effect"] for each in found}
+    effects = json.loads(capsys.readouterr().out)["effects"]
+    return {(effect["term"], effect["level"]): effect["effect"] for effect in effects}
 
 
 def test_the_order_of_the_rows_changes_no_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

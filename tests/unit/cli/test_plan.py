@@ -1,4 +1,4 @@
-"""The plan as people read it."""
+"""The plan as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_restarts_are_counted_in_words(text: str, said: str) -> None:
     assert said in lines(make_plan(load(text), 1), 10)
 
 
-def test_a_long_list_of_hosts_is_cut_and_says_how_many_more() -> None:
+def test_a_long_list_of_hosts_is_cut_with_the_number_of_the_others() -> None:
     hosts = ", ".join(f"h{at}" for at in range(1, 10))
     text = edited(
         "load: {testers: 1",
@@ -31,5 +31,5 @@ def test_a_long_list_of_hosts_is_cut_and_says_how_many_more() -> None:
         + hosts
         + "]}}\nload: {testers: 9",
     )
-    said = "\n".join(lines(make_plan(load(text), 1), 10))
-    assert "site: h1, h2, h3, h4, h5, h6 and 3 more" in said
+    output = "\n".join(lines(make_plan(load(text), 1), 10))
+    assert "site: h1, h2, h3, h4, h5, h6 and 3 more" in output

@@ -1,4 +1,4 @@
-"""What a person sees while an experiment runs."""
+"""The progress display of a running experiment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_plain_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines[5] == "run 2/2  testers 8  agent-lost: it was killed"
 
 
-def test_the_time_left_contains_what_lies_between_the_runs() -> None:
+def test_the_remaining_time_includes_restarts_between_runs() -> None:
     out = io.StringIO()
     progress = Progress(out, {"0001": 32, "0002": 50})
     progress.run_begins("0001", 1, 2, {}, 30)
@@ -70,7 +70,7 @@ def test_one_changing_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(len(part) < 80 for part in out.getvalue().split("\r\x1b[K")), "never wrapped"
 
 
-def test_the_same_note_is_said_once_per_experiment() -> None:
+def test_the_same_note_is_printed_once_per_experiment() -> None:
     out = io.StringIO()
     progress = Progress(out, {})
     for run in ("0001", "0002"):
@@ -82,7 +82,7 @@ def test_the_same_note_is_said_once_per_experiment() -> None:
     assert out.getvalue().count("it was set again\n") == 1
 
 
-def test_quiet_says_nothing() -> None:
+def test_quiet_prints_nothing() -> None:
     out = io.StringIO()
     progress = Progress(out, {}, quiet=True)
     progress.run_begins("0001", 1, 1, {}, 1)

@@ -1,4 +1,4 @@
-"""The quick form's letters: what lets somebody in is sent, and nowhere in what may be kept."""
+"""Options of `plimsoll URL`: credentials are sent, and stored nowhere."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def made(
     """The file that stands for these words, the words as they are kept, the engine's request, the experiment."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    kept = StoredOptions(environ or {})
+    options = StoredOptions(environ or {})
     stream = io.StringIO()
-    YAML().dump(document(parser.parse_args(words), kept), stream)
-    experiment = parse_experiment(stream.getvalue(), "the command line", Path("/x"), (), kept.environ)
+    YAML().dump(document(parser.parse_args(words), options), stream)
+    experiment = parse_experiment(stream.getvalue(), "the command line", Path("/x"), (), options.environ)
     plan = make_plan(experiment, 1)
     sent = engine_document(plan.runs[0], {}, Path("/d"), "quick")["workloads"][0]
     request = {**sent["operations"][0]["request"], "url": sent["endpoints"][0]["url"]}
-    said = shown_words(words, kept.instead, experiment.redactor)
-    for text in (stream.getvalue(), experiment.effective_yaml(), str(plan.to_json()), " ".join(said)):
+    shown = shown_words(words, options.instead, experiment.redactor)
+    for text in (stream.getvalue(), experiment.effective_yaml(), str(plan.to_json()), " ".join(shown)):
         assert "hunter2" not in text
-    return stream.getvalue(), said, request, experiment
+    return stream.getvalue(), shown, request, experiment
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def made(
     ],
 )
 @pytest.mark.parametrize("option", ["-H", "-H="])
-def test_a_header_that_carries_credentials_is_sent_and_not_kept(header: str, option: str) -> None:
+def test_a_header_with_credentials_is_sent_and_not_stored(header: str, option: str) -> None:
     words = ["-H", header] if option == "-H" else [option + header]
-    _, said, request, experiment = made("http://h:1/", *words, "-H", "Accept: a/b")
+    _, shown, request, experiment = made("http://h:1/", *words, "-H", "Accept: a/b")
     name, _, value = header.partition(":")
     assert request["headers"] == [[name, value.strip()], ["Accept", "a/b"]]
-    assert f"{name}: ***" in said[-3]
-    assert said[-1] == "Accept: a/b"
+    assert f"{name}: ***" in shown[-3]
+    assert shown[-1] == "Accept: a/b"
     assert "hunter2" not in experiment.redactor.text(f"the service says {value.strip()}")
 
 
@@ -66,7 +66,7 @@ def test_a_kind_of_credential_is_no_part_of_the_secret() -> None:
     assert experiment.redactor.text("token hunter2, Bearer of news") == "token ***, Bearer of news"
 
 
-def test_the_file_can_be_carried_out_again_with_the_variables_set() -> None:
+def test_the_file_can_be_run_again_with_the_variables_set() -> None:
     text, _, request, _ = made("http://h:1/", "-H", "X-Key: hunter2", "-d", "hunter2!", "-m", "POST")
     environ = {"PLIMSOLL_X_KEY": "hunter3", "PLIMSOLL_BODY": "other"}
     again = make_plan(parse_experiment(text, "x", Path("/x"), (), environ), 1)
@@ -77,7 +77,7 @@ def test_the_file_can_be_carried_out_again_with_the_variables_set() -> None:
     assert (other["headers"], other["body"]) == ([["X-Key", "hunter3"]], "other")
 
 
-def test_two_names_that_give_one_variable() -> None:
+def test_two_headers_with_the_same_variable_name() -> None:
     _, _, request, _ = made("http://h:1/", "-H", "X-Key: hunter2-1", "-H", "x.key: hunter2-2")
     assert request["headers"] == [["X-Key", "hunter2-1"], ["x.key", "hunter2-2"]]
 
@@ -86,44 +86,44 @@ def test_two_names_that_give_one_variable() -> None:
     "body", ["user=me&pw=hunter2", '{"pw": "hunter2"}', "a: hunter2\nb: [", "12345", "true", "x"]
 )
 def test_a_body_is_sent_and_not_kept(body: str) -> None:
-    text, said, request, _ = made("http://h:1/", "-d", body)
+    text, shown, request, _ = made("http://h:1/", "-d", body)
     assert request["body"] == body
-    assert said == ["http://h:1/", "-d", "***"]
+    assert shown == ["http://h:1/", "-d", "***"]
     assert "body: ${env:PLIMSOLL_BODY}" in text
 
 
 def test_a_user_and_a_password_of_the_url_become_a_header() -> None:
-    text, said, request, _ = made("http://me:hunter2%21@h:1/a?b=c", "-c", "3")
-    told = base64.b64encode(b"me:hunter2!").decode()
-    assert request["headers"] == [["Authorization", f"Basic {told}"]]
+    text, shown, request, _ = made("http://me:hunter2%21@h:1/a?b=c", "-c", "3")
+    login = base64.b64encode(b"me:hunter2!").decode()
+    assert request["headers"] == [["Authorization", f"Basic {login}"]]
     assert request["url"] == "http://h:1/a?b=c"
-    assert said == ["http://h:1/a?b=c", "-c", "3"]
-    assert told not in text
+    assert shown == ["http://h:1/a?b=c", "-c", "3"]
+    assert login not in text
     _, _, request, _ = made("http://me:hunter2@h:1/", "-H", "Authorization: Bearer hunter2x")
-    assert request["headers"] == [["Authorization", "Bearer hunter2x"]], "what is said outright wins"
+    assert request["headers"] == [["Authorization", "Bearer hunter2x"]], "-H has precedence over the URL"
 
     _, _, request, _ = made("http://me:hunter2@h:1/", "-H", "authorization: Bearer hunter2x")
-    assert request["headers"] == [["authorization", "Bearer hunter2x"]], "in whatever letters"
+    assert request["headers"] == [["authorization", "Bearer hunter2x"]], "also in lower case"
 
 
 def test_a_token_in_the_query_is_sent_and_not_kept() -> None:
-    text, said, request, _ = made("http://h:1/a?api_key=hunter2&b=c")
+    text, shown, request, _ = made("http://h:1/a?api_key=hunter2&b=c")
     assert (request["url"], request["path"]) == ("http://h:1", "/a?api_key=hunter2&b=c")
-    assert said == ["http://h:1/a?***"]
+    assert shown == ["http://h:1/a?***"]
     assert "http://h:1/a?*** under 50 connections" in text
 
 
-def test_what_holds_no_secret_is_kept_as_it_was_said() -> None:
-    text, said, request, experiment = made("http://h:1/a?b=c", "-H", "Accept: a", environ={"HOME": "/h"})
-    assert said == ["http://h:1/a?b=c", "-H", "Accept: a"]
+def test_options_without_secrets_are_stored_unchanged() -> None:
+    text, shown, request, experiment = made("http://h:1/a?b=c", "-H", "Accept: a", environ={"HOME": "/h"})
+    assert shown == ["http://h:1/a?b=c", "-H", "Accept: a"]
     assert request["headers"] == [["Accept", "a"]]
     assert "${env" not in text
     assert not experiment.redactor
 
 
-def test_places_of_the_environment_are_filled_in_as_ever() -> None:
-    _, said, request, _ = made("http://h:1/", "-H", "X-Token: a-${env:T}", environ={"T": "hunter2"})
+def test_variables_of_the_environment_are_expanded() -> None:
+    _, shown, request, _ = made("http://h:1/", "-H", "X-Token: a-${env:T}", environ={"T": "hunter2"})
     assert request["headers"] == [["X-Token", "a-hunter2"]]
-    assert said[-1] == "X-Token: ***"
+    assert shown[-1] == "X-Token: ***"
     with pytest.raises(BadInput, match="MISSING is not set"):
         made("http://h:1/", "-H", "X-Token: ${env:MISSING}")

@@ -1,4 +1,4 @@
-"""What `run` says before it starts."""
+"""Messages of `run` before the first run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cli.run import busy_host
+from plimsoll.cli.run import busy_host_warnings
 from plimsoll.drive import registry
 
 
@@ -28,19 +28,21 @@ def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproc
         process.kill()
 
 
-def test_another_experiment_on_this_host_is_a_warning(
+def test_another_experiment_on_this_host_causes_a_warning(
     sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    (line,) = busy_host()
+    (line,) = busy_host_warnings()
     assert line.startswith("plimsoll: warning: another experiment runs on this host")
     assert str(tmp_path) in line and f"process {sleeper.pid}" in line
     sleeper.kill()
     sleeper.wait()
-    assert busy_host() == []
+    assert busy_host_warnings() == []
 
 
-def test_its_own_entry_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_own_entry_causes_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = registry.enter(tmp_path)
-    assert [one.pid for one in registry.running()] == [os.getpid()] and busy_host() == []
+    assert [experiment.pid for experiment in registry.running()] == [
+        os.getpid()
+    ] and busy_host_warnings() == []
     registry.leave(path)

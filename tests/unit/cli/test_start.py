@@ -1,4 +1,4 @@
-"""What verbs import when they start."""
+"""Modules that verbs import when they start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_showing_a_trace_does_not_wait_for_what_runs_experiments() -> None:
+def test_showing_a_trace_does_not_import_the_experiment_runner() -> None:
     script = (
         "import sys; import plimsoll.cli.trace; print([each for each in sys.modules if each in sys.argv[1:]])"
     )

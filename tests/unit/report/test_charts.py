@@ -1,4 +1,4 @@
-"""Charts: valid Vega-Lite for every awkward analysis, one look for a combination, little data."""
+"""Charts are valid Vega-Lite for every analysis, show a combination in the same way, and contain little data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from plimsoll.report.labels import COLOURS, Labels
 
 def figures(analysis: Analysis) -> dict[str, Figure]:
     labels = Labels(analysis)
-    return {each.key: each for each in load_figures(labels) + effect_figures(labels) + check_figures(labels)}
+    return {
+        figure.key: figure for figure in load_figures(labels) + effect_figures(labels) + check_figures(labels)
+    }
 
 
 def without_load() -> Analysis:
@@ -112,9 +114,11 @@ def _values(tree: object, key: str) -> list[object]:
 def test_bars_start_at_zero() -> None:
     for key in ("throughput", "errors", "order"):
         scales = [
-            each for each in _values(spec(figures(designed())[key].chart), "scale") if isinstance(each, dict)
+            scale
+            for scale in _values(spec(figures(designed())[key].chart), "scale")
+            if isinstance(scale, dict)
         ]
-        assert any(each.get("zero") is True for each in scales), key
+        assert any(scale.get("zero") is True for scale in scales), key
 
 
 def test_a_series_is_thinned_without_averaging_percentiles() -> None:
@@ -230,15 +234,13 @@ def of_rates(open_load: OpenLoad) -> Analysis:
 
 
 @pytest.mark.parametrize(("open_load", "is_drawn"), [("all", True), ("some", False)])
-def test_all_that_is_offered_is_a_line_where_all_of_the_load_is_open(
-    open_load: OpenLoad, is_drawn: bool
-) -> None:
+def test_the_offered_rate_is_a_line_if_the_whole_load_is_open(open_load: OpenLoad, is_drawn: bool) -> None:
     figure = figures(of_rates(open_load))["throughput"]
     assert ("Dashed: throughput equal to the offered rate." in figure.caption) == is_drawn
     assert ("offered" in spec(figure.chart)["datasets"]) == is_drawn
 
 
-def test_an_interval_beside_which_nothing_could_be_told_apart_has_no_bar() -> None:
+def test_a_very_wide_interval_has_no_bar() -> None:
     analysis = designed()
     name = "response_ms_p95"
     first, *others = analysis.cells

@@ -1,4 +1,4 @@
-"""The section about hosts and clocks, where several agents were: words, tables, charts, and hostile names."""
+"""The section about hosts and clocks of a run with several agents: text, tables, charts, and hostile names."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from plimsoll.report.labels import Labels
 from plimsoll.report.terminal import summary_lines
 
 
-def of(found: Analysis) -> HostsResult:
-    result = found.runs[0].hosts
+def hosts_of(analysis: Analysis) -> HostsResult:
+    result = analysis.runs[0].hosts
     assert result is not None
     return result
 
 
 def test_the_section_is_there_for_several_agents_only() -> None:
     assert 'id="hosts"' in render(wan(), set_up(), bundle="")
-    for found in (single(), designed()):
-        page = render(found, set_up(), bundle="")
+    for result in (single(), designed()):
+        page = render(result, set_up(), bundle="")
         assert 'id="hosts"' not in page and "Clock bound" not in page
-        assert not any(line.startswith("  hosts") for line in summary_lines(found))
+        assert not any(line.startswith("  hosts") for line in summary_lines(result))
 
 
 def test_charts_are_valid_and_have_their_numbers() -> None:
-    found = {figure.key: figure for figure in load_figures(Labels(wan()))}
-    assert {"sites", "hosts", "coverage"} <= set(found)
+    figures = {figure.key: figure for figure in load_figures(Labels(wan()))}
+    assert {"sites", "hosts", "coverage"} <= set(figures)
     for key in ("sites", "hosts", "coverage"):
-        found[key].chart.to_dict(validate=True)
-        assert found[key].table.rows
-        json.dumps(spec(found[key].chart), allow_nan=False)
-    drawn = spec(found["hosts"].chart)
+        figures[key].chart.to_dict(validate=True)
+        assert figures[key].table.rows
+        json.dumps(spec(figures[key].chart), allow_nan=False)
+    drawn = spec(figures["hosts"].chart)
     assert len(drawn["datasets"]["hosts"]) == 10 and drawn["encoding"]["x"]["scale"]["type"] == "log"
-    assert [row["agents"] for row in spec(found["coverage"].chart)["datasets"]["coverage"]] == [10, 9, 9]
+    assert [row["agents"] for row in spec(figures["coverage"].chart)["datasets"]["coverage"]] == [10, 9, 9]
 
 
-def test_no_coverage_is_drawn_where_all_were_there(tmp_path: Path) -> None:
-    found = analysis(make(tmp_path / "results", Made(seconds=5, testers=1)))
-    assert "coverage" not in [figure.key for figure in load_figures(Labels(found))]
-    assert hosts.lost(found.runs[0]) is None and hosts.with_and_without(found.runs[0]) is None
+def test_constant_coverage_is_not_drawn(tmp_path: Path) -> None:
+    result = analysis(make(tmp_path / "results", Made(seconds=5, testers=1)))
+    assert "coverage" not in [figure.key for figure in load_figures(Labels(result))]
+    assert hosts.lost(result.runs[0]) is None and hosts.with_and_without(result.runs[0]) is None
 
 
-def test_the_summary_counts_agents_and_says_who_was_lost() -> None:
+def test_the_summary_counts_agents_and_names_the_lost_ones() -> None:
     text = "\n".join(summary_lines(wan(), 100))
     assert "20 testers on 10 agents" in text
     assert "10 hosts and 3 sites, clocks within 158 ms" in text
@@ -61,7 +61,7 @@ def test_the_summary_counts_agents_and_says_who_was_lost() -> None:
     assert "DAMAGED" not in text
 
 
-def test_an_agent_that_did_nothing_is_an_agent(tmp_path: Path) -> None:
+def test_an_agent_without_transactions_is_counted(tmp_path: Path) -> None:
     made = Made(seconds=4, testers=1, lost={"n1": 3.0}, kept=0.0)
     text = "\n".join(summary_lines(analysis(make(tmp_path / "results", made)), 100))
     assert "9 testers on 10 agents" in text and "the run is invalid" in text
@@ -82,7 +82,9 @@ def test_no_time_is_finer_than_its_bound(started: float, bound: float | None, sa
         "a", "h", "s", False, bound, 0.0, 1.0, 0.0, 2.0, started, 9, 0, {"udp": 9}, 0.3, 0.4, ""
     )
     run = dataclasses.replace(
-        wan().runs[0], hosts=dataclasses.replace(of(wan()), clocks=(clock,)), testers=wan().runs[0].testers
+        wan().runs[0],
+        hosts=dataclasses.replace(hosts_of(wan()), clocks=(clock,)),
+        testers=wan().runs[0].testers,
     )
     assert hosts.clocks(run).rows[0][-1].replace("\u00a0", " ") == said
 
@@ -99,20 +101,20 @@ def test_no_time_is_finer_than_its_bound(started: float, bound: float | None, sa
     ],
 )
 def test_clocks_in_words(change: dict[str, object], said: str) -> None:
-    found = dataclasses.replace(of(wan()), **change)  # type: ignore[arg-type]
-    assert said in hosts.clock_words(found).replace("\u00a0", " ")
+    changed = dataclasses.replace(hosts_of(wan()), **change)  # type: ignore[arg-type]
+    assert said in hosts.clock_words(changed).replace("\u00a0", " ")
 
 
 def test_many_runs_have_their_sites_in_one_table() -> None:
-    one = wan()
-    run = one.runs[0]
+    single_run = wan()
+    run = single_run.runs[0]
     two = dataclasses.replace(
-        one, runs=(run, dataclasses.replace(run, id="0002", cell={"zip": "5"}, order=2))
+        single_run, runs=(run, dataclasses.replace(run, id="0002", cell={"zip": "5"}, order=2))
     )
     table = hosts.sites(Labels(two))
     assert [column.name for column in table.columns[:3]] == ["Run", "Cell", "Site"]
     assert len(table.rows) == 6
-    assert any(said.startswith("In run 0001, in the peak window, ") for said in sentences(two))
+    assert any(sentence.startswith("In run 0001, in the peak window, ") for sentence in sentences(two))
 
 
 def test_hostile_names_are_texts(tmp_path: Path) -> None:
@@ -123,7 +125,9 @@ def test_hostile_names_are_texts(tmp_path: Path) -> None:
         lost={"c": 3.0},
         unknown=(HOSTILE,),
     )
-    found = analysis(make(tmp_path / "results", made))
-    page = render(found, set_up(), bundle="")
-    assert "<img src=x" not in page and "<script>alert" not in page and "49" not in hosts.words(of(found))
-    assert not any("\x1b" in line for line in summary_lines(found))
+    result = analysis(make(tmp_path / "results", made))
+    page = render(result, set_up(), bundle="")
+    assert (
+        "<img src=x" not in page and "<script>alert" not in page and "49" not in hosts.words(hosts_of(result))
+    )
+    assert not any("\x1b" in line for line in summary_lines(result))

@@ -1,4 +1,4 @@
-"""The page: complete in itself, closed to everything from outside, a table for every chart."""
+"""The page is self-contained, loads nothing, and has a table for every chart."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from tests.golden.fixture import HOSTILE, designed, empty, make_run, set_up, sin
 
 from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.verdicts import Finding, Topic
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.html import render
 from plimsoll.report.machine import flat, hosts
 from plimsoll.report.page_data import MAX_RUNS, for_script, packed
 from plimsoll.report.setup import SetUp
+from plimsoll.report.table import table_of
+from plimsoll.report.template import PACKAGE, page_template
 from plimsoll.report.terminal import summary_lines
 
 STUB = "window.vegaEmbed = async () => {};"
@@ -64,8 +67,8 @@ class Page(HTMLParser):
     @property
     def data(self) -> dict[str, Any]:
         (text,) = [text for attributes, text in self.scripts if attributes.get("id") == "plimsoll-data"]
-        found: dict[str, Any] = json.loads(text)
-        return found
+        data: dict[str, Any] = json.loads(text)
+        return data
 
 
 def page(analysis: Analysis, setup: SetUp | None = None) -> Page:
@@ -74,29 +77,29 @@ def page(analysis: Analysis, setup: SetUp | None = None) -> Page:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_is_a_page_with_its_parts(case: str) -> None:
-    found = page(CASES[case]())
-    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    shown = page(CASES[case]())
+    ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    links = [attributes["href"] for attributes in found.all("a")]
+    links = [attributes["href"] for attributes in shown.all("a")]
     assert links
     assert all(link is not None and link.startswith("#") and link[1:] in ids for link in links)
-    assert len(found.scripts) == 3
+    assert len(shown.scripts) == 3
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_can_be_fetched(case: str) -> None:
     text = render(CASES[case](), set_up(case == "hostile"), bundle=STUB)
-    found = Page(text)
+    shown = Page(text)
     assert not [
-        tag for tag, _ in found.elements if tag in {"img", "iframe", "object", "embed", "base", "form"}
+        tag for tag, _ in shown.elements if tag in {"img", "iframe", "object", "embed", "base", "form"}
     ]
     fetching = [
-        value for _, attributes in found.elements for name, value in attributes.items() if name == "src"
+        value for _, attributes in shown.elements for name, value in attributes.items() if name == "src"
     ]
     assert fetching == []
-    assert [link["href"][:5] for link in found.all("link") if link["href"]] == ["data:"]
+    assert [link["href"][:5] for link in shown.all("link") if link["href"]] == ["data:"]
     policy = next(
-        meta["content"] for meta in found.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+        meta["content"] for meta in shown.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"
     )
     assert policy is not None
     assert "default-src 'none'" in policy
@@ -106,9 +109,9 @@ def test_nothing_can_be_fetched(case: str) -> None:
 
 
 def test_the_policy_names_exactly_our_scripts() -> None:
-    found = page(designed())
-    policy = next(meta["content"] for meta in found.all("meta") if meta.get("http-equiv"))
-    run = [text for attributes, text in found.scripts if attributes.get("type") != "application/json"]
+    shown = page(designed())
+    policy = next(meta["content"] for meta in shown.all("meta") if meta.get("http-equiv"))
+    run = [text for attributes, text in shown.scripts if attributes.get("type") != "application/json"]
     hashes = {f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in run}
     assert policy is not None
     assert set(re.findall(r"'sha256-[^']+'", policy)) == hashes
@@ -119,18 +122,32 @@ def test_hostile_texts_are_shown_and_never_elements() -> None:
     text = render(designed(hostile=True), set_up(hostile=True), bundle=STUB)
     assert HOSTILE not in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
-    found = Page(text)
-    assert not any(name.startswith("on") for _, attributes in found.elements for name in attributes)
-    assert len(found.all("script")) == 3
-    assert HOSTILE in json.dumps(found.data)
+    shown = Page(text)
+    assert not any(name.startswith("on") for _, attributes in shown.elements for name in attributes)
+    assert len(shown.all("script")) == 3
+    assert HOSTILE in json.dumps(shown.data)
+
+
+def test_back_ticks_in_sentences_mark_code() -> None:
+    finding = Finding(Topic.REPETITIONS, "All runs shared it (`fresh: experiment`), not `<img>`.")
+    text = render(replace(designed(), findings=(finding,)), set_up(), bundle=STUB)
+    assert "All runs shared it (<code>fresh: experiment</code>), not <code>&lt;img&gt;</code>." in text
+
+
+def test_back_ticks_of_a_value_stay() -> None:
+    table = table_of("T", "Statement|Why", "", [("SELECT `a`", "run `plimsoll collect`")])
+    source = '{% from "table.html" import table_of %}{{ table_of(table) }}'
+    text = page_template(PACKAGE, "table.html").environment.from_string(source).render(table=table)
+    assert ">SELECT `a`</td>" in text
+    assert ">run <code>plimsoll collect</code></td>" in text
 
 
 def test_every_chart_has_a_table_an_alternative_text_and_a_place() -> None:
-    found = page(designed())
-    charts = [each for each in found.all("div") if each.get("class") == "chart"]
-    keys = {str(each["id"]).removeprefix("chart-") for each in charts}
-    assert all(each.get("role") == "img" and len(each.get("aria-label") or "") > 20 for each in charts)
-    assert keys == {*found.data["figures"], "series", "testers"}
+    shown = page(designed())
+    charts = [chart for chart in shown.all("div") if chart.get("class") == "chart"]
+    keys = {str(chart["id"]).removeprefix("chart-") for chart in charts}
+    assert all(chart.get("role") == "img" and len(chart.get("aria-label") or "") > 20 for chart in charts)
+    assert keys == {*shown.data["figures"], "series", "testers"}
     assert keys >= {
         "throughput",
         "response",
@@ -141,8 +158,8 @@ def test_every_chart_has_a_table_an_alternative_text_and_a_place() -> None:
         "effects-1",
         "order",
     }
-    assert len(found.all("figure")) == len(charts)
-    assert len(found.all("table")) >= len(charts)
+    assert len(shown.all("figure")) == len(charts)
+    assert len(shown.all("table")) >= len(charts)
 
 
 def test_unfinished_says_so_far_first() -> None:
@@ -151,7 +168,7 @@ def test_unfinished_says_so_far_first() -> None:
     assert text.count("So far: 7 of 24 runs.") == 1
 
 
-def test_the_answer_stands_before_every_figure() -> None:
+def test_the_answer_precedes_every_figure() -> None:
     text = render(designed(), set_up(), bundle=STUB)
     assert text.index("has the highest throughput") < text.index("<figure")
     assert text.index("How many requests") < text.index("has the highest throughput")
@@ -195,7 +212,7 @@ def test_numbers_that_are_none_break_nothing(odd: float) -> None:
             evidence={"succeeded": odd, "tester_cpu": odd},
             jain_index=odd,
             traffic=replace(run.traffic, throughput_per_s=odd, throughput_interval=Interval(odd, odd, odd)),
-            utilization=tuple(replace(each, mean=odd, low=odd, high=odd) for each in run.utilization),
+            utilization=tuple(replace(usage, mean=odd, low=odd, high=odd) for usage in run.utilization),
         )
         for run in analysis.runs
     )
@@ -209,12 +226,12 @@ def test_numbers_that_are_none_break_nothing(odd: float) -> None:
     assert sentences(whole)
 
 
-def test_of_many_runs_some_are_embedded_and_it_is_said() -> None:
+def test_of_many_runs_some_are_embedded_and_the_page_states_it() -> None:
     analysis = designed()
     runs = tuple(make_run(n, {"zip level": "0", "testers": "4"}, 1 + n // 10) for n in range(1, 101))
     text = render(replace(analysis, runs=runs), set_up(), bundle=STUB)
-    found = Page(text)
-    assert len(found.data["runs"]) == MAX_RUNS
+    shown = Page(text)
+    assert len(shown.data["runs"]) == MAX_RUNS
     assert "leaves out the series of 40 more runs" in text
     assert len(text) < 1_500_000
 
@@ -235,7 +252,7 @@ def test_rows_are_packed_by_column_with_their_gaps() -> None:
     assert packed([]) == {}
 
 
-def test_what_is_not_judged_yet_is_neither_good_nor_bad() -> None:
+def test_a_threshold_not_judged_yet_is_neither_good_nor_bad() -> None:
     analysis = designed(finished=7)
     open_one = replace(
         analysis.verdicts[1], observed=None, judged=False, reason="not judged yet: none so far"
@@ -250,10 +267,10 @@ def test_the_facts_of_one_run_and_of_several() -> None:
     def facts(analysis: Analysis) -> str:
         return render(analysis, SetUp(), bundle=STUB).split('<p class="facts">')[1].split("</p>")[0]
 
-    one = single()
-    assert facts(one).endswith("1 of 1 run · 1 repetition · valid")
-    bad = replace(one.runs[0], valid=False, doubtful_reasons=("x",))
-    assert facts(replace(one, runs=(bad,))).endswith("1 repetition · invalid")
+    valid = single()
+    assert facts(valid).endswith("1 of 1 run · 1 repetition · valid")
+    bad = replace(valid.runs[0], valid=False, doubtful_reasons=("x",))
+    assert facts(replace(valid, runs=(bad,))).endswith("1 repetition · invalid")
     assert "1 invalid · 1 doubtful" in facts(designed())
 
 
@@ -287,8 +304,8 @@ def test_open_loads_have_no_fairness() -> None:
 
 def page_data_of(page: str) -> dict[str, Any]:
     """The data that the page's script draws from."""
-    found: dict[str, Any] = json.loads(page.split('id="plimsoll-data">')[1].split("</script>")[0])
-    return found
+    data: dict[str, Any] = json.loads(page.split('id="plimsoll-data">')[1].split("</script>")[0])
+    return data
 
 
 def test_hosts_are_a_table_with_a_row_each() -> None:

@@ -1,4 +1,4 @@
-"""Labels are short and unique, tables carry the numbers of the charts."""
+"""Labels are short and unique, and tables contain the numbers of the charts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_order_is_that_of_the_experiment_file() -> None:
     assert [cell.load for cell in labels.cells()][:4] == [1.0, 2.0, 4.0, 8.0]
 
 
-def test_loads_are_shown_as_people_wrote_them() -> None:
+def test_loads_are_shown_as_in_the_experiment_file() -> None:
     analysis = designed()
     cells = tuple(
         replace(cell, cell={**cell.cell, "testers": f"{cell.cell['testers']}/s"}) for cell in analysis.cells
@@ -66,22 +66,29 @@ def test_the_capacity_table() -> None:
     assert plain(table)[0] == [
         "zip level 0", "flattens between 2 and 4", "gateway", "1,453 ± 26 at 4",
     ]  # fmt: skip
-    assert "Not limiting: " in table.note  # a rule that never binds would repeat the nominal capacity
+    # a rule that never binds has no column: it would repeat the nominal capacity
+    assert (
+        "Not limiting: usable (highest with p(95)<2s), error-limited (highest load with rate<10%). "
+        in table.note
+    )
+    assert table.note.count("Not limiting") == 1
     limited = designed()
     usable = Capacity(CapacityKind.USABLE, Interval(900.0, 880.0, 920.0), 2.0, "p95", True, "")
-    found = limited.saturation[0]
-    mine = tuple(usable if each.kind == CapacityKind.USABLE else each for each in found.capacities)
-    changed = replace(limited, saturation=(replace(found, capacities=mine), *limited.saturation[1:]))
+    saturation = limited.saturation[0]
+    mine = tuple(
+        usable if capacity.kind == CapacityKind.USABLE else capacity for capacity in saturation.capacities
+    )
+    changed = replace(limited, saturation=(replace(saturation, capacities=mine), *limited.saturation[1:]))
     rows = plain(capacities.capacities(Labels(changed)))
     assert rows[0][4].startswith("900 ± 20")
 
 
-def test_a_capacity_that_no_load_has_says_why() -> None:
+def test_a_capacity_that_no_load_has_shows_the_reason() -> None:
     analysis = designed()
     none = Capacity(CapacityKind.USABLE, None, None, "", True, "no level meets the rule")
-    found = replace(analysis.saturation[0], capacities=(none,))
-    assert capacities.capacity_words(Labels(analysis), found, "usable") == "no level meets the rule"
-    assert capacities.capacity_words(Labels(analysis), found, "nominal") == "–"
+    saturation = replace(analysis.saturation[0], capacities=(none,))
+    assert capacities.capacity_words(Labels(analysis), saturation, "usable") == "no level meets the rule"
+    assert capacities.capacity_words(Labels(analysis), saturation, "nominal") == "–"
 
 
 @pytest.mark.parametrize(
@@ -95,18 +102,18 @@ def test_a_capacity_that_no_load_has_says_why() -> None:
         ("cannot be said", None, None, None, "cannot be said"),
     ],
 )
-def test_brackets(
+def test_saturation_words(
     verdict: str, lower: float | None, upper: float | None, falls: float | None, said: str
 ) -> None:
     analysis = designed()
-    found = replace(
+    saturation = replace(
         analysis.saturation[0],
         verdict=SaturationVerdict(verdict),
         lower=lower,
         upper=upper,
         falls_from=falls,
     )
-    assert capacities.bracket(Labels(analysis), found) == said
+    assert capacities.saturation_words(Labels(analysis), saturation) == said
 
 
 def test_throughput_has_interval_and_degrees_of_freedom() -> None:
@@ -126,7 +133,7 @@ def test_response_falls_back_to_the_range_of_the_runs() -> None:
     assert row[2].endswith("ms")
 
 
-def test_what_a_monitor_saw_has_its_unit() -> None:
+def test_monitored_values_have_units() -> None:
     row = plain(tables.utilization(Labels(designed())))[0]
     assert "memory.rss 25 MB" in row[4]
     assert "cpu 33 %" in row[4]
@@ -152,10 +159,10 @@ def test_validity_shows_reasons_and_evidence() -> None:
     assert rows["0001"][4:] == ["34,846", "35.0 %", "99.9 %", "120 µs", "–"]
 
 
-def test_books_that_do_not_balance_are_loud() -> None:
+def test_counts_that_do_not_balance_are_marked() -> None:
     analysis = single()
     run = replace(analysis.runs[0], counts=replace(analysis.runs[0].counts, balanced=False))
-    assert "NOT balanced" in plain(tables.books(Labels(replace(analysis, runs=(run,)))))[0]
+    assert "NOT balanced" in plain(tables.run_counts(Labels(replace(analysis, runs=(run,)))))[0]
 
 
 def test_stages_of_a_run() -> None:
@@ -171,9 +178,9 @@ def test_connections_of_a_run() -> None:
     run = single().runs[0]
     assert run_tables.connections(replace(run, connections=None)) is None
     seconds = {"tcp_connect_s": np.full(200, 0.002), "tls_handshake_s": np.full(300, 0.02)}
-    found = connections(seconds, (NameLookup("local", "db.example.org", 3.0),))
-    assert found is not None
-    table = run_tables.connections(replace(run, connections=found.connections))
+    opened = connections(seconds, (NameLookup("local", "db.example.org", 3.0),))
+    assert opened is not None
+    table = run_tables.connections(replace(run, connections=opened.connections))
     assert table is not None
     rows = {
         row[0]: dict(zip([column.name for column in table.columns], row, strict=True)) for row in plain(table)
@@ -198,7 +205,7 @@ def test_every_row_is_as_long_as_its_head(analysis: Analysis) -> None:
         tables.order,
         tables.validity,
         tables.objections,
-        tables.books,
+        tables.run_counts,
         tables.thresholds,
         tables.left_out,
     ]

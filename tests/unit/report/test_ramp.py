@@ -33,19 +33,19 @@ def with_ramp(verdict: RampVerdict = RampVerdict.FAILED_FROM) -> Analysis:
     return replace(analysis, runs=(replace(run, valid=True, ramp=Ramp("rate", bins, (0, 4), (rule,))),))
 
 
-def test_the_table_says_where_a_part_has_too_few_transactions() -> None:
+def test_the_table_marks_parts_with_too_few_transactions() -> None:
     run = with_ramp().runs[0]
     assert run.ramp is not None
-    found = tables.table(run, run.ramp)
-    heads = [column.name for column in found.columns]
+    table = tables.table(run, run.ramp)
+    heads = [column.name for column in table.columns]
     assert heads[:2] == ["Offered rate", "Time (s)"] and heads[-1] == "response time p(95)<1ms"
-    assert [row[heads.index("p99")] for row in found.rows] == ["too few"] * 4
-    assert [row[-1] for row in found.rows] == ["too few", "held", "failed", "failed"]
-    assert "A ramp is not a search" in found.note
+    assert [row[heads.index("p99")] for row in table.rows] == ["too few"] * 4
+    assert [row[-1] for row in table.rows] == ["too few", "held", "failed", "failed"]
+    assert "A ramp is not a search" in table.note
 
 
 def test_the_chart_is_valid_and_has_what_the_table_has() -> None:
-    (figure,) = [each for each in load_figures(Labels(with_ramp())) if each.key.startswith("ramp-")]
+    (figure,) = [figure for figure in load_figures(Labels(with_ramp())) if figure.key.startswith("ramp-")]
     drawn = alt.Chart.from_dict(json.loads(json.dumps(figure.chart.to_dict())))
     assert drawn is not None
     rows = figure.chart.to_dict()["datasets"]
@@ -72,9 +72,9 @@ def test_the_terminal_has_a_line_for_each_part() -> None:
     ],
 )
 def test_each_verdict_has_its_sentence(verdict: RampVerdict, words: str) -> None:
-    said = " ".join(sentences(with_ramp(verdict)))
-    assert words in said
-    assert "A ramp is not a search" in said
+    text = " ".join(sentences(with_ramp(verdict)))
+    assert words in text
+    assert "A ramp is not a search" in text
 
 
 def test_loads_in_words() -> None:

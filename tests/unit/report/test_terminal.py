@@ -1,4 +1,4 @@
-"""The summary of the terminal: order, width, plain text, nothing that a name could do to a terminal."""
+"""The summary for a terminal: order, width, plain text, and names without effect on the terminal."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_quiet_keeps_the_answer_and_what_failed() -> None:
     assert "ok     " not in shown
 
 
-def test_of_one_run_it_is_not_said_how_many() -> None:
+def test_a_single_run_has_no_number_of_runs() -> None:
     analysis = single()
     (run,) = analysis.runs
     bad = with_answer(replace(analysis, runs=(replace(run, valid=False, invalid_reasons=("it was cold",)),)))
@@ -91,7 +91,7 @@ def test_of_one_run_it_is_not_said_how_many() -> None:
     assert "The run is doubtful: it was warm." in text(doubtful)
 
 
-def test_what_is_not_judged_yet_has_not_failed() -> None:
+def test_a_threshold_not_judged_yet_has_not_failed() -> None:
     analysis = designed(finished=7)
     open_one = replace(
         analysis.verdicts[1], observed=None, judged=False, reason="not judged yet: none so far"
@@ -119,7 +119,7 @@ def test_unfinished_says_so_far_once() -> None:
     assert text(designed(finished=7)).count("So far: 7 of 24 runs.") == 1
 
 
-def test_damaged_books_are_shown() -> None:
+def test_damaged_counts_are_shown() -> None:
     analysis = single()
     run = analysis.runs[0]
     bad = replace(run, counts=replace(run.counts, balanced=False, lost_records=12))
@@ -156,8 +156,8 @@ def test_status_codes_of_successes_and_failures() -> None:
     )
     shown = text(replace(analysis, runs=(replace(run, traffic=traffic),)), width=120)
     assert "status codes......: [200] 34,841 responses, [503] 12 responses and [304] 6 responses\n" in shown
-    one = replace(run.traffic, successes_by_code=(CodeCount("200", 1),))
-    assert "[200] 1 response\n" in text(replace(analysis, runs=(replace(run, traffic=one),)))
+    one_success = replace(run.traffic, successes_by_code=(CodeCount("200", 1),))
+    assert "[200] 1 response\n" in text(replace(analysis, runs=(replace(run, traffic=one_success),)))
 
 
 def test_an_open_load_has_slots_and_no_fairness() -> None:
@@ -166,10 +166,10 @@ def test_an_open_load_has_slots_and_no_fairness() -> None:
     shown = text(replace(analysis, runs=(replace(run, open_load="all"),)))
     assert "testers...........: 4 slots of the open load on 1 agent\n" in shown
     assert "Jain" not in shown
-    some = (*(replace(each, share=None) for each in run.testers[:1]), *run.testers[1:])
+    some = (*(replace(tester, share=None) for tester in run.testers[:1]), *run.testers[1:])
     shown = text(replace(analysis, runs=(replace(run, open_load="some", testers=some),)), width=120)
     assert "4 testers on 1 agent, Jain's index 0.9984 over the 3 of closed loads\n" in shown
-    alone = tuple(replace(each, share=None) for each in run.testers[1:])
+    alone = tuple(replace(tester, share=None) for tester in run.testers[1:])
     assert "Jain" not in text(
         replace(analysis, runs=(replace(run, open_load="some", testers=(run.testers[0], *alone)),))
     ), "one user is neither fair nor unfair"

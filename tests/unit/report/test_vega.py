@@ -1,4 +1,4 @@
-"""The script of the charts is kept, and never trusted blindly."""
+"""The script of the charts is stored, and verified when it is read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from plimsoll.report import vega
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A cache of its own, and what vl-convert was asked for since."""
-    asked: list[str] = []
+    """Sets up a separate cache. Yields the versions that vl-convert is asked for."""
+    versions: list[str] = []
 
     def bundle(*, vl_version: str) -> str:
-        asked.append(vl_version)
+        versions.append(vl_version)
         return "draw();\r\n'</script>'"
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(vl_convert, "javascript_bundle", bundle)
     vega.vega_bundle.cache_clear()
-    yield asked
+    yield versions
     vega.vega_bundle.cache_clear()
 
 
@@ -38,12 +38,12 @@ def only_file() -> Path:
     return file
 
 
-def test_it_is_made_once_and_is_fit_for_a_page(made: list[str]) -> None:
+def test_the_script_is_made_once_and_is_safe_in_a_page(made: list[str]) -> None:
     assert again() == again() == "draw();\n'<\\/script>'"
     assert len(made) == 1
 
 
-def test_a_damaged_copy_is_made_anew(made: list[str]) -> None:
+def test_a_damaged_copy_is_made_again(made: list[str]) -> None:
     first = again()
     file = only_file()
     file.write_text(file.read_text(encoding="utf-8") + "steal();", encoding="utf-8")
@@ -62,7 +62,7 @@ def test_the_copy_of_another_user_is_not_taken(made: list[str]) -> None:
     assert len(made) == 2
 
 
-def test_without_a_place_to_keep_it_the_report_is_still_made(
+def test_without_a_cache_the_script_is_still_made(
     made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A profile and its pictures as the engine gives them, small and made by hand: what tests of the page start from."""
+"""A small profile and its pictures in the form of the engine, for tests of the page."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def file(path: str, reads: int = 0, writes: int = 0, **changed: Any) -> dict[str
 
 def document(*files: dict[str, Any], **changed: Any) -> dict[str, Any]:
     """A profile as JSON: a run of 2 s that a copy of `cp` made."""
-    found = list(files) or [file("/data/a.root", reads=40), file("/data/b.out", writes=8)]
+    listed = list(files) or [file("/data/a.root", reads=40), file("/data/b.out", writes=8)]
     work = {"calls": 60, "failed_calls": 2, "read_bytes": 163840, "write_bytes": 32768, "calls_time": times(0.5),
             "waiting_time": times(0.1), "cpu_s": None}  # fmt: skip
     thread = {"id": 0, "tid": 4711, "start_s": 0.0, "end_s": 2.0, **work}
@@ -100,9 +100,9 @@ def document(*files: dict[str, Any], **changed: Any) -> dict[str, Any]:
         "chosen": {"file": None, "from_s": None, "to_s": None},
         "time": {"start_s": 0.0, "end_s": 2.0, "wall": times(2.0), "calls": times(0.5), "waiting": times(0.1),
                  "tracing_share": 0.2, "traced_call_s": [3e-05, 2.5e-05, 4e-05], "interval_only": False},
-        "totals": {"calls": 60, "failed_calls": 2, "files": len(found), "processes": 2, "threads": 2, **io(40, 8),
+        "totals": {"calls": 60, "failed_calls": 2, "files": len(listed), "processes": 2, "threads": 2, **io(40, 8),
                    "elsewhere": {"reads": 0, "read_bytes": 0, "writes": 1, "write_bytes": 12}},
-        "files": found,
+        "files": listed,
         "processes": [
             {"pid": 4711, "parent": None, "program": "/usr/bin/cp", "executes": 1, "start_s": 0.0, "end_s": 2.0, **work,
              "threads": [thread]},
@@ -130,7 +130,7 @@ def document(*files: dict[str, Any], **changed: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(*files: dict[str, Any], **changed: Any) -> ProfileDocument:
+def profile_document(*files: dict[str, Any], **changed: Any) -> ProfileDocument:
     """It, read."""
     return read(json.dumps(document(*files, **changed)))
 
@@ -155,9 +155,9 @@ def binned(path: str, requests: int) -> dict[str, Any]:
 
 def pictures(*files: dict[str, Any]) -> Pictures:
     """Pictures of these files."""
-    found = {
+    counts = {
         "format": "plimsoll.pictures/1",
-        "requests": sum(each["requests"] for each in files),
+        "requests": sum(picture_fields["requests"] for picture_fields in files),
         "unknown_offsets": 0,
     }
-    return read_pictures(json.dumps({**found, "files": list(files)}))
+    return read_pictures(json.dumps({**counts, "files": list(files)}))

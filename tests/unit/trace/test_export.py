@@ -1,4 +1,4 @@
-"""Exports of a trace, opened by the library that most readers of Parquet are."""
+"""Exports of a trace, read with pyarrow, which most readers of Parquet use."""
 
 from __future__ import annotations
 

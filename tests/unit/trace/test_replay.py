@@ -1,4 +1,4 @@
-"""What a replay has found, in words."""
+"""The result of a replay as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.trace.replay import Answer, in_words
+from plimsoll.trace.replay import ReplayOutput, summary_text
 
 NONE = {"count": 0, "p50_us": 0.0, "p99_us": 0.0, "max_us": 0.0}
 REPLAYED: dict[str, Any] = {
@@ -29,13 +29,13 @@ REPLAYED: dict[str, Any] = {
 }
 
 
-def said(**document: Any) -> list[str]:
+def summary_lines(**document: Any) -> list[str]:
     """The lines, with plain spaces."""
-    return in_words(Answer({"is_cut": False, **document})).replace("\u00a0", " ").splitlines()
+    return summary_text(ReplayOutput({"is_cut": False, **document})).replace("\u00a0", " ").splitlines()
 
 
-def test_a_replay_is_held_against_the_untraced_program() -> None:
-    assert said(replayed=REPLAYED) == [
+def test_a_replay_is_compared_with_the_untraced_program() -> None:
+    assert summary_lines(replayed=REPLAYED) == [
         "1.200 s; as recorded 2.000 s, without the cost of tracing 1.000 s (0.900 to 1.100); "
         "the replay took 1.20 times that",
         "1 call by 2 threads; 0 B read, 4.1 kB written; 12,345 calls on ignored names",
@@ -43,7 +43,7 @@ def test_a_replay_is_held_against_the_untraced_program() -> None:
     ]
 
 
-def test_what_was_mostly_tracing_is_a_range_and_what_is_aimed_at_is_said() -> None:
+def test_mostly_tracing_is_a_range_and_a_long_plan_is_reported() -> None:
     untraced = {"low_s": 1.72, "middle_s": 1.88, "high_s": 3.49}
     slow = REPLAYED | {"wall_s": 2.52, "recorded_s": 5.6, "untraced_s": untraced, "planned_s": 2.5}
     first = (
@@ -51,14 +51,14 @@ def test_what_was_mostly_tracing_is_a_range_and_what_is_aimed_at_is_said() -> No
         "so there is no single estimate)"
     )
     aim = "The replay is planned to take 2.500 s, longer than the program took without tracing: "
-    timed = said(replayed=slow | {"timing": {"diff": {"scale": 1.0}}})
+    timed = summary_lines(replayed=slow | {"timing": {"diff": {"scale": 1.0}}})
     assert timed[0] == first and timed[1].startswith(aim) and "--one-core" in timed[1]
-    assert not said(replayed=slow | {"timing": "afap"})[1].startswith(aim)
+    assert not summary_lines(replayed=slow | {"timing": "afap"})[1].startswith(aim)
     near = slow | {"timing": {"diff": {"scale": 1.0}}, "planned_s": 1.9}
-    assert not said(replayed=near)[1].startswith(aim)
+    assert not summary_lines(replayed=near)[1].startswith(aim)
 
 
-def test_what_is_refused_and_what_is_removed_is_named() -> None:
+def test_refused_and_removed_files_are_named() -> None:
     refused = {
         "call": "fchown",
         "why": "what belongs to the system is not changed",
@@ -66,23 +66,26 @@ def test_what_is_refused_and_what_is_removed_is_named() -> None:
         "examples": [],
     }
     replayed = REPLAYED | {"is_faithful": False, "refusals": [refused]}
-    assert said(replayed=replayed)[-1] == "refused: 116 x fchown: what belongs to the system is not changed"
+    assert (
+        summary_lines(replayed=replayed)[-1]
+        == "refused: 116 x fchown: what belongs to the system is not changed"
+    )
     prepared = {"made": 0, "grown": 0, "bytes": 0, "removed": 3, "left": []}
-    assert said(prepared=prepared) == ["Prepared: 0 created, 3 removed, 0 B."]
+    assert summary_lines(prepared=prepared) == ["Prepared: 0 created, 3 removed, 0 B."]
 
 
-def test_differences_are_told_with_an_example_where_there_is_one() -> None:
-    found = {"call": "read", "recorded": "ok", "got": "not open", "count": 1}
+def test_differences_are_reported_with_an_example_if_there_is_one() -> None:
+    mismatch = {"call": "read", "recorded": "ok", "got": "not open", "count": 1}
     replayed = REPLAYED | {
         "is_faithful": False,
         "mismatches": [
-            found | {"examples": [{"path": "/data/in", "recorded": 0, "got": -1}]},
-            found | {"examples": [{"path": "", "recorded": 0, "got": -1}]},
+            mismatch | {"examples": [{"path": "/data/in", "recorded": 0, "got": -1}]},
+            mismatch | {"examples": [{"path": "", "recorded": 0, "got": -1}]},
         ],
         "lost": 1,
         "waits": {"let_go": 2},
     }
-    assert said(replayed=replayed)[2:] == [
+    assert summary_lines(replayed=replayed)[2:] == [
         "differs: 1 x read: was ok, is not open (/data/in)",
         "differs: 1 x read: was ok, is not open",
         "1 call had no open file: the call that opens it failed, or was not recorded",
@@ -104,5 +107,5 @@ def test_differences_are_told_with_an_example_where_there_is_one() -> None:
         ),
     ],
 )
-def test_a_check_tells_causes(causes: list[dict[str, Any]], lines: list[str]) -> None:
-    assert said(check={"events": 7, "causes": causes, "unexplained": 0, "examples": []}) == lines
+def test_a_check_reports_causes(causes: list[dict[str, Any]], lines: list[str]) -> None:
+    assert summary_lines(check={"events": 7, "causes": causes, "unexplained": 0, "examples": []}) == lines

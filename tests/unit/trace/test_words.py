@@ -1,4 +1,4 @@
-"""Times are told as what they are, and nothing that was not understood is passed over."""
+"""Times are stated as recorded, estimated or a range, and parts that were not understood are reported."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.trace.made import binned, document, file, picture, pictures, times, told
+from tests.unit.trace.made import binned, document, file, picture, pictures, profile_document, times
 
-from plimsoll.cli.trace import trace_beside
+from plimsoll.cli.trace import trace_path_for
 from plimsoll.errors import EngineError
 from plimsoll.trace import words
 from plimsoll.trace.compare import comparison, comparison_lines
@@ -24,50 +24,50 @@ def plain(text: str) -> str:
 
 
 def run_time(**changed: Any) -> RunTime:
-    found = document()["time"] | changed
-    return RunTime.model_validate(found)
+    fields = document()["time"] | changed
+    return RunTime.model_validate(fields)
 
 
-def test_a_run_is_told_recorded_and_without_tracing() -> None:
-    said = plain(words.run_time(run_time()))
+def test_a_run_time_is_stated_as_recorded_and_without_tracing() -> None:
+    text = plain(words.run_time(run_time()))
     assert (
-        said == "2.00 s as recorded; about 1.60 s without tracing "
+        text == "2.00 s as recorded; about 1.60 s without tracing "
         "(1.40 to 1.80 s; tracing was about 20 % of it, 30.0 µs a call)"
     )
 
 
-def test_a_range_that_is_none_is_not_told() -> None:
+def test_a_range_without_width_is_not_stated() -> None:
     wall = {"recorded_s": 0.382, "low_s": 0.3812, "corrected_s": 0.3814, "high_s": 0.3814}
-    said = plain(words.run_time(run_time(wall=wall, tracing_share=0.0014)))
+    text = plain(words.run_time(run_time(wall=wall, tracing_share=0.0014)))
     assert (
-        said
+        text
         == "382 ms as recorded; about 381 ms without tracing (tracing was about 0.14 % of it, 30.0 µs a call)"
     )
 
 
-def test_where_tracing_was_most_of_the_run_there_is_a_range_and_no_number() -> None:
+def test_times_are_ranges_if_tracing_was_most_of_the_run() -> None:
     mostly = run_time(interval_only=True, tracing_share=0.7)
-    said = plain(words.run_time(mostly))
-    assert "1.40 to 1.80 s without tracing" in said
-    assert "1.60" not in said
+    text = plain(words.run_time(mostly))
+    assert "1.40 to 1.80 s without tracing" in text
+    assert "1.60" not in text
     assert plain(words.duration(mostly.calls, True)) == "350 to 450 ms"
     assert plain(words.duration(mostly.calls, False)) == "400 ms"
 
 
-def test_what_tracing_cost_is_told_as_calibrated_and_as_the_run_says() -> None:
-    found = told().profile
-    said = plain(words.correction(found.source, found.time))
-    assert "Tracing cost 35.0 µs per call on the traced host (30.0 µs to 42.0 µs)" in said, said
-    assert "In this run it was about 30.0 µs (25.0 µs to 40.0 µs), estimated from its shortest calls." in said
-    preload = told(source=document()["source"] | {"recorder": "preload"}).profile
+def test_the_cost_of_tracing_is_stated_as_calibrated_and_as_estimated() -> None:
+    profile = profile_document().profile
+    text = plain(words.correction(profile.source, profile.time))
+    assert "Tracing cost 35.0 µs per call on the traced host (30.0 µs to 42.0 µs)" in text, text
+    assert "In this run it was about 30.0 µs (25.0 µs to 40.0 µs), estimated from its shortest calls." in text
+    preload = profile_document(source=document()["source"] | {"recorder": "preload"}).profile
     assert "In this run" not in words.correction(preload.source, preload.time)
 
 
-def test_without_calibration_nothing_is_said_to_be_corrected() -> None:
+def test_without_calibration_no_time_is_called_corrected() -> None:
     bare = run_time(wall=times(2.0, corrected=False), tracing_share=None)
     assert plain(words.run_time(bare)) == "2.00 s as recorded; the cost of tracing is unknown"
-    found = told(source=document()["source"] | {"calibration": None}).profile
-    assert "the cost of tracing was not measured" in words.correction(found.source, found.time)
+    profile = profile_document(source=document()["source"] | {"calibration": None}).profile
+    assert "the cost of tracing was not measured" in words.correction(profile.source, profile.time)
 
 
 def test_a_range_keeps_both_units_where_they_differ() -> None:
@@ -87,8 +87,8 @@ def test_one_line_of_a_hundred_may_be_odd(odd: int, unknown: int, lines: int, fi
     assert words.understood(odd, unknown, lines) is fine
 
 
-def test_what_was_not_understood_is_said() -> None:
-    found = Unparsed(
+def test_parts_not_understood_are_reported() -> None:
+    unparsed = Unparsed(
         whole=False,
         lines=1000,
         odd_lines=3,
@@ -98,7 +98,7 @@ def test_what_was_not_understood_is_said() -> None:
         halves=2,
         endless=4,
     )
-    said = " ".join(map(plain, words.not_understood(found)))
+    text = " ".join(map(plain, words.not_understood(unparsed)))
     for part in (
         "is incomplete",
         "3 of 1,000 lines",
@@ -107,7 +107,7 @@ def test_what_was_not_understood_is_said() -> None:
         "2 calls without a recorded start",
         "4 calls without a recorded end",
     ):
-        assert part in said
+        assert part in text
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_what_was_not_understood_is_said() -> None:
     ],
 )
 def test_the_trace_is_named_after_its_log(log: str, trace: str) -> None:
-    assert trace_beside(Path("some") / log) == Path("some") / trace
+    assert trace_path_for(Path("some") / log) == Path("some") / trace
 
 
-def test_a_trace_lies_beside_what_its_recorder_has_left(tmp_path: Path) -> None:
+def test_a_trace_is_written_next_to_the_directory_of_its_recorder(tmp_path: Path) -> None:
     for left, trace in ((".job.trace.4711", "job.trace"), (".a.b.7", "a.trace"), ("logs", "logs.trace")):
         (tmp_path / left).mkdir()
-        assert trace_beside(tmp_path / left) == tmp_path / trace
+        assert trace_path_for(tmp_path / left) == tmp_path / trace
 
 
 def test_a_newer_profile_is_refused_and_an_older_lab_says_so() -> None:
@@ -143,9 +143,9 @@ def test_a_newer_profile_is_refused_and_an_older_lab_says_so() -> None:
         read(json.dumps(without))
 
 
-def test_the_terminal_says_findings_before_numbers_and_keeps_its_width() -> None:
+def test_the_terminal_shows_findings_before_numbers_within_its_width() -> None:
     long = [file(f"/a/very/long/way/to/some/file/{at:03d}/" + "x" * 90, reads=at) for at in range(40)]
-    lines = summary_lines(told(*long).profile, 100, False)
+    lines = summary_lines(profile_document(*long).profile, 100, False)
     assert max(map(len, lines)) <= 100
     text = "\n".join(lines)
     assert text.index("seeks are useless") < text.index("took") < text.index("Files") < text.index("Calls")
@@ -156,7 +156,7 @@ def test_the_terminal_says_findings_before_numbers_and_keeps_its_width() -> None
 
 def test_names_cannot_move_the_cursor() -> None:
     hostile = file("/tmp/\x1b[2J\u202ename", reads=1)
-    text = "\n".join(summary_lines(told(hostile).profile, 100, True))
+    text = "\n".join(summary_lines(profile_document(hostile).profile, 100, True))
     assert "\x1b[2J" not in text
     assert "\u202e" not in text
 
@@ -166,8 +166,8 @@ def test_a_long_name_keeps_its_end() -> None:
     assert tail("short", 12) == "short"
 
 
-def test_every_process_is_in_the_tree_once_whatever_the_parents_say() -> None:
-    processes = told().profile.processes
+def test_every_process_is_in_the_tree_once_also_with_invalid_parents() -> None:
+    processes = profile_document().profile.processes
     strange = [
         processes[0].model_copy(update={"pid": 1, "parent": 2}),
         processes[0].model_copy(update={"pid": 2, "parent": 0}),
@@ -178,8 +178,8 @@ def test_every_process_is_in_the_tree_once_whatever_the_parents_say() -> None:
 
 
 def test_two_traces_side_by_side() -> None:
-    a = told(file("/same", reads=4), file("/only-a", reads=2), file("/more", reads=10)).profile
-    b = told(file("/same", reads=4), file("/more", reads=30), file("/only-b", writes=1)).profile
+    a = profile_document(file("/same", reads=4), file("/only-a", reads=2), file("/more", reads=10)).profile
+    b = profile_document(file("/same", reads=4), file("/more", reads=30), file("/only-b", writes=1)).profile
     totals, calls, files = comparison(a, b)
     assert ("reads", "40", "40", "1.00") in totals.rows
     assert ("read", "40", "40", "1.00") in calls.rows
@@ -190,19 +190,19 @@ def test_two_traces_side_by_side() -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_figures_of_names_are_told_apart_and_stay_in_their_directory() -> None:
+def test_files_of_figures_have_distinct_names_and_stay_in_their_directory() -> None:
     names = ["/a/../../x", "/b/x", "/a/" + "é" * 300, ".."]
     keys = [key(name) for name in names]
     assert len(set(keys)) == len(names)
-    assert all("/" not in each and not each.startswith(".") and len(each) < 60 for each in keys)
+    assert all("/" not in key and not key.startswith(".") and len(key) < 60 for key in keys)
 
 
-def test_figures_say_where_requests_are_binned() -> None:
-    profile = told(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
-    found = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
-    assert {"run", "files"} < set(found)
-    titles = [chart.to_dict()["title"] for name, chart in found.items() if name.startswith("pattern")]
-    assert [plain(each) for each in titles] == [
+def test_titles_of_figures_state_that_requests_are_binned() -> None:
+    profile = profile_document(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
+    drawn = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
+    assert {"run", "files"} < set(drawn)
+    titles = [chart.to_dict()["title"] for name, chart in drawn.items() if name.startswith("pattern")]
+    assert [plain(title) for title in titles] == [
         "/few: 12 requests",
         "/many: binned, 10,000,000 requests in 40 × 40 cells",
     ]
@@ -210,10 +210,10 @@ def test_figures_say_where_requests_are_binned() -> None:
 
 def test_figures_place_requests_and_bins_in_seconds() -> None:
     """Requests of `picture` are 10 ms apart; bins of `binned` are 50 ms wide, halves of it where both were done."""
-    profile = told(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
-    found = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
+    profile = profile_document(file("/few", reads=10, writes=2), file("/many", reads=10)).profile
+    drawn = dict(charts(profile, pictures(picture("/few", 12), binned("/many", 10_000_000))))
     rows = [
-        chart.to_dict()["datasets"]["points"] for name, chart in found.items() if name.startswith("pattern")
+        chart.to_dict()["datasets"]["points"] for name, chart in drawn.items() if name.startswith("pattern")
     ]
     assert [row["t"] for row in rows[0]] == [at / 100 for at in range(12)]
     reads = [row for row in rows[1] if row["way"] == "read"]
@@ -231,6 +231,6 @@ def test_figures_place_requests_and_bins_in_seconds() -> None:
         ([], "cp"),
     ],
 )
-def test_what_ran_is_named_in_two_words(command: list[str], name: str) -> None:
+def test_the_name_of_a_run_has_two_words(command: list[str], name: str) -> None:
     source = document()["source"] | {"command": command}
-    assert words.name(told(source=source).profile) == name
+    assert words.name(profile_document(source=source).profile) == name

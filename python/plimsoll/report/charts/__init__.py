@@ -1,4 +1,4 @@
-"""One chart per file: functions that make Altair charts of an analysis, for the page, a notebook and export."""
+"""Altair charts of an analysis, for the page, a notebook and export. Each file has the charts of one subject."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import Chart
 from plimsoll.report.labels import Labels
 
-__all__ = ["Figure", "check_figures", "effect_figures", "load_figures", "run_charts", "spec", "worth_showing"]
+__all__ = ["Figure", "check_figures", "effect_figures", "load_figures", "run_charts", "shown_runs", "spec"]
 
 
 def load_figures(labels: Labels) -> list[Figure]:
-    """What the load does: throughput, response time, distribution, errors, utilization, fairness, consistency; and what
-    the hosts did.
+    """Charts against the load: throughput, response time, distribution, errors, utilization, fairness, consistency;
+    then ramps and hosts.
 
-    A single cell has nothing to be drawn against; its numbers are tables, its distribution and series are charts.
+    A single cell has no load axis: its numbers are tables, its distribution and its time series are charts.
     """
     if not labels.analysis.runs:
         return []
     several = len(labels.analysis.cells) > 1
-    found = (
+    figures = (
         load.throughput(labels) if several else None,
         load.response(labels) if several else None,
         distribution.distribution(labels),
@@ -43,28 +43,28 @@ def load_figures(labels: Labels) -> list[Figure]:
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
     )
-    drawn = [figure for figure in found if figure is not None]
+    drawn = [figure for figure in figures if figure is not None]
     return [*drawn, *ramp.figures(labels), *hosts.figures(labels)]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:
-    """What the factors explain, a figure per response."""
-    found = (
+    """The share of the variation that each factor explains, a figure per response."""
+    figures = (
         effects.allocation(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
     )
-    return [figure for figure in found if figure is not None]
+    return [figure for figure in figures if figure is not None]
 
 
 def check_figures(labels: Labels) -> list[Figure]:
-    """What a reviewer looks at: run order and residuals."""
-    found = [effects.run_order(labels)]
-    found += [
+    """Charts for checks by a reviewer: run order and residuals."""
+    figures = [effects.run_order(labels)]
+    figures += [
         effects.residuals(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
     ]
-    return [figure for figure in found if figure is not None]
+    return [figure for figure in figures if figure is not None]
 
 
-def worth_showing(labels: Labels) -> list[RunResult]:
+def shown_runs(labels: Labels) -> list[RunResult]:
     """The runs that have a time series or several testers, in the order of combination and load."""
     return [
         run for run in labels.runs() if (run.series is not None and run.series.t_s) or len(run.testers) > 1
@@ -77,7 +77,8 @@ def run_charts() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def spec(chart: Chart) -> dict[str, Any]:
-    """The chart as Vega-Lite, without a `$schema` (the page knows what it draws); tests check it."""
+    """The chart as Vega-Lite, without `$schema`, which the page does not need. The chart is not validated here; tests
+    validate it."""
     drawn: dict[str, Any] = chart.to_dict(validate=False)
     drawn.pop("$schema", None)
     return drawn

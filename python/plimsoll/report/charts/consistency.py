@@ -1,4 +1,4 @@
-"""Throughput of readers against the share of stale answers: what how much consistency costs, a point per cell."""
+"""Throughput of readers against the share of stale answers, a point per cell: the cost of consistency."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plimsoll.analyse.results.analysis import CellResult, Consistency
 from plimsoll.analyse.results.wording import describe, factor_word, percent, plus_minus
 from plimsoll.report import consistency
 from plimsoll.report.charts.figure import Figure
-from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, of
+from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish
 from plimsoll.report.labels import SHAPES, Labels
 
 TOOLTIP = [
@@ -22,34 +22,36 @@ TOOLTIP = [
 
 
 def tradeoff(labels: Labels) -> Figure | None:
-    """Reads per second against the share of stale answers; None where no cell has both."""
-    found = labels.analysis.consistency
-    if found is None:
+    """Reads per second against the share of stale answers; None if no cell has both."""
+    result = labels.analysis.consistency
+    if result is None:
         return None
     rows = [
         row
         for cell in labels.cells()
-        if (got := consistency.of_cell(labels, cell)) is not None
-        and (row := _row(labels, cell, got, found.factor)) is not None
+        if (cell_consistency := consistency.of_cell(labels, cell)) is not None
+        and (row := _row(labels, cell, cell_consistency, result.factor)) is not None
     ]
     if not rows:
         return None
-    some = any("low" in row for row in rows)
+    has_intervals = any("low" in row for row in rows)
     return Figure(
         key="consistency",
         title="Throughput of readers against stale answers",
-        chart=finish(_draw(labels, rows, found.factor), consistency=rows),
+        chart=finish(_draw(labels, rows, result.factor), consistency=rows),
         alt="Reads per second against the share of stale answers: up is cheaper, left is more consistent. "
         + "; ".join(f"{row['cell']}: {row['reads_said']}, {row['share_said']} stale" for row in rows[:16]),
         table=consistency.cells(labels),
         caption="Up: more reads; left: fewer stale answers. One point per cell, the mean over its valid runs"
-        + ("; bars: 95 % intervals." if some else ", without intervals.")
+        + ("; bars: 95 % intervals." if has_intervals else ", without intervals.")
         + " The bar of a cell without stale answers ends at the upper bound for its number of answers.",
     )
 
 
-def _row(labels: Labels, cell: CellResult, got: Consistency, factor: str | None) -> dict[str, Any] | None:
-    reads, share = cell.responses.get("reads_per_s"), got.stale_share
+def _row(
+    labels: Labels, cell: CellResult, cell_consistency: Consistency, factor: str | None
+) -> dict[str, Any] | None:
+    reads, share = cell.responses.get("reads_per_s"), cell_consistency.stale_share
     if reads is None or share is None:
         return None
     row: dict[str, Any] = {
@@ -59,7 +61,7 @@ def _row(labels: Labels, cell: CellResult, got: Consistency, factor: str | None)
         "reads": reads.mean,
         "reads_said": plus_minus(reads, "rate", "reads/s"),
         "share_said": f"{percent(share.mean)} ({consistency.share_words(share)})",
-        "fetched_said": percent(got.fetches_per_answer),
+        "fetched_said": percent(cell_consistency.fetches_per_answer),
     }
     if share.low is not None and share.high is not None:
         row |= {"low": share.low * 100, "high": share.high * 100}
@@ -86,7 +88,7 @@ def _draw(labels: Labels, rows: Rows, factor: str | None) -> Chart:
         axis=alt.Axis(format=axis_format(most), tickCount=6),
     )
     colour, shape = _signs(labels, factor)
-    base = of("consistency")
+    base = chart_of("consistency")
     layers = [
         base.mark_point(size=75, filled=True, opacity=1).encode(
             x=x, y=y, color=colour, shape=shape, tooltip=TOOLTIP
@@ -103,7 +105,7 @@ def _draw(labels: Labels, rows: Rows, factor: str | None) -> Chart:
 
 
 def _signs(labels: Labels, factor: str | None) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of the levels of the first factor; no legend where there is but one."""
+    """Colour and shape of the levels of the first factor; without a legend if there is one level."""
     levels = list(labels.analysis.experiment.factors.get(factor, [])) if factor else [""]
     legend = (
         alt.Legend(title=factor_word(factor), symbolOpacity=1)

@@ -1,4 +1,4 @@
-"""The distribution of the response time, drawn so that its tail can be read: 1 - F on a logarithmic axis."""
+"""The distribution of the response time: 1 - F on a logarithmic axis, which shows the tail."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from plimsoll.report.charts.theme import (
     WIDTH,
     Chart,
     Rows,
+    chart_of,
     combination_colour,
     combination_dash,
     finish,
     log_axis,
-    of,
 )
 from plimsoll.report.labels import Labels
 
 MAX_PANELS = 6
 MAX_POINTS = 200
-"""Points of one curve; of many curves together at most MAX_TOTAL."""
+"""Maximum number of points of one curve; that of all curves together is MAX_TOTAL."""
 MAX_TOTAL = 6000
 TICKS = (1.0, 0.5, 0.1, 0.05, 0.01, 0.001, 0.0001, 0.00001)
 
 
 def chosen_loads(labels: Labels) -> tuple[float | None, ...]:
-    """The loads that get a panel: all, or six spread evenly from the lowest to the highest."""
+    """The loads that have a panel: all, or MAX_PANELS of them at even distances from the lowest to the highest."""
     loads = labels.loads if labels.load_factor else ()
     if len(loads) <= MAX_PANELS:
         return loads or (None,)
@@ -36,16 +36,18 @@ def chosen_loads(labels: Labels) -> tuple[float | None, ...]:
 
 
 def thin(ecdf: Ecdf, points: int) -> list[tuple[float, float]]:
-    """At most `points` points, the ends kept, the last (where 1 - F is 0 and has no logarithm) left out."""
+    """At most `points` pairs of time (ms) and 1 - F, including both ends. Points where 1 - F is 0 have no logarithm and
+    are left out."""
     pairs = [(ms, 1 - share) for ms, share in zip(ecdf.ms, ecdf.share, strict=False) if share < 1 and ms > 0]
     if len(pairs) <= points:
         return pairs
     step = (len(pairs) - 1) / (points - 1)
-    return [pairs[round(place * step)] for place in range(points)]
+    return [pairs[round(index * step)] for index in range(points)]
 
 
 def _curves(labels: Labels, loads: tuple[float | None, ...]) -> list[tuple[RunResult, Ecdf]]:
-    """Of valid runs with the loads that are shown; a run of a single time has no point that could be drawn."""
+    """The ECDF of each valid run at a shown load. A run whose times are all equal has no point to draw and is left
+    out."""
     return [
         (run, run.ecdf)
         for run in labels.runs()
@@ -57,7 +59,7 @@ def _curves(labels: Labels, loads: tuple[float | None, ...]) -> list[tuple[RunRe
 
 
 def distribution(labels: Labels) -> Figure | None:
-    """ECDF of every valid run, a panel per load; None where no run has one."""
+    """ECDF of every valid run, a panel per load; None if no run has an ECDF."""
     loads = chosen_loads(labels)
     curves = _curves(labels, loads)
     if not curves:
@@ -98,7 +100,7 @@ def _draw(labels: Labels, rows: Rows, unit: str, panels: int) -> Chart:
     ticks = [tick for tick in TICKS if tick >= least / 5]
     percents = "datum.value >= 0.001 ? format(datum.value * 100, '~g') + ' %' : format(datum.value * 100, '~r') + ' %'"
     base: alt.Chart = (
-        of("curves")
+        chart_of("curves")
         .mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.9)
         .encode(
             x=alt.X(
@@ -129,5 +131,5 @@ def _draw(labels: Labels, rows: Rows, unit: str, panels: int) -> Chart:
 
 
 def _panel_load(labels: Labels, panel: str) -> float:
-    found = (load for load in labels.loads if panel == f"{labels.load_word} {labels.load_label(load)}")
-    return next(found, 0.0)
+    loads = (load for load in labels.loads if panel == f"{labels.load_word} {labels.load_label(load)}")
+    return next(loads, 0.0)

@@ -1,4 +1,4 @@
-"""What the factors explain: allocation of variation, and the checks of the model behind it."""
+"""Allocation of variation to the factors, and checks of the model."""
 
 from __future__ import annotations
 
@@ -19,38 +19,44 @@ from plimsoll.report.charts.theme import (
     WIDTH,
     Rows,
     axis_format,
+    chart_of,
     combination_colour,
     combination_shape,
     finish,
     level,
-    of,
 )
 from plimsoll.report.labels import Labels
 
 MAX_TICKS: Final = 12
-"""So many runs have a tick each."""
+"""Up to this number of runs, each has a tick."""
 NOTHING: Final = 1e-12
 """Residuals below this share of the fitted values are rounding errors: an axis of 1e-14 would be meaningless."""
 
 
-def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
-    """Sorted bars of the share of each term in the variation; None where the analysis has none."""
+def allocation(labels: Labels, model: Model, position: int) -> Figure | None:
+    """Sorted bars of the share of each term in the variation; None if the analysis has no shares.
+
+    `position`: number of the model, from 1, for the key of the figure.
+    """
     rows: Rows = [
         {
-            "term": term_words(each),
-            "share": each.variation_percent,
-            "said": "< 0.01 %" if each.variation_percent < 0.01 else f"{number(each.variation_percent)} %",
-            "kind": "residual" if each.term == "residual" else "term",
+            "term": term_words(effect),
+            "share": effect.variation_percent,
+            "said": "< 0.01 %"
+            if effect.variation_percent < 0.01
+            else f"{number(effect.variation_percent)} %",
+            "kind": "residual" if effect.term == "residual" else "term",
         }
-        for each in labels.analysis.effects
-        if (each.response, each.scale) == (model.response, model.scale) and each.variation_percent is not None
+        for effect in labels.analysis.effects
+        if (effect.response, effect.scale) == (model.response, model.scale)
+        and effect.variation_percent is not None
     ]
     if not rows:
         return None
     rows.sort(key=lambda row: (row["kind"] == "residual", -row["share"]))
     order = [row["term"] for row in rows]
     y = alt.Y("term:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
-    base = of("terms")
+    base = chart_of("terms")
     top = max(row["share"] for row in rows)
     x = alt.X(
         "share:Q",
@@ -66,7 +72,7 @@ def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
     chart = alt.layer(bars, words).properties(width=WIDTH - 140, height=26 * len(rows) + 10)
     title = describe(model.response).title
     return Figure(
-        key=f"effects-{place}",
+        key=f"effects-{position}",
         title=f"What explains the {title}" + (" (logarithm)" if model.scale == "log" else ""),
         chart=finish(chart, terms=rows),
         alt=f"Share in the total variation of {title}: "
@@ -77,14 +83,14 @@ def allocation(labels: Labels, model: Model, place: int) -> Figure | None:
 
 
 def _remarks(model: Model) -> str:
-    said = [f"R² = {number(model.r_squared, 4)}." if model.r_squared is not None else ""]
+    sentences = [f"R² = {number(model.r_squared, 4)}." if model.r_squared is not None else ""]
     if model.not_estimable:
-        said.append(f"Cannot be estimated: {', '.join(model.not_estimable)}.")
-    return " ".join(part for part in said if part)
+        sentences.append(f"Cannot be estimated: {', '.join(model.not_estimable)}.")
+    return " ".join(part for part in sentences if part)
 
 
 def _whole_numbers(orders: Sequence[int]) -> alt.Axis:
-    """A tick per run where there are few: Vega would set ticks between runs and round their labels."""
+    """A tick per run if there are few runs, because Vega would set ticks between runs and round their labels."""
     if len(orders) <= MAX_TICKS:
         return alt.Axis(format="d", grid=False, values=sorted(orders))
     return alt.Axis(format="d", grid=False, tickMinStep=1)
@@ -113,7 +119,7 @@ def run_order(labels: Labels) -> Figure | None:
     opacity = alt.condition("datum.verdict == 'left out'", alt.value(0.3), alt.value(0.95))
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("run", "cell", "said", "verdict")]
     chart = (
-        of("order")
+        chart_of("order")
         .mark_point(filled=True, size=60)
         .encode(
             x=alt.X(
@@ -147,8 +153,8 @@ def run_order(labels: Labels) -> Figure | None:
     )
 
 
-def residuals(labels: Labels, model: Model, place: int) -> Figure | None:
-    """Residual against fitted value; None where the model has no residuals."""
+def residuals(labels: Labels, model: Model, position: int) -> Figure | None:
+    """Residual against fitted value; None if the model has no residuals. `position`: as in `allocation`."""
     cells = {run.id: run.cell for run in labels.analysis.runs}
     rows: Rows = [
         {
@@ -166,7 +172,7 @@ def residuals(labels: Labels, model: Model, place: int) -> Figure | None:
     title = describe(model.response).title
     suffix = " (logarithm)" if model.scale == "log" else ""
     points = (
-        of("residuals")
+        chart_of("residuals")
         .mark_point(filled=True, size=60, opacity=0.9)
         .encode(
             x=alt.X(
@@ -187,7 +193,7 @@ def residuals(labels: Labels, model: Model, place: int) -> Figure | None:
         )
     )
     return Figure(
-        key=f"residuals-{place}",
+        key=f"residuals-{position}",
         title=f"Residuals of the {title}",
         chart=finish(alt.layer(level("y", 0), points).properties(width=WIDTH, height=220), residuals=rows),
         alt=f"Residual against fitted value of {len(rows)} runs.",

@@ -1,4 +1,4 @@
-"""A figure: a chart, what it shows in words, and its numbers."""
+"""A figure: a chart, a description, and a table of its numbers."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class Figure:
     table: Table
     caption: str = ""
     on_demand: bool = False
-    """Folded, and drawn when it is opened."""
+    """The figure is folded, and drawn when the reader opens it."""

@@ -12,54 +12,54 @@ from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
 from plimsoll.analyse.results.wording import count, number, percent, plural, quantity
 from plimsoll.report import hosts
 from plimsoll.report.charts.figure import Figure
-from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, log_axis, of
+from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish, log_axis
 from plimsoll.report.labels import COLOURS, SHAPES, Labels
 from plimsoll.report.table import Column, Table
 from plimsoll.report.tables import milliseconds
 
 MAX_SITES: Final = 24
-"""Of more sites no bars are drawn; the table has them."""
+"""With more sites than this, no bars are drawn. The table contains all sites."""
 GOT, HAD = "throughput", "testers"
 
 
 def figures(labels: Labels) -> list[Figure]:
-    """Those of the run that is shown; none where no run has several agents."""
-    run = hosts.shown(labels)
+    """The figures of the shown run; empty if no run has several agents."""
+    run = hosts.shown_run(labels)
     if run is None or run.hosts is None:
         return []
-    found = (sites(run, run.hosts), bubbles(labels, run, run.hosts), coverage(run, run.hosts))
-    return [figure for figure in found if figure is not None]
+    drawn = (sites(run, run.hosts), bubbles(labels, run, run.hosts), coverage(run, run.hosts))
+    return [figure for figure in drawn if figure is not None]
 
 
-def _nearest_first(found: HostsResult) -> list[PlaceResult]:
-    return sorted(found.sites, key=lambda each: (away_ms(each) is None, away_ms(each) or 0.0))
+def _nearest_first(result: HostsResult) -> list[PlaceResult]:
+    return sorted(result.sites, key=lambda site: (away_ms(site) is None, away_ms(site) or 0.0))
 
 
-def _colour(labels: Labels, found: HostsResult) -> alt.Color:
-    names = [each.site for each in _nearest_first(found)]
+def _colour(labels: Labels, result: HostsResult) -> alt.Color:
+    names = [site.site for site in _nearest_first(result)]
     colours = labels.colours_beside(len(names))
     legend = alt.Legend(title=None, symbolOpacity=1)
     return alt.Color("site:N", scale=alt.Scale(domain=names, range=colours), legend=legend)
 
 
-def sites(run: RunResult, found: HostsResult) -> Figure | None:
-    """Bars: what part of the peak's throughput each site got, beside its part of the testers."""
+def sites(run: RunResult, result: HostsResult) -> Figure | None:
+    """Bars of the part of the peak window's throughput of each site, next to its part of the testers."""
     known = [
-        each
-        for each in _nearest_first(found)
-        if each.peak_share is not None and each.testers_share is not None
+        site_result
+        for site_result in _nearest_first(result)
+        if site_result.peak_share is not None and site_result.testers_share is not None
     ]
     if not 2 <= len(known) <= MAX_SITES:
         return None
     rows: Rows = []
-    for each in known:
-        away = away_ms(each)
-        site = each.site if away is None else f"{each.site} ({quantity(away, 'ms')})"
-        rows.append({"site": site, "what": GOT, "part": 100 * (each.peak_share or 0.0)})
-        rows.append({"site": site, "what": HAD, "part": 100 * (each.testers_share or 0.0)})
+    for site_result in known:
+        away = away_ms(site_result)
+        site = site_result.site if away is None else f"{site_result.site} ({quantity(away, 'ms')})"
+        rows.append({"site": site, "what": GOT, "part": 100 * (site_result.peak_share or 0.0)})
+        rows.append({"site": site, "what": HAD, "part": 100 * (site_result.testers_share or 0.0)})
     names = [row["site"] for row in rows[::2]]
     drawn: Chart = (
-        of("sites")
+        chart_of("sites")
         .mark_bar()
         .encode(
             y=alt.Y("site:N", title=None, sort=names),
@@ -83,37 +83,40 @@ def sites(run: RunResult, found: HostsResult) -> Figure | None:
         )
         .properties(width=WIDTH - 60, height=max(90, 44 * len(known)))
     )
-    cells = tuple((each.site, percent(each.peak_share), percent(each.testers_share)) for each in known)
+    cells = tuple(
+        (site_result.site, percent(site_result.peak_share), percent(site_result.testers_share))
+        for site_result in known
+    )
     columns = (
         Column("Site"),
         Column("Part of the throughput", numeric=True),
         Column("Part of the testers", numeric=True),
     )
-    said = "; ".join(
-        f"{site}: {got} of the throughput, {had} of the testers" for site, got, had in cells[:16]
+    text = "; ".join(
+        f"{site}: {throughput} of the throughput, {testers} of the testers"
+        for site, throughput, testers in cells[:16]
     )
     return Figure(
         key="sites",
         title="Throughput of each site in the peak window",
         chart=finish(drawn, sites=rows),
-        alt=f"Part of the throughput and of the testers of each site in the peak window. {said}.",
+        alt=f"Part of the throughput and of the testers of each site in the peak window. {text}.",
         table=Table("Parts of the peak window", columns, cells),
         caption="In the peak window: part of all transactions, next to the part of the testers that were active then, "
         "the nearest site first. Equal bars mean an equal share for every tester." + _of_run(run),
     )
 
 
-def bubbles(labels: Labels, run: RunResult, found: HostsResult) -> Figure | None:
-    """Work done over round-trip time, a bubble for each host; None where no round trip is known, or there
-    is one host alone."""
-    rows: Rows = [row for each in found.hosts[: hosts.MAX_ROWS] if (row := _bubble(each)) is not None]
+def bubbles(labels: Labels, run: RunResult, result: HostsResult) -> Figure | None:
+    """Throughput over round-trip time, a bubble for each host; None if fewer than two hosts have a round trip."""
+    rows: Rows = [row for host in result.hosts[: hosts.MAX_ROWS] if (row := _bubble(host)) is not None]
     if len(rows) < 2:
         return None
     domain, ticks = log_axis(row["rtt"] for row in rows)
-    names = [each.site for each in _nearest_first(found)]
+    names = [site.site for site in _nearest_first(result)]
     shapes = [SHAPES[at // len(COLOURS) % len(SHAPES)] for at in range(len(names))]
     drawn: Chart = (
-        of("hosts")
+        chart_of("hosts")
         .mark_point(filled=True, opacity=0.6, strokeWidth=1)
         .encode(
             x=alt.X(
@@ -136,7 +139,7 @@ def bubbles(labels: Labels, run: RunResult, found: HostsResult) -> Figure | None
                     format=",.2~r", values=_sizes(rows), symbolOpacity=0.5, titleFontWeight="normal"
                 ),
             ),
-            color=_colour(labels, found),
+            color=_colour(labels, result),
             shape=alt.Shape("site:N", scale=alt.Scale(domain=names, range=shapes), legend=None),
             tooltip=[
                 alt.Tooltip("host:N"),
@@ -160,23 +163,23 @@ def bubbles(labels: Labels, run: RunResult, found: HostsResult) -> Figure | None
         chart=finish(drawn, hosts=rows),
         alt=f"Requests per second of each host against its round-trip time. {where}.",
         table=hosts.hosts(run),
-        caption=f"One bubble per host: right is a longer round trip, up is more work. Round trip: {_source(found)}. "
+        caption=f"One bubble per host: right is a longer round trip, up is more work. Round trip: {_source(result)}. "
         "Hosts at the same height that have equally many testers are treated alike." + _of_run(run),
     )
 
 
-def _bubble(each: PlaceResult) -> dict[str, Any] | None:
-    away = away_ms(each)
+def _bubble(host: PlaceResult) -> dict[str, Any] | None:
+    away = away_ms(host)
     if away is None or away <= 0:
         return None
     return {
-        "host": each.host,
-        "site": each.site,
-        "testers": each.testers,
-        "rate": each.throughput_per_s,
+        "host": host.host,
+        "site": host.site,
+        "testers": host.testers,
+        "rate": host.throughput_per_s,
         "rtt": away,
-        "wire": each.wire_bytes_per_s / 1000,
-        "share": each.share,
+        "wire": host.wire_bytes_per_s / 1000,
+        "share": host.share,
     }
 
 
@@ -186,20 +189,22 @@ def _sizes(rows: Rows) -> list[float]:
     return [float(f"{most * part:.2g}") for part in (0.25, 1)] if most > 0 else [0.0]
 
 
-def _source(found: HostsResult) -> str:
-    connections = any(each.rtt_ms is not None for each in found.hosts)
+def _source(result: HostsResult) -> str:
+    connections = any(host.rtt_ms is not None for host in result.hosts)
     return (
         "median of the testers' own connections" if connections else "median of the probes to the controller"
     )
 
 
-def coverage(run: RunResult, found: HostsResult) -> Figure | None:
-    """Number of agents over time; None where it was constant."""
-    if len(found.coverage) < 2:
+def coverage(run: RunResult, result: HostsResult) -> Figure | None:
+    """Number of agents over time; None if it was constant."""
+    if len(result.coverage) < 2:
         return None
     series = run.series
-    end = series.t_s[-1] + series.quantum_s if series is not None and series.t_s else found.coverage[-1].t_s
-    rows: Rows = [{"t": each.t_s, "agents": each.agents, "testers": each.testers} for each in found.coverage]
+    end = series.t_s[-1] + series.quantum_s if series is not None and series.t_s else result.coverage[-1].t_s
+    rows: Rows = [
+        {"t": point.t_s, "agents": point.agents, "testers": point.testers} for point in result.coverage
+    ]
     if end > rows[-1]["t"]:
         rows.append(rows[-1] | {"t": end})
     y = alt.Y(
@@ -219,20 +224,20 @@ def coverage(run: RunResult, found: HostsResult) -> Figure | None:
         alt.Tooltip("agents:Q"),
         alt.Tooltip("testers:Q"),
     ]
-    steps = of("coverage").mark_line(interpolate="step-after", strokeWidth=2, color="#0a84c6")
-    area = of("coverage").mark_area(interpolate="step-after", opacity=0.12, color="#0a84c6")
+    steps = chart_of("coverage").mark_line(interpolate="step-after", strokeWidth=2, color="#0a84c6")
+    area = chart_of("coverage").mark_area(interpolate="step-after", opacity=0.12, color="#0a84c6")
     drawn: Chart = alt.layer(area.encode(x=x, y=y), steps.encode(x=x, y=y, tooltip=tooltip)).properties(
         width=WIDTH, height=140
     )
     columns = tuple(Column(name, numeric=True) for name in ("From (s)", "Agents", "Testers"))
-    cells = tuple((number(each.t_s), count(each.agents), count(each.testers)) for each in found.coverage)
+    cells = tuple((number(point.t_s), count(point.agents), count(point.testers)) for point in result.coverage)
     return Figure(
         key="coverage",
         title="Coverage over time",
         chart=finish(drawn, coverage=rows),
         alt="Number of agents: "
         + "; ".join(
-            f"{plural(each.agents, 'agent')} from {number(each.t_s)} s" for each in found.coverage[:16]
+            f"{plural(point.agents, 'agent')} from {number(point.t_s)} s" for point in result.coverage[:16]
         ),
         table=Table("Coverage over time", columns, cells),
         caption="Number of agents over time; a lost agent counts until it was lost." + _of_run(run),

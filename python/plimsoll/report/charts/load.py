@@ -1,4 +1,4 @@
-"""Throughput, response time and error rate against the load, or per cell where there is no load to vary."""
+"""Throughput, response time and error rate against the load, or per cell if there is no load factor."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from plimsoll.report.charts.theme import (
     Chart,
     Rows,
     axis_format,
+    chart_of,
     combination_colour,
     combination_dash,
     combination_shape,
     finish,
     load_axis,
     log_axis,
-    of,
 )
 from plimsoll.report.labels import Labels
 
 WIDEST: Final = 100
-"""Ratio of the ends of an interval that is still drawn."""
+"""Maximum ratio of the ends of an interval that is drawn."""
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),
     alt.Tooltip("said:N", title="value"),
@@ -42,7 +42,7 @@ TOOLTIP = [
 
 
 def axis_scale(metric: Metric, values: Iterable[float | None]) -> tuple[float, str]:
-    """Factor and unit that suit all values of a metric together."""
+    """Factor and unit that suit all values of a metric. Values of None and those that are not finite are ignored."""
     known = [abs(value) for value in values if value is not None and math.isfinite(value)]
     return scale(max(known, default=0.0), metric.kind, metric.unit)
 
@@ -73,14 +73,14 @@ def _run_rows(labels: Labels, metric: Metric, factor: float) -> Rows:
         value = metric_value(run, metric.name)
         if value is None or not run.valid:
             continue
-        said = plus_minus(Interval(value, None, None), metric.kind, metric.unit)
+        text = plus_minus(Interval(value, None, None), metric.kind, metric.unit)
         rows.append(
             {
                 "combination": labels.combination(run.cell),
                 "cell": labels.cell(run.cell),
                 "load": labels.load(run),
                 "value": value * factor,
-                "said": said,
+                "said": text,
                 "what": f"run {run.id}",
             }
         )
@@ -98,7 +98,7 @@ class _Panel:
 
     @property
     def datasets(self) -> dict[str, Rows]:
-        """The rows by the names under which the chart looks for them."""
+        """The rows by the names that the chart uses."""
         return {f"{self.name}_cells": self.cells, f"{self.name}_runs": self.runs}
 
     @property
@@ -113,7 +113,8 @@ class _Panel:
 
 
 def against_load(labels: Labels, panel: _Panel, domain: list[float] | None) -> Chart:
-    """Means with intervals joined by lines, and every run as a faint point behind; a `domain` makes y logarithmic."""
+    """Means with intervals, joined by lines, and every run as a faint point. A `domain` makes the y axis
+    logarithmic."""
     title = panel.title
     x = load_axis(labels)
     if domain:
@@ -123,7 +124,7 @@ def against_load(labels: Labels, panel: _Panel, domain: list[float] | None) -> C
         scale, axis = alt.Scale(zero=True, nice=True), alt.Axis(format=axis_format(panel.values), tickCount=6)
     y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
     colour, dash = combination_colour(labels), combination_dash(labels)
-    base = of(f"{panel.name}_cells")
+    base = chart_of(f"{panel.name}_cells")
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash)
     bars = (
         base.transform_filter("isValid(datum.low)")
@@ -135,8 +136,8 @@ def against_load(labels: Labels, panel: _Panel, domain: list[float] | None) -> C
     )
     layers = [line, bars, points] if panel.has_intervals else [line, points]
     if panel.runs:
-        each = of(f"{panel.name}_runs").mark_circle(size=18, opacity=0.45)
-        layers.insert(0, each.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
+        run_points = chart_of(f"{panel.name}_runs").mark_circle(size=18, opacity=0.45)
+        layers.insert(0, run_points.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
     return alt.layer(*layers)
 
 
@@ -155,7 +156,7 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
         axis=alt.Axis(format=axis_format(panel.values), tickCount=6),
     )
     colour = combination_colour(labels, legend=False)  # the axis has the names
-    base = of(f"{panel.name}_cells")
+    base = chart_of(f"{panel.name}_cells")
     bars = (
         base.transform_filter("isValid(datum.low)")
         .mark_errorbar(ticks=alt.MarkConfig(height=9), thickness=1.5)
@@ -164,8 +165,8 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
     points = base.mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour, tooltip=TOOLTIP)
     layers = [bars, points] if panel.has_intervals else [points]
     if panel.runs:
-        each = of(f"{panel.name}_runs").mark_circle(size=22, opacity=0.45)
-        layers.insert(0, each.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
+        run_points = chart_of(f"{panel.name}_runs").mark_circle(size=22, opacity=0.45)
+        layers.insert(0, run_points.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
     return alt.layer(*layers)
 
 
@@ -177,11 +178,11 @@ def _draw(labels: Labels, panel: _Panel, *, domain: list[float] | None = None, w
 
 
 def throughput(labels: Labels) -> Figure | None:
-    """Throughput against load per combination, with intervals; None where no valid run has one."""
+    """Throughput against load per combination, with intervals; None if no valid run has a throughput."""
     metric = labels.throughput
-    found = [(cell, cell.responses[metric.name]) for cell in labels.cells() if metric.name in cell.responses]
-    factor, unit = axis_scale(metric, [interval.mean for _, interval in found])
-    cells = [_row(labels, cell, interval, metric, factor) for cell, interval in found]
+    means = [(cell, cell.responses[metric.name]) for cell in labels.cells() if metric.name in cell.responses]
+    factor, unit = axis_scale(metric, [interval.mean for _, interval in means])
+    cells = [_row(labels, cell, interval, metric, factor) for cell, interval in means]
     runs = _run_rows(labels, metric, factor)
     if not cells and not runs:
         return None
@@ -203,8 +204,8 @@ def throughput(labels: Labels) -> Figure | None:
 
 
 def _offered(labels: Labels, metric: Metric, factor: float) -> Rows:
-    """Two points of the line on which the target completes all that is offered; none where the load is no rate, or not
-    all of the load."""
+    """Two points of the line on which throughput equals the offered rate. Empty if the load factor is not a rate, or if
+    it is not the whole load of a run."""
     if not labels.is_rate or metric.name != "throughput_per_s" or len(labels.loads) < 2:
         return []
     if any(run.open_load != "all" for run in labels.runs()):
@@ -214,7 +215,7 @@ def _offered(labels: Labels, metric: Metric, factor: float) -> Rows:
 
 def _equal(title: str) -> alt.Chart:
     drawn: alt.Chart = (
-        of("offered")
+        chart_of("offered")
         .mark_line(strokeDash=[4, 3], strokeWidth=1.2, opacity=0.6, color=INK)
         .encode(x=alt.X("load:Q"), y=alt.Y("value:Q", title=title))
     )
@@ -228,7 +229,7 @@ def _caption(cells: Rows) -> str:
 
 
 def response(labels: Labels) -> Figure | None:
-    """Median and p95 of the response time against load, side by side on one scale; None where nothing succeeded."""
+    """Median and p95 of the response time against load, side by side on one scale; None if no request succeeded."""
     panels = [_response_panel(labels, statistic) for statistic in ("p50", "p95")]
     panels = [panel for panel in panels if panel.cells]
     if not panels:
@@ -270,7 +271,7 @@ def _is_wide(panel: _Panel) -> bool:
 
 
 def _narrowed(row: dict[str, Any]) -> dict[str, Any]:
-    """Without an interval beside which all points would lie on one line."""
+    """The row without its interval if that is so wide that all points would lie on one line."""
     low, high = row.get("low"), row.get("high")
     if low is None or high is None or (low > 0 and high / low <= WIDEST):
         return row
@@ -278,13 +279,14 @@ def _narrowed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _middle(values: Sequence[float | None]) -> float:
-    """The median, whose unit suits a wide range better than that of the greatest: 0.001 s is no label."""
+    """The median of the known values. Its unit suits a wide range better than that of the greatest value, which
+    results in labels such as 0.001 s."""
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     return known[len(known) // 2] if known else 0.0
 
 
 def _response_panel(labels: Labels, statistic: str) -> _Panel:
-    """The cells of the analysis, or the middle of their runs where it has none; in milliseconds."""
+    """The cells of the analysis, or the middle of their runs if it has none; in milliseconds."""
     metric = describe(f"response_ms_{statistic}")
     cells = [
         _narrowed(_row(labels, cell, interval, metric, 1.0))
@@ -301,13 +303,15 @@ def _scaled(rows: Rows, factor: float) -> Rows:
 
 
 def _guides(runs: Rows) -> Rows:
-    """Where the analysis has no cell mean of a percentile: the middle between a cell's lowest and highest run, to guide
-    the eye. A percentile is never averaged."""
-    found: dict[str, Rows] = {}
+    """For each cell, the middle between its lowest and its highest run, to guide the eye.
+
+    It is used if the analysis has no cell mean of a percentile, because percentiles are not averaged.
+    """
+    rows_by_cell: dict[str, Rows] = {}
     for row in runs:
-        found.setdefault(str(row["cell"]), []).append(row)
+        rows_by_cell.setdefault(str(row["cell"]), []).append(row)
     guides = []
-    for rows in found.values():
+    for rows in rows_by_cell.values():
         values = [float(row["value"]) for row in rows]
         ends = f"{number(min(values))} to {number(max(values))} ms"
         middle = {
@@ -320,7 +324,7 @@ def _guides(runs: Rows) -> Rows:
 
 
 def errors(labels: Labels) -> Figure | None:
-    """Error rate against load with its upper bound; None where no request of a valid run failed."""
+    """Error rate against load with its upper bound; None if no request of a valid run failed."""
     cells: Rows = []
     for cell in labels.cells():
         if cell.error_rate is None:

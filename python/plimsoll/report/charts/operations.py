@@ -1,4 +1,4 @@
-"""Response times of each request of a mix: a panel for each, drawn when its reader opens it."""
+"""Response times of each request of a mix, a panel for each. They are drawn when the reader opens the figure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from plimsoll.report.charts.theme import (
     WIDTH,
     Rows,
     axis_format,
+    chart_of,
     combination_colour,
     combination_shape,
     finish,
     load_axis,
-    of,
 )
 from plimsoll.report.labels import Labels
 
@@ -27,29 +27,29 @@ COLUMNS: Final = 2
 
 
 def operations(labels: Labels) -> Figure | None:
-    """p95 of every valid run, a panel for each request; None without a mix."""
+    """p95 of every valid run, a panel for each request; None if no run has a mix."""
     several = any(len(run.workloads) > 1 for run in labels.analysis.runs)
-    found = [
-        (run, each, each.traffic.response_ms.p95)
+    measured = [
+        (run, operation, operation.traffic.response_ms.p95)
         for run in labels.runs()
         if run.valid
-        for each in run.operations
-        if each.traffic.response_ms.p95 is not None
+        for operation in run.operations
+        if operation.traffic.response_ms.p95 is not None
     ]
-    if not found:
+    if not measured:
         return None
-    factor, unit = axis_scale(describe("response_ms"), [p95 for _, _, p95 in found])
+    factor, unit = axis_scale(describe("response_ms"), [p95 for _, _, p95 in measured])
     rows: Rows = [
         {
-            "operation": tables.operation_name(each, several=several),
+            "operation": tables.operation_name(operation, several=several),
             "combination": labels.combination(run.cell),
             "cell": labels.cell(run.cell),
             "load": labels.load(run),
             "run": run.id,
             "value": (p95 or 0.0) * factor,
-            "said": percentile(each.traffic.response_ms, "p95"),
+            "said": percentile(operation.traffic.response_ms, "p95"),
         }
-        for run, each, p95 in found
+        for run, operation, p95 in measured
     ]
     names = list(dict.fromkeys(row["operation"] for row in rows))[:MAX_PANELS]
     rows = [row for row in rows if row["operation"] in names]
@@ -57,7 +57,7 @@ def operations(labels: Labels) -> Figure | None:
     x = load_axis(labels) if labels.load_factor else alt.X("cell:N", title=None, sort=cells)
     columns = min(COLUMNS, len(names))
     drawn = (
-        of("operations")
+        chart_of("operations")
         .mark_point(filled=True, size=55, opacity=0.85)
         .encode(
             x=x,

@@ -12,7 +12,7 @@ from plimsoll.analyse.results.run import Ramp
 from plimsoll.analyse.results.wording import percent, quantity, scale
 from plimsoll.report import ramp as tables
 from plimsoll.report.charts.figure import Figure
-from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, finish, of
+from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish
 from plimsoll.report.labels import Labels
 
 TIMES: Final = {"p50": "#0a84c6", "p95": "#d55e00", "p99": "#7a6ff0"}
@@ -85,15 +85,15 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
 def _rows(ramp: Ramp) -> list[dict[str, Any]]:
     return [
         {
-            "at": each.start_s,
-            "load": (each.load_low + each.load_high) / 2,
-            "range": load_words(each.load_low, each.load_high, ramp.unit),
-            "throughput": each.traffic.throughput_per_s,
-            "offered": each.traffic.offered_per_s,
-            "errors": 100 * (each.traffic.error_rate or 0.0),
-            **{name: getattr(each.traffic.response_ms, name) for name in TIMES},
+            "at": ramp_bin.start_s,
+            "load": (ramp_bin.load_low + ramp_bin.load_high) / 2,
+            "range": load_words(ramp_bin.load_low, ramp_bin.load_high, ramp.unit),
+            "throughput": ramp_bin.traffic.throughput_per_s,
+            "offered": ramp_bin.traffic.offered_per_s,
+            "errors": 100 * (ramp_bin.traffic.error_rate or 0.0),
+            **{name: getattr(ramp_bin.traffic.response_ms, name) for name in TIMES},
         }
-        for each in ramp.bins
+        for ramp_bin in ramp.bins
     ]
 
 
@@ -123,6 +123,6 @@ def _panel(
         alt.Tooltip("which:N", title="shown"),
         alt.Tooltip("value:Q", title=title, format=".4~r"),
     ]
-    line = of(name).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, order="at:Q")
-    points = of(name).mark_circle(size=45, opacity=1).encode(x=x, y=y, color=colour, tooltip=tooltip)
+    line = chart_of(name).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, order="at:Q")
+    points = chart_of(name).mark_circle(size=45, opacity=1).encode(x=x, y=y, color=colour, tooltip=tooltip)
     return alt.layer(line, points).properties(width=WIDTH, height=height)

@@ -1,6 +1,6 @@
 """Time series of one run: throughput and offered rate, testers and requests in progress, response times, errors.
 
-The page draws the same chart for whichever run its reader picks: it puts that run's rows under SERIES and CUT.
+The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES and CUT.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import altair as alt
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Series
 from plimsoll.analyse.results.wording import scale
-from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, finish, of
+from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, chart_of, finish
 
 SERIES: Final = "series"
 CUT: Final = "cut"
@@ -24,16 +24,16 @@ DASHES: Final = [[1, 0], [6, 3], [2, 2]]
 
 
 def time_scale(series: Series | None) -> tuple[float, str]:
-    """Factor and unit that suit the response times of a run."""
+    """Factor and unit that suit the response times (ms) of a run."""
     known = [value for value in series.response_ms_p95 if value is not None] if series is not None else []
     return scale(max(known, default=1.0), "ms")
 
 
 def series_rows(series: Series, most: int = MAX_POINTS, factor: float = 1.0) -> Rows:
-    """One row per quantum; of more than `most`, neighbours are drawn together.
+    """One row per quantum. If there are more than `most`, neighbours are merged. `factor` scales the times.
 
-    Rates and concurrency of merged quanta are their mean, the mean response time is weighted with the transactions;
-    percentiles cannot be merged, so the highest p95 of them is drawn and p50 is left out. `factor` scales the times.
+    Rates and concurrency of merged quanta are means; the mean response time is weighted with the throughput.
+    Percentiles cannot be merged: the row has the highest p95, and no p50.
     """
     step = -(-len(series.t_s) // most) if series.t_s else 1
     rows: Rows = []
@@ -60,8 +60,8 @@ def series_rows(series: Series, most: int = MAX_POINTS, factor: float = 1.0) -> 
 
 
 def cut_rows(run: RunResult) -> Rows:
-    """The warm-up that is in no figure, in seconds from the start of the run; without one, a span of no length: of no
-    rows at all Vega warns that their extent is infinite."""
+    """The warm-up, in seconds from the start of the run. Without a warm-up it has the length 0, because Vega warns
+    about an infinite extent if there are no rows."""
     return [{"from": 0, "to": run.warmup_s}]
 
 
@@ -83,7 +83,10 @@ def _digits(value: float | None, factor: float = 1.0) -> float | None:
 
 def chart(run: RunResult | None) -> Chart:
     """Panels over one time axis. Without a run, the frame alone: the page fills it and replaces TIME by the unit of the
-    run's times. All lines have the colour of text, because colours mean combinations of factors on the whole page."""
+    run's times.
+
+    All lines have the colour of text, because a colour stands for a combination of factors on the whole page.
+    """
     factor, unit = time_scale(run.series if run is not None else None)
     rows = series_rows(run.series, factor=factor) if run is not None and run.series is not None else []
     unit = unit if run is not None else TIME_UNIT
@@ -105,7 +108,8 @@ def chart(run: RunResult | None) -> Chart:
 
 
 def _panel(title: str, lines: dict[str, str], height: int, *, bare: bool = False) -> Chart:
-    """Some fields on one axis with different dashes, over the shaded warm-up. `bare`: without a title of the time."""
+    """Several fields on one axis with different dashes, over the shaded warm-up. `bare`: without labels and title of
+    the time axis."""
     names = list(lines.values())
     legend = alt.Legend(title=None, symbolOpacity=1) if len(names) > 1 else None
     dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=names, range=DASHES[: len(names)]), legend=legend)
@@ -117,13 +121,13 @@ def _panel(title: str, lines: dict[str, str], height: int, *, bare: bool = False
 
 
 def _scales(**channels: Literal["shared", "independent"]) -> alt.Resolve:
-    """To be given to a chart as it is made: each method of a chart copies all its parts, which costs a page most."""
+    """Scales for the constructor of a chart. A method call instead would copy all parts of the chart, which is slow."""
     return alt.Resolve(scale=alt.ScaleResolveMap(**channels))
 
 
 def _line(field: str, title: str, name: str, dash: alt.StrokeDash, *, faint: bool, bare: bool) -> alt.Chart:
     drawn: alt.Chart = (
-        of(SERIES)
+        chart_of(SERIES)
         .transform_calculate(name=f"'{name}'")
         .mark_line(strokeWidth=1.3 if faint else 1.8, opacity=0.75 if faint else 1.0, color=INK)
         .encode(
@@ -148,7 +152,7 @@ def _line(field: str, title: str, name: str, dash: alt.StrokeDash, *, faint: boo
 
 def _shade(bare: bool) -> alt.Chart:
     drawn: alt.Chart = (
-        of(CUT)
+        chart_of(CUT)
         .mark_rect(opacity=0.1, color=INK)
         .encode(x=alt.X("from:Q", title=None if bare else X_TITLE), x2="to:Q")
     )

@@ -15,56 +15,57 @@ from plimsoll.report.charts.theme import (
     WIDTH,
     Chart,
     Rows,
+    chart_of,
     combination_colour,
     combination_shape,
     finish,
     level,
     load_axis,
-    of,
 )
 from plimsoll.report.labels import Labels, has_shares, users
 
 TESTERS: Final = "testers"
 MAX_BARS: Final = 120
 FAIR: Final = 0.95
-"""Jain's index above which a chart of it shows nothing that its range does not."""
+"""If Jain's index of every run is above this, the chart shows no more than the range, and is folded."""
 
 
 def tester_rows(run: RunResult, most: int = MAX_BARS) -> Rows:
-    """One row per user, from the least share to the greatest; of more than `most`, evenly spaced ranks."""
-    known = sorted(users(run), key=lambda each: each.share or 0.0)
+    """One row per user, from the least share to the greatest. If there are more than `most`, evenly spaced ranks."""
+    known = sorted(users(run), key=lambda tester: tester.share or 0.0)
     if len(known) > most:
-        known = [known[round(place * (len(known) - 1) / (most - 1))] for place in range(most)]
+        known = [known[round(index * (len(known) - 1) / (most - 1))] for index in range(most)]
     return [
         {
             "rank": rank,
-            "tester": each.name or f"{each.agent} {each.tester}",
-            "share": float(f"{each.share or 0:.4g}"),
-            "transactions": each.transactions,
-            "errors": each.errors,
-            "rate": float(f"{each.throughput_per_s:.4g}"),
-            "mean": None if each.response_ms_mean is None else float(f"{each.response_ms_mean:.4g}"),
-            **(_placed(each) if run.hosts is not None else {}),
+            "tester": tester.name or f"{tester.agent} {tester.tester}",
+            "share": float(f"{tester.share or 0:.4g}"),
+            "transactions": tester.transactions,
+            "errors": tester.errors,
+            "rate": float(f"{tester.throughput_per_s:.4g}"),
+            "mean": None if tester.response_ms_mean is None else float(f"{tester.response_ms_mean:.4g}"),
+            **(_placed(tester) if run.hosts is not None else {}),
         }
-        for rank, each in enumerate(known, start=1)
+        for rank, tester in enumerate(known, start=1)
     ]
 
 
-def _placed(each: TesterResult) -> dict[str, float | None]:
+def _placed(tester: TesterResult) -> dict[str, float | None]:
     """The values of a tester that are shown only if there are several hosts."""
-    told = {
-        "p50": each.response_ms_p50,
-        "p95": each.response_ms_p95,
-        "rtt": each.rtt_ms,
-        "less": each.response_less_rtt_ms,
+    values = {
+        "p50": tester.response_ms_p50,
+        "p95": tester.response_ms_p95,
+        "rtt": tester.rtt_ms,
+        "less": tester.response_less_rtt_ms,
     }
-    return {name: None if value is None else float(f"{value:.4g}") for name, value in told.items()}
+    return {name: None if value is None else float(f"{value:.4g}") for name, value in values.items()}
 
 
 def chart(run: RunResult | None) -> Chart:
-    """Bars of share, fair at the dashed line. The page puts the rows of another run under the name TESTERS."""
+    """Bars of the share of each user; the dashed line is a fair share. The page replaces the dataset TESTERS by that of
+    the selected run."""
     bars = (
-        of(TESTERS)
+        chart_of(TESTERS)
         .mark_bar(color=INK, opacity=0.55)
         .encode(
             x=alt.X(
@@ -94,7 +95,7 @@ def chart(run: RunResult | None) -> Chart:
 
 
 def fairness(labels: Labels) -> Figure | None:
-    """Jain's index of every run against the load; None where no run has several testers."""
+    """Jain's index of every run against the load; None if no run has several testers."""
     rows: Rows = [
         {
             "combination": labels.combination(run.cell),
@@ -121,7 +122,7 @@ def fairness(labels: Labels) -> Figure | None:
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     x = load_axis(labels) if labels.load_factor else alt.X("cell:N", title=None, sort=cells)
     drawn = (
-        of("fairness")
+        chart_of("fairness")
         .mark_point(filled=True, size=55, opacity=0.85)
         .encode(x=x, y=y, color=combination_colour(labels), shape=combination_shape(labels), tooltip=tooltip)
         .properties(width=WIDTH if labels.load_factor else min(WIDTH, 80 * len(cells)), height=180)
@@ -141,7 +142,7 @@ def fairness(labels: Labels) -> Figure | None:
 
 
 def _left_out(labels: Labels) -> str:
-    """What of open loads is not in the figure, and why."""
+    """The sentence that states which open loads are not in the figure, and why."""
     kinds = {run.open_load for run in labels.runs() if run.valid}
     why = "testers of an open load are slots that take the next arrival, not users."
     if "all" in kinds:

@@ -1,7 +1,7 @@
-"""How charts look: one set of sizes, one configuration, colours that hold on light and dark paper.
+"""Sizes, configuration, scales and axes that all charts share. The colours suit light and dark backgrounds.
 
-Ink is `currentColor`, so that an inlined SVG takes the colour of the page around it, also when it is printed, without
-being drawn again; exported files have a white background and black ink.
+Ink is `currentColor`, so that an inline SVG has the colour of text of the page, also in print, without being drawn
+again. Exported files have a white background and dark ink.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import altair as alt
 from plimsoll.report.labels import COLOURS, Labels
 
 WIDTH: Final = 640
-"""Width of a whole chart in pixels; the page shrinks it where it is narrower."""
+"""Width of a whole chart in pixels. A narrower page scales it down."""
 HEIGHT: Final = 300
 INK: Final = "currentColor"
 CONFIG: Final[dict[str, Any]] = {
@@ -61,17 +61,18 @@ Rows = list[dict[str, Any]]
 
 
 def finish(chart: Chart, **datasets: Rows) -> Chart:
-    """The chart with the configuration of the house, and its rows by the names that its parts use.
+    """Sets the common configuration and the datasets of a chart, and returns the chart.
 
-    Rows are put in last: Altair copies a part and everything in it each time it is put into another.
+    `datasets`: rows by the names that the parts of the chart use. They are set last, because Altair copies a part with
+    all its contents each time it is put into another.
     """
     chart.config = CONFIG
     chart.datasets = datasets
     return chart
 
 
-def of(name: str) -> alt.Chart:
-    """A chart of the rows of that name."""
+def chart_of(name: str) -> alt.Chart:
+    """An empty chart of the dataset with this name."""
     return alt.Chart(alt.NamedData(name))
 
 
@@ -85,7 +86,7 @@ def level(channel: Literal["x", "y"], value: float) -> alt.Chart:
 
 
 def combination_colour(labels: Labels, *, legend: bool = True) -> alt.Color:
-    """Colour of a combination, the same in every chart; no legend where there is but one."""
+    """Colour of a combination, the same in every chart; without a legend if there is one combination."""
     many = legend and len(labels.combinations) > 1
     return alt.Color(
         "combination:N",
@@ -95,7 +96,7 @@ def combination_colour(labels: Labels, *, legend: bool = True) -> alt.Color:
 
 
 def combination_shape(labels: Labels) -> alt.Shape:
-    """Shape of a combination: the second sign beside the colour."""
+    """Shape of a combination, in addition to its colour."""
     many = len(labels.combinations) > 1
     return alt.Shape(
         "combination:N",
@@ -105,7 +106,7 @@ def combination_shape(labels: Labels) -> alt.Shape:
 
 
 def combination_dash(labels: Labels) -> alt.StrokeDash | alt.StrokeDashValue:
-    """Dash of a combination, where colours repeat; solid where there are at most eight."""
+    """Dash of a combination if colours repeat; solid if there are at most eight combinations."""
     if len(labels.combinations) <= len(COLOURS):
         return alt.StrokeDashValue([1, 0])
     return alt.StrokeDash(
@@ -116,13 +117,13 @@ def combination_dash(labels: Labels) -> alt.StrokeDash | alt.StrokeDashValue:
 
 
 def axis_format(values: Iterable[float | None]) -> str:
-    """Format of axis labels that suits all values: plain with grouped thousands, SI prefixes from a million on."""
+    """Format of axis labels that suits all values: grouped thousands, or SI prefixes from 1,000,000 on."""
     largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
     return "~s" if largest >= 1e6 else ",~f"
 
 
 def log_axis(values: Iterable[float | None]) -> tuple[list[float], list[float]]:
-    """Domain and labelled values of a logarithmic axis: 1, 2, 5 steps, or decades where there are many."""
+    """Domain and labelled values of a logarithmic axis: steps of 1, 2 and 5, or decades if there are many."""
     known = [value for value in values if value is not None and 0 < value < math.inf] or [1.0]
     first, last = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
     steps = [step * 10.0**power for power in range(first - 1, last + 1) for step in (1, 2, 5)]
@@ -137,9 +138,9 @@ def log_axis(values: Iterable[float | None]) -> tuple[list[float], list[float]]:
 
 
 def load_axis(labels: Labels, title: str | None = None) -> alt.X:
-    """The load on x: linear from zero, logarithmic where its levels span more than a factor of fifty.
+    """The load on x: linear from zero, or logarithmic if its levels span more than a factor of 50.
 
-    The domain is that of all loads, so that panels of parts of them can be laid beside each other.
+    The domain contains all loads, so that panels with some of them have the same axis.
     """
     loads = labels.loads
     wide = bool(loads) and loads[0] > 0 and loads[-1] / loads[0] > 50

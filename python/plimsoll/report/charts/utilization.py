@@ -1,4 +1,4 @@
-"""Utilization of each component beside the throughput: what is full when the throughput stops to rise."""
+"""Utilization of each component and throughput: the component that is full when throughput stops increasing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from plimsoll.report.charts.theme import (
     Chart,
     Rows,
     axis_format,
+    chart_of,
     combination_colour,
     finish,
     level,
     load_axis,
-    of,
 )
 from plimsoll.report.labels import SHAPES, Labels
 
@@ -30,12 +30,12 @@ MAX_COMBINATIONS = 9
 
 
 def components(labels: Labels) -> list[str]:
-    """All components that were watched, in the order of the runs."""
-    return list(dict.fromkeys(each.component for run in labels.analysis.runs for each in run.utilization))
+    """Names of all components with a utilization, in the order of the runs."""
+    return list(dict.fromkeys(usage.component for run in labels.analysis.runs for usage in run.utilization))
 
 
 def utilization(labels: Labels) -> Figure | None:
-    """Throughput above, utilization below, a column per combination; None where nothing was watched."""
+    """Throughput above, utilization below, a column per combination; None if no component has a utilization."""
     names = components(labels)
     if not names:
         return None
@@ -77,18 +77,18 @@ def _rows(labels: Labels, shown: tuple[str, ...]) -> tuple[Rows, Rows, str]:
         }
         value = metric_value(run, metric.name)
         if value is not None:
-            said = quantity(value, metric.kind, metric.unit)
-            throughput.append(fixed | {"value": value * factor, "said": said})
-        for each in run.utilization:
-            said = f"{percent(each.mean, 2)} ({each.resource})"
-            busy.append(fixed | {"component": each.component, "busy": each.mean * 100, "said": said})
+            text = quantity(value, metric.kind, metric.unit)
+            throughput.append(fixed | {"value": value * factor, "said": text})
+        for usage in run.utilization:
+            text = f"{percent(usage.mean, 2)} ({usage.resource})"
+            busy.append(fixed | {"component": usage.component, "busy": usage.mean * 100, "said": text})
     return throughput, busy, f"{metric.title} ({unit})" if unit else metric.title
 
 
 def _group(
     labels: Labels, group: tuple[str, ...], throughput: Rows, busy: Rows, unit: str, names: list[str]
 ) -> alt.VConcatChart:
-    """Some combinations side by side: throughput over utilization on the same loads."""
+    """Several combinations side by side: throughput above utilization, on the same loads."""
     width = (WIDTH - 60) // max(2, len(group)) - 16
     top = max((row["value"] for row in throughput), default=1.0)
     colour = combination_colour(labels, legend=False)
@@ -144,7 +144,7 @@ def _joined(
     how: dict[str, Any],
     signs: dict[str, Any] | None = None,
 ) -> tuple[alt.Chart, alt.Chart]:
-    """The runs as points, their mean per load as a line. `signs`: shape and dash, where there are several lines."""
+    """The runs as points, their mean per load as a line. `signs`: shape and dash, if there are several lines."""
     shape, dash = (signs or {}).get("shape"), (signs or {}).get("strokeDash")
     x = load_axis(labels, title)
     tooltip = [alt.Tooltip("cell:N"), alt.Tooltip("said:N", title="value"), alt.Tooltip("run:N")]
@@ -157,7 +157,7 @@ def _joined(
 
 
 def _component_signs(names: list[str]) -> dict[str, Any]:
-    """Components differ by shape and dash: colours mean combinations on the whole page."""
+    """Shape and dash of the components. Colours are not used, because they stand for combinations on the whole page."""
     shapes = [SHAPES[at % len(SHAPES)] for at in range(len(names))]
     dashes = [COMPONENT_DASHES[at % len(COMPONENT_DASHES)] for at in range(len(names))]
     legend = alt.Legend(title=None, symbolOpacity=1)
@@ -170,19 +170,19 @@ def _component_signs(names: list[str]) -> dict[str, Any]:
 
 
 def _bars(labels: Labels, busy: Rows) -> Chart:
-    """Without a load: a bar per component and cell, in the colour of the cell, named beside it."""
+    """The chart for an experiment without a load factor: a bar per component and cell, in the colour of the cell."""
     cells = list(dict.fromkeys(row["cell"] for row in busy))
     scale = alt.Scale(domain=[0, _top(busy)])
     axis = None if len(cells) == 1 else alt.Axis(labelLimit=260)
     y = alt.Y("cell:N", title=None, scale=alt.Scale(domain=cells), axis=axis)
     offset = alt.YOffset("component:N", scale=alt.Scale(domain=components(labels)))
     names = (
-        of("busy")
+        chart_of("busy")
         .mark_text(align="left", dx=4, fontSize=10)
         .encode(x=alt.XDatum(0), y=y, yOffset=offset, text="component:N")
     )
     bars = (
-        of("busy")
+        chart_of("busy")
         .mark_bar(height={"band": 0.8}, opacity=0.6)
         .encode(
             x=alt.X(

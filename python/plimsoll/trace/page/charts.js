@@ -5,11 +5,11 @@ function inner(surface) {
   return { x: BOX.left, y: BOX.top, width: surface.width - BOX.left - BOX.right, height: surface.height - BOX.top - BOX.bottom };
 }
 
-// Ranges that double, from a unit on; reads filled, writes framed beside them. `reads`, `writes`: rows of from, to, count.
+// Ranges that double, starting at a unit; reads are filled, writes are framed next to them. `reads`, `writes`: rows of from, to, count.
 function histogram(surface, colours, { title, reads, writes, unit = 1, show: label }) {
   const all = [...reads, ...writes], box = inner(surface);
   if (!all.length) return surface.text(box.x, box.y + 20, "no requests", colours.muted);
-  // The first range begins at 0: it stands one step below where it ends.
+  // The first range begins at 0: it is drawn one step below its end.
   const level = ([from, to]) => Math.round(Math.log2((from > 0 ? from : to / 2) / unit));
   const low = Math.min(...all.map(level)), high = Math.max(...all.map(level)) + 1;
   const top = Math.max(...all.map((bin) => bin[2]));

@@ -146,7 +146,7 @@ function show(canvas, height, draw) {
   draw(new CanvasSurface(canvas, width, height, window.devicePixelRatio || 1), theme());
 }
 
-// Buttons that save a chart as a file: drawn anew for white paper.
+// Buttons that save a chart as a file: it is drawn again for white paper.
 function savers(place, name, size, draw) {
   const offer = (kind, make) => {
     const button = document.createElement("button");
