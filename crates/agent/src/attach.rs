@@ -24,11 +24,11 @@ const SOCKET: &str = "agent.sock";
 const LOCK: &str = "lock";
 const LOG: &str = "agent.log";
 /// Holds the address from which the last connection came that attached.
-const FROM: &str = "from";
+const ORIGIN: &str = "from";
 /// How long an agent may take to listen.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes carried at once.
-const CARRY: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Why there is no agent to attach to.
 #[derive(Debug, thiserror::Error)]
@@ -44,27 +44,27 @@ pub enum AttachError {
         error: io::Error,
     },
     /// The agent was started and does not listen.
-    #[error("the agent did not begin to listen within {} s{}", TIMEOUT.as_secs(), .0)]
+    #[error("the agent did not begin to listen within {} s{}", LISTEN_TIMEOUT.as_secs(), .0)]
     Mute(String),
     /// Another agent has this directory.
     #[error("another agent has this directory")]
     Taken,
 }
 
-fn wrong(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AttachError {
+fn directory_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AttachError {
     let path = path.display().to_string();
     move |error| AttachError::Directory { what, path, error }
 }
 
 /// Makes `directory` (for its user only) and goes there.
-fn enter(directory: &Path) -> Result<(), AttachError> {
+fn create_and_enter(directory: &Path) -> Result<(), AttachError> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
         .and_then(|()| fs::set_permissions(directory, fs::Permissions::from_mode(0o700)))
-        .map_err(wrong("creating", directory))?;
-    std::env::set_current_dir(directory).map_err(wrong("entering", directory))
+        .map_err(directory_error("creating", directory))?;
+    std::env::set_current_dir(directory).map_err(directory_error("entering", directory))
 }
 
 /// Carries bytes between the agent of `directory` and our standard input and output until one of
@@ -73,33 +73,33 @@ fn enter(directory: &Path) -> Result<(), AttachError> {
 /// # Errors
 /// [`AttachError`].
 pub fn attach(directory: &Path, program: &Path) -> Result<(), AttachError> {
-    enter(directory)?;
-    leave_word();
+    create_and_enter(directory)?;
+    record_origin();
     let stream = match UnixStream::connect(SOCKET) {
         Ok(stream) => stream,
         Err(_) => start(program)?,
     };
-    begin_link().map_err(wrong("beginning the link of", Path::new(SOCKET)))?;
-    carry(&stream).map_err(wrong("carrying bytes of", Path::new(SOCKET)))
+    begin_link().map_err(directory_error("beginning the link of", Path::new(SOCKET)))?;
+    copy_both_ways(&stream).map_err(directory_error("carrying bytes of", Path::new(SOCKET)))
 }
 
 /// Writes down for the agent from where our ssh connection comes, or that it is none: its own
 /// environment is that of the connection that started it, and this one may come another way. Where
 /// it cannot be written, probes ride the link.
-fn leave_word() {
+fn record_origin() {
     let from = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    let _ = fs::write(FROM, from.split_ascii_whitespace().next().unwrap_or_default());
+    let _ = fs::write(ORIGIN, from.split_ascii_whitespace().next().unwrap_or_default());
 }
 
 /// The address from which the connection comes that attached last.
-pub(crate) fn attached_from() -> Option<IpAddr> {
-    fs::read_to_string(FROM).ok()?.parse().ok()
+pub(crate) fn read_origin() -> Option<IpAddr> {
+    fs::read_to_string(ORIGIN).ok()?.parse().ok()
 }
 
 fn start(program: &Path) -> Result<UnixStream, AttachError> {
-    let log = fs::File::create(LOG).map_err(wrong("creating", Path::new(LOG)))?;
+    let log = fs::File::create(LOG).map_err(directory_error("creating", Path::new(LOG)))?;
     // Whoever cleans up a host knows by it whose agent this is.
-    let here = std::env::current_dir().map_err(wrong("finding", Path::new(".")))?;
+    let here = std::env::current_dir().map_err(directory_error("finding", Path::new(".")))?;
     let mut command = Command::new(program);
     command
         .args(["agent", "--directory"])
@@ -115,9 +115,9 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
             Ok(())
         });
     }
-    let mut child = command.spawn().map_err(wrong("starting", program))?;
+    let mut child = command.spawn().map_err(directory_error("starting", program))?;
     let since = Instant::now();
-    while since.elapsed() < TIMEOUT {
+    while since.elapsed() < LISTEN_TIMEOUT {
         if let Ok(stream) = UnixStream::connect(SOCKET) {
             return Ok(stream);
         }
@@ -142,7 +142,7 @@ fn begin_link() -> io::Result<()> {
     stdout.flush()
 }
 
-fn carry(stream: &UnixStream) -> io::Result<()> {
+fn copy_both_ways(stream: &UnixStream) -> io::Result<()> {
     let (mut from, mut to) = (stream.try_clone()?, stream.try_clone()?);
     thread::spawn(move || {
         let _ = copy(&mut io::stdin().lock(), &mut to);
@@ -156,7 +156,7 @@ fn carry(stream: &UnixStream) -> io::Result<()> {
 
 /// As `io::copy`, but every byte is passed on at once: a beat must not wait for a buffer to fill.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
-    let mut bytes = vec![0; CARRY];
+    let mut bytes = vec![0; BUFFER_BYTES];
     loop {
         match from.read(&mut bytes) {
             Ok(0) => return Ok(()),
@@ -173,32 +173,33 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 /// An agent's hold of its directory: the socket it listens on, and the lock that keeps a second one
 /// away.
 #[derive(Debug)]
-pub struct Place {
+pub struct AgentDirectory {
     _lock: fs::File,
 }
 
-impl Place {
+impl AgentDirectory {
     /// Goes to `directory`, locks it, and listens.
     ///
     /// # Errors
     /// [`AttachError`].
-    pub fn take(directory: &Path) -> Result<(Self, UnixListener), AttachError> {
-        enter(directory)?;
-        let lock = fs::File::create(LOCK).map_err(wrong("creating", Path::new(LOCK)))?;
+    pub fn claim(directory: &Path) -> Result<(Self, UnixListener), AttachError> {
+        create_and_enter(directory)?;
+        let lock = fs::File::create(LOCK).map_err(directory_error("creating", Path::new(LOCK)))?;
         // SAFETY: flock on an open descriptor; it goes with the process however that ends.
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
             return Err(AttachError::Taken);
         }
         let _ = fs::remove_file(SOCKET);
-        let listener = UnixListener::bind(SOCKET).map_err(wrong("listening on", Path::new(SOCKET)))?;
+        let listener =
+            UnixListener::bind(SOCKET).map_err(directory_error("listening on", Path::new(SOCKET)))?;
         Ok((Self { _lock: lock }, listener))
     }
 
     /// Leaves: nobody finds this agent any more. With `all` nothing of it stays, not even the
     /// directory.
-    pub fn leave(self, all: bool) {
+    pub fn release(self, all: bool) {
         let _ = fs::remove_file(SOCKET);
-        let _ = fs::remove_file(FROM);
+        let _ = fs::remove_file(ORIGIN);
         if all {
             let _ = fs::remove_file(LOG);
             let _ = fs::remove_file(LOCK);

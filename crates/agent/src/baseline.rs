@@ -30,7 +30,7 @@ pub(crate) fn measure(what: Measure, line: Line) {
             disk_read_bytes_s,
             network_bytes_s: what.sink.and_then(|sink| network(&sink, span).ok()),
         };
-        let _ = line.say(&ToController::Measured(baseline));
+        let _ = line.send(&ToController::Measured(baseline));
     };
     let _ = std::thread::Builder::new().name("baseline".into()).spawn(work);
 }

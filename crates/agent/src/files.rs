@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use plimsoll_link::codec::PIECE;
+use plimsoll_link::codec::MAX_PIECE_BYTES;
 use plimsoll_link::message::is_name;
 use plimsoll_link::{FileInfo, Line, RunKey, ToController};
 
@@ -27,7 +27,7 @@ impl Files {
     ///
     /// # Errors
     /// A text for people: a name that is none, a full disk, a run that is there already.
-    pub(crate) fn room(&self, run: &RunKey) -> Result<PathBuf, String> {
+    pub(crate) fn create(&self, run: &RunKey) -> Result<PathBuf, String> {
         let path = self.path(run).map_err(|error| error.to_string())?;
         let wrong = |error: io::Error| format!("creating {}: {error}", path.display());
         fs::create_dir_all(&path).map_err(wrong)?;
@@ -73,16 +73,19 @@ impl Files {
         let opened = self.open(run, name, offset);
         let sending = line.clone();
         let work = move || {
-            let sent = opened
-                .and_then(|file| pieces(file, offset, |at, bytes| sending.piece(number, ticket, at, bytes)));
+            let sent = opened.and_then(|file| {
+                pieces(file, offset, |offset, bytes| {
+                    sending.send_piece(number, ticket, offset, bytes)
+                })
+            });
             if let Err(error) = sent {
                 let error = error.to_string();
-                let _ = sending.say(&ToController::Unsent { ticket, error });
+                let _ = sending.send(&ToController::Unsent { ticket, error });
             }
         };
         if let Err(error) = std::thread::Builder::new().name("files".into()).spawn(work) {
             let error = error.to_string();
-            let _ = line.say(&ToController::Unsent { ticket, error });
+            let _ = line.send(&ToController::Unsent { ticket, error });
         }
     }
 
@@ -111,12 +114,12 @@ impl Files {
 }
 
 /// Gives the rest of `file` in pieces until `give` says that nobody takes them.
-fn pieces(mut file: File, mut offset: u64, give: impl Fn(u64, Bytes) -> bool) -> io::Result<()> {
+fn pieces(mut file: File, mut offset: u64, send: impl Fn(u64, Bytes) -> bool) -> io::Result<()> {
     loop {
-        let mut bytes = vec![0; PIECE];
+        let mut bytes = vec![0; MAX_PIECE_BYTES];
         let count = file.read(&mut bytes)?;
         bytes.truncate(count);
-        if count == 0 || !give(offset, bytes.into()) {
+        if count == 0 || !send(offset, bytes.into()) {
             return Ok(());
         }
         offset += count as u64;
@@ -136,11 +139,11 @@ mod tests {
             experiment: "e-1".into(),
             run: "0001".into(),
         };
-        let room = files.room(&run).unwrap();
+        let directory_of_run = files.create(&run).unwrap();
         assert!(files.list(&run).is_empty() && !files.is_empty());
-        let content: Vec<u8> = (0..PIECE * 2 + 5).map(|at| at as u8).collect();
-        fs::write(room.join("a.arrow"), &content).unwrap();
-        fs::create_dir(room.join("directory")).unwrap();
+        let content: Vec<u8> = (0..MAX_PIECE_BYTES * 2 + 5).map(|offset| offset as u8).collect();
+        fs::write(directory_of_run.join("a.arrow"), &content).unwrap();
+        fs::create_dir(directory_of_run.join("directory")).unwrap();
         assert_eq!(
             files.list(&run),
             [FileInfo {
@@ -148,20 +151,20 @@ mod tests {
                 bytes: content.len() as u64
             }]
         );
-        assert!(files.room(&run).unwrap_err().contains("collect it first"));
+        assert!(files.create(&run).unwrap_err().contains("collect it first"));
         let gathered = std::cell::RefCell::new(Vec::new());
-        let give = |at: u64, bytes: Bytes| {
-            assert_eq!(at as usize, 7 + gathered.borrow().len());
+        let send = |offset: u64, bytes: Bytes| {
+            assert_eq!(offset as usize, 7 + gathered.borrow().len());
             gathered.borrow_mut().extend_from_slice(&bytes);
             true
         };
-        pieces(files.open(&run, "a.arrow", 7).unwrap(), 7, give).unwrap();
+        pieces(files.open(&run, "a.arrow", 7).unwrap(), 7, send).unwrap();
         assert_eq!(*gathered.borrow(), content[7..]);
         let outside = RunKey {
             experiment: "..".into(),
             run: "..".into(),
         };
-        assert!(files.open(&run, "../a.arrow", 0).is_err() && files.room(&outside).is_err());
+        assert!(files.open(&run, "../a.arrow", 0).is_err() && files.create(&outside).is_err());
         files.forget(&outside);
         files.forget(&run);
         assert!(files.is_empty() && directory.exists());

@@ -23,24 +23,24 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_link::message::HAND_OVER;
+use plimsoll_link::message::HANDOVER_TIMEOUT;
 use plimsoll_link::{Greeting, Line, LinkError, Prepare, Spool, ToAgent, ToController};
 
 use crate::affinity::Affinity;
-use crate::comms::{AgentInput, Comms, GRACE};
+use crate::comms::{AgentInput, Comms, DEFAULT_GRACE};
 use crate::files::Files;
 use crate::probing::Probing;
 use crate::run::Run;
 
-pub use attach::{AttachError, Place, attach};
+pub use attach::{AgentDirectory, AttachError, attach};
 pub use children::{end_children, end_children_but};
 pub use source::Source;
-pub use stamped::{Arrived, GRAIN_NS, StampedSocket};
+pub use stamped::{Datagram, GRAIN_NS, StampedSocket};
 
 /// How long a run that goes on may take to end when nobody listens any more, beyond its drain.
-const LAST_WORDS: Duration = Duration::from_secs(3);
-/// Beyond [`HAND_OVER`], so that the controller is the first to give up.
-const SPARE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Beyond [`HANDOVER_TIMEOUT`], so that the controller is the first to give up.
+const HANDOVER_MARGIN: Duration = Duration::from_secs(2);
 
 /// Why an agent ended otherwise than it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -74,11 +74,11 @@ pub fn run_agent(
     version: &str,
     ended: Receiver<i32>,
 ) -> Result<AgentExit, AgentError> {
-    let (told, telling) = mpsc::channel();
+    let (inputs, inbox) = mpsc::channel();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let line = Line::new(clock.clone());
-    let grace_ns = Arc::new(AtomicU64::new(GRACE.as_nanos() as u64));
-    line.say(&ToController::Facts(plimsoll_monitor::host_facts(version)))?;
+    let grace_ns = Arc::new(AtomicU64::new(DEFAULT_GRACE.as_nanos() as u64));
+    line.send(&ToController::Facts(plimsoll_monitor::host_facts(version)))?;
     let thread = |error| AgentError::System("start a thread", error);
     let probing = Probing::start(line.clone(), clock).map_err(thread)?;
     let comms = Comms {
@@ -89,11 +89,11 @@ pub fn run_agent(
         },
         version: version.to_owned(),
         grace_ns: grace_ns.clone(),
-        told: told.clone(),
+        inputs: inputs.clone(),
         probing: probing.clone(),
     };
     comms.start(source).map_err(thread)?;
-    watch_signals(ended, told).map_err(thread)?;
+    watch_signals(ended, inputs).map_err(thread)?;
     let mut agent = Agent {
         line,
         probing,
@@ -103,7 +103,7 @@ pub fn run_agent(
         run: None,
         leaving: None,
     };
-    let outcome = agent.serve(&telling);
+    let outcome = agent.serve(&inbox);
     agent.leave(&outcome);
     let kept = agent.files.is_some_and(|files| !files.is_empty());
     outcome.map(|()| AgentExit { kept })
@@ -122,39 +122,39 @@ struct Agent {
 }
 
 impl Agent {
-    fn serve(&mut self, telling: &Receiver<AgentInput>) -> Result<(), AgentError> {
+    fn serve(&mut self, inbox: &Receiver<AgentInput>) -> Result<(), AgentError> {
         loop {
-            let told = match self.leaving {
-                None => telling.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(until) => telling.recv_timeout(until.saturating_duration_since(Instant::now())),
+            let input = match self.leaving {
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => inbox.recv_timeout(until.saturating_duration_since(Instant::now())),
             };
-            match told {
-                Ok(AgentInput::Said(ToAgent::Quit) | AgentInput::Gone(LinkError::Closed)) | Err(_) => {
+            match input {
+                Ok(AgentInput::Message(ToAgent::Quit) | AgentInput::LinkLost(LinkError::Closed)) | Err(_) => {
                     return Ok(());
                 }
-                Ok(AgentInput::Said(message)) => self.obey(message),
+                Ok(AgentInput::Message(message)) => self.obey(message),
                 Ok(AgentInput::Signal(number)) if self.leaving.is_none() && self.has_to_hand_over() => {
-                    self.take_leave(number);
+                    self.begin_leave(number);
                 }
                 Ok(AgentInput::Signal(_)) => return Ok(()),
-                Ok(AgentInput::Gone(error)) => return Err(error.into()),
+                Ok(AgentInput::LinkLost(error)) => return Err(error.into()),
             }
         }
     }
 
     /// There is a run, or what is left of one, and somebody who could take it.
     fn has_to_hand_over(&self) -> bool {
-        let measuring = self.run.as_ref().is_some_and(Run::goes_on);
+        let measuring = self.run.as_ref().is_some_and(Run::is_active);
         let keeps = self.files.as_ref().is_some_and(|files| !files.is_empty());
         self.line.link().is_some() && (measuring || keeps)
     }
 
     /// Stops the testers, and says so. The controller fetches what there is and says Quit, or the
     /// time is over.
-    fn take_leave(&mut self, signal: i32) {
-        self.leaving = Some(Instant::now() + HAND_OVER + SPARE);
+    fn begin_leave(&mut self, signal: i32) {
+        self.leaving = Some(Instant::now() + HANDOVER_TIMEOUT + HANDOVER_MARGIN);
         let reason = signal_name(signal).to_owned();
-        self.say(&ToController::Leaving { reason });
+        self.send(&ToController::Leaving { reason });
         if let Some(run) = &mut self.run {
             run.stop(&self.line);
         }
@@ -168,12 +168,12 @@ impl Agent {
                     Ok(()) => ToController::Prepared,
                     Err(error) => ToController::Failed { error },
                 };
-                self.say(&answer);
+                self.send(&answer);
             }
             ToAgent::Go { t0_ns } => {
                 if let Some(run) = &mut self.run {
                     let (t0_raw_ns, bound_ns) = self.probing.to_agent(t0_ns);
-                    let _ = self.line.say(&ToController::Going { t0_raw_ns, bound_ns });
+                    let _ = self.line.send(&ToController::Going { t0_raw_ns, bound_ns });
                     run.go(t0_raw_ns, &self.line);
                 }
             }
@@ -188,7 +188,7 @@ impl Agent {
                     .as_ref()
                     .map(|files| files.list(&run))
                     .unwrap_or_default();
-                self.say(&ToController::Files { run, files });
+                self.send(&ToController::Files { run, files });
             }
             ToAgent::Fetch {
                 ticket,
@@ -210,9 +210,9 @@ impl Agent {
         }
     }
 
-    fn say(&self, message: &ToController) {
+    fn send(&self, message: &ToController) {
         // What cannot be said shows as the end of the line.
-        let _ = self.line.say(message);
+        let _ = self.line.send(message);
     }
 
     fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
@@ -227,7 +227,7 @@ impl Agent {
         self.probing.assume(prepare.max_rate_error_ppm);
         let spool = match (&prepare.spool, &self.files) {
             (Spool::Here(path), _) => path.clone(),
-            (Spool::Own(run), Some(files)) => files.room(run)?,
+            (Spool::Own(run), Some(files)) => files.create(run)?,
             (Spool::Own(_), None) => return Err("this agent has no directory of its own".into()),
         };
         self.affinity.bind(&prepare.spec.tester_cpus)?;
@@ -240,12 +240,12 @@ impl Agent {
     /// end in, so that segments are whole.
     fn leave(&mut self, outcome: &Result<(), AgentError>) {
         if let Some(run) = self.run.take() {
-            let patience = if outcome.is_err() {
+            let max_wait = if outcome.is_err() {
                 run.drain()
             } else {
                 Duration::ZERO
             };
-            run.abandon(patience + LAST_WORDS);
+            run.abandon(max_wait + CLOSE_TIMEOUT);
         }
         self.line.close();
         end_children();
@@ -253,15 +253,15 @@ impl Agent {
 }
 
 /// Passes on the wish to end, and ends the process if that does not lead to it.
-fn watch_signals(ended: Receiver<i32>, told: Sender<AgentInput>) -> std::io::Result<()> {
+fn watch_signals(ended: Receiver<i32>, inputs: Sender<AgentInput>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let Ok(first) = ended.recv() else { return };
-            let _ = told.send(AgentInput::Signal(first));
-            if let Ok(second) = ended.recv_timeout(HAND_OVER + SPARE + LAST_WORDS * 2) {
-                let _ = told.send(AgentInput::Signal(second));
-                std::thread::sleep(LAST_WORDS * 3);
+            let _ = inputs.send(AgentInput::Signal(first));
+            if let Ok(second) = ended.recv_timeout(HANDOVER_TIMEOUT + HANDOVER_MARGIN + CLOSE_TIMEOUT * 2) {
+                let _ = inputs.send(AgentInput::Signal(second));
+                std::thread::sleep(CLOSE_TIMEOUT * 3);
             }
             end_children();
             std::process::exit(1);

@@ -15,12 +15,12 @@ use plimsoll_record::SideWriter;
 use plimsoll_record::segment::Origin;
 
 use crate::stamped::{GRAIN_NS, StampedSocket};
-use crate::udp_probe::{UdpProbes, Ways};
+use crate::udp_probe::{ProbePaths, UdpProbes};
 
 /// How long the last burst of a run waits for its answers.
-const TIMEOUT: Duration = Duration::from_secs(3);
+const BURST_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often threads that wait look whether they are still needed.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shared by the agent's main thread, the run that records, the threads that ask and those that
 /// hear.
@@ -49,7 +49,7 @@ struct State {
     socket: Option<Arc<UdpSocket>>,
     udp: Option<UdpProbes>,
     /// By which address our link goes to the controller.
-    reached: Option<IpAddr>,
+    link_address: Option<IpAddr>,
     rows: Option<SideWriter<Probe>>,
     damage: Option<String>,
 }
@@ -72,7 +72,7 @@ impl Probing {
                 reported_udp: None,
                 socket: None,
                 udp: None,
-                reached: None,
+                link_address: None,
                 rows: None,
                 damage: None,
             }),
@@ -83,7 +83,7 @@ impl Probing {
         let asking = probing.clone();
         std::thread::Builder::new()
             .name("probes".into())
-            .spawn(move || asking.ask())?;
+            .spawn(move || asking.ask_periodically())?;
         Ok(probing)
     }
 
@@ -91,7 +91,7 @@ impl Probing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self) {
+    fn ask_periodically(&self) {
         // Agents must not ask in step.
         let seed = RandomState::new().hash_one(std::process::id());
         let mut state = self.state();
@@ -100,17 +100,17 @@ impl Probing {
             let wait = state.until_due(now, seed);
             if !wait.is_zero() {
                 // A burst that begins meanwhile wakes us.
-                let waited = self.changed.wait_timeout(state, wait.min(LOOK));
+                let waited = self.changed.wait_timeout(state, wait.min(CHECK_INTERVAL));
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
             state.next += 1;
-            let ways = match &mut state.udp {
+            let paths = match &mut state.udp {
                 Some(udp) => udp.ask(|| self.clock.raw_ns()),
-                None => Ways::LINK,
+                None => ProbePaths::LINK,
             };
-            if ways.link {
-                self.line.ask();
+            if paths.link {
+                self.line.send_probe();
             }
         }
     }
@@ -131,7 +131,7 @@ impl Probing {
         let mut state = self.state();
         state.udp = udp.and_then(|udp| {
             let socket = self.socket(&mut state)?;
-            Some(UdpProbes::new(socket, udp, state.reached, now))
+            Some(UdpProbes::new(socket, udp, state.link_address, now))
         });
         state.same = service.same;
         state.report_at = if service.same {
@@ -147,51 +147,51 @@ impl Probing {
     fn socket(self: &Arc<Self>, state: &mut State) -> Option<Arc<UdpSocket>> {
         if state.socket.is_none() {
             let mut stamped = StampedSocket::bind(0, self.clock.clone()).ok()?;
-            stamped.set_patience(LOOK).ok()?;
-            let (socket, hearing) = (stamped.socket().clone(), self.clone());
+            stamped.set_read_timeout(CHECK_INTERVAL).ok()?;
+            let (socket, receiving) = (stamped.socket().clone(), self.clone());
             std::thread::Builder::new()
                 .name("probes-udp".into())
-                .spawn(move || hearing.hear(&mut stamped))
+                .spawn(move || receiving.receive_answers(&mut stamped))
                 .ok()?;
             state.socket = Some(socket);
         }
         state.socket.clone()
     }
 
-    fn hear(&self, stamped: &mut StampedSocket) {
+    fn receive_answers(&self, stamped: &mut StampedSocket) {
         // One byte more than a packet has, so that a longer one is not taken for one.
         let mut bytes = [0; PACKET_BYTES + 1];
         while !self.line.is_closed() {
             match stamped.receive(&mut bytes) {
-                Ok(arrived) => {
+                Ok(received) => {
                     let mut state = self.state();
-                    let datagram = &bytes[..arrived.bytes];
+                    let datagram = &bytes[..received.bytes];
                     if let Some(probe) = state
                         .udp
                         .as_mut()
-                        .and_then(|udp| udp.take(datagram, arrived.at_ns))
+                        .and_then(|udp| udp.take(datagram, received.at_ns))
                     {
-                        self.took(state, probe);
+                        self.add_probe(state, probe);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // The network may be down for a while.
-                Err(_) => std::thread::sleep(LOOK / 10),
+                Err(_) => std::thread::sleep(CHECK_INTERVAL / 10),
             }
         }
     }
 
     /// A link is up, by this address: where the link goes, the time service may be.
-    pub(crate) fn reach(&self, reached: Option<IpAddr>) {
+    pub(crate) fn set_link_address(&self, link_address: Option<IpAddr>) {
         let mut state = self.state();
-        state.reached = reached;
+        state.link_address = link_address;
         if let Some(udp) = &mut state.udp {
-            udp.reach(reached, self.clock.raw_ns());
+            udp.set_link_address(link_address, self.clock.raw_ns());
         }
     }
 
     /// An answer came over the link.
-    pub(crate) fn take(&self, stamps: Stamps) {
+    pub(crate) fn add_stamps(&self, stamps: Stamps) {
         let probe = Probe {
             sent: stamps.sent,
             heard: stamps.heard,
@@ -199,10 +199,10 @@ impl Probing {
             received: stamps.received,
             via: Via::Link,
         };
-        self.took(self.state(), probe);
+        self.add_probe(self.state(), probe);
     }
 
-    fn took(&self, mut state: MutexGuard<'_, State>, probe: Probe) {
+    fn add_probe(&self, mut state: MutexGuard<'_, State>, probe: Probe) {
         // One that cannot be true says nothing of the way, and stays in the books only.
         if state.live.push(&probe) != Pushed::Rejected {
             state
@@ -219,7 +219,7 @@ impl Probing {
         drop(state);
         self.changed.notify_all();
         if let Some(Some(report)) = report {
-            let _ = self.line.say(&ToController::Clock(report));
+            let _ = self.line.send(&ToController::Clock(report));
         }
     }
 
@@ -246,8 +246,11 @@ impl Probing {
             self.begin_burst(state);
             state = self.state();
             let since = Instant::now();
-            while (state.rtts.len() as u64) < enough && since.elapsed() < TIMEOUT && state.rows.is_some() {
-                let left = TIMEOUT.saturating_sub(since.elapsed());
+            while (state.rtts.len() as u64) < enough
+                && since.elapsed() < BURST_TIMEOUT
+                && state.rows.is_some()
+            {
+                let left = BURST_TIMEOUT.saturating_sub(since.elapsed());
                 state = self
                     .changed
                     .wait_timeout(state, left)
@@ -284,7 +287,7 @@ impl State {
     /// How long it is until the next question.
     fn until_due(&mut self, now: i64, seed: u64) -> Duration {
         if self.same {
-            return LOOK;
+            return CHECK_INTERVAL;
         }
         let due = self.burst.saturating_add_unsigned(due_ns(self.next, seed));
         let late = now.saturating_sub(due);
@@ -330,13 +333,13 @@ mod tests {
 
     use plimsoll_clock::SystemClock;
     use plimsoll_clock::packet::{ProbeKey, Request};
-    use plimsoll_link::{Greeting, Hear, Heard, LinkError, Patience, UdpTime};
+    use plimsoll_link::{Greeting, LineEvent, LineHandler, LinkError, LinkTimeouts, UdpTime};
 
     use super::*;
 
     const KEY: [u8; 32] = [5; 32];
     /// Far longer than any step takes: what ends by this has hung.
-    const HANG: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// The time service of a controller, on this host.
     struct Service {
@@ -349,7 +352,7 @@ mod tests {
     impl Service {
         fn start(port: u16, key: [u8; 32]) -> Self {
             let mut stamped = StampedSocket::bind(port, Arc::new(SystemClock)).unwrap();
-            stamped.set_patience(Duration::from_millis(20)).unwrap();
+            stamped.set_read_timeout(Duration::from_millis(20)).unwrap();
             let port = stamped.socket().local_addr().unwrap().port();
             let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
             let (over, count) = (ended.clone(), answered.clone());
@@ -357,15 +360,15 @@ mod tests {
                 let key = ProbeKey::new(&key);
                 let mut bytes = [0; PACKET_BYTES + 1];
                 while !over.load(Ordering::Relaxed) {
-                    let Ok(arrived) = stamped.receive(&mut bytes) else {
+                    let Ok(received) = stamped.receive(&mut bytes) else {
                         continue;
                     };
-                    let Some(request) = Request::decode(&bytes[..arrived.bytes], &key) else {
+                    let Some(request) = Request::decode(&bytes[..received.bytes], &key) else {
                         continue;
                     };
                     count.fetch_add(1, Ordering::Relaxed);
-                    let answer = request.answer(arrived.at_ns, SystemClock.raw_ns());
-                    stamped.answer(&answer.encode(&key), &arrived).unwrap();
+                    let answer = request.answer(received.at_ns, SystemClock.raw_ns());
+                    stamped.answer(&answer.encode(&key), &received).unwrap();
                 }
             });
             Self {
@@ -389,20 +392,20 @@ mod tests {
     }
 
     /// Hears answers for the agent, and reports for the controller.
-    enum Ear {
+    enum Handler {
         Agent(Arc<Probing>),
         Controller(Sender<ClockReport>),
     }
 
-    impl Hear for Ear {
-        fn greeted(&mut self, _: &Greeting) -> Result<(), LinkError> {
+    impl LineHandler for Handler {
+        fn handle_greeting(&mut self, _: &Greeting) -> Result<(), LinkError> {
             Ok(())
         }
 
-        async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+        async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
             match (&*self, heard) {
-                (Self::Agent(probing), Heard::Answered(stamps)) => probing.take(stamps),
-                (Self::Controller(reports), Heard::Message(body)) => {
+                (Self::Agent(probing), LineEvent::Answered(stamps)) => probing.add_stamps(stamps),
+                (Self::Controller(reports), LineEvent::Message(body)) => {
                     if let Ok(ToController::Clock(report)) = serde_json::from_slice(&body) {
                         let _ = reports.send(report);
                     }
@@ -431,20 +434,26 @@ mod tests {
             let lines = [(); 2].map(|()| Line::new(Arc::new(SystemClock)));
             let probing = Probing::start(lines[0].clone(), Arc::new(SystemClock)).unwrap();
             let (sender, reports) = channel();
-            let ears = [Ear::Agent(probing.clone()), Ear::Controller(sender)];
+            let handlers = [Handler::Agent(probing.clone()), Handler::Controller(sender)];
             let entered = runtime.enter();
             let (near, far) = tokio::net::UnixStream::pair().unwrap();
-            for ((line, mut ear), stream) in lines.clone().into_iter().zip(ears).zip([near, far]) {
+            for ((line, mut handler), stream) in lines.clone().into_iter().zip(handlers).zip([near, far]) {
                 let (reader, writer) = stream.into_split();
                 runtime.spawn(async move {
                     let own = Greeting::new("1.2.3");
-                    line.converse(reader, writer, &own, &mut ear, Patience::over(HANG))
-                        .await
+                    line.converse(
+                        reader,
+                        writer,
+                        &own,
+                        &mut handler,
+                        LinkTimeouts::without_login(TEST_TIMEOUT),
+                    )
+                    .await
                 });
             }
             let since = Instant::now();
             while lines.iter().any(|line| line.link().is_none()) {
-                assert!(since.elapsed() < HANG);
+                assert!(since.elapsed() < TEST_TIMEOUT);
                 std::thread::sleep(Duration::from_millis(1));
             }
             drop(entered);
@@ -456,7 +465,7 @@ mod tests {
             }
         }
 
-        fn told(&self, port: u16) -> ClockReport {
+        fn use_service(&self, port: u16) -> ClockReport {
             let udp = UdpTime {
                 agent: 1,
                 port,
@@ -467,7 +476,7 @@ mod tests {
                 same: false,
                 udp: Some(udp),
             });
-            let report = self.reports.recv_timeout(HANG).unwrap();
+            let report = self.reports.recv_timeout(TEST_TIMEOUT).unwrap();
             // Both ends are on one clock, so that the truth is known: no difference.
             assert!(
                 report.bound_ns > 0 && report.offset_ns.abs() <= report.bound_ns,
@@ -483,7 +492,7 @@ mod tests {
         fn wait_for(&self, more: usize) {
             let (since, enough) = (Instant::now(), self.probes() + more);
             while self.probes() < enough {
-                assert!(since.elapsed() < HANG, "no probes come");
+                assert!(since.elapsed() < TEST_TIMEOUT, "no probes come");
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -499,16 +508,16 @@ mod tests {
     fn where_udp_is_open_probes_go_by_it_and_where_it_is_shut_later_they_ride_the_link() {
         let service = Service::start(0, KEY);
         let agent = Linked::start();
-        let mut report = agent.told(service.port);
+        let mut report = agent.use_service(service.port);
         while !report.udp {
             // On a busy machine the first answers may all have come by the link.
-            report = agent.reports.recv_timeout(HANG).unwrap();
+            report = agent.reports.recv_timeout(TEST_TIMEOUT).unwrap();
         }
         let before = service.answered();
         agent.wait_for(2);
         assert!(service.answered() > before, "the probes are the service's");
         drop(service);
-        let report = agent.reports.recv_timeout(HANG).unwrap();
+        let report = agent.reports.recv_timeout(TEST_TIMEOUT).unwrap();
         assert!(!report.udp, "{report:?}");
         agent.wait_for(2);
     }
@@ -517,7 +526,7 @@ mod tests {
     fn a_service_with_another_key_is_none() {
         let service = Service::start(0, [6; 32]);
         let agent = Linked::start();
-        let report = agent.told(service.port);
+        let report = agent.use_service(service.port);
         assert!(!report.udp && report.probes == BURST, "{report:?}");
         agent.wait_for(1);
         assert_eq!(service.answered(), 0);
@@ -531,7 +540,7 @@ mod tests {
             .unwrap()
             .port();
         let agent = Linked::start();
-        let report = agent.told(free);
+        let report = agent.use_service(free);
         assert!(!report.udp && report.probes == BURST, "{report:?}");
     }
 
@@ -539,7 +548,7 @@ mod tests {
     fn rubbish_on_the_agents_port_stops_no_probe() {
         let service = Service::start(0, KEY);
         let agent = Linked::start();
-        agent.told(service.port);
+        agent.use_service(service.port);
         let own = agent
             .probing
             .state()
@@ -563,7 +572,7 @@ mod tests {
             });
             let probes = agent.probes();
             let since = Instant::now();
-            while agent.probes() < probes + 4 && since.elapsed() < HANG {
+            while agent.probes() < probes + 4 && since.elapsed() < TEST_TIMEOUT {
                 std::thread::sleep(Duration::from_millis(5));
             }
             ended.store(true, Ordering::Relaxed);

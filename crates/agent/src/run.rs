@@ -18,9 +18,9 @@ use crate::probing::Probing;
 
 /// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90
 /// MB at most.
-const QUEUE: usize = 512;
+const MAX_BATCHES: usize = 512;
 /// Events between lanes and us; a lane sends a few per second.
-const EVENTS: usize = 4096;
+const MAX_EVENTS: usize = 4096;
 
 /// A lane's sink, as the drive wants it.
 struct Lane(LaneSink);
@@ -76,7 +76,7 @@ impl Run {
             codes: codes.clone(),
             keep: spec.keep,
             lanes,
-            queue: QUEUE,
+            queue: MAX_BATCHES,
         };
         let origin = config.origin();
         let (recorder, sinks) = Recorder::start(config).map_err(|error| error.to_string())?;
@@ -84,7 +84,7 @@ impl Run {
             .into_iter()
             .map(|sink| Box::new(Lane(sink)) as Box<dyn Sink>)
             .collect();
-        let (sender, events) = mpsc::sync_channel(EVENTS);
+        let (sender, events) = mpsc::sync_channel(MAX_EVENTS);
         let portions = portions(&prepare)?;
         let idle = portions.workloads.iter().all(Option::is_none);
         match Drive::prepare(
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// It may still measure something, or has not closed its books yet.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.parts.is_some()
             || self
                 .closing
@@ -159,7 +159,7 @@ impl Run {
 
     /// Nobody listens any more: ends what can be ended within `patience`, so that the segments are
     /// closed.
-    pub(crate) fn abandon(mut self, patience: Duration) {
+    pub(crate) fn abandon(mut self, max_wait: Duration) {
         self.drive.stop();
         self.watching = None;
         drop(self.parts.take());
@@ -167,7 +167,7 @@ impl Run {
             return;
         };
         let since = Instant::now();
-        while !closing.is_finished() && since.elapsed() < patience {
+        while !closing.is_finished() && since.elapsed() < max_wait {
             std::thread::sleep(Duration::from_millis(20));
         }
         if !closing.is_finished() {
@@ -188,7 +188,7 @@ impl Run {
         let spun = move || drive.upgrade().map_or(0, |drive| drive.spun_ns());
         let line = line.clone();
         let host = self.origin.agent.clone();
-        let tell = move |raw_ns: i64, event: &MonitorEvent| {
+        let report = move |raw_ns: i64, event: &MonitorEvent| {
             let (kind, text) = match event {
                 MonitorEvent::ServiceGone(name) => (
                     "service-gone",
@@ -197,13 +197,13 @@ impl Run {
                 MonitorEvent::WatchLost(text) => ("watch-lost", format!("{host}: {text}")),
                 MonitorEvent::WatchFound(text) => ("watch-found", format!("{host}: {text}")),
             };
-            let _ = line.say(&ToController::Note {
+            let _ = line.send(&ToController::Note {
                 t_ns: raw_ns - t0_raw_ns,
                 kind: kind.into(),
                 text,
             });
         };
-        MonitorThread::start(config, self.clock.clone(), spun, tell)
+        MonitorThread::start(config, self.clock.clone(), spun, report)
             .map(Some)
             .map_err(|error| format!("the monitor could not be started: {error}"))
     }
@@ -244,13 +244,13 @@ impl Run {
                 Err(why) => (MonitorBooks::default(), Some(why)),
             };
             let window_ns = lanes.window_ns;
-            let mut books = closed(lanes, recording, monitor);
+            let mut books = agent_books(lanes, recording, monitor);
             books.damage.extend(unmonitored);
             books.lookups = lookups;
             let (probes, unprobed) = probing.finish();
             books.segments.extend(probes);
             books.damage.extend(unprobed);
-            let _ = sending.say(&ToController::Finished { books, window_ns });
+            let _ = sending.send(&ToController::Finished { books, window_ns });
         };
         match std::thread::Builder::new().name("books".into()).spawn(work) {
             Ok(thread) => self.closing = Some(thread),
@@ -260,7 +260,7 @@ impl Run {
                     damage,
                     ..AgentBooks::default()
                 };
-                let _ = line.say(&ToController::Finished { books, window_ns: 0 });
+                let _ = line.send(&ToController::Finished { books, window_ns: 0 });
             }
         }
     }
@@ -287,7 +287,7 @@ fn portions(prepare: &Prepare) -> Result<Portions, String> {
 }
 
 /// The agent's books: what the lanes, the recorder and the monitor have to say.
-fn closed(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -> AgentBooks {
+fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -> AgentBooks {
     let mut books = AgentBooks {
         counters: lanes.counters,
         in_flight: lanes.in_flight,
@@ -343,7 +343,7 @@ fn listen(
                 }
             }
             Ok(DriveEvent::Note { t_ns, kind, text }) => {
-                let _ = line.say(&ToController::Note {
+                let _ = line.send(&ToController::Note {
                     t_ns,
                     kind: kind.into(),
                     text,
@@ -371,10 +371,10 @@ fn listen(
         }
         while let Some((report, _)) = merger.take() {
             now_ns = (i64::from(report.second) + 1) * 1_000_000_000;
-            let _ = line.say(&ToController::Second(report));
+            let _ = line.send(&ToController::Second(report));
         }
         if let Some(text) = trouble() {
-            let _ = line.say(&ToController::Note {
+            let _ = line.send(&ToController::Note {
                 t_ns: now_ns,
                 kind: "not-recorded".into(),
                 text,
@@ -424,7 +424,7 @@ mod tests {
             damage: vec!["the disk does not answer".into()],
             ..RecordingBooks::default()
         };
-        let books = closed(lanes, recording, MonitorBooks::default());
+        let books = agent_books(lanes, recording, MonitorBooks::default());
         assert_eq!(books.counters.lost_records, 35);
         assert_eq!(books.damage.len(), 2, "{:?}", books.damage);
         assert!(books.damage[0].contains("no room for 30 records"));

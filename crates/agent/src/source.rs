@@ -7,10 +7,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use plimsoll_link::dial::{DialError, Dialer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::attach::attached_from;
+use crate::attach::read_origin;
 
 /// One attempt to dial; another follows.
-const ATTEMPT: std::time::Duration = std::time::Duration::from_secs(20);
+const DIAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// A stream to the controller that both sides trust.
 pub(crate) struct Stream {
@@ -64,14 +64,14 @@ impl Links {
             Self::Once(stream) => stream.take().map(|stream| split(stream, None)),
             Self::Listen(listener) => loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => return Some(split(stream, attached_from())),
+                    Ok((stream, _)) => return Some(split(stream, read_origin())),
                     // No descriptor is to be had now; one may be later.
                     Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                 }
             },
             // Whoever waits for this gives up when its grace is over; until then it is tried again.
             Self::Dial(dialer) => loop {
-                match dialer.dial(ATTEMPT).await {
+                match dialer.dial(DIAL_TIMEOUT).await {
                     Ok(link) => {
                         return Some(Stream {
                             reader: link.reader,
@@ -80,8 +80,8 @@ impl Links {
                         });
                     }
                     Err(error) => {
-                        self::say(&error);
-                        tokio::time::sleep(ATTEMPT / 20).await;
+                        log_error(&error);
+                        tokio::time::sleep(DIAL_TIMEOUT / 20).await;
                     }
                 }
             },
@@ -91,7 +91,7 @@ impl Links {
 
 /// Into the log of whatever batch system runs this: nobody else would ever hear why an agent does
 /// not come.
-fn say(error: &DialError) {
+fn log_error(error: &DialError) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "plimsoll-engine agent: {error}");
 }

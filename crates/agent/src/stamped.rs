@@ -36,22 +36,22 @@ use plimsoll_clock::Clock;
 /// of a clock in a row are to take no longer; through the vDSO they take a twentieth.
 pub const GRAIN_NS: i64 = 2_000;
 /// Attempts to read the clocks without being interrupted.
-const LOOKS: usize = 3;
+const MAX_READINGS: usize = 3;
 /// A datagram that seems to have waited longer was stamped by another clock than we think.
-const MAX_NS: i64 = 1_000_000_000;
+const MAX_WAITED_NS: i64 = 1_000_000_000;
 
 /// A UDP socket on every address of this host, IPv6 and IPv4.
 pub struct StampedSocket {
     socket: Arc<UdpSocket>,
     clock: Arc<dyn Clock>,
     /// Room for what the kernel says beside a datagram.
-    beside: Vec<u8>,
-    last: Look,
+    control: Vec<u8>,
+    last: ClockReading,
 }
 
 /// A datagram that has come.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct Datagram {
     /// How much of the buffer it fills.
     pub bytes: usize,
     /// Who sent it.
@@ -70,7 +70,7 @@ impl StampedSocket {
     /// # Errors
     /// The port is taken, or no socket is to be had.
     pub fn bind(port: u16, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let socket = match both_families(port) {
+        let socket = match bind_both_families(port) {
             // A host without IPv6.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                 UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?
@@ -80,8 +80,8 @@ impl StampedSocket {
         // A kernel that refuses gives no stamps, and ours are used.
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         Ok(Self {
-            last: Look::take(&*clock),
-            beside: cmsg_space!(TimeSpec, in6_pktinfo),
+            last: ClockReading::take(&*clock),
+            control: cmsg_space!(TimeSpec, in6_pktinfo),
             socket: Arc::new(socket),
             clock,
         })
@@ -96,20 +96,20 @@ impl StampedSocket {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        self.socket.set_read_timeout(Some(patience))
+    pub fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(limit))
     }
 
     /// The next datagram. One that is longer than `bytes` is cut.
     ///
     /// # Errors
     /// `WouldBlock` when none came in time, or what the system says.
-    pub fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Arrived> {
+    pub fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Datagram> {
         let mut parts = [IoSliceMut::new(bytes)];
         let received = recvmsg::<SockaddrStorage>(
             self.socket.as_raw_fd(),
             &mut parts,
-            Some(&mut self.beside),
+            Some(&mut self.control),
             MsgFlags::empty(),
         )?;
         let (had_ns, bytes) = (self.clock.raw_ns(), received.bytes);
@@ -128,23 +128,23 @@ impl StampedSocket {
                 _ => {}
             }
         }
-        let came = stamp
-            .and_then(|stamp| self.came_ns(stamp))
-            .filter(|&came| came < had_ns);
-        Ok(Arrived {
+        let arrival = stamp
+            .and_then(|stamp| self.arrival_ns(stamp))
+            .filter(|&arrival| arrival < had_ns);
+        Ok(Datagram {
             bytes,
             from,
-            at_ns: came.unwrap_or(had_ns),
-            by_kernel: came.is_some(),
+            at_ns: arrival.unwrap_or(had_ns),
+            by_kernel: arrival.is_some(),
             to,
         })
     }
 
-    fn came_ns(&mut self, stamp: i64) -> Option<i64> {
-        let mut looks = (0..LOOKS).map(|_| Look::take(&*self.clock));
-        let now = looks.find(|look| look.width() <= GRAIN_NS)?;
+    fn arrival_ns(&mut self, stamp: i64) -> Option<i64> {
+        let mut readings = (0..MAX_READINGS).map(|_| ClockReading::take(&*self.clock));
+        let now = readings.find(|reading| reading.width() <= GRAIN_NS)?;
         let last = std::mem::replace(&mut self.last, now);
-        came_ns(stamp, &last, &now)
+        arrival_ns(stamp, &last, &now)
     }
 
     /// Sends `bytes` to whoever sent `arrived`, from the address that he has asked: from another
@@ -152,21 +152,21 @@ impl StampedSocket {
     ///
     /// # Errors
     /// What the system says.
-    pub fn answer(&self, bytes: &[u8], arrived: &Arrived) -> io::Result<()> {
+    pub fn answer(&self, bytes: &[u8], datagram: &Datagram) -> io::Result<()> {
         // Which way it goes is for the routing to decide, but where an address has no meaning
         // without its interface.
-        let asked = arrived.to.map(|to| {
+        let asked = datagram.to.map(|to| {
             let local = Ipv6Addr::from(to.ipi6_addr.s6_addr).is_unicast_link_local();
             let ipi6_ifindex = if local { to.ipi6_ifindex } else { 0 };
             in6_pktinfo { ipi6_ifindex, ..to }
         });
-        let beside: &[ControlMessage] = match &asked {
+        let control: &[ControlMessage] = match &asked {
             Some(asked) => &[ControlMessage::Ipv6PacketInfo(asked)],
             None => &[],
         };
-        let to = SockaddrStorage::from(arrived.from);
+        let to = SockaddrStorage::from(datagram.from);
         let (fd, parts) = (self.socket.as_raw_fd(), [IoSlice::new(bytes)]);
-        sendmsg(fd, &parts, beside, MsgFlags::MSG_DONTWAIT, Some(&to))?;
+        sendmsg(fd, &parts, control, MsgFlags::MSG_DONTWAIT, Some(&to))?;
         Ok(())
     }
 }
@@ -181,7 +181,7 @@ pub(crate) fn for_socket(socket: &UdpSocket, address: IpAddr, port: u16) -> Opti
     }
 }
 
-fn both_families(port: u16) -> io::Result<UdpSocket> {
+fn bind_both_families(port: u16) -> io::Result<UdpSocket> {
     let socket = socket(
         AddressFamily::Inet6,
         SockType::Datagram,
@@ -202,14 +202,14 @@ fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
 
 /// All three clocks at one time.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct ClockReading {
     before: i64,
     monotonic: i64,
     realtime: i64,
     after: i64,
 }
 
-impl Look {
+impl ClockReading {
     fn take(clock: &dyn Clock) -> Self {
         Self {
             before: clock.raw_ns(),
@@ -226,15 +226,15 @@ impl Look {
     /// Whether the wall clock was stepped since `former`. A step that is smaller than the width of
     /// the readings is not seen.
     fn is_stepped(&self, former: &Self) -> bool {
-        let distance = |look: &Self| look.realtime - look.monotonic;
+        let distance = |reading: &Self| reading.realtime - reading.monotonic;
         distance(self).abs_diff(distance(former)) > self.width().max(former.width()).unsigned_abs()
     }
 }
 
 /// When a datagram came that the kernel has stamped with `stamp` (wall clock), ns of the raw clock.
-fn came_ns(stamp: i64, former: &Look, now: &Look) -> Option<i64> {
+fn arrival_ns(stamp: i64, former: &ClockReading, now: &ClockReading) -> Option<i64> {
     let waited = now.realtime.checked_sub(stamp)?;
-    if !(0..=MAX_NS).contains(&waited) || now.is_stepped(former) {
+    if !(0..=MAX_WAITED_NS).contains(&waited) || now.is_stepped(former) {
         return None;
     }
     Some(now.after - (waited - waited / 8))
@@ -248,8 +248,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn look(raw: i64, wall: i64, width: i64) -> Look {
-        Look {
+    fn reading(raw: i64, wall: i64, width: i64) -> ClockReading {
+        ClockReading {
             before: raw,
             monotonic: raw + 7,
             realtime: wall,
@@ -260,16 +260,16 @@ mod tests {
     #[test]
     fn only_the_waiting_is_taken_from_the_wall_clock() {
         let wall = 1_800_000_000 * SECOND;
-        let (former, now) = (look(0, wall, 100), look(SECOND, wall + SECOND, 100));
-        let came = |stamp| came_ns(stamp, &former, &now);
-        assert_eq!(came(wall + SECOND - 8_000), Some(SECOND + 100 - 7_000));
-        assert_eq!(came(wall + SECOND), Some(SECOND + 100));
-        assert_eq!(came(wall + SECOND + 1), None, "it comes from the future");
-        assert_eq!(came(SECOND - 8_000), None, "it is of another clock");
-        assert_eq!(came(i64::MIN), None);
-        let stepped = look(SECOND, wall + SECOND + 5_000, 100);
+        let (former, now) = (reading(0, wall, 100), reading(SECOND, wall + SECOND, 100));
+        let arrival = |stamp| arrival_ns(stamp, &former, &now);
+        assert_eq!(arrival(wall + SECOND - 8_000), Some(SECOND + 100 - 7_000));
+        assert_eq!(arrival(wall + SECOND), Some(SECOND + 100));
+        assert_eq!(arrival(wall + SECOND + 1), None, "it comes from the future");
+        assert_eq!(arrival(SECOND - 8_000), None, "it is of another clock");
+        assert_eq!(arrival(i64::MIN), None);
+        let stepped = reading(SECOND, wall + SECOND + 5_000, 100);
         assert_eq!(
-            came_ns(wall + SECOND - 8_000, &former, &stepped),
+            arrival_ns(wall + SECOND - 8_000, &former, &stepped),
             None,
             "the wall clock was stepped by 5 us while it waited"
         );
@@ -284,19 +284,19 @@ mod tests {
                 for waited in [0, 50, 1_000, 80_000, 5_000_000, 800_000_000] {
                     let wall = |raw: i64| 1_800_000_000 * SECOND + raw + raw * percent / 100;
                     let monotonic = |raw: i64| raw + raw * percent / 100;
-                    let at = |raw: i64, step: i64| Look {
+                    let at = |raw: i64, step: i64| ClockReading {
                         before: raw - 50,
                         monotonic: monotonic(raw),
                         realtime: wall(raw) + step,
                         after: raw + 50,
                     };
                     let truth = 3 * SECOND;
-                    let came = came_ns(wall(truth), &at(0, 0), &at(truth + waited, step));
-                    let Some(came) = came else {
+                    let arrival = arrival_ns(wall(truth), &at(0, 0), &at(truth + waited, step));
+                    let Some(arrival) = arrival else {
                         assert!(waited + step < 50, "{percent} {step} {waited}");
                         continue;
                     };
-                    let late = came - truth;
+                    let late = arrival - truth;
                     assert!(late >= -100, "{percent} {step} {waited}: {late}");
                     assert!(late <= waited / 4 + 200, "{percent} {step} {waited}: {late}");
                 }
@@ -306,7 +306,7 @@ mod tests {
 
     fn pair() -> (StampedSocket, UdpSocket, SocketAddr) {
         let stamped = StampedSocket::bind(0, Arc::new(SystemClock)).unwrap();
-        stamped.set_patience(Duration::from_secs(60)).unwrap();
+        stamped.set_read_timeout(Duration::from_secs(60)).unwrap();
         let to = (Ipv4Addr::LOCALHOST, stamped.socket().local_addr().unwrap().port()).into();
         (stamped, UdpSocket::bind("127.0.0.1:0").unwrap(), to)
     }
@@ -323,17 +323,17 @@ mod tests {
             let there = clock.raw_ns();
             std::thread::sleep(Duration::from_millis(20));
             let mut bytes = [0; 8];
-            let arrived = stamped.receive(&mut bytes).unwrap();
+            let datagram = stamped.receive(&mut bytes).unwrap();
             let had = clock.raw_ns();
             assert_eq!(
-                (&bytes[..arrived.bytes], arrived.from.port()),
+                (&bytes[..datagram.bytes], datagram.from.port()),
                 (&b"word"[..], sender.local_addr().unwrap().port())
             );
-            assert!((sent - GRAIN_NS..=had).contains(&arrived.at_ns), "{arrived:?}");
-            if arrived.by_kernel {
+            assert!((sent - GRAIN_NS..=had).contains(&datagram.at_ns), "{datagram:?}");
+            if datagram.by_kernel {
                 by_kernel = true;
                 let latest = there + (had - sent) / 8 + GRAIN_NS;
-                assert!(arrived.at_ns <= latest, "{arrived:?} after {latest}");
+                assert!(datagram.at_ns <= latest, "{datagram:?} after {latest}");
             }
         }
         assert!(by_kernel, "no stamp of the kernel was ever used");
@@ -352,8 +352,8 @@ mod tests {
             // Connected, it hears from there only.
             asks.connect((*host, port)).unwrap();
             asks.send(b"question").unwrap();
-            let arrived = stamped.receive(&mut [0; 64]).unwrap();
-            stamped.answer(b"answer", &arrived).unwrap();
+            let datagram = stamped.receive(&mut [0; 64]).unwrap();
+            stamped.answer(b"answer", &datagram).unwrap();
             let mut bytes = [0; 64];
             let length = asks.recv(&mut bytes).unwrap();
             assert_eq!(&bytes[..length], b"answer", "{host}");

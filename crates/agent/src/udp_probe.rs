@@ -12,24 +12,24 @@ use plimsoll_link::UdpTime;
 use crate::stamped::for_socket;
 
 /// Questions that may wait for an answer; older ones are forgotten.
-const ASKED: usize = 64;
+const MAX_PENDING: usize = 64;
 /// With so many questions open the answers are doubted, and the link is asked as well.
-const DOUBT: u64 = 3;
+const MAX_UNANSWERED: u64 = 3;
 /// So long after the first of them without any answer, UDP counts as shut, ns.
-const SILENCE_NS: i64 = 3_000_000_000;
+const UDP_TIMEOUT_NS: i64 = 3_000_000_000;
 /// How often UDP is tried again where it is shut, ns, and with how many questions: one alone may be
 /// lost.
-const AGAIN_NS: i64 = 30_000_000_000;
-const AGAIN: u64 = 3;
+const RETRY_INTERVAL_NS: i64 = 30_000_000_000;
+const RETRY_PROBES: u64 = 3;
 
 /// Which ways the next question takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ways {
+pub(crate) struct ProbePaths {
     pub(crate) udp: bool,
     pub(crate) link: bool,
 }
 
-impl Ways {
+impl ProbePaths {
     /// Where there is no time service to be asked.
     pub(crate) const LINK: Self = Self {
         udp: false,
@@ -41,7 +41,7 @@ impl Ways {
 /// where it is shut no probe of a burst is missed by it, and where it is open the link is left
 /// alone after the first round trip.
 #[derive(Debug, Clone, Copy)]
-struct Trust {
+struct UdpState {
     /// The last word was an answer.
     open: bool,
     /// Questions since the last answer, and when the first of them was asked.
@@ -53,41 +53,42 @@ struct Trust {
     again: i64,
 }
 
-impl Trust {
+impl UdpState {
     fn new(now: i64) -> Self {
         Self {
             open: false,
             unanswered: 0,
             since: now,
             trial: BURST,
-            again: now.saturating_add(AGAIN_NS),
+            again: now.saturating_add(RETRY_INTERVAL_NS),
         }
     }
 
-    fn next(&mut self, now: i64) -> Ways {
-        if self.open && self.unanswered >= DOUBT && now.saturating_sub(self.since) >= SILENCE_NS {
+    fn next(&mut self, now: i64) -> ProbePaths {
+        if self.open && self.unanswered >= MAX_UNANSWERED && now.saturating_sub(self.since) >= UDP_TIMEOUT_NS
+        {
             self.open = false;
-            self.again = now.saturating_add(AGAIN_NS);
+            self.again = now.saturating_add(RETRY_INTERVAL_NS);
         }
         if !self.open && self.trial == 0 && now >= self.again {
-            self.trial = AGAIN;
-            self.again = now.saturating_add(AGAIN_NS);
+            self.trial = RETRY_PROBES;
+            self.again = now.saturating_add(RETRY_INTERVAL_NS);
         }
-        let ways = Ways {
+        let paths = ProbePaths {
             udp: self.open || self.trial > 0,
-            link: !self.open || self.unanswered >= DOUBT,
+            link: !self.open || self.unanswered >= MAX_UNANSWERED,
         };
-        if ways.udp {
+        if paths.udp {
             if self.unanswered == 0 {
                 self.since = now;
             }
             self.unanswered += 1;
             self.trial = self.trial.saturating_sub(1);
         }
-        ways
+        paths
     }
 
-    fn answered(&mut self) {
+    fn record_answer(&mut self) {
         (self.open, self.unanswered, self.trial) = (true, 0, 0);
     }
 }
@@ -98,7 +99,7 @@ struct PendingProbe {
     sequence: u32,
     /// T1.
     sent: i64,
-    whom: SocketAddr,
+    address: SocketAddr,
 }
 
 /// The agent's side of the time service.
@@ -108,65 +109,73 @@ pub(crate) struct UdpProbes {
     service: UdpTime,
     key: ProbeKey,
     /// Where the service may be; the one that answered last is alone asked while it does.
-    places: Vec<SocketAddr>,
-    found: Option<SocketAddr>,
-    asked: VecDeque<PendingProbe>,
+    addresses: Vec<SocketAddr>,
+    answering: Option<SocketAddr>,
+    pending: VecDeque<PendingProbe>,
     sequence: u32,
-    trust: Trust,
+    state: UdpState,
 }
 
 impl UdpProbes {
     /// Nothing is sent yet. `reached` is the address by which our link comes from the controller,
     /// or goes there.
-    pub(crate) fn new(socket: Arc<UdpSocket>, service: &UdpTime, reached: Option<IpAddr>, now: i64) -> Self {
+    pub(crate) fn new(
+        socket: Arc<UdpSocket>,
+        service: &UdpTime,
+        link_address: Option<IpAddr>,
+        now: i64,
+    ) -> Self {
         let mut probes = Self {
             key: ProbeKey::new(&service.key),
             service: service.clone(),
             socket,
-            places: Vec::new(),
-            found: None,
-            asked: VecDeque::with_capacity(ASKED),
+            addresses: Vec::new(),
+            answering: None,
+            pending: VecDeque::with_capacity(MAX_PENDING),
             sequence: 0,
-            trust: Trust::new(now),
+            state: UdpState::new(now),
         };
-        probes.reach(reached, now);
+        probes.set_link_address(link_address, now);
         probes
     }
 
     /// The link comes by `reached` now: where that is a new way, UDP is tried anew.
-    pub(crate) fn reach(&mut self, reached: Option<IpAddr>, now: i64) {
-        let mut places = Vec::new();
-        for address in reached.into_iter().chain(self.service.addresses.iter().copied()) {
-            let place = for_socket(&self.socket, address, self.service.port);
-            places.extend(place.filter(|place| !places.contains(place)));
+    pub(crate) fn set_link_address(&mut self, link_address: Option<IpAddr>, now: i64) {
+        let mut addresses = Vec::new();
+        for address in link_address
+            .into_iter()
+            .chain(self.service.addresses.iter().copied())
+        {
+            let address = for_socket(&self.socket, address, self.service.port);
+            addresses.extend(address.filter(|address| !addresses.contains(address)));
         }
-        if places != self.places {
-            (self.places, self.found, self.trust) = (places, None, Trust::new(now));
+        if addresses != self.addresses {
+            (self.addresses, self.answering, self.state) = (addresses, None, UdpState::new(now));
         }
     }
 
     /// Whether the answers come by UDP.
     pub(crate) fn is_open(&self) -> bool {
-        self.trust.open
+        self.state.open
     }
 
     /// Asks, if that is to be tried; says which ways this question takes. `stamp` gives the time,
     /// ns.
-    pub(crate) fn ask(&mut self, stamp: impl Fn() -> i64) -> Ways {
-        if self.places.is_empty() {
-            return Ways::LINK;
+    pub(crate) fn ask(&mut self, stamp: impl Fn() -> i64) -> ProbePaths {
+        if self.addresses.is_empty() {
+            return ProbePaths::LINK;
         }
-        let ways = self.trust.next(stamp());
-        if ways.udp {
-            match self.found.filter(|_| self.trust.open) {
-                Some(found) => self.ask_at(found, &stamp),
-                None => (0..self.places.len()).for_each(|at| self.ask_at(self.places[at], &stamp)),
+        let paths = self.state.next(stamp());
+        if paths.udp {
+            match self.answering.filter(|_| self.state.open) {
+                Some(answering) => self.send_to(answering, &stamp),
+                None => (0..self.addresses.len()).for_each(|at| self.send_to(self.addresses[at], &stamp)),
             }
         }
-        ways
+        paths
     }
 
-    fn ask_at(&mut self, whom: SocketAddr, stamp: impl Fn() -> i64) {
+    fn send_to(&mut self, address: SocketAddr, stamp: impl Fn() -> i64) {
         self.sequence = self.sequence.wrapping_add(1);
         let request = Request {
             agent: self.service.agent,
@@ -174,14 +183,14 @@ impl UdpProbes {
             sent: stamp(),
         };
         // What cannot be sent is not answered.
-        let _ = self.socket.send_to(&request.encode(&self.key), whom);
-        if self.asked.len() == ASKED {
-            self.asked.pop_front();
+        let _ = self.socket.send_to(&request.encode(&self.key), address);
+        if self.pending.len() == MAX_PENDING {
+            self.pending.pop_front();
         }
-        self.asked.push_back(PendingProbe {
+        self.pending.push_back(PendingProbe {
             sequence: request.sequence,
             sent: request.sent,
-            whom,
+            address,
         });
     }
 
@@ -189,13 +198,14 @@ impl UdpProbes {
     /// it. An answer counts once.
     pub(crate) fn take(&mut self, datagram: &[u8], received: i64) -> Option<Probe> {
         let answer = Answer::decode(datagram, &self.key)?;
-        let waits = |asked: &PendingProbe| (asked.sequence, asked.sent) == (answer.sequence, answer.sent);
-        let at = self.asked.iter().position(waits)?;
+        let waits =
+            |pending: &PendingProbe| (pending.sequence, pending.sent) == (answer.sequence, answer.sent);
+        let at = self.pending.iter().position(waits)?;
         if answer.agent != self.service.agent {
             return None;
         }
-        self.found = self.asked.remove(at).map(|asked| asked.whom);
-        self.trust.answered();
+        self.answering = self.pending.remove(at).map(|pending| pending.address);
+        self.state.record_answer();
         Some(answer.probe(received))
     }
 }
@@ -209,65 +219,65 @@ mod tests {
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;
-    const BOTH: Ways = Ways {
+    const BOTH: ProbePaths = ProbePaths {
         udp: true,
         link: true,
     };
-    const UDP: Ways = Ways {
+    const UDP: ProbePaths = ProbePaths {
         udp: true,
         link: false,
     };
 
     #[test]
     fn both_ways_are_asked_until_one_answers() {
-        let mut trust = Trust::new(0);
-        assert_eq!((0..3).map(|now| trust.next(now)).collect::<Vec<_>>(), [BOTH; 3]);
-        trust.answered();
-        assert_eq!(trust.next(4), UDP);
+        let mut state = UdpState::new(0);
+        assert_eq!((0..3).map(|now| state.next(now)).collect::<Vec<_>>(), [BOTH; 3]);
+        state.record_answer();
+        assert_eq!(state.next(4), UDP);
     }
 
     #[test]
     fn where_nobody_answers_the_link_alone_is_asked_and_udp_again_each_half_minute() {
-        let mut trust = Trust::new(0);
+        let mut state = UdpState::new(0);
         for _ in 0..BURST {
-            assert_eq!(trust.next(0), BOTH);
+            assert_eq!(state.next(0), BOTH);
         }
         let mut tried = Vec::new();
         for second in 1..100 {
-            let ways = trust.next(second * SECOND);
-            assert!(ways.link, "{second}");
-            if ways.udp {
+            let paths = state.next(second * SECOND);
+            assert!(paths.link, "{second}");
+            if paths.udp {
                 tried.push(second);
             }
         }
         assert_eq!(tried, [30, 31, 32, 60, 61, 62, 90, 91, 92]);
-        trust.answered();
-        assert_eq!(trust.next(100 * SECOND), UDP);
+        state.record_answer();
+        assert_eq!(state.next(100 * SECOND), UDP);
     }
 
     #[test]
     fn answers_that_stay_away_bring_the_link_in_at_once_and_end_udp_after_three_seconds() {
-        let mut trust = Trust::new(0);
-        trust.answered();
-        let ways: Vec<Ways> = (0..5).map(|tick| trust.next(tick * SECOND / 10)).collect();
-        assert_eq!(ways, [UDP, UDP, UDP, BOTH, BOTH]);
-        assert_eq!(trust.next(3 * SECOND - 1), BOTH);
-        assert_eq!(trust.next(3 * SECOND), Ways::LINK);
-        assert_eq!(trust.next(32 * SECOND), Ways::LINK);
-        assert_eq!(trust.next(33 * SECOND), BOTH, "tried again");
+        let mut state = UdpState::new(0);
+        state.record_answer();
+        let paths: Vec<ProbePaths> = (0..5).map(|tick| state.next(tick * SECOND / 10)).collect();
+        assert_eq!(paths, [UDP, UDP, UDP, BOTH, BOTH]);
+        assert_eq!(state.next(3 * SECOND - 1), BOTH);
+        assert_eq!(state.next(3 * SECOND), ProbePaths::LINK);
+        assert_eq!(state.next(32 * SECOND), ProbePaths::LINK);
+        assert_eq!(state.next(33 * SECOND), BOTH, "tried again");
     }
 
     #[test]
     fn one_lost_answer_or_an_agent_that_slept_end_nothing() {
-        let mut trust = Trust::new(0);
-        trust.answered();
+        let mut state = UdpState::new(0);
+        state.record_answer();
         for second in (0..100).step_by(2) {
-            assert_eq!(trust.next(second * SECOND), UDP);
-            assert_eq!(trust.next((second + 1) * SECOND), UDP);
-            trust.answered();
+            assert_eq!(state.next(second * SECOND), UDP);
+            assert_eq!(state.next((second + 1) * SECOND), UDP);
+            state.record_answer();
         }
-        assert_eq!(trust.next(100 * SECOND), UDP);
-        assert_eq!(trust.next(4_000 * SECOND), UDP, "it has not asked meanwhile");
+        assert_eq!(state.next(100 * SECOND), UDP);
+        assert_eq!(state.next(4_000 * SECOND), UDP, "no probe was sent in between");
     }
 
     fn probes(addresses: &[IpAddr], port: u16) -> UdpProbes {
@@ -328,19 +338,19 @@ mod tests {
     fn a_new_way_of_the_link_is_tried_anew_and_the_same_one_is_not() {
         let [one, two] = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let mut probes = probes(&[one], 9);
-        probes.trust.answered();
-        probes.reach(Some(one), 0);
-        assert!(probes.is_open() && probes.places.len() == 1);
-        probes.reach(Some(two), 0);
+        probes.state.record_answer();
+        probes.set_link_address(Some(one), 0);
+        assert!(probes.is_open() && probes.addresses.len() == 1);
+        probes.set_link_address(Some(two), 0);
         assert!(!probes.is_open());
-        let ips: Vec<IpAddr> = probes.places.iter().map(SocketAddr::ip).collect();
+        let ips: Vec<IpAddr> = probes.addresses.iter().map(SocketAddr::ip).collect();
         assert_eq!(ips, [two, one], "the link's own way first");
     }
 
     #[test]
     fn without_an_address_the_link_is_asked() {
-        assert_eq!(probes(&[], 9).ask(|| 0), Ways::LINK);
+        assert_eq!(probes(&[], 9).ask(|| 0), ProbePaths::LINK);
         // This socket speaks IPv4 only.
-        assert_eq!(probes(&["::1".parse().unwrap()], 9).ask(|| 0), Ways::LINK);
+        assert_eq!(probes(&["::1".parse().unwrap()], 9).ask(|| 0), ProbePaths::LINK);
     }
 }

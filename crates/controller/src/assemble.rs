@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
 use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Command, Event, Role, RunSpec};
 
-use crate::files_there::there;
-use crate::peer::{FromAgent, Peer};
-use crate::session::{Input, Session, note, refused};
+use crate::files_there::with_host_files;
+use crate::peer::{AgentEvent, Peer};
+use crate::session::{Input, Session, note, report_version_refusal};
 
 /// A process on this host must speak after so long; one elsewhere has a login before it.
-const GREETING: Duration = Duration::from_secs(10);
-const FAR_GREETING: Duration = Duration::from_secs(40);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+const FAR_GREETING_TIMEOUT: Duration = Duration::from_secs(40);
 /// Reading certificates and looking up names may take long; longer than this is a fault.
-const PREPARING: Duration = Duration::from_secs(120);
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Testers that replay make their files before the load.
-const MAKING_FILES: Duration = Duration::from_secs(3600);
+const MAKE_FILES_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Name of the agent where a run names none.
-const LOCAL: &str = "local";
+const LOCAL_AGENT: &str = "local";
 
 /// Waits until `is_there` holds for each of `names`, or they are lost, or `patience` is over. Words
 /// that are nothing to wait for are given to `hear`; a true from it means that the agent has
@@ -31,10 +31,10 @@ const LOCAL: &str = "local";
 pub(crate) fn wait_for(
     session: &mut Session,
     names: &BTreeSet<String>,
-    patience: Duration,
-    mut hear: impl FnMut(&mut Session, &str, Option<ToController>) -> Result<bool, String>,
+    max_wait: Duration,
+    mut handle: impl FnMut(&mut Session, &str, Option<ToController>) -> Result<bool, String>,
 ) -> Result<BTreeMap<String, String>, String> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + max_wait;
     let mut left = names.clone();
     let mut missing = BTreeMap::new();
     let mut stopped = None;
@@ -52,9 +52,9 @@ pub(crate) fn wait_for(
                     continue;
                 }
                 let said = match heard {
-                    FromAgent::Lost(error) => {
+                    AgentEvent::Lost(error) => {
                         if !left.contains(&*name) {
-                            refused(session, 0, &name, &error);
+                            report_version_refusal(session, 0, &name, &error);
                         }
                         let how = session.drop_peer(&name);
                         if left.remove(&*name) {
@@ -67,13 +67,13 @@ pub(crate) fn wait_for(
                         }
                         continue;
                     }
-                    FromAgent::Said(said) => session.learn(&name, said),
-                    FromAgent::Up { .. } | FromAgent::Cut(_) => None,
+                    AgentEvent::Message(said) => session.learn(&name, said),
+                    AgentEvent::Up { .. } | AgentEvent::Cut(_) => None,
                 };
                 if !left.contains(&*name) {
                     continue;
                 }
-                match hear(session, &name, said) {
+                match handle(session, &name, said) {
                     Ok(false) => {}
                     Ok(true) => {
                         left.remove(&*name);
@@ -85,18 +85,18 @@ pub(crate) fn wait_for(
                 }
             }
             Ok(Input::Command(Command::Stop { reason })) => stopped = Some(reason),
-            Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) => {
+            Ok(Input::Command(Command::Quit) | Input::LabEnded | Input::Signal) => {
                 session.ending = true;
                 stopped = Some("the session ends".into());
             }
             Ok(Input::Command(_)) => busy(session),
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
+            Ok(Input::Arrived(arrival)) => session.admit(*arrival, 0),
             Ok(Input::Stranger(text)) => note(session, 0, "stranger", &text),
-            Ok(Input::Rubbish(_) | Input::Stored { .. }) => {}
+            Ok(Input::InvalidCommand(_) | Input::Stored { .. }) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 for name in std::mem::take(&mut left) {
                     session.drop_peer(&name);
-                    missing.insert(name, format!("it did not answer within {} s", patience.as_secs()));
+                    missing.insert(name, format!("it did not answer within {} s", max_wait.as_secs()));
                 }
             }
         }
@@ -109,7 +109,7 @@ pub(crate) fn wait_for(
 
 /// Says that something else goes on.
 pub(crate) fn busy(session: &mut Session) {
-    session.events.tell(&Event::Refused {
+    session.events.send(&Event::Refused {
         error: "busy: another run or check is in progress".into(),
     });
 }
@@ -136,8 +136,12 @@ pub(crate) fn greet(session: &mut Session, agents: &[AgentSpec]) -> Result<BTree
         }
     }
     let far = agents.iter().any(|agent| agent.start != AgentStartKind::Local);
-    let patience = if far { FAR_GREETING } else { GREETING };
-    let late = wait_for(session, &expected, patience, |session, name, _| {
+    let max_wait = if far {
+        FAR_GREETING_TIMEOUT
+    } else {
+        GREETING_TIMEOUT
+    };
+    let late = wait_for(session, &expected, max_wait, |session, name, _| {
         Ok(session.peers.get(name).is_some_and(known))
     })?;
     missing.extend(late);
@@ -150,9 +154,9 @@ pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
         return agents.to_vec();
     }
     vec![AgentSpec {
-        name: LOCAL.into(),
-        host: LOCAL.into(),
-        site: LOCAL.into(),
+        name: LOCAL_AGENT.into(),
+        host: LOCAL_AGENT.into(),
+        site: LOCAL_AGENT.into(),
         role: Role::Testers,
         start: AgentStartKind::Local,
         watch: Vec::new(),
@@ -201,13 +205,13 @@ pub(crate) fn ask_to_prepare(
         .zip(crew.iter().position(|agent| agent.name == name));
     let (peer, index) = found.ok_or_else(|| format!("agent {name} has ended"))?;
     peer.grace_ns.store(rules.grace_ns, Ordering::Relaxed);
-    let mut own = there(spec, &crew[index].files);
+    let mut own = with_host_files(spec, &crew[index].files);
     if !peer.is_local() {
         // Process ids and cores are those of this host.
         own.watch = Vec::new();
         own.tester_cpus = Vec::new();
     }
-    peer.say(&ToAgent::Prepare(Box::new(Prepare {
+    peer.send(&ToAgent::Prepare(Box::new(Prepare {
         spec: own,
         agents: crew.iter().map(|agent| agent.name.clone()).collect(),
         index: index as u16,
@@ -249,7 +253,7 @@ pub(crate) fn prepare(
             Ok(()) => {
                 names.insert(agent.clone());
             }
-            Err(why) if watches(agent) => leave_out(session, agent, &why),
+            Err(why) if watches(agent) => skip_watch(session, agent, &why),
             Err(why) => return Err(why),
         }
     }
@@ -257,12 +261,12 @@ pub(crate) fn prepare(
         .workloads
         .iter()
         .filter_map(|workload| plimsoll_drive::driver(&workload.driver));
-    let patience = if drivers.any(|driver| driver.prepares_files) {
-        MAKING_FILES
+    let max_wait = if drivers.any(|driver| driver.prepares_files) {
+        MAKE_FILES_TIMEOUT
     } else {
-        PREPARING
+        PREPARE_TIMEOUT
     };
-    let prepared = wait_for(session, &names, patience, |_, _, said| match said {
+    let prepared = wait_for(session, &names, max_wait, |_, _, said| match said {
         None => Ok(false),
         Some(ToController::Prepared) => Ok(true),
         Some(ToController::Failed { error }) => Err(error),
@@ -274,7 +278,7 @@ pub(crate) fn prepare(
             let (unwatched, missing): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 missing.into_iter().partition(|(agent, _)| watches(agent));
             for (agent, why) in unwatched {
-                leave_out(session, &agent, &why);
+                skip_watch(session, &agent, &why);
             }
             if missing.is_empty() {
                 return Ok(());
@@ -303,7 +307,7 @@ pub(crate) fn prepare(
 }
 
 /// A host of the target is not watched in this run.
-fn leave_out(session: &mut Session, agent: &str, why: &str) {
+fn skip_watch(session: &mut Session, agent: &str, why: &str) {
     session.drop_peer(agent);
     note(
         session,
@@ -318,11 +322,11 @@ fn leave_out(session: &mut Session, agent: &str, why: &str) {
 fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion>>>, String> {
     let mut all = Vec::new();
     for workload in &spec.workloads {
-        let carries = |agent: &&AgentSpec| {
+        let has_testers = |agent: &&AgentSpec| {
             agent.role == Role::Testers
                 && (workload.agents.is_empty() || workload.agents.contains(&agent.name))
         };
-        let of = crew.iter().filter(carries).count() as u16;
+        let of = crew.iter().filter(has_testers).count() as u16;
         if of == 0 {
             return Err(format!(
                 "workload {}: none of its agents is connected",
@@ -333,7 +337,7 @@ fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion
         all.push(
             crew.iter()
                 .map(|agent| {
-                    carries(&agent).then(|| {
+                    has_testers(&agent).then(|| {
                         index += 1;
                         Portion { index: index - 1, of }
                     })
@@ -346,13 +350,13 @@ fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion
 
 /// For each agent its part of a budget of transactions: dealt out to those that carry anything.
 fn budget(portions: &[Vec<Option<Portion>>], agents: usize) -> Vec<Portion> {
-    let carries = |index: &usize| portions.iter().any(|workload| workload[*index].is_some());
-    let of = (0..agents).filter(carries).count() as u16;
+    let has_testers = |index: &usize| portions.iter().any(|workload| workload[*index].is_some());
+    let of = (0..agents).filter(has_testers).count() as u16;
     let mut next = 0;
     (0..agents)
         .map(|index| {
             let portion = Portion { index: next, of };
-            next += u16::from(carries(&index));
+            next += u16::from(has_testers(&index));
             portion
         })
         .collect()

@@ -17,7 +17,7 @@ use crate::session::{Session, note};
 /// Time between saying when and beginning: a message over a socket pair takes a thousandth of it.
 const LEAD_NS: i64 = 20_000_000;
 /// Where agents are elsewhere, so many of the longest round trip more.
-const LEAD_TRIPS: i64 = 5;
+const LEAD_ROUND_TRIPS: i64 = 5;
 
 /// A run that may go: every agent but those that come late is prepared.
 pub(crate) struct PreparedRun {
@@ -39,7 +39,7 @@ pub(crate) fn begin(
     rules: AgentRules,
 ) -> Result<PreparedRun, String> {
     let missing = greet(session, &crew)?;
-    require(&crew, &missing, rules.at_least)?;
+    check_present(&crew, &missing, rules.at_least)?;
     let watches = |name: &&String| {
         let mut all = crew.iter();
         all.any(|agent| agent.name == **name && agent.role == Role::Watch)
@@ -134,7 +134,11 @@ pub(crate) fn begin(
 ///
 /// # Errors
 /// A text for people.
-fn require(crew: &[AgentSpec], missing: &BTreeMap<String, String>, at_least: u16) -> Result<(), String> {
+fn check_present(
+    crew: &[AgentSpec],
+    missing: &BTreeMap<String, String>,
+    at_least: u16,
+) -> Result<(), String> {
     let counted: Vec<&AgentSpec> = crew.iter().filter(|agent| agent.role == Role::Testers).collect();
     let enough = if at_least == 0 {
         counted.len()
@@ -172,7 +176,7 @@ fn lead_ns(session: &Session, crew: &[AgentSpec]) -> i64 {
         .iter()
         .filter_map(|agent| session.peers.get(&agent.name)?.clock);
     let longest = clocks.map(|clock| clock.rtt_median_ns).max();
-    LEAD_NS + longest.map_or(0, |rtt| LEAD_NS * 5 + LEAD_TRIPS * rtt)
+    LEAD_NS + longest.map_or(0, |rtt| LEAD_NS * 5 + LEAD_ROUND_TRIPS * rtt)
 }
 
 /// Removes the empty directory of a run that never began.
@@ -183,7 +187,7 @@ pub(crate) fn forget(segments: &Path, error: String) -> String {
 }
 
 /// The directory for the segments. A measurement that is there already is never overwritten.
-pub(crate) fn room(spec: &RunSpec) -> Result<PathBuf, String> {
+pub(crate) fn create_segments_directory(spec: &RunSpec) -> Result<PathBuf, String> {
     let directory = &spec.directory;
     let segments = directory.join("segments");
     if directory.join("transactions.parquet").exists()

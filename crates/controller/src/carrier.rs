@@ -29,7 +29,7 @@ pub(crate) fn start(argv: &[String]) -> io::Result<(Child, tokio::net::UnixStrea
 }
 
 /// A command that ends with its owner, even if that is dropped.
-pub(crate) struct Carrier {
+pub(crate) struct LinkCommand {
     child: Child,
     pid: Arc<Mutex<u32>>,
     /// The end of what it says on its standard error.
@@ -37,7 +37,7 @@ pub(crate) struct Carrier {
     listener: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Carrier {
+impl LinkCommand {
     pub(crate) fn new(mut child: Child, pid: &Arc<Mutex<u32>>) -> Self {
         *pid.lock().unwrap_or_else(PoisonError::into_inner) = child.id();
         let said = Arc::new(Mutex::new(String::new()));
@@ -89,7 +89,7 @@ impl Carrier {
     }
 }
 
-impl Drop for Carrier {
+impl Drop for LinkCommand {
     fn drop(&mut self) {
         self.stop();
     }

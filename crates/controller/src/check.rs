@@ -11,7 +11,7 @@ use crate::peer::Peer;
 use crate::session::Session;
 
 /// Beyond the measurements themselves.
-const SPARE: Duration = Duration::from_secs(60);
+const MARGIN: Duration = Duration::from_secs(60);
 
 /// Starts `agents`, and tells what hosts they are on.
 pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Option<&BaselineSpec>) {
@@ -23,10 +23,10 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
             .collect(),
     };
     let mut measured = BTreeMap::new();
-    if let Some(wanted) = baseline {
+    if let Some(spec) = baseline {
         // One after the other: hosts that share a machine or a link would measure each other.
         for agent in agents.iter().filter(|agent| !missing.contains_key(&agent.name)) {
-            if let Some(found) = measure(session, &agent.name, wanted) {
+            if let Some(found) = measure(session, &agent.name, spec) {
                 measured.insert(agent.name.clone(), found);
             }
         }
@@ -41,7 +41,7 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
             (None, Some(why)) => Some(why.clone()),
             (None, None) => Some("its agent has ended".into()),
         };
-        session.events.tell(&Event::Host {
+        session.events.send(&Event::Host {
             name: agent.name.clone(),
             facts,
             error,
@@ -49,15 +49,15 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
     }
 }
 
-fn measure(session: &mut Session, name: &str, wanted: &BaselineSpec) -> Option<Baseline> {
-    session.peers.get(name)?.say(&ToAgent::Measure(Measure {
-        for_ns: wanted.for_ns,
-        sink: wanted.sink.clone(),
+fn measure(session: &mut Session, name: &str, spec: &BaselineSpec) -> Option<Baseline> {
+    session.peers.get(name)?.send(&ToAgent::Measure(Measure {
+        for_ns: spec.for_ns,
+        sink: spec.sink.clone(),
     }));
-    let patience = Duration::from_nanos(wanted.for_ns) * 4 + SPARE;
+    let max_wait = Duration::from_nanos(spec.for_ns) * 4 + MARGIN;
     let mut found = None;
     let names = BTreeSet::from([name.to_owned()]);
-    let _ = wait_for(session, &names, patience, |_, _, said| {
+    let _ = wait_for(session, &names, max_wait, |_, _, said| {
         if let Some(ToController::Measured(baseline)) = said {
             found = Some(baseline);
         }

@@ -43,7 +43,7 @@ pub fn convert_directory(run: &Path) -> Result<Option<Summary>, ConvertError> {
     summary.settle(&merged);
     let outstanding = summary.outstanding(&start);
     if !outstanding {
-        summary.brought_in();
+        summary.remove_loss_damage();
     }
     write_json(&run.join("summary.json"), &summary)?;
     merged.clean_up(outstanding);

@@ -19,9 +19,9 @@ use tokio::time::timeout;
 use crate::session::Input;
 
 /// A known agent must say its name within so long.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often strangers are told of.
-const LOOK: Duration = Duration::from_secs(1);
+const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An agent at the door: it has the key, and has said its name.
 pub(crate) struct Arrival {
@@ -71,7 +71,7 @@ fn bind(spec: &ListenSpec, keys: &plimsoll_link::identity::Keys) -> Result<Liste
     match bind(address) {
         // An address that agents dial, but that is translated before it reaches this host.
         Err(BindError::Ports { error, .. }) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-            bind(any(address))
+            bind(unspecified(address))
         }
         other => other,
     }
@@ -95,7 +95,7 @@ pub(crate) fn ports(spec: &ListenSpec) -> RangeInclusive<u16> {
     spec.ports.0..=spec.ports.1.max(spec.ports.0)
 }
 
-fn any(like: IpAddr) -> IpAddr {
+fn unspecified(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -103,18 +103,18 @@ fn any(like: IpAddr) -> IpAddr {
 }
 
 async fn watch(mut listener: Listener, inbox: Sender<Input>) {
-    let mut look = tokio::time::interval(LOOK);
+    let mut interval = tokio::time::interval(REFUSALS_INTERVAL);
     loop {
         tokio::select! {
             link = listener.accept() => {
                 let inbox = inbox.clone();
                 tokio::spawn(async move {
-                    if let Ok(Some(arrival)) = timeout(TIMEOUT, greeted(link)).await {
+                    if let Ok(Some(arrival)) = timeout(GREETING_TIMEOUT, read_greeting(link)).await {
                         let _ = inbox.send(Input::Arrived(Box::new(arrival)));
                     }
                 });
             }
-            _ = look.tick() => {
+            _ = interval.tick() => {
                 for refusal in listener.refusals() {
                     if inbox.send(Input::Stranger(refusal.to_string())).is_err() {
                         return;
@@ -126,7 +126,7 @@ async fn watch(mut listener: Listener, inbox: Sender<Input>) {
 }
 
 /// Reads up to the greeting; none for what does not greet with a name.
-async fn greeted(mut link: Link) -> Option<Arrival> {
+async fn read_greeting(mut link: Link) -> Option<Arrival> {
     let mut read = BytesMut::new();
     loop {
         // Looked at in a copy: the line reads the greeting again.

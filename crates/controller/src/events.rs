@@ -9,7 +9,7 @@ use plimsoll_model::Event;
 use crate::session::Input;
 
 /// Events that may wait for the lab to read them.
-const EVENTS: usize = 4096;
+const MAX_EVENTS: usize = 4096;
 /// How long an important event waits for the lab before the lab counts as gone.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -25,11 +25,11 @@ impl Events {
         mut output: impl Write + Send + 'static,
         sender: Sender<Input>,
     ) -> std::io::Result<Self> {
-        let (queue, lines) = mpsc::sync_channel::<Vec<u8>>(EVENTS);
+        let (queue, lines) = mpsc::sync_channel::<Vec<u8>>(MAX_EVENTS);
         let thread = std::thread::Builder::new().name("events".into()).spawn(move || {
             for line in lines {
                 if output.write_all(&line).and_then(|()| output.flush()).is_err() {
-                    let _ = sender.send(Input::LabGone);
+                    let _ = sender.send(Input::LabEnded);
                     return;
                 }
             }
@@ -42,7 +42,7 @@ impl Events {
 
     /// Tells the lab. Seconds are left out when it does not keep up; everything else waits for it a
     /// while.
-    pub(crate) fn tell(&mut self, event: &Event) {
+    pub(crate) fn send(&mut self, event: &Event) {
         let Some(queue) = &self.queue else { return };
         let Ok(mut line) = serde_json::to_vec(event) else {
             return;
@@ -108,10 +108,10 @@ mod tests {
             p99_ms: None,
         };
         let since = Instant::now();
-        (0..EVENTS * 2).for_each(|_| events.tell(&second));
+        (0..MAX_EVENTS * 2).for_each(|_| events.send(&second));
         assert!(since.elapsed() < TIMEOUT);
         drop(free);
-        assert!(matches!(inbox.recv(), Ok(Input::LabGone)));
+        assert!(matches!(inbox.recv(), Ok(Input::LabEnded)));
         events.finish();
     }
 }

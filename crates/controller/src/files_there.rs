@@ -10,7 +10,7 @@ use plimsoll_model::RunSpec;
 use serde_json::Value;
 
 /// The run with the names that its files have on a host. `files`: name in the document, and there.
-pub(crate) fn there(spec: &RunSpec, files: &BTreeMap<String, String>) -> RunSpec {
+pub(crate) fn with_host_files(spec: &RunSpec, files: &BTreeMap<String, String>) -> RunSpec {
     let mut own = spec.clone();
     if files.is_empty() {
         return own;

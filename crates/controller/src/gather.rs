@@ -11,7 +11,7 @@ use plimsoll_model::{AgentSpec, Command, Event};
 
 use crate::assemble::{busy, greet};
 use crate::disk::convert_directory;
-use crate::peer::FromAgent;
+use crate::peer::AgentEvent;
 use crate::session::{Input, Session};
 
 /// When no byte has come for so long, beyond the grace of a link, the rest is left where it is.
@@ -28,7 +28,7 @@ pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
 }
 
 /// What is still to come from one agent.
-struct Coming {
+struct Transfer {
     /// None until it has said what there is.
     left: Option<Vec<FileInfo>>,
     ticket: Option<u32>,
@@ -50,7 +50,7 @@ pub(crate) fn gather(
     for agent in agents {
         gathering.begin(session, agent);
     }
-    while !gathering.coming.is_empty() {
+    while !gathering.transfers.is_empty() {
         gathering.step(session);
     }
     gathering.failed
@@ -61,7 +61,7 @@ pub(crate) fn gather(
 pub(crate) struct Gathering {
     run: RunKey,
     segments: PathBuf,
-    coming: BTreeMap<String, Coming>,
+    transfers: BTreeMap<String, Transfer>,
     failed: BTreeMap<String, String>,
 }
 
@@ -70,7 +70,7 @@ impl Gathering {
         Self {
             run: run.clone(),
             segments: segments.to_owned(),
-            coming: BTreeMap::new(),
+            transfers: BTreeMap::new(),
             failed: BTreeMap::new(),
         }
     }
@@ -83,24 +83,24 @@ impl Gathering {
             return;
         };
         let run = self.run.clone();
-        peer.say(&ToAgent::List { run });
-        let coming = Coming {
+        peer.send(&ToAgent::List { run });
+        let transfer = Transfer {
             left: None,
             ticket: None,
             name: String::new(),
             seen: 0,
             since: Instant::now(),
         };
-        self.coming.insert(agent.to_owned(), coming);
+        self.transfers.insert(agent.to_owned(), transfer);
     }
 
     /// Whether something of this agent is still to come.
     pub(crate) fn waits_for(&self, agent: &str) -> bool {
-        self.coming.contains_key(agent)
+        self.transfers.contains_key(agent)
     }
 
     /// Why the files of this agent could not be had; none where they are all here.
-    pub(crate) fn trouble(&mut self, agent: &str) -> Option<String> {
+    pub(crate) fn take_failure(&mut self, agent: &str) -> Option<String> {
         self.failed.remove(agent)
     }
 
@@ -115,45 +115,49 @@ impl Gathering {
                     return;
                 }
                 match heard {
-                    FromAgent::Said(said) => {
+                    AgentEvent::Message(said) => {
                         if let Some(said) = session.learn(&name, said) {
-                            self.heard(session, &name, said);
+                            self.handle_message(session, &name, said);
                         }
                     }
-                    FromAgent::Up { again: true } => self.go_on(session, &name),
-                    FromAgent::Lost(error) => {
+                    AgentEvent::Up { again: true } => self.resume(session, &name),
+                    AgentEvent::Lost(error) => {
                         session.drop_peer(&name);
                         self.give_up(session, &name, error.to_string());
                     }
-                    FromAgent::Up { .. } | FromAgent::Cut(_) => {}
+                    AgentEvent::Up { .. } | AgentEvent::Cut(_) => {}
                 }
             }
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
-            Ok(Input::Stored { ticket, outcome }) => self.stored(session, ticket, outcome),
-            Ok(Input::Command(Command::Stop { .. }) | Input::Rubbish(_) | Input::Stranger(_)) => {}
-            Ok(Input::Command(Command::Quit) | Input::LabGone | Input::Signal) => {
+            Ok(Input::Arrived(arrival)) => session.admit(*arrival, 0),
+            Ok(Input::Stored { ticket, outcome }) => self.handle_stored(session, ticket, outcome),
+            Ok(Input::Command(Command::Stop { .. }) | Input::InvalidCommand(_) | Input::Stranger(_)) => {}
+            Ok(Input::Command(Command::Quit) | Input::LabEnded | Input::Signal) => {
                 session.ending = true;
                 self.give_up_all(session, "interrupted");
             }
             Ok(Input::Command(_)) => busy(session),
-            Err(RecvTimeoutError::Timeout) => self.look(session),
+            Err(RecvTimeoutError::Timeout) => self.give_up_silent(session),
             Err(RecvTimeoutError::Disconnected) => self.give_up_all(session, "the session ends"),
         }
     }
 
     /// An agent says something.
-    pub(crate) fn heard(&mut self, session: &Session, name: &str, said: ToController) {
+    pub(crate) fn handle_message(&mut self, session: &Session, name: &str, said: ToController) {
         match said {
             ToController::Files { run, mut files } if run == self.run => {
-                if let Some(coming) = self.coming.get_mut(name).filter(|coming| coming.left.is_none()) {
+                if let Some(transfer) = self
+                    .transfers
+                    .get_mut(name)
+                    .filter(|transfer| transfer.left.is_none())
+                {
                     files.reverse();
-                    coming.left = Some(files);
+                    transfer.left = Some(files);
                     self.next(session, name);
                 }
             }
             ToController::Unsent { ticket, error } => {
-                let mine = |coming: &Coming| coming.ticket == Some(ticket);
-                if self.coming.get(name).is_some_and(mine) {
+                let mine = |transfer: &Transfer| transfer.ticket == Some(ticket);
+                if self.transfers.get(name).is_some_and(mine) {
                     self.give_up(session, name, error);
                 }
             }
@@ -163,10 +167,10 @@ impl Gathering {
 
     /// Asks for the next file, or is done with this agent.
     fn next(&mut self, session: &Session, name: &str) {
-        let Some(coming) = self.coming.get_mut(name) else {
+        let Some(transfer) = self.transfers.get_mut(name) else {
             return;
         };
-        while let Some(file) = coming.left.as_mut().and_then(Vec::pop) {
+        while let Some(file) = transfer.left.as_mut().and_then(Vec::pop) {
             if Path::new(&file.name).extension().is_some_and(|end| end == "part") {
                 continue; // of a write that a kill broke off: never of use
             }
@@ -175,44 +179,44 @@ impl Gathering {
                 let why = format!("it sent a file called {:?}, which is not its own", file.name);
                 return self.give_up(session, name, why);
             }
-            let ticket = match session.means.store.expect(&path, file.bytes) {
+            let ticket = match session.context.store.expect(&path, file.bytes) {
                 Ok(ticket) => ticket,
                 Err(error) => return self.give_up(session, name, format!("{}: {error}", path.display())),
             };
             if file.bytes == 0 {
-                if let Err(error) = session.means.store.place_empty(ticket) {
+                if let Err(error) = session.context.store.finish_empty(ticket) {
                     return self.give_up(session, name, format!("{}: {error}", path.display()));
                 }
                 continue;
             }
-            (coming.ticket, coming.name) = (Some(ticket), file.name);
-            return self.go_on(session, name);
+            (transfer.ticket, transfer.name) = (Some(ticket), file.name);
+            return self.resume(session, name);
         }
-        self.coming.remove(name);
+        self.transfers.remove(name);
     }
 
     /// Asks for the rest of the file that is under way: also over a new link.
-    pub(crate) fn go_on(&mut self, session: &Session, name: &str) {
-        let Some(coming) = self.coming.get_mut(name) else {
+    pub(crate) fn resume(&mut self, session: &Session, name: &str) {
+        let Some(transfer) = self.transfers.get_mut(name) else {
             return;
         };
-        let (Some(ticket), Some(peer)) = (coming.ticket, session.peers.get(name)) else {
+        let (Some(ticket), Some(peer)) = (transfer.ticket, session.peers.get(name)) else {
             return;
         };
-        coming.since = Instant::now();
-        coming.seen = session.means.store.written(ticket).unwrap_or(0);
-        peer.say(&ToAgent::Fetch {
+        transfer.since = Instant::now();
+        transfer.seen = session.context.store.written(ticket).unwrap_or(0);
+        peer.send(&ToAgent::Fetch {
             ticket,
             run: self.run.clone(),
-            name: coming.name.clone(),
-            offset: coming.seen,
+            name: transfer.name.clone(),
+            offset: transfer.seen,
         });
     }
 
     /// A file is whole, or cannot be stored.
-    pub(crate) fn stored(&mut self, session: &Session, ticket: u32, outcome: Result<(), String>) {
-        let mut all = self.coming.iter();
-        let Some((name, _)) = all.find(|(_, coming)| coming.ticket == Some(ticket)) else {
+    pub(crate) fn handle_stored(&mut self, session: &Session, ticket: u32, outcome: Result<(), String>) {
+        let mut all = self.transfers.iter();
+        let Some((name, _)) = all.find(|(_, transfer)| transfer.ticket == Some(ticket)) else {
             return;
         };
         let name = name.clone();
@@ -223,17 +227,17 @@ impl Gathering {
     }
 
     /// Gives up those from whom nothing has come for too long.
-    fn look(&mut self, session: &mut Session) {
+    fn give_up_silent(&mut self, session: &mut Session) {
         let mut silent = Vec::new();
-        for (name, coming) in &mut self.coming {
-            let seen = coming
+        for (name, transfer) in &mut self.transfers {
+            let seen = transfer
                 .ticket
-                .and_then(|ticket| session.means.store.written(ticket))
+                .and_then(|ticket| session.context.store.written(ticket))
                 .unwrap_or(0);
-            if seen > coming.seen {
-                (coming.seen, coming.since) = (seen, Instant::now());
+            if seen > transfer.seen {
+                (transfer.seen, transfer.since) = (seen, Instant::now());
             }
-            if coming.since.elapsed() > TIMEOUT {
+            if transfer.since.elapsed() > TIMEOUT {
                 silent.push(name.clone());
             }
         }
@@ -248,16 +252,16 @@ impl Gathering {
 
     /// What has come whole stays; nothing else of this agent is waited for.
     pub(crate) fn give_up(&mut self, session: &Session, name: &str, why: String) {
-        if let Some(coming) = self.coming.remove(name) {
-            if let Some(ticket) = coming.ticket {
-                session.means.store.forget(ticket);
+        if let Some(transfer) = self.transfers.remove(name) {
+            if let Some(ticket) = transfer.ticket {
+                session.context.store.forget(ticket);
             }
             self.failed.insert(name.to_owned(), why);
         }
     }
 
     fn give_up_all(&mut self, session: &Session, why: &str) {
-        for name in self.coming.keys().cloned().collect::<Vec<_>>() {
+        for name in self.transfers.keys().cloned().collect::<Vec<_>>() {
             self.give_up(session, &name, why.to_owned());
         }
     }
@@ -266,7 +270,7 @@ impl Gathering {
 /// Tells agents that their files of a run are safe here.
 pub(crate) fn forget(session: &Session, run: &RunKey, agents: &[String]) {
     for peer in agents.iter().filter_map(|agent| session.peers.get(agent)) {
-        peer.say(&ToAgent::Forget { run: run.clone() });
+        peer.send(&ToAgent::Forget { run: run.clone() });
     }
 }
 

@@ -13,29 +13,29 @@ use std::time::{Duration, Instant};
 
 use plimsoll_clock::SystemClock;
 use plimsoll_link::{
-    ClockReport, FrameError, Greeting, Hear, Heard, Line, LinkError, LoginText, Patience, TimeService,
-    ToAgent, ToController,
+    ClockReport, FrameError, Greeting, Line, LineEvent, LineHandler, LinkError, LinkTimeouts, LoginText,
+    TimeService, ToAgent, ToController,
 };
 use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::carrier::{Carrier, start};
+use crate::carrier::{LinkCommand, start};
 use crate::door::Arrival;
 use crate::session::Input;
 use crate::store::Store;
 
 /// How long a killed process may take to be gone.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an agent that was told to quit may take.
-const FAREWELL: Duration = Duration::from_secs(5);
+const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A login comes before the first word of an agent that a command brings: over a link of 315 ms a
 /// dozen round trips, and computing on a host that may be busy.
-const LOGIN: Duration = Duration::from_secs(40);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(40);
 /// Words of one agent that wait for the deciding thread; more are not read.
-const WAITING: usize = 4096;
+const MAX_WAITING: usize = 4096;
 /// Between attempts to make a link again.
-const AGAIN: [Duration; 4] = [
+const RETRY_INTERVALS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -44,7 +44,7 @@ const AGAIN: [Duration; 4] = [
 
 /// What the deciding thread hears of an agent.
 #[derive(Debug)]
-pub(crate) enum FromAgent {
+pub(crate) enum AgentEvent {
     /// A link is up: the first one, or one more.
     Up {
         /// It is not the first.
@@ -58,9 +58,9 @@ pub(crate) enum FromAgent {
     Lost(LinkError),
 }
 
-/// Means that all peers share.
+/// PeerContext that all peers share.
 #[derive(Clone)]
-pub(crate) struct Means {
+pub(crate) struct PeerContext {
     pub(crate) inbox: Sender<Input>,
     pub(crate) store: Arc<Store>,
     pub(crate) own: Greeting,
@@ -101,7 +101,7 @@ impl Peer {
         spec: &AgentSpec,
         generation: u64,
         how: &crate::AgentCommand,
-        means: &Means,
+        context: &PeerContext,
         runtime: &tokio::runtime::Handle,
     ) -> io::Result<Self> {
         let (near, far) = UnixStream::pair()?;
@@ -118,11 +118,11 @@ impl Peer {
         end_with_us(&mut command, fd);
         let child = command.spawn()?;
         drop(far);
-        let mut peer = Self::new(spec, generation, means, |ear, line| {
-            runtime.spawn(ear.once(line, near))
+        let mut peer = Self::new(spec, generation, context, |handler, line| {
+            runtime.spawn(handler.by_socket_pair(line, near))
         });
         peer.child = Some(child);
-        let _ = peer.line.say(&ToAgent::Time(TimeService {
+        let _ = peer.line.send(&ToAgent::Time(TimeService {
             same: true,
             udp: None,
         }));
@@ -135,14 +135,14 @@ impl Peer {
         spec: &AgentSpec,
         generation: u64,
         argv: &[String],
-        means: &Means,
+        context: &PeerContext,
         runtime: &tokio::runtime::Handle,
         time: TimeService,
     ) -> Self {
-        let peer = Self::new(spec, generation, means, |ear, line| {
-            runtime.spawn(ear.by_command(line, argv.to_vec()))
+        let peer = Self::new(spec, generation, context, |handler, line| {
+            runtime.spawn(handler.by_command(line, argv.to_vec()))
         });
-        let _ = peer.line.say(&ToAgent::Time(time));
+        let _ = peer.line.send(&ToAgent::Time(time));
         peer
     }
 
@@ -150,7 +150,7 @@ impl Peer {
     pub(crate) fn joined(
         arrival: Arrival,
         generation: u64,
-        means: &Means,
+        context: &PeerContext,
         runtime: &tokio::runtime::Handle,
         time: TimeService,
     ) -> Self {
@@ -166,11 +166,11 @@ impl Peer {
         let incarnation = arrival.greeting.incarnation;
         let (links, arrivals) = unbounded_channel();
         let _ = links.send(arrival);
-        let mut peer = Self::new(&spec, generation, means, |ear, line| {
-            runtime.spawn(ear.by_arrivals(line, arrivals))
+        let mut peer = Self::new(&spec, generation, context, |handler, line| {
+            runtime.spawn(handler.by_arrivals(line, arrivals))
         });
         (peer.links, peer.incarnation) = (Some(links), Some(incarnation));
-        let _ = peer.line.say(&ToAgent::Time(time));
+        let _ = peer.line.send(&ToAgent::Time(time));
         peer
     }
 
@@ -179,7 +179,7 @@ impl Peer {
     ///
     /// # Errors
     /// Why not, for people.
-    pub(crate) fn admits(&self, theirs: &Greeting, version: &str) -> Result<(), String> {
+    pub(crate) fn check_arrival(&self, theirs: &Greeting, version: &str) -> Result<(), String> {
         theirs
             .check("the agent", "engine", version)
             .map_err(|error| error.to_string())?;
@@ -191,7 +191,7 @@ impl Peer {
     }
 
     /// It comes again over another link.
-    pub(crate) fn over(&self, arrival: Arrival) {
+    pub(crate) fn add_link(&self, arrival: Arrival) {
         if let Some(links) = &self.links {
             let _ = links.send(arrival);
         }
@@ -200,18 +200,18 @@ impl Peer {
     fn new(
         spec: &AgentSpec,
         generation: u64,
-        means: &Means,
-        speak: impl FnOnce(Ear, Line) -> tokio::task::JoinHandle<()>,
+        context: &PeerContext,
+        speak: impl FnOnce(Handler, Line) -> tokio::task::JoinHandle<()>,
     ) -> Self {
         let line = Line::new(Arc::new(SystemClock));
         let waiting = Arc::new(AtomicUsize::new(0));
         let grace_ns = Arc::new(AtomicU64::new(0));
         let command = Arc::new(Mutex::new(0));
         let leaving = Arc::new(AtomicBool::new(false));
-        let ear = Ear {
+        let handler = Handler {
             name: spec.name.as_str().into(),
             generation,
-            means: means.clone(),
+            context: context.clone(),
             waiting: waiting.clone(),
             grace_ns: grace_ns.clone(),
             leaving: leaving.clone(),
@@ -221,7 +221,7 @@ impl Peer {
         Self {
             spec: spec.clone(),
             generation,
-            task: speak(ear, line.clone()),
+            task: speak(handler, line.clone()),
             line,
             waiting,
             grace_ns,
@@ -241,8 +241,8 @@ impl Peer {
     }
 
     /// Says something; what cannot be said shows as the loss of the agent.
-    pub(crate) fn say(&self, message: &ToAgent) {
-        let _ = self.line.say(message);
+    pub(crate) fn send(&self, message: &ToAgent) {
+        let _ = self.line.send(message);
     }
 
     /// Processes that belong to this agent: our children that must be spared when another one's are
@@ -257,14 +257,14 @@ impl Peer {
     }
 
     /// Asks it to end, and waits a moment until it has heard that.
-    pub(crate) fn farewell(&self) {
+    pub(crate) fn ask_to_quit(&self) {
         self.leaving.store(true, Ordering::Relaxed);
-        self.say(&ToAgent::Quit);
+        self.send(&ToAgent::Quit);
     }
 
-    /// Waits until it has ended after [`Peer::farewell`]; then ends what is left of it here.
-    pub(crate) fn end(mut self, since: Instant) {
-        while since.elapsed() < FAREWELL {
+    /// Waits until it has ended after [`Peer::ask_to_quit`]; then ends what is left of it here.
+    pub(crate) fn wait_for_end(mut self, since: Instant) {
+        while since.elapsed() < QUIT_TIMEOUT {
             let gone = match &mut self.child {
                 Some(child) => !matches!(child.try_wait(), Ok(None)),
                 None => self.task.is_finished(),
@@ -297,7 +297,7 @@ impl Peer {
         let since = Instant::now();
         let ended = loop {
             let ended = child.try_wait();
-            if !matches!(ended, Ok(None)) || since.elapsed() > LAST_BREATH {
+            if !matches!(ended, Ok(None)) || since.elapsed() > KILL_TIMEOUT {
                 break ended.ok().flatten();
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -327,10 +327,10 @@ fn end_with_us(command: &mut Command, fd: i32) {
 }
 
 /// The task that listens to an agent.
-struct Ear {
+struct Handler {
     name: Arc<str>,
     generation: u64,
-    means: Means,
+    context: PeerContext,
     waiting: Arc<AtomicUsize>,
     grace_ns: Arc<AtomicU64>,
     leaving: Arc<AtomicBool>,
@@ -339,56 +339,56 @@ struct Ear {
     incarnation: Option<u64>,
 }
 
-impl Ear {
-    fn tell(&self, heard: FromAgent) -> Result<(), LinkError> {
+impl Handler {
+    fn forward(&self, heard: AgentEvent) -> Result<(), LinkError> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let input = Input::Agent {
             name: self.name.clone(),
             generation: self.generation,
             heard,
         };
-        self.means.inbox.send(input).map_err(|_| LinkError::Closed)
+        self.context.inbox.send(input).map_err(|_| LinkError::Closed)
     }
 
-    async fn over(
+    async fn converse(
         &mut self,
         line: &Line,
         reader: impl AsyncRead + Send + Unpin,
         writer: impl AsyncWrite + Send + Unpin,
-        patience: Patience,
+        timeouts: LinkTimeouts,
     ) -> LinkError {
-        let own = self.means.own.clone();
-        line.converse(reader, writer, &own, self, patience).await
+        let own = self.context.own.clone();
+        line.converse(reader, writer, &own, self, timeouts).await
     }
 
     /// Of a link that is there already.
-    fn patience(&self) -> Patience {
-        Patience::over(self.means.silence)
+    fn timeouts(&self) -> LinkTimeouts {
+        LinkTimeouts::without_login(self.context.silence)
     }
 
     /// Of a link behind a login. `overdue` sees to it that one which is made again takes no longer
     /// than the grace.
-    fn patience_with_login(&self) -> Patience {
-        let usual = self.patience();
-        Patience {
-            greeting: usual.greeting.max(LOGIN),
+    fn timeouts_with_login(&self) -> LinkTimeouts {
+        let usual = self.timeouts();
+        LinkTimeouts {
+            greeting: usual.greeting.max(LOGIN_TIMEOUT),
             ..usual
         }
     }
 
-    async fn once(mut self, line: Line, near: UnixStream) {
+    async fn by_socket_pair(mut self, line: Line, near: UnixStream) {
         let stream = near
             .set_nonblocking(true)
             .and_then(|()| tokio::net::UnixStream::from_std(near));
         let why = match stream {
             Ok(stream) => {
                 let (reader, writer) = stream.into_split();
-                let patience = self.patience();
-                self.over(&line, reader, writer, patience).await
+                let timeouts = self.timeouts();
+                self.converse(&line, reader, writer, timeouts).await
             }
             Err(error) => error.into(),
         };
-        let _ = self.tell(FromAgent::Lost(why));
+        let _ = self.forward(AgentEvent::Lost(why));
     }
 
     async fn by_command(mut self, line: Line, argv: Vec<String>) {
@@ -399,7 +399,7 @@ impl Ear {
             let links = line.links();
             let grace = self.grace_ns.clone();
             let why = tokio::select! {
-                why = self.one_command(&line, &argv) => why,
+                why = self.converse_by_command(&line, &argv) => why,
                 // An attempt that hangs must not make the grace longer.
                 why = overdue(&line, links, cut, &grace) => why,
             };
@@ -412,17 +412,17 @@ impl Ear {
             let since = *cut.get_or_insert_with(Instant::now);
             // A run may have said another one meanwhile.
             let grace = Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed));
-            let final_word = matches!(why, LinkError::Version(_) | LinkError::Reborn);
+            let is_final = matches!(why, LinkError::Version(_) | LinkError::NewProcess);
             // One that never came does not come by asking again: the address is wrong, or the key,
             // or the program.
-            if !known && self.incarnation.is_none() || final_word || since.elapsed() >= grace {
-                let _ = self.tell(FromAgent::Lost(why));
+            if !known && self.incarnation.is_none() || is_final || since.elapsed() >= grace {
+                let _ = self.forward(AgentEvent::Lost(why));
                 return;
             }
-            if attempt == 0 && self.tell(FromAgent::Cut(why)).is_err() {
+            if attempt == 0 && self.forward(AgentEvent::Cut(why)).is_err() {
                 return;
             }
-            tokio::time::sleep(AGAIN[attempt.min(AGAIN.len() - 1)]).await;
+            tokio::time::sleep(RETRY_INTERVALS[attempt.min(RETRY_INTERVALS.len() - 1)]).await;
             attempt += 1;
         }
     }
@@ -441,44 +441,44 @@ impl Ear {
                 },
             };
             let reader = AsyncReadExt::chain(std::io::Cursor::new(arrival.read), arrival.link.reader);
-            let patience = self.patience();
+            let timeouts = self.timeouts();
             tokio::select! {
-                ended = self.over(&line, reader, arrival.link.writer, patience) => why = ended,
+                ended = self.converse(&line, reader, arrival.link.writer, timeouts) => why = ended,
                 newer = arrivals.recv() => next = newer,
             }
             if line.is_closed() || self.leaving.load(Ordering::Relaxed) {
                 return;
             }
-            if matches!(why, LinkError::Version(_) | LinkError::Reborn) {
+            if matches!(why, LinkError::Version(_) | LinkError::NewProcess) {
                 break;
             }
             cut = tokio::time::Instant::now();
             if next.is_none() {
                 // What it was is told now; if it does not come again, that is what it is lost by.
-                let said = std::mem::replace(&mut why, LinkError::Away(grace));
-                if self.tell(FromAgent::Cut(said)).is_err() {
+                let said = std::mem::replace(&mut why, LinkError::Down(grace));
+                if self.forward(AgentEvent::Cut(said)).is_err() {
                     return;
                 }
             }
         }
-        if matches!(why, LinkError::Away(_)) {
-            why = LinkError::Away(cut.elapsed());
+        if matches!(why, LinkError::Down(_)) {
+            why = LinkError::Down(cut.elapsed());
         }
-        let _ = self.tell(FromAgent::Lost(why));
+        let _ = self.forward(AgentEvent::Lost(why));
     }
 
-    async fn one_command(&mut self, line: &Line, argv: &[String]) -> LinkError {
+    async fn converse_by_command(&mut self, line: &Line, argv: &[String]) -> LinkError {
         let (child, stream) = match start(argv) {
             Ok(started) => started,
             Err(error) => return error.into(),
         };
-        let mut child = Carrier::new(child, &self.command);
+        let mut child = LinkCommand::new(child, &self.command);
         let (mut reader, writer) = stream.into_split();
-        let patience = self.patience_with_login();
-        let why = match after_login(&mut reader, patience.greeting).await {
+        let timeouts = self.timeouts_with_login();
+        let why = match after_login(&mut reader, timeouts.greeting).await {
             Ok(first) => {
                 let reader = AsyncReadExt::chain(std::io::Cursor::new(first), reader);
-                self.over(line, reader, writer, patience).await
+                self.converse(line, reader, writer, timeouts).await
             }
             Err(why) => {
                 drop((reader, writer)); // the command sees the end of its input, and says why it ends
@@ -498,11 +498,11 @@ impl Ear {
 /// Reads what a login prints up to the beginning of the link; gives the first bytes of the link.
 async fn after_login(
     reader: &mut (impl AsyncRead + Unpin),
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<bytes::BytesMut, LinkError> {
     let mut login = LoginText::default();
     let mut bytes = vec![0; 4096];
-    let begun = async {
+    let reading = async {
         loop {
             match reader.read(&mut bytes).await? {
                 0 => return Ok(None),
@@ -517,9 +517,9 @@ async fn after_login(
             }
         }
     };
-    let begun: Result<Option<_>, io::Error> = tokio::time::timeout(patience, begun)
+    let begun: Result<Option<_>, io::Error> = tokio::time::timeout(max_wait, reading)
         .await
-        .map_err(|_| LinkError::Silent(patience))?;
+        .map_err(|_| LinkError::Silent(max_wait))?;
     match begun? {
         Some(first) => Ok(first),
         None if login.is_too_long() => Err(LinkError::NoLink(format!(
@@ -535,40 +535,40 @@ async fn after_login(
     }
 }
 
-impl Hear for Ear {
-    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
-        theirs.check("the agent", "engine", &self.means.version)?;
+impl LineHandler for Handler {
+    fn handle_greeting(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+        theirs.check("the agent", "engine", &self.context.version)?;
         let again = self.incarnation.is_some();
         if self.incarnation.is_some_and(|known| known != theirs.incarnation) {
-            return Err(LinkError::Reborn);
+            return Err(LinkError::NewProcess);
         }
         self.incarnation = Some(theirs.incarnation);
-        self.tell(FromAgent::Up { again })
+        self.forward(AgentEvent::Up { again })
     }
 
-    async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
         match heard {
-            Heard::Message(body) => {
+            LineEvent::Message(body) => {
                 let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
                 // Whoever says more than can be dealt with is read no further.
-                while self.waiting.load(Ordering::Relaxed) > WAITING {
+                while self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                self.tell(FromAgent::Said(said))
+                self.forward(AgentEvent::Message(said))
             }
-            Heard::Piece {
+            LineEvent::Piece {
                 ticket,
                 offset,
                 bytes,
             } => {
                 if let Some(input) =
-                    tokio::task::block_in_place(|| self.means.store.take(ticket, offset, &bytes))
+                    tokio::task::block_in_place(|| self.context.store.take(ticket, offset, &bytes))
                 {
-                    self.means.inbox.send(input).map_err(|_| LinkError::Closed)?;
+                    self.context.inbox.send(input).map_err(|_| LinkError::Closed)?;
                 }
                 Ok(())
             }
-            Heard::Answered(_) => Ok(()), // we ask nothing
+            LineEvent::Answered(_) => Ok(()), // we ask nothing
         }
     }
 }
@@ -580,7 +580,7 @@ async fn overdue(line: &Line, links: u64, cut: Option<Instant>, grace_ns: &Atomi
         let grace = Duration::from_nanos(grace_ns.load(Ordering::Relaxed));
         tokio::time::sleep_until((since + grace).into()).await;
         if line.links() == links {
-            return LinkError::Away(grace);
+            return LinkError::Down(grace);
         }
     }
     std::future::pending().await

@@ -13,18 +13,18 @@ use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Command, Counters, Event
 use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 
 use crate::assemble::{ask_to_prepare, busy, crew};
-use crate::begin::{PreparedRun, begin, forget, room, spool};
+use crate::begin::{PreparedRun, begin, create_segments_directory, forget, spool};
 use crate::ceiling::CeilingWatch;
 use crate::gather::Gathering;
 use crate::live::LiveFile;
-use crate::peer::FromAgent;
-use crate::run::leaving::Leaving;
-use crate::session::{Input, Session, note, refused};
+use crate::peer::AgentEvent;
+use crate::run::leaving::LeavingAgent;
+use crate::session::{Input, Session, note, report_version_refusal};
 
 /// Beyond the drain, for closing segments on a slow disk.
-const CLOSING: Duration = Duration::from_secs(150);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(150);
 /// How often it is looked whether those that leave have been waited for long enough.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Carries out one run.
 ///
@@ -37,19 +37,19 @@ pub(crate) fn carry_out(
     rules: AgentRules,
 ) -> Result<Finished, String> {
     spec.check().map_err(|error| error.to_string())?;
-    let segments = room(&spec)?;
+    let segments = create_segments_directory(&spec)?;
     let begun = begin(session, spec, &segments, crew(agents), rules);
     let begun = begun.map_err(|error| forget(&segments, error))?;
-    let mut going = Going::new(session, begun);
-    going.start(session);
-    while !going.is_over() {
-        going.step(session);
+    let mut active = ActiveRun::new(session, begun);
+    active.start(session);
+    while !active.is_over() {
+        active.step(session);
     }
-    Ok(going.close(session))
+    Ok(active.close(session))
 }
 
 /// Whether an agent has any testers in this run.
-fn carries(agent: &AgentSpec, spec: &RunSpec) -> bool {
+fn has_testers(agent: &AgentSpec, spec: &RunSpec) -> bool {
     let mut workloads = spec.workloads.iter();
     agent.role == Role::Testers
         && workloads.any(|workload| workload.agents.is_empty() || workload.agents.contains(&agent.name))
@@ -61,7 +61,7 @@ struct AgentState {
     /// 0 while it is not there.
     generation: u64,
     /// It has testers, or only watches.
-    carries: bool,
+    has_testers: bool,
     local: bool,
     /// It is of a host of the target: whether it is there changes no number of a tester.
     watches: bool,
@@ -80,7 +80,7 @@ struct AgentEnd {
 }
 
 /// A run whose load has begun.
-struct Going {
+struct ActiveRun {
     spec: RunSpec,
     start: Start,
     crew: Vec<AgentSpec>,
@@ -89,7 +89,7 @@ struct Going {
     clock: SystemClock,
     agents: Vec<AgentState>,
     /// Those that were asked to end, by index, until they have handed over what they measured.
-    leaving: BTreeMap<usize, Leaving>,
+    leaving: BTreeMap<usize, LeavingAgent>,
     /// Where there are agents elsewhere: what those bring that leave before the end.
     gathering: Option<Gathering>,
     /// They have nothing of the run any more, and are about to end.
@@ -104,7 +104,7 @@ struct Going {
     deadline: Option<Instant>,
 }
 
-impl Going {
+impl ActiveRun {
     fn new(session: &Session, begun: PreparedRun) -> Self {
         let PreparedRun {
             spec,
@@ -120,7 +120,7 @@ impl Going {
             .iter()
             .zip(&crew)
             .map(|(agent, known)| AgentState {
-                carries: carries(known, &spec),
+                has_testers: has_testers(known, &spec),
                 name: agent.name.clone(),
                 generation: session.peers.get(&agent.name).map_or(0, |peer| peer.generation),
                 local: agent.same_clock,
@@ -130,11 +130,11 @@ impl Going {
                 ended: None,
             })
             .collect();
-        let patience = Duration::from_nanos(spec.drain_ns).saturating_add(CLOSING);
+        let max_wait = Duration::from_nanos(spec.drain_ns).saturating_add(CLOSE_TIMEOUT);
         let deadline = spec.end.duration_ns.and_then(|ns| {
             Instant::now()
                 .checked_add(Duration::from_nanos(ns))?
-                .checked_add(patience)
+                .checked_add(max_wait)
         });
         Self {
             ceiling: CeilingWatch::new(&spec.ceiling),
@@ -161,24 +161,24 @@ impl Going {
     }
 
     fn start(&mut self, session: &mut Session) {
-        session.events.tell(&Event::Started {
+        session.events.send(&Event::Started {
             t0_unix_ns: self.start.t0_unix_ns,
             agents: self.agents.iter().map(|agent| agent.name.clone()).collect(),
         });
         for index in 0..self.agents.len() {
-            if self.agents[index].generation == 0 || !self.agents[index].carries {
+            if self.agents[index].generation == 0 || !self.agents[index].has_testers {
                 self.merger.end(index); // no second waits for it
             }
         }
         let t0_ns = self.start.t0_ns;
-        self.say(session, &ToAgent::Go { t0_ns });
+        self.send(session, &ToAgent::Go { t0_ns });
     }
 
     /// To every agent whose part has not ended; one that does not hear it is about to be lost.
-    fn say(&self, session: &Session, message: &ToAgent) {
+    fn send(&self, session: &Session, message: &ToAgent) {
         for agent in self.agents.iter().filter(|agent| agent.is_there()) {
             if let Some(peer) = session.peers.get(&agent.name) {
-                peer.say(message);
+                peer.send(message);
             }
         }
     }
@@ -194,25 +194,25 @@ impl Going {
 
     /// Waits for the next thing that happens.
     fn step(&mut self, session: &mut Session) {
-        let look = (!self.leaving.is_empty()).then(|| Instant::now() + LOOK);
+        let look = (!self.leaving.is_empty()).then(|| Instant::now() + CHECK_INTERVAL);
         let input = match self.deadline.into_iter().chain(look).min() {
             Some(until) => session
                 .inbox
                 .recv_timeout(until.saturating_duration_since(Instant::now())),
             None => session.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        self.take(session, input);
-        self.see_off(session);
+        self.handle_input(session, input);
+        self.release_leaving(session);
     }
 
-    fn take(&mut self, session: &mut Session, input: Result<Input, RecvTimeoutError>) {
+    fn handle_input(&mut self, session: &mut Session, input: Result<Input, RecvTimeoutError>) {
         match input {
             Ok(Input::Command(Command::Stop { reason })) => self.stop(session, "stopped", reason),
             Ok(Input::Command(Command::Quit)) => self.end(session, "the lab asked to quit"),
-            Ok(Input::LabGone) => self.end(session, "the lab has ended"),
+            Ok(Input::LabEnded) => self.end(session, "the lab has ended"),
             Ok(Input::Signal) => self.end(session, "interrupted"),
             Ok(Input::Command(_)) => busy(session),
-            Ok(Input::Rubbish(why)) => note(session, self.now_ns(), "bad-command", &why),
+            Ok(Input::InvalidCommand(why)) => note(session, self.now_ns(), "bad-command", &why),
             Ok(Input::Agent {
                 name,
                 generation,
@@ -226,17 +226,17 @@ impl Going {
                     .iter()
                     .position(|agent| agent.name == *name && agent.generation == generation);
                 match (index, heard) {
-                    (Some(index), FromAgent::Said(said)) => {
+                    (Some(index), AgentEvent::Message(said)) => {
                         if let Some(said) = session.learn(&name, said) {
-                            self.heard(session, index, said);
+                            self.handle_message(session, index, said);
                         }
                     }
-                    (Some(index), FromAgent::Lost(error)) => self.lost(session, index, &error),
-                    (Some(_), FromAgent::Cut(error)) => {
+                    (Some(index), AgentEvent::Lost(error)) => self.handle_loss(session, index, &error),
+                    (Some(_), AgentEvent::Cut(error)) => {
                         let text = format!("the link to agent {name} is cut: {error}");
                         note(session, self.now_ns(), "link-cut", &text);
                     }
-                    (Some(_), FromAgent::Up { again: true }) => {
+                    (Some(_), AgentEvent::Up { again: true }) => {
                         note(
                             session,
                             self.now_ns(),
@@ -244,31 +244,31 @@ impl Going {
                             &format!("agent {name} is heard again"),
                         );
                         if let Some(gathering) = &mut self.gathering {
-                            gathering.go_on(session, &name);
+                            gathering.resume(session, &name);
                         }
                     }
-                    (None, FromAgent::Lost(error)) => {
-                        refused(session, self.now_ns(), &name, &error);
+                    (None, AgentEvent::Lost(error)) => {
+                        report_version_refusal(session, self.now_ns(), &name, &error);
                         session.drop_peer(&name);
                     }
-                    (None, FromAgent::Said(said)) => {
+                    (None, AgentEvent::Message(said)) => {
                         session.learn(&name, said);
-                        self.let_late_one_in(session, &name, generation);
+                        self.admit_late_agent(session, &name, generation);
                     }
                     _ => {}
                 }
             }
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, self.now_ns()),
+            Ok(Input::Arrived(arrival)) => session.admit(*arrival, self.now_ns()),
             Ok(Input::Stranger(text)) => note(session, self.now_ns(), "stranger", &text),
             Ok(Input::Stored { ticket, outcome }) => {
                 if let Some(gathering) = &mut self.gathering {
-                    gathering.stored(session, ticket, outcome);
+                    gathering.handle_stored(session, ticket, outcome);
                 }
             }
             Err(RecvTimeoutError::Timeout) if self.deadline.is_none_or(|at| Instant::now() < at) => {}
             Err(_) => {
                 for index in 0..self.agents.len() {
-                    self.lost(session, index, &LinkError::Silent(CLOSING));
+                    self.handle_loss(session, index, &LinkError::Silent(CLOSE_TIMEOUT));
                 }
             }
         }
@@ -286,12 +286,12 @@ impl Going {
         self.stopping = true;
         self.status = status;
         self.reason = reason;
-        let patience = Duration::from_nanos(self.spec.drain_ns).saturating_add(CLOSING);
-        self.deadline = Instant::now().checked_add(patience);
-        self.say(session, &ToAgent::Stop);
+        let max_wait = Duration::from_nanos(self.spec.drain_ns).saturating_add(CLOSE_TIMEOUT);
+        self.deadline = Instant::now().checked_add(max_wait);
+        self.send(session, &ToAgent::Stop);
     }
 
-    fn heard(&mut self, session: &mut Session, index: usize, message: ToController) {
+    fn handle_message(&mut self, session: &mut Session, index: usize, message: ToController) {
         match message {
             ToController::Second(report) => {
                 self.agents[index].reported.add(&report.counters);
@@ -301,7 +301,7 @@ impl Going {
                     self.damage
                         .push(format!("agent {name}, second {}: {error}", report.second));
                 }
-                self.seconds(session);
+                self.report_seconds(session);
             }
             ToController::Note { t_ns, kind, text } => {
                 note(session, t_ns, &kind, &text);
@@ -309,15 +309,15 @@ impl Going {
                     self.stop(session, "service-gone", text);
                 }
             }
-            ToController::Leaving { reason } => self.leaves(session, index, &reason),
+            ToController::Leaving { reason } => self.begin_leave(session, index, &reason),
             ToController::Files { .. } | ToController::Unsent { .. } => {
                 if let Some(gathering) = &mut self.gathering {
-                    gathering.heard(session, &self.agents[index].name, message);
+                    gathering.handle_message(session, &self.agents[index].name, message);
                 }
             }
             ToController::Finished { books, window_ns } if self.leaving.contains_key(&index) => {
                 self.merger.end(index);
-                self.seconds(session);
+                self.report_seconds(session);
                 self.close_agent(session, index, books, window_ns);
             }
             ToController::Finished { books, window_ns } => {
@@ -327,13 +327,13 @@ impl Going {
                     lost_ns: None,
                 });
                 self.merger.end(index);
-                self.seconds(session);
+                self.report_seconds(session);
                 self.end_watching(session);
             }
             ToController::Prepared => {
                 let t0_ns = self.start.t0_ns;
                 if let Some(peer) = session.peers.get(&self.agents[index].name) {
-                    peer.say(&ToAgent::Go { t0_ns });
+                    peer.send(&ToAgent::Go { t0_ns });
                 }
             }
             ToController::Failed { error } => {
@@ -343,7 +343,9 @@ impl Going {
                 self.agents[index].generation = 0;
                 session.drop_peer(&name);
             }
-            ToController::Going { t0_raw_ns, bound_ns } => self.began(session, index, t0_raw_ns, bound_ns),
+            ToController::Going { t0_raw_ns, bound_ns } => {
+                self.record_start(session, index, t0_raw_ns, bound_ns)
+            }
             other => {
                 let name = &self.agents[index].name;
                 self.damage.push(format!(
@@ -354,11 +356,11 @@ impl Going {
     }
 
     /// Tells and files the seconds that are complete.
-    fn seconds(&mut self, session: &mut Session) {
+    fn report_seconds(&mut self, session: &mut Session) {
         while let Some((report, times)) = self.merger.take() {
             self.live.second(&report, &mut self.damage);
             let ms = |q: f64| times.quantile_ns(q).map(|ns| ns as f64 / 1e6);
-            session.events.tell(&Event::Second {
+            session.events.send(&Event::Second {
                 second: report.second,
                 counters: report.counters,
                 active: report.active,
@@ -367,11 +369,11 @@ impl Going {
                 p95_ms: ms(0.95),
                 p99_ms: ms(0.99),
             });
-            self.judge(session, &report.counters, &times);
+            self.check_ceilings(session, &report.counters, &times);
         }
     }
 
-    fn judge(&mut self, session: &mut Session, counters: &Counters, times: &Times) {
+    fn check_ceilings(&mut self, session: &mut Session, counters: &Counters, times: &Times) {
         if let Some(reason) = self.ceiling.second(counters, times).filter(|_| !self.stopping) {
             note(session, self.now_ns(), "ceiling", &reason);
             self.stop(session, "ceiling", reason);
@@ -381,16 +383,16 @@ impl Going {
     /// Whoever only watches does so for as long as anybody has testers.
     fn end_watching(&self, session: &Session) {
         let tests = |(index, agent): (usize, &AgentState)| {
-            agent.carries && agent.is_there() && !self.leaving.contains_key(&index)
+            agent.has_testers && agent.is_there() && !self.leaving.contains_key(&index)
         };
         if !self.agents.iter().enumerate().any(tests) {
-            self.say(session, &ToAgent::Stop);
+            self.send(session, &ToAgent::Stop);
         }
     }
 
     /// An agent of the run that was not there at its start has come: it gets ready, and begins when
     /// it is.
-    fn let_late_one_in(&mut self, session: &mut Session, name: &str, generation: u64) {
+    fn admit_late_agent(&mut self, session: &mut Session, name: &str, generation: u64) {
         let expected = |agent: &&mut AgentState| agent.name == name && agent.generation == 0;
         let known = session
             .peers
@@ -433,7 +435,7 @@ impl Going {
 
     /// An agent has converted the start to its own clock. What it took it for is kept: the segments
     /// of an agent that never says more can be placed by it.
-    fn began(&mut self, session: &mut Session, index: usize, t0_raw_ns: i64, bound_ns: i64) {
+    fn record_start(&mut self, session: &mut Session, index: usize, t0_raw_ns: i64, bound_ns: i64) {
         let start = &mut self.start.agents[index];
         if start.t0_raw_ns == t0_raw_ns {
             return;
@@ -452,7 +454,7 @@ impl Going {
         }
     }
 
-    fn lost(&mut self, session: &mut Session, index: usize, error: &LinkError) {
+    fn handle_loss(&mut self, session: &mut Session, index: usize, error: &LinkError) {
         let t_ns = self.now_ns();
         let agent = &mut self.agents[index];
         let how = session.drop_peer(&agent.name);
@@ -460,7 +462,7 @@ impl Going {
             return;
         }
         if let Some(leaving) = self.leaving.remove(&index) {
-            return self.left_unheard(session, index, leaving, &error.to_string());
+            return self.abandon_handover(session, index, leaving, &error.to_string());
         }
         let how = if how.is_empty() {
             error.to_string()
@@ -496,17 +498,17 @@ impl Going {
             return;
         }
         self.merger.end(index);
-        self.seconds(session);
+        self.report_seconds(session);
         note(session, t_ns, "agent-lost", &text);
-        self.missed(session, text);
+        self.react_to_loss(session, text);
     }
 
     /// What follows when there is one agent less.
-    fn missed(&mut self, session: &mut Session, text: String) {
+    fn react_to_loss(&mut self, session: &mut Session, text: String) {
         self.end_watching(session);
         let counts = |(index, agent): (usize, &AgentState)| {
             let lost = agent.lost_ns().is_some() || self.leaving.contains_key(&index);
-            agent.carries && agent.generation != 0 && !lost
+            agent.has_testers && agent.generation != 0 && !lost
         };
         if !self.agents.iter().enumerate().any(counts) {
             self.status = "agent-lost";

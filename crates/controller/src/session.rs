@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use crate::assemble::check_names;
 use crate::door::{self, Arrival};
 use crate::events::Events;
-use crate::peer::{FromAgent, Means, Peer};
+use crate::peer::{AgentEvent, Peer, PeerContext};
 use crate::time_service::TimeServer;
 use crate::{check, gather, run};
 
@@ -38,7 +38,7 @@ pub struct AgentCommand {
     pub program: OsString,
     /// For instance `["agent"]`.
     pub arguments: Vec<OsString>,
-    /// A link over which nothing is heard for so long is broken: [`plimsoll_link::SILENCE`].
+    /// A link over which nothing is heard for so long is broken: [`plimsoll_link::SILENCE_TIMEOUT`].
     pub silence: Duration,
 }
 
@@ -56,9 +56,9 @@ pub(crate) enum Input {
     /// From the lab.
     Command(Command),
     /// A line that is no command.
-    Rubbish(String),
+    InvalidCommand(String),
     /// The lab closed its end, or died.
-    LabGone,
+    LabEnded,
     /// Somebody asks us to end.
     Signal,
     /// From the agent of this name and generation.
@@ -68,7 +68,7 @@ pub(crate) enum Input {
         /// Which of those that had the name.
         generation: u64,
         /// What it says, or what became of it.
-        heard: FromAgent,
+        heard: AgentEvent,
     },
     /// An agent has dialled in.
     Arrived(Box<Arrival>),
@@ -91,7 +91,7 @@ pub(crate) struct Session {
     pub(crate) peers: BTreeMap<String, Peer>,
     /// The conversation ends when the run that goes on has ended.
     pub(crate) ending: bool,
-    pub(crate) means: Means,
+    pub(crate) context: PeerContext,
     generation: u64,
     how: AgentCommand,
     runtime: Runtime,
@@ -124,14 +124,14 @@ impl Session {
                 spec,
                 self.generation,
                 &self.how,
-                &self.means,
+                &self.context,
                 self.runtime.handle(),
             )
             .map_err(|error| format!("agent {} could not be started: {error}", spec.name))?,
             AgentStartKind::Command { argv } => {
                 let time = self.time_for(self.generation);
                 let runtime = self.runtime.handle();
-                Peer::command(spec, self.generation, argv, &self.means, runtime, time)
+                Peer::command(spec, self.generation, argv, &self.context, runtime, time)
             }
             AgentStartKind::Joined => return Err("it has not dialled in".into()),
         };
@@ -157,7 +157,7 @@ impl Session {
         let since = Instant::now();
         for name in names {
             if let Some(peer) = self.peers.remove(name) {
-                peer.end(since);
+                peer.wait_for_end(since);
             }
         }
     }
@@ -178,7 +178,7 @@ impl Session {
         match said {
             ToController::Facts(facts) => {
                 if peer.spec.start == AgentStartKind::Joined {
-                    self.events.tell(&Event::Joined {
+                    self.events.send(&Event::Joined {
                         name: name.to_owned(),
                         facts: facts.clone(),
                     });
@@ -195,20 +195,20 @@ impl Session {
     fn listen(&mut self, spec: &ListenSpec) -> Result<Event, String> {
         let mut keys = Keys::generate().map_err(|error| error.to_string())?;
         (self.address, self.ports) = (Some(door::address(spec)?), door::ports(spec));
-        let port = door::open(spec, &keys, &self.means.inbox, self.runtime.handle())?;
+        let port = door::open(spec, &keys, &self.context.inbox, self.runtime.handle())?;
         let mut time_port = 0;
         // One that agents of another kind have needed before keeps its port, be it of the range or
         // not.
         if let Some(time) = self.time() {
             (keys.time, time_port) = (time.key(), time.port());
         }
-        let token = door::token(spec, &self.means.version, &keys, port, time_port)?;
+        let token = door::token(spec, &self.context.version, &keys, port, time_port)?;
         Ok(Event::Listening { token, port })
     }
 
     /// An agent that has the key is at the door: it is new, or comes again over another link.
     /// `t_ns` is the time of the run.
-    pub(crate) fn let_in(&mut self, arrival: Arrival, t_ns: i64) {
+    pub(crate) fn admit(&mut self, arrival: Arrival, t_ns: i64) {
         if !is_name(&arrival.name) {
             let name: String = arrival.name.escape_default().take(MAX_SHOWN_NAME).collect();
             let why = "a name has letters, digits, `.`, `_` and `-`, and does not begin with a dot";
@@ -220,12 +220,12 @@ impl Session {
                 let name = arrival.name.clone();
                 let time = self.time_for(self.generation);
                 let runtime = self.runtime.handle();
-                let peer = Peer::joined(arrival, self.generation, &self.means, runtime, time);
+                let peer = Peer::joined(arrival, self.generation, &self.context, runtime, time);
                 self.peers.insert(name, peer);
             }
             Some(peer) if peer.spec.start == AgentStartKind::Joined => {
-                match peer.admits(&arrival.greeting, &self.means.version) {
-                    Ok(()) => peer.over(arrival),
+                match peer.check_arrival(&arrival.greeting, &self.context.version) {
+                    Ok(()) => peer.add_link(arrival),
                     Err(why) => self.refuse(t_ns, &arrival.name, arrival.greeting.incarnation, &why),
                 }
             }
@@ -265,9 +265,9 @@ impl Session {
 
     fn end_peers(&mut self) {
         let since = Instant::now();
-        self.peers.values().for_each(Peer::farewell);
+        self.peers.values().for_each(Peer::ask_to_quit);
         while let Some((_, peer)) = self.peers.pop_first() {
-            peer.end(since);
+            peer.wait_for_end(since);
         }
         plimsoll_agent::end_children();
     }
@@ -275,7 +275,7 @@ impl Session {
 
 /// Tells the lab of something worth a line in the events, `t_ns` into the run.
 pub(crate) fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
-    session.events.tell(&Event::Note {
+    session.events.send(&Event::Note {
         t_s: t_ns as f64 / 1e9,
         kind: kind.into(),
         text: text.into(),
@@ -297,14 +297,14 @@ pub fn control(
     plimsoll_agent::adopt_orphans();
     let (sender, inbox) = mpsc::channel();
     let events = Events::start(output, sender.clone())?;
-    listen(input, sender.clone())?;
-    pass_on(signals, sender.clone())?;
+    read_commands(input, sender.clone())?;
+    forward_signals(signals, sender.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("links")
         .enable_all()
         .build()?;
-    let means = Means {
+    let context = PeerContext {
         inbox: sender,
         store: Arc::default(),
         own: Greeting::new(version),
@@ -316,7 +316,7 @@ pub fn control(
         events,
         peers: BTreeMap::new(),
         ending: false,
-        means,
+        context,
         generation: 0,
         how,
         runtime,
@@ -325,21 +325,21 @@ pub fn control(
         ports: 0..=0,
         refused: BTreeSet::new(),
     };
-    session.events.tell(&Event::Hello {
+    session.events.send(&Event::Hello {
         format: format::ENGINE.into(),
         version: version.into(),
     });
     while !session.ending {
         match session.inbox.recv() {
             Ok(Input::Command(command)) => obey(&mut session, command),
-            Ok(Input::LabGone | Input::Signal) | Err(_) => session.ending = true,
-            Ok(Input::Rubbish(why)) => session.events.tell(&Event::Refused { error: why }),
+            Ok(Input::LabEnded | Input::Signal) | Err(_) => session.ending = true,
+            Ok(Input::InvalidCommand(why)) => session.events.send(&Event::Refused { error: why }),
             Ok(Input::Agent {
                 name,
                 generation,
                 heard,
             }) => between_runs(&mut session, &name, generation, heard),
-            Ok(Input::Arrived(arrival)) => session.let_in(*arrival, 0),
+            Ok(Input::Arrived(arrival)) => session.admit(*arrival, 0),
             Ok(Input::Stranger(text)) => note(&mut session, 0, "stranger", &text),
             Ok(Input::Stored { .. }) => {}
         }
@@ -358,7 +358,7 @@ fn obey(session: &mut Session, command: Command) {
         _ => Ok(()),
     };
     if let Err(error) = named {
-        return session.events.tell(&Event::Refused { error });
+        return session.events.send(&Event::Refused { error });
     }
     let event = match command {
         Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
@@ -379,28 +379,28 @@ fn obey(session: &mut Session, command: Command) {
             return;
         }
     };
-    session.events.tell(&event);
+    session.events.send(&event);
 }
 
 /// Between runs nothing is lost by the loss of an agent: the next run starts another one.
-fn between_runs(session: &mut Session, name: &str, generation: u64, heard: FromAgent) {
+fn between_runs(session: &mut Session, name: &str, generation: u64, heard: AgentEvent) {
     if session.peer(name, generation).is_none() {
         return;
     }
     match heard {
-        FromAgent::Lost(error) => {
-            refused(session, 0, name, &error);
+        AgentEvent::Lost(error) => {
+            report_version_refusal(session, 0, name, &error);
             session.drop_peer(name);
         }
-        FromAgent::Said(said) => {
+        AgentEvent::Message(said) => {
             session.learn(name, said);
         }
-        FromAgent::Up { .. } | FromAgent::Cut(_) => {}
+        AgentEvent::Up { .. } | AgentEvent::Cut(_) => {}
     }
 }
 
 /// Tells of an agent that nobody has waited for if its version is what kept it out.
-pub(crate) fn refused(session: &mut Session, t_ns: i64, name: &str, error: &LinkError) {
+pub(crate) fn report_version_refusal(session: &mut Session, t_ns: i64, name: &str, error: &LinkError) {
     if let (LinkError::Version(_), Some(peer)) = (error, session.peers.get(name)) {
         let incarnation = peer.incarnation.unwrap_or_default();
         session.refuse(t_ns, name, incarnation, &error.to_string());
@@ -408,7 +408,7 @@ pub(crate) fn refused(session: &mut Session, t_ns: i64, name: &str, error: &Link
 }
 
 /// Reads commands, a line each.
-fn listen(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::Result<()> {
+fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("commands".into())
         .spawn(move || {
@@ -418,15 +418,17 @@ fn listen(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::
                 line.clear();
                 let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
                 let message = match read {
-                    Ok(0) | Err(_) => Input::LabGone,
+                    Ok(0) | Err(_) => Input::LabEnded,
                     // The text is not repeated: it may hold secrets.
                     Ok(_) => match serde_json::from_slice(&line) {
                         Ok(command) => Input::Command(command),
                         Err(_) if line.trim_ascii().is_empty() => continue,
-                        Err(error) => Input::Rubbish(format!("not a command: {}", without_values(&error))),
+                        Err(error) => {
+                            Input::InvalidCommand(format!("not a command: {}", without_values(&error)))
+                        }
                     },
                 };
-                let last = matches!(message, Input::LabGone);
+                let last = matches!(message, Input::LabEnded);
                 if sender.send(message).is_err() || last {
                     return;
                 }
@@ -453,7 +455,7 @@ fn without_values(error: &serde_json::Error) -> String {
     what.chars().take(400).collect()
 }
 
-fn pass_on(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()> {
+fn forward_signals(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {

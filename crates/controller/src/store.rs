@@ -10,15 +10,15 @@ use crate::session::Input;
 
 /// Files that are being fetched, by ticket.
 #[derive(Default)]
-pub(crate) struct Store(Mutex<Open>);
+pub(crate) struct Store(Mutex<Transfers>);
 
 #[derive(Default)]
-struct Open {
+struct Transfers {
     next: u32,
-    files: HashMap<u32, Arriving>,
+    files: HashMap<u32, IncomingFile>,
 }
 
-struct Arriving {
+struct IncomingFile {
     file: File,
     part: PathBuf,
     path: PathBuf,
@@ -27,7 +27,7 @@ struct Arriving {
 }
 
 impl Store {
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn transfers(&self) -> MutexGuard<'_, Transfers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,12 +40,12 @@ impl Store {
         part.push(".part");
         let part = PathBuf::from(part);
         let file = File::create(&part)?;
-        let mut open = self.open();
-        open.next += 1;
-        let ticket = open.next;
-        open.files.insert(
+        let mut transfers = self.transfers();
+        transfers.next += 1;
+        let ticket = transfers.next;
+        transfers.files.insert(
             ticket,
-            Arriving {
+            IncomingFile {
                 file,
                 part,
                 path: path.to_owned(),
@@ -58,51 +58,51 @@ impl Store {
 
     /// How much of it is here: where to go on after a broken link.
     pub(crate) fn written(&self, ticket: u32) -> Option<u64> {
-        self.open().files.get(&ticket).map(|file| file.written)
+        self.transfers().files.get(&ticket).map(|file| file.written)
     }
 
     /// Takes a piece. Gives what the deciding thread must hear when that was the last one, or when
     /// it could not be written. Pieces that were not asked for, or come twice, are let fall.
     pub(crate) fn take(&self, ticket: u32, offset: u64, bytes: &[u8]) -> Option<Input> {
-        let mut open = self.open();
-        let arriving = open.files.get_mut(&ticket)?;
-        if offset != arriving.written || arriving.written + bytes.len() as u64 > arriving.bytes {
+        let mut transfers = self.transfers();
+        let incoming = transfers.files.get_mut(&ticket)?;
+        if offset != incoming.written || incoming.written + bytes.len() as u64 > incoming.bytes {
             return None;
         }
-        let outcome = arriving.file.write_all(bytes);
-        arriving.written += bytes.len() as u64;
-        if outcome.is_ok() && arriving.written < arriving.bytes {
+        let outcome = incoming.file.write_all(bytes);
+        incoming.written += bytes.len() as u64;
+        if outcome.is_ok() && incoming.written < incoming.bytes {
             return None;
         }
-        let arriving = open.files.remove(&ticket)?;
-        drop(open);
+        let incoming = transfers.files.remove(&ticket)?;
+        drop(transfers);
         Some(Input::Stored {
             ticket,
             outcome: outcome
-                .and_then(|()| arriving.place())
+                .and_then(|()| incoming.finish())
                 .map_err(|error| error.to_string()),
         })
     }
 
     /// An empty file is whole as soon as it is expected.
-    pub(crate) fn place_empty(&self, ticket: u32) -> std::io::Result<()> {
-        match self.open().files.remove(&ticket) {
-            Some(arriving) => arriving.place(),
+    pub(crate) fn finish_empty(&self, ticket: u32) -> std::io::Result<()> {
+        match self.transfers().files.remove(&ticket) {
+            Some(incoming) => incoming.finish(),
             None => Ok(()),
         }
     }
 
     /// Gives up a file.
     pub(crate) fn forget(&self, ticket: u32) {
-        if let Some(arriving) = self.open().files.remove(&ticket) {
-            let _ = fs::remove_file(arriving.part);
+        if let Some(incoming) = self.transfers().files.remove(&ticket) {
+            let _ = fs::remove_file(incoming.part);
         }
     }
 }
 
-impl Arriving {
+impl IncomingFile {
     /// Not synced: the agent keeps its own until the Parquet that holds this is safe.
-    fn place(self) -> std::io::Result<()> {
+    fn finish(self) -> std::io::Result<()> {
         fs::rename(&self.part, &self.path)
     }
 }

@@ -8,7 +8,7 @@ use plimsoll_record::{Merged, RecordError, Start, Tally};
 use serde::{Deserialize, Serialize};
 
 /// Ends the text of damage for as long as the segments could not be converted.
-const KEPT: &str = "the segments are kept: make room and run `plimsoll-engine convert";
+const SEGMENTS_KEPT: &str = "the segments are kept: make room and run `plimsoll-engine convert";
 const NOT_ON_DISK: &str = "transactions are not on disk";
 
 /// The whole document.
@@ -120,14 +120,15 @@ impl Summary {
 
     /// Closes the books without the segments of `run`, which could not be converted.
     pub(crate) fn postpone(&mut self, run: &Path, error: &RecordError) {
-        self.damage.push(format!("{error}; {KEPT} {}`", run.display()));
+        self.damage
+            .push(format!("{error}; {SEGMENTS_KEPT} {}`", run.display()));
         self.add_up();
     }
 
     /// Closes the books with what is on disk. May be repeated: everything is computed anew.
     pub(crate) fn settle(&mut self, merged: &Merged) {
         // What an earlier attempt has said of them is no longer so.
-        self.damage.retain(|text| !text.contains(KEPT));
+        self.damage.retain(|text| !text.contains(SEGMENTS_KEPT));
         self.rows = (self.keep == Keep::All).then(|| merged.tally());
         self.tables.clone_from(&merged.tables);
         self.segments.clone_from(&merged.segments);
@@ -150,7 +151,7 @@ impl Summary {
 
     /// What agents that were lost had kept is here now: their loss is a fact of the run and no
     /// damage of its record.
-    pub(crate) fn brought_in(&mut self) {
+    pub(crate) fn remove_loss_damage(&mut self) {
         for agent in self.agents.iter_mut().filter(|agent| agent.lost) {
             if self.segments.iter().any(|found| found.agent == agent.name) {
                 let said = std::mem::take(&mut agent.books.damage);

@@ -16,7 +16,7 @@ use plimsoll_link::identity::{IdentityError, Secret};
 use plimsoll_link::{TimeService, UdpTime};
 
 /// How often the thread looks whether it is still needed.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why there is no time service. Probes ride the link then.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +53,7 @@ impl TimeServer {
             }
         }
         let stamped = bound?;
-        stamped.set_patience(LOOK)?;
+        stamped.set_read_timeout(CHECK_INTERVAL)?;
         let port = stamped.socket().local_addr()?.port();
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
@@ -108,16 +108,16 @@ fn serve(mut stamped: StampedSocket, key: &ProbeKey, clock: &dyn Clock, ended: &
     let mut bytes = [0; PACKET_BYTES + 1];
     while !ended.load(Ordering::Relaxed) {
         match stamped.receive(&mut bytes) {
-            Ok(arrived) => {
-                if let Some(request) = Request::decode(&bytes[..arrived.bytes], key) {
-                    let answer = request.answer(arrived.at_ns, clock.raw_ns()).encode(key);
+            Ok(datagram) => {
+                if let Some(request) = Request::decode(&bytes[..datagram.bytes], key) {
+                    let answer = request.answer(datagram.at_ns, clock.raw_ns()).encode(key);
                     // What cannot be sent now is worth nothing later; the agent asks again.
-                    let _ = stamped.answer(&answer, &arrived);
+                    let _ = stamped.answer(&answer, &datagram);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The network may be down for a while.
-            Err(_) => std::thread::sleep(LOOK),
+            Err(_) => std::thread::sleep(CHECK_INTERVAL),
         }
     }
 }

@@ -28,9 +28,9 @@ const SILENCE: &str = "exec sleep 3600";
 const END: &str = "exit 0";
 
 /// A directory that goes with the test.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("plimsoll-agents-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -118,7 +118,7 @@ fn spec(directory: &Path) -> Value {
 }
 
 /// An agent that sends these messages, and does `then`.
-fn agent(place: &Path, messages: &[Value], then: &str, silence: Duration) -> AgentCommand {
+fn agent(temp: &Path, messages: &[Value], then: &str, silence: Duration) -> AgentCommand {
     let mut frames = BytesMut::new();
     let mut number = 0;
     for message in messages {
@@ -131,7 +131,7 @@ fn agent(place: &Path, messages: &[Value], then: &str, silence: Duration) -> Age
         };
         frame.write(&mut frames).unwrap();
     }
-    let file = place.join("said");
+    let file = temp.join("said");
     fs::write(&file, frames).unwrap();
     // Called with `--fd N` behind these. Only bash takes descriptors above 9.
     let script = format!("cat '{}' >&$2; {then}", file.display());
@@ -150,7 +150,7 @@ fn said(message: &ToController) -> Value {
 /// be among them.
 #[test]
 fn strange_and_silent_agents_are_told_and_nothing_hangs() {
-    let place = Place::new();
+    let temp = TestDirectory::new();
     let link = plimsoll_model::format::LINK_VERSION;
     let hello = json!({"type": "hello", "link": link, "version": VERSION, "pid": 1});
     let second = SecondReport {
@@ -183,8 +183,8 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
     for (number, (messages, then, expected)) in refused.iter().enumerate() {
         // On a busy machine a script may need longer than the short silence to say its first word.
         let silence = if *then == END { TIMEOUT } else { short };
-        let run = place.0.join(format!("refused-{number}"));
-        let mut lab = Lab::start(agent(&place.0, messages, then, silence));
+        let run = temp.0.join(format!("refused-{number}"));
+        let mut lab = Lab::start(agent(&temp.0, messages, then, silence));
         let event = lab.run(&run).pop().unwrap();
         let error = event["error"].as_str().unwrap();
         assert!(expected.iter().all(|part| error.contains(part)), "{error}");
@@ -192,10 +192,10 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
         lab.quit();
     }
 
-    let run = place.0.join("lost");
+    let run = temp.0.join("lost");
     let silence = Duration::from_secs(5);
     let mut lab = Lab::start(agent(
-        &place.0,
+        &temp.0,
         &[hello, facts, prepared, second],
         SILENCE,
         silence,

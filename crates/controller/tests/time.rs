@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A controller and one agent that has dialled in, both in threads of this process.
 struct Session {
-    place: PathBuf,
+    temp: PathBuf,
     commands: PipeWriter,
     events: mpsc::Receiver<Value>,
     controller: JoinHandle<()>,
@@ -38,9 +38,9 @@ struct Session {
 
 impl Session {
     fn start(name: &str, port: u16) -> (Self, u16) {
-        let place = std::env::temp_dir().join(format!("plimsoll-time-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir_all(place.join("results/runs/0001")).unwrap();
+        let temp = std::env::temp_dir().join(format!("plimsoll-time-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&temp);
+        fs::create_dir_all(temp.join("results/runs/0001")).unwrap();
         let (input, commands) = pipe().unwrap();
         let (read, output) = pipe().unwrap();
         let how = AgentCommand {
@@ -59,7 +59,7 @@ impl Session {
             }
         });
         let mut session = Self {
-            place,
+            temp,
             commands,
             events,
             controller,
@@ -71,7 +71,7 @@ impl Session {
         let token = session.until("listening")["token"].clone();
         let time_port = token["time_port"].as_u64().unwrap() as u16;
         let dialer = Dialer::new(&Token::parse(token.to_string().as_bytes()).unwrap(), VERSION).unwrap();
-        let directory = session.place.join("agent");
+        let directory = session.temp.join("agent");
         session.agent = Some(std::thread::spawn(move || {
             let source = Source::Dial(Box::new(dialer));
             run_agent(
@@ -120,7 +120,7 @@ impl Session {
         self.say(&json!({"type": "quit"}));
         self.controller.join().unwrap();
         self.agent.take().unwrap().join().unwrap();
-        fs::remove_dir_all(&self.place).unwrap();
+        fs::remove_dir_all(&self.temp).unwrap();
     }
 }
 
@@ -129,7 +129,7 @@ fn far() -> Value {
 }
 
 fn run(session: &mut Session) -> Vec<String> {
-    let directory = session.place.join("results/runs/0001");
+    let directory = session.temp.join("results/runs/0001");
     let spec = json!({
         "format": "plimsoll.run/1", "experiment": "test", "run": "0001", "directory": directory, "seed": 1,
         "warmup_ns": 0, "end": {"duration_ns": 1_000_000_000, "each_tester": null, "transactions": null},

@@ -84,11 +84,11 @@ pub(crate) fn carry_out(bench: &Bench) -> anyhow::Result<()> {
     let mut writer = SegmentWriter::transactions(&segments, origin, ROTATE_BYTES);
     let mut mix = Mix::new(1, 0, &codes);
     let mut pool: Vec<Transaction> = Vec::with_capacity(POOL);
-    let (mut left, mut writing) = (*rows, [0.0, 0.0]);
-    while left > 0 {
+    let (mut remaining, mut writing) = (*rows, [0.0, 0.0]);
+    while remaining > 0 {
         pool.clear();
-        pool.extend(mix.by_ref().take(POOL.min(left)));
-        left -= pool.len();
+        pool.extend(mix.by_ref().take(POOL.min(remaining)));
+        remaining -= pool.len();
         let mark = Mark::now();
         for batch in pool.chunks(BATCH) {
             if columns.len() + batch.len() > recorder::BATCH_ROWS {

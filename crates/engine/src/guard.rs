@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-const POLL: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-static TOLD_TO_END: AtomicBool = AtomicBool::new(false);
+static END_REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Runs `command` (program first); with `input`, our first line of stdin becomes the child's whole
 /// stdin.
@@ -39,10 +39,10 @@ pub fn run(command: &[OsString], input: bool, grace: Duration) -> Result<ExitCod
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if TOLD_TO_END.load(Ordering::Relaxed) {
+        if END_REQUESTED.load(Ordering::Relaxed) {
             break end(&mut child, grace)?;
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(POLL_INTERVAL);
     };
     kill_descendants();
     let code = status
@@ -80,20 +80,20 @@ fn read_line() -> Result<String> {
 }
 
 fn wait_for_end_of_stdin() {
-    let mut rest = [0_u8; 256];
+    let mut ignored = [0_u8; 256];
     let mut stdin = io::stdin().lock();
     loop {
-        match stdin.read(&mut rest) {
+        match stdin.read(&mut ignored) {
             Ok(0) => break,
             Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
             _ => {}
         }
     }
-    TOLD_TO_END.store(true, Ordering::Relaxed);
+    END_REQUESTED.store(true, Ordering::Relaxed);
 }
 
 extern "C" fn note_termination(_signal: libc::c_int) {
-    TOLD_TO_END.store(true, Ordering::Relaxed);
+    END_REQUESTED.store(true, Ordering::Relaxed);
 }
 
 /// A handler, not `SIG_IGN`: ignoring is inherited over exec and would make the child deaf too.
@@ -115,7 +115,7 @@ fn end(child: &mut Child, grace: Duration) -> Result<std::process::ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(POLL_INTERVAL);
     }
     child.kill()?;
     Ok(child.wait()?)

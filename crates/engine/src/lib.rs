@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
-use plimsoll_agent::{AgentError, Place, Source};
+use plimsoll_agent::{AgentDirectory, AgentError, Source};
 use plimsoll_controller::AgentCommand;
 use plimsoll_link::LinkError;
 use plimsoll_link::dial::Dialer;
@@ -142,7 +142,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
             let how = AgentCommand {
                 program: OsString::from("/proc/self/exe"),
                 arguments: vec![OsString::from("agent")],
-                silence: plimsoll_link::SILENCE,
+                silence: plimsoll_link::SILENCE_TIMEOUT,
             };
             let signals = signals::listen().context("cannot listen to signals")?;
             Ok(plimsoll_controller::control(
@@ -222,7 +222,7 @@ fn dialer(token: &Path) -> anyhow::Result<Dialer> {
 /// what nobody collected.
 fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -> anyhow::Result<()> {
     let dialer = join.map(dialer).transpose()?;
-    let (place, listener) = Place::take(directory)?;
+    let (agent_directory, listener) = AgentDirectory::claim(directory)?;
     let source = match dialer {
         Some(dialer) => Source::Dial(Box::new(dialer)),
         None => Source::Listen(listener),
@@ -237,7 +237,7 @@ fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -
         Err(AgentError::Link(LinkError::Refused)) => false,
         Err(_) => true,
     };
-    place.leave(!kept);
+    agent_directory.release(!kept);
     ended?;
     Ok(())
 }

@@ -105,24 +105,24 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
     let table = trace.place(&rules);
     let root =
         || Beneath::open(&replay.root).with_context(|| format!("opening the root {}", replay.root.display()));
-    let mut said = Map::new();
-    said.insert("is_cut".into(), trace.is_cut.into());
-    said.insert("ignored".into(), json!(table.ignored()));
+    let mut output = Map::new();
+    output.insert("is_cut".into(), trace.is_cut.into());
+    output.insert("ignored".into(), json!(table.ignored()));
     if replay.check || replay.prepare {
         let root = root()?;
         if replay.prepare {
             check::reset(&root)?;
         }
         let report = trace.check(&table, &root, check::Options::default())?;
-        said.insert("check".into(), report_json(&report)?);
+        output.insert("check".into(), report_json(&report)?);
         if replay.prepare {
-            let wanted = PrepareOptions {
+            let options = PrepareOptions {
                 fill: fill(replay),
                 force: replay.force,
             };
-            let prepared = check::prepare(&root, &report, wanted)?;
+            let prepared = check::prepare(&root, &report, options)?;
             let left = serde_json::to_value(&prepared.left)?;
-            said.insert(
+            output.insert(
                 "prepared".into(),
                 json!({
                     "made": prepared.made,
@@ -135,12 +135,12 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
         }
     }
     if replay.run || !(replay.check || replay.prepare || replay.clean) {
-        said.insert("replayed".into(), replayed(replay, &trace, &table)?);
+        output.insert("replayed".into(), replayed(replay, &trace, &table)?);
     }
     if replay.clean {
-        said.insert("cleaned".into(), serde_json::to_value(check::clean(&root()?)?)?);
+        output.insert("cleaned".into(), serde_json::to_value(check::clean(&root()?)?)?);
     }
-    writeln!(std::io::stdout(), "{}", Value::Object(said))?;
+    writeln!(std::io::stdout(), "{}", Value::Object(output))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -168,11 +168,11 @@ fn replayed(replay: &Replay, trace: &Trace, table: &plimsoll_replay::names::Tabl
     let root =
         Root::open(&replay.root).with_context(|| format!("opening the root {}", replay.root.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
+    let stop_requested = stop.clone();
     let signals = crate::signals::listen().context("cannot listen to signals")?;
     std::thread::spawn(move || {
         while signals.recv().is_ok() {
-            told.store(true, Ordering::Relaxed);
+            stop_requested.store(true, Ordering::Relaxed);
         }
     });
     let replayed = carry_out(&plan, &root, &trace.names, &trace.header, &settings, &stop)?;

@@ -18,7 +18,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 /// Largest piece of a file in one frame, in bytes: small enough that a beat never waits long behind
 /// it.
-pub const PIECE: usize = 128 * 1024;
+pub const MAX_PIECE_BYTES: usize = 128 * 1024;
 const HEAD: usize = 4;
 
 /// One frame.
@@ -58,7 +58,7 @@ pub enum Frame {
         ticket: u32,
         /// Where in the file it belongs.
         offset: u64,
-        /// At most [`PIECE`].
+        /// At most [`MAX_PIECE_BYTES`].
         bytes: Bytes,
     },
 }

@@ -21,9 +21,9 @@ use crate::transport::{Link, Transport, WELCOME};
 use crate::{quic, tcp};
 
 /// Longest attempt, handshake and welcome included.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest attempt over QUIC while TCP is to be tried as well: where UDP is shut, nothing answers.
-const ATTEMPT_QUIC: Duration = Duration::from_secs(5);
+const ATTEMPT_TIMEOUT_QUIC: Duration = Duration::from_secs(5);
 /// Pauses between rounds, doubled from the first to the last; each is cut by up to half at random,
 /// so that agents which lost the same controller do not come back as one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES_PER_NAME: usize = 4;
 /// No certificate has a name, but the libraries want one to look for. It is not sent.
-const NOBODY: &str = "controller.invalid";
+const SERVER_NAME: &str = "controller.invalid";
 
 /// What dials with one token, as often as is wished. All its QUIC links share one socket for each
 /// address family.
@@ -63,20 +63,20 @@ pub enum DialError {
     #[error(transparent)]
     Keys(#[from] IdentityError),
     /// Every way was tried.
-    #[error("no link to the controller of experiment {experiment}: {}{}", fault.text(experiment), list(tried))]
+    #[error("no link to the controller of experiment {experiment}: {}{}", fault.text(experiment), list(attempts))]
     NoLink {
         /// The token's.
         experiment: String,
         /// The most telling of the faults.
         fault: Fault,
         /// The last round.
-        tried: Vec<Tried>,
+        attempts: Vec<FailedAttempt>,
     },
 }
 
 /// One attempt that failed.
 #[derive(Debug, Clone)]
-pub struct Tried {
+pub struct FailedAttempt {
     /// As in the token.
     pub address: String,
     /// Over what.
@@ -92,7 +92,7 @@ pub struct Tried {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// Nothing answers, or no way leads there, or the name is unknown.
-    Nobody,
+    NoAnswer,
     /// The host answers that nobody listens on that port.
     Closed,
     /// Somebody is there and broke off during the handshake: a controller with too many handshakes
@@ -136,33 +136,33 @@ impl Dialer {
     ///
     /// # Errors
     /// [`DialError::NoLink`].
-    pub async fn dial(&self, patience: Duration) -> Result<Link, DialError> {
-        let end = Instant::now() + patience;
-        let mut ways: Vec<(&str, Transport)> = self
+    pub async fn dial(&self, max_wait: Duration) -> Result<Link, DialError> {
+        let end = Instant::now() + max_wait;
+        let mut routes: Vec<(&str, Transport)> = self
             .addresses
             .iter()
             .flat_map(|address| self.transports.iter().map(|via| (address.as_str(), *via)))
             .collect();
         let mut pause = FIRST_PAUSE;
-        let mut hopeless = Vec::new();
+        let mut permanent = Vec::new();
         loop {
-            let mut tried = Vec::new();
-            for (index, (address, via)) in ways.iter().enumerate() {
-                let share = (end - Instant::now()) / (ways.len() - index) as u32;
+            let mut attempts = Vec::new();
+            for (index, (address, via)) in routes.iter().enumerate() {
+                let share = (end - Instant::now()) / (routes.len() - index) as u32;
                 match self.attempt(address, *via, share.min(self.longest(*via))).await {
                     Ok(link) => return Ok(link),
-                    Err(failure) => tried.push(failure.at(address, *via)),
+                    Err(failure) => attempts.push(failure.at(address, *via)),
                 }
             }
-            hopeless.extend(tried.extract_if(.., |tried| tried.fault >= Fault::Stranger));
-            ways.retain(|way| {
-                !hopeless
+            permanent.extend(attempts.extract_if(.., |attempt| attempt.fault >= Fault::Stranger));
+            routes.retain(|route| {
+                !permanent
                     .iter()
-                    .any(|tried: &Tried| (tried.address.as_str(), tried.via) == *way)
+                    .any(|attempt: &FailedAttempt| (attempt.address.as_str(), attempt.via) == *route)
             });
-            if ways.is_empty() || Instant::now() + pause >= end {
-                tried.append(&mut hopeless);
-                return Err(self.no_link(tried));
+            if routes.is_empty() || Instant::now() + pause >= end {
+                attempts.append(&mut permanent);
+                return Err(self.no_link(attempts));
             }
             sleep(jittered(pause)).await;
             pause = LAST_PAUSE.min(pause * 2);
@@ -170,22 +170,22 @@ impl Dialer {
     }
 
     /// Waits, at most so long, until the ends of QUIC links have been told to the controller.
-    pub async fn close(self, patience: Duration) {
+    pub async fn close(self, max_wait: Duration) {
         let endpoints = self
             .endpoints
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         for endpoint in endpoints.into_iter().flatten() {
             // Past the patience the controller finds out by itself.
-            let _ = timeout(patience, endpoint.wait_idle()).await;
+            let _ = timeout(max_wait, endpoint.wait_idle()).await;
         }
     }
 
     fn longest(&self, via: Transport) -> Duration {
         if via == Transport::Quic && self.transports.contains(&Transport::Tcp) {
-            ATTEMPT_QUIC
+            ATTEMPT_TIMEOUT_QUIC
         } else {
-            ATTEMPT
+            ATTEMPT_TIMEOUT
         }
     }
 
@@ -194,7 +194,7 @@ impl Dialer {
             .await
             .unwrap_or_else(|_| Err(Failure::silent(within / 2, "to the question for its address")))?;
         let within = within / peers.len() as u32;
-        let mut worst = Failure::new(Fault::Nobody, "the name has no address");
+        let mut worst = Failure::new(Fault::NoAnswer, "the name has no address");
         for peer in peers {
             let one = async {
                 match via {
@@ -219,7 +219,7 @@ impl Dialer {
         tcp::tune(&stream).map_err(|error| Failure::new(Fault::Busy, error))?;
         let mut stream = self
             .tls
-            .connect(nobody(), stream)
+            .connect(server_name(), stream)
             .await
             .map_err(|error| tls_failure(&error))?;
         welcome(&mut stream).await.map_err(|error| tls_failure(&error))?;
@@ -229,10 +229,10 @@ impl Dialer {
     async fn over_quic(&self, peer: SocketAddr) -> Result<Link, Failure> {
         let endpoint = self
             .endpoint(peer)
-            .map_err(|error| Failure::new(Fault::Nobody, error))?;
+            .map_err(|error| Failure::new(Fault::NoAnswer, error))?;
         let connection = endpoint
-            .connect_with(self.quic.clone(), peer, NOBODY)
-            .map_err(|error| Failure::new(Fault::Nobody, error))?
+            .connect_with(self.quic.clone(), peer, SERVER_NAME)
+            .map_err(|error| Failure::new(Fault::NoAnswer, error))?
             .await
             .map_err(|error| quic_failure(&error))?;
         let (send, mut receive) = connection
@@ -255,15 +255,15 @@ impl Dialer {
         Ok(known.insert(quic::client_endpoint(peer.ip())?).clone())
     }
 
-    fn no_link(&self, tried: Vec<Tried>) -> DialError {
+    fn no_link(&self, attempts: Vec<FailedAttempt>) -> DialError {
         DialError::NoLink {
             experiment: self.experiment.clone(),
-            fault: tried
+            fault: attempts
                 .iter()
-                .map(|tried| tried.fault)
+                .map(|attempt| attempt.fault)
                 .max()
-                .unwrap_or(Fault::Nobody),
-            tried,
+                .unwrap_or(Fault::NoAnswer),
+            attempts,
         }
     }
 }
@@ -294,13 +294,13 @@ impl Failure {
 
     fn silent(waited: Duration, what: &str) -> Self {
         Self::new(
-            Fault::Nobody,
+            Fault::NoAnswer,
             format_args!("no answer {what} in {:.1} s", waited.as_secs_f64()),
         )
     }
 
-    fn at(self, address: &str, via: Transport) -> Tried {
-        Tried {
+    fn at(self, address: &str, via: Transport) -> FailedAttempt {
+        FailedAttempt {
             address: address.to_owned(),
             via,
             fault: self.fault,
@@ -312,7 +312,7 @@ impl Failure {
 impl Fault {
     fn text(self, experiment: &str) -> String {
         match self {
-            Self::Nobody => {
+            Self::NoAnswer => {
                 "no answer: is the controller running, and do its ports let this host through?".into()
             }
             Self::Closed => "the port is closed: has the controller ended?".into(),
@@ -333,13 +333,14 @@ impl Fault {
 }
 
 async fn resolve(address: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let (host, port) = host_and_port(address).ok_or_else(|| Failure::new(Fault::Nobody, "not host:port"))?;
+    let (host, port) =
+        host_and_port(address).ok_or_else(|| Failure::new(Fault::NoAnswer, "not host:port"))?;
     let found = lookup_host((host, port))
         .await
-        .map_err(|error| Failure::new(Fault::Nobody, error))?;
+        .map_err(|error| Failure::new(Fault::NoAnswer, error))?;
     let peers: Vec<_> = found.take(MAX_ADDRESSES_PER_NAME).collect();
     if peers.is_empty() {
-        return Err(Failure::new(Fault::Nobody, "the name has no address"));
+        return Err(Failure::new(Fault::NoAnswer, "the name has no address"));
     }
     Ok(peers)
 }
@@ -353,9 +354,9 @@ async fn welcome(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     }
 }
 
-fn nobody() -> ServerName<'static> {
+fn server_name() -> ServerName<'static> {
     // A constant that is a domain name, as a test says.
-    ServerName::try_from(NOBODY).expect("a domain name")
+    ServerName::try_from(SERVER_NAME).expect("a domain name")
 }
 
 /// What a TCP connection that could not be made says.
@@ -363,7 +364,7 @@ fn connect_failure(error: io::Error) -> Failure {
     let fault = match error.kind() {
         io::ErrorKind::ConnectionRefused => Fault::Closed,
         io::ErrorKind::ConnectionReset => Fault::Busy,
-        _ => Fault::Nobody,
+        _ => Fault::NoAnswer,
     };
     Failure::new(fault, error)
 }
@@ -395,7 +396,7 @@ fn quic_failure(error: &ConnectionError) -> Failure {
         .find(|alert| is(close.error_code, *alert))
         .map_or(Fault::Busy, alert_fault),
         ConnectionError::VersionMismatch => Fault::Version,
-        ConnectionError::TimedOut => Fault::Nobody,
+        ConnectionError::TimedOut => Fault::NoAnswer,
         _ => Fault::Busy,
     };
     Failure::new(fault, error)
@@ -417,10 +418,10 @@ fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.5..=1.0))
 }
 
-fn list(tried: &[Tried]) -> String {
-    let lines: Vec<_> = tried
+fn list(attempts: &[FailedAttempt]) -> String {
+    let lines: Vec<_> = attempts
         .iter()
-        .map(|tried| format!("{} {} ({})", tried.via, tried.address, tried.detail))
+        .map(|attempt| format!("{} {} ({})", attempt.via, attempt.address, attempt.detail))
         .collect();
     if lines.is_empty() {
         String::new()
@@ -447,6 +448,6 @@ mod tests {
 
     #[test]
     fn the_name_of_nobody_is_a_name() {
-        assert_eq!(nobody().to_str(), NOBODY);
+        assert_eq!(server_name().to_str(), SERVER_NAME);
     }
 }

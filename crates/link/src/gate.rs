@@ -146,15 +146,15 @@ impl Gate {
         Err(reason)
     }
 
-    pub(crate) fn accepted(&self) {
+    pub(crate) fn count_accepted(&self) {
         self.lock().counters.accepted += 1;
     }
 
-    pub(crate) fn starved(&self) {
+    pub(crate) fn count_starved(&self) {
         self.lock().counters.starved += 1;
     }
 
-    pub(crate) fn refused(&self, address: IpAddr, via: Transport, reason: Reason) {
+    pub(crate) fn count_refused(&self, address: IpAddr, via: Transport, reason: Reason) {
         self.lock().refuse(address, via, reason);
     }
 
@@ -176,9 +176,9 @@ impl State {
     fn refuse(&mut self, address: IpAddr, via: Transport, reason: Reason) {
         *self.counters.refused.entry(reason).or_default() += 1;
         let source = address.to_canonical();
-        let is_it =
+        let is_same =
             |refusal: &&mut Refusal| (refusal.source, refusal.via, refusal.reason) == (source, via, reason);
-        if let Some(refusal) = self.refusals.iter_mut().find(is_it) {
+        if let Some(refusal) = self.refusals.iter_mut().find(is_same) {
             refusal.times += 1;
         } else if self.refusals.len() < MAX_REFUSALS {
             self.refusals.push(Refusal {
@@ -307,7 +307,7 @@ mod tests {
         let gate = gate(9, 9);
         for host in 0..100 {
             for _ in 0..3 {
-                gate.refused(IpAddr::from([10, 0, 0, host]), Transport::Tcp, Reason::Garbage);
+                gate.count_refused(IpAddr::from([10, 0, 0, host]), Transport::Tcp, Reason::Garbage);
             }
         }
         let refusals = gate.take_refusals();

@@ -217,7 +217,7 @@ impl Pinned {
         }
     }
 
-    fn proof(
+    fn verify(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
@@ -229,7 +229,7 @@ impl Pinned {
 
 /// TLS 1.2 is not among the versions, so nobody can ask this; and if it were asked, the answer is
 /// no.
-fn old() -> Error {
+fn no_tls12() -> Error {
     Error::PeerIncompatible(PeerIncompatible::Tls12NotOfferedOrEnabled)
 }
 
@@ -251,7 +251,7 @@ impl ServerCertVerifier for Pinned {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(old())
+        Err(no_tls12())
     }
 
     fn verify_tls13_signature(
@@ -260,7 +260,7 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.proof(message, certificate, signed)
+        self.verify(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -288,7 +288,7 @@ impl ClientCertVerifier for Pinned {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(old())
+        Err(no_tls12())
     }
 
     fn verify_tls13_signature(
@@ -297,7 +297,7 @@ impl ClientCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.proof(message, certificate, signed)
+        self.verify(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

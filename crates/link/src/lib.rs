@@ -25,7 +25,7 @@ pub mod transport;
 
 pub use codec::{Frame, FrameError, MAX_FRAME_BYTES};
 pub use error::LinkError;
-pub use line::{Hear, Heard, Line, Patience, SILENCE, Stamps};
+pub use line::{Line, LineEvent, LineHandler, LinkTimeouts, SILENCE_TIMEOUT, Stamps};
 pub use message::{
     Baseline, ClockReport, FileInfo, Greeting, Measure, Portion, Prepare, RunKey, Spool, TimeService,
     ToAgent, ToController, UdpTime, VersionError,

@@ -18,34 +18,34 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use crate::LinkError;
-use crate::codec::{Frame, PIECE, missing, next_frame};
+use crate::codec::{Frame, MAX_PIECE_BYTES, missing, next_frame};
 use crate::message::Greeting;
 use crate::numbered::{Inbox, Outbox};
 
 /// A side speaks at least so often.
-pub const BEAT: Duration = Duration::from_secs(1);
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// A side that was not heard for so long is not there any more.
-pub const SILENCE: Duration = Duration::from_secs(5);
-const SECOND_LOOK: Duration = Duration::from_millis(100);
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+const LAST_READ_TIMEOUT: Duration = Duration::from_millis(100);
 /// Pieces that may wait to be sent; [`Line::piece`] waits for room.
-const PIECES: usize = 8;
+const MAX_PIECES: usize = 8;
 /// Questions and answers of probes that may wait: they are worth nothing later.
-const PROBES: usize = 64;
+const MAX_PROBES: usize = 64;
 /// Room for what is read at a time, at least.
-const READ: usize = 4096;
+const MIN_READ_BYTES: usize = 4096;
 /// What one write takes of messages.
-const WRITE: usize = 256 * 1024;
+const MAX_WRITE_BYTES: usize = 256 * 1024;
 
 /// How long one side waits for the other.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct LinkTimeouts {
     /// For the first word over a new link. Longer than `silence` where a login comes before it.
     pub greeting: Duration,
     /// For any further word.
     pub silence: Duration,
 }
 
-impl Patience {
+impl LinkTimeouts {
     /// Over a link that is there already.
     pub fn over(silence: Duration) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Patience {
 
 /// What a line hears.
 #[derive(Debug)]
-pub enum Heard {
+pub enum LineEvent {
     /// A message, once and in order: JSON.
     Message(Bytes),
     /// A part of a file.
@@ -87,12 +87,12 @@ pub struct Stamps {
 }
 
 /// Who listens to a line.
-pub trait Hear: Send {
+pub trait LineHandler: Send {
     /// The first word over a new link. An error ends it.
-    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError>;
+    fn handle_greeting(&mut self, theirs: &Greeting) -> Result<(), LinkError>;
 
     /// Everything else. Nothing more is read before this is done.
-    fn hear(&mut self, heard: Heard) -> impl Future<Output = Result<(), LinkError>> + Send;
+    fn handle_event(&mut self, heard: LineEvent) -> impl Future<Output = Result<(), LinkError>> + Send;
 }
 
 /// What both directions share; see the module.
@@ -104,7 +104,7 @@ struct Shared {
     /// There is something to write.
     wake: Notify,
     /// Room for a piece, or another link.
-    room: Condvar,
+    capacity: Condvar,
     clock: Arc<dyn Clock>,
 }
 
@@ -132,7 +132,7 @@ impl Line {
         Self(Arc::new(Shared {
             state: Mutex::default(),
             wake: Notify::new(),
-            room: Condvar::new(),
+            capacity: Condvar::new(),
             clock,
         }))
     }
@@ -145,7 +145,7 @@ impl Line {
     ///
     /// # Errors
     /// [`LinkError`] when the line is closed or the other side acknowledges nothing.
-    pub fn say<T: Serialize>(&self, message: &T) -> Result<(), LinkError> {
+    pub fn send<T: Serialize>(&self, message: &T) -> Result<(), LinkError> {
         let body = Bytes::from(serde_json::to_vec(message).map_err(crate::FrameError::from)?);
         let mut state = self.state();
         if state.closed {
@@ -157,10 +157,10 @@ impl Line {
         Ok(())
     }
 
-    /// Asks the other side for its time; the answer comes as [`Heard::Answered`], or never.
-    pub fn ask(&self) {
+    /// Asks the other side for its time; the answer comes as [`LineEvent::Answered`], or never.
+    pub fn send_probe(&self) {
         let mut state = self.state();
-        if state.link != 0 && state.questions.len() < PROBES {
+        if state.link != 0 && state.questions.len() < MAX_PROBES {
             let id = state.next_question;
             state.next_question += 1;
             state.questions.push_back(id);
@@ -181,10 +181,14 @@ impl Line {
 
     /// Sends a part of a file over `link`, when there is room. False when that link is gone:
     /// whoever wants the file asks again.
-    pub fn piece(&self, link: u64, ticket: u32, offset: u64, bytes: Bytes) -> bool {
+    pub fn send_piece(&self, link: u64, ticket: u32, offset: u64, bytes: Bytes) -> bool {
         let mut state = self.state();
-        while state.link == link && state.pieces.len() >= PIECES && !state.closed {
-            state = self.0.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.link == link && state.pieces.len() >= MAX_PIECES && !state.closed {
+            state = self
+                .0
+                .capacity
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         if state.link != link || state.closed {
             return false;
@@ -212,7 +216,7 @@ impl Line {
     /// Ends the link that is up, and lets none begin.
     pub fn close(&self) {
         self.state().closed = true;
-        self.0.room.notify_all();
+        self.0.capacity.notify_all();
         self.0.wake.notify_one();
     }
 
@@ -222,11 +226,11 @@ impl Line {
         reader: impl AsyncRead + Send + Unpin,
         writer: impl AsyncWrite + Send + Unpin,
         own: &Greeting,
-        hear: &mut impl Hear,
-        patience: Patience,
+        handler: &mut impl LineHandler,
+        timeouts: LinkTimeouts,
     ) -> LinkError {
         let _end = EndOfLink(self);
-        self.over_one_link(reader, writer, own, hear, patience).await
+        self.over_one_link(reader, writer, own, handler, timeouts).await
     }
 
     async fn over_one_link(
@@ -234,10 +238,10 @@ impl Line {
         reader: impl AsyncRead + Send + Unpin,
         mut writer: impl AsyncWrite + Send + Unpin,
         own: &Greeting,
-        hear: &mut impl Hear,
-        patience: Patience,
+        handler: &mut impl LineHandler,
+        timeouts: LinkTimeouts,
     ) -> LinkError {
-        let Patience { greeting, silence } = patience;
+        let LinkTimeouts { greeting, silence } = timeouts;
         let mut reading = Reading {
             line: self,
             reader,
@@ -248,7 +252,7 @@ impl Line {
         // that greets and hangs up before it hears us may be of another version: what it said is
         // read first, and tells more than a broken pipe.
         let said = async { Ok(self.greet(&mut writer, own).await) };
-        let first = async { tokio::try_join!(said, reading.be_greeted(hear)) };
+        let first = async { tokio::try_join!(said, reading.be_greeted(handler)) };
         let sent = match timeout(greeting, first).await {
             Ok(Ok((Ok(()), sent))) => sent,
             Ok(Ok((Err(error), _)) | Err(error)) => return error,
@@ -272,7 +276,7 @@ impl Line {
             error
         };
         tokio::select! {
-            error = reading.run(hear) => error,
+            error = reading.run(handler) => error,
             error = writing => error,
         }
     }
@@ -303,7 +307,7 @@ impl Drop for EndOfLink<'_> {
         state.asked.clear();
         state.answers.clear();
         drop(state);
-        self.0.0.room.notify_all();
+        self.0.0.capacity.notify_all();
     }
 }
 
@@ -322,12 +326,13 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             }
             // All of a piece at once, or it would be copied each time the buffer grows; little for
             // a link that waits.
-            self.bytes.reserve(missing(&self.bytes).clamp(READ, PIECE));
+            self.bytes
+                .reserve(missing(&self.bytes).clamp(MIN_READ_BYTES, MAX_PIECE_BYTES));
             let mut read = timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await;
             if read.is_err() {
                 // Of a process that was stopped the timer ends before the kernel is asked what has
                 // come meanwhile.
-                read = timeout(SECOND_LOOK, self.reader.read_buf(&mut self.bytes)).await;
+                read = timeout(LAST_READ_TIMEOUT, self.reader.read_buf(&mut self.bytes)).await;
             }
             match read {
                 Ok(Ok(0)) => return Err(LinkError::Closed),
@@ -349,23 +354,23 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
     }
 
     /// The other side's greeting; gives the number of our last message that it has.
-    async fn be_greeted(&mut self, hear: &mut impl Hear) -> Result<u64, LinkError> {
+    async fn be_greeted(&mut self, handler: &mut impl LineHandler) -> Result<u64, LinkError> {
         let Frame::Greeting(body) = self.next().await? else {
-            return Err(LinkError::Stranger);
+            return Err(LinkError::NoGreeting);
         };
         let theirs: Greeting = serde_json::from_slice(&body).map_err(crate::FrameError::from)?;
-        hear.greeted(&theirs)?;
+        handler.handle_greeting(&theirs)?;
         let mut state = self.line.state();
         if state.closed {
             return Err(LinkError::Closed);
         }
-        state.outbox.acknowledged(theirs.received)?;
+        state.outbox.acknowledge(theirs.received)?;
         state.links += 1;
         state.link = state.links;
         Ok(theirs.received)
     }
 
-    async fn run(&mut self, hear: &mut impl Hear) -> LinkError {
+    async fn run(&mut self, handler: &mut impl LineHandler) -> LinkError {
         loop {
             let frame = match self.next().await {
                 Ok(frame) => frame,
@@ -374,7 +379,7 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             match self.take(frame) {
                 Ok(None) => {}
                 Ok(Some(heard)) => {
-                    if let Err(error) = hear.hear(heard).await {
+                    if let Err(error) = handler.handle_event(heard).await {
                         return error;
                     }
                 }
@@ -383,17 +388,17 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
         }
     }
 
-    fn take(&self, frame: Frame) -> Result<Option<Heard>, LinkError> {
+    fn take(&self, frame: Frame) -> Result<Option<LineEvent>, LinkError> {
         let now = self.line.0.clock.raw_ns();
         let mut state = self.line.state();
         let heard = match frame {
-            Frame::Message { number, body } => state.inbox.take(number)?.then_some(Heard::Message(body)),
+            Frame::Message { number, body } => state.inbox.take(number)?.then_some(LineEvent::Message(body)),
             Frame::Beat { received } => {
-                state.outbox.acknowledged(received)?;
+                state.outbox.acknowledge(received)?;
                 None
             }
             Frame::Question { id } => {
-                if state.answers.len() < PROBES {
+                if state.answers.len() < MAX_PROBES {
                     state.answers.push_back((id, now));
                     self.line.0.wake.notify_one();
                 }
@@ -402,7 +407,7 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             Frame::Answer { id, heard, answered } => {
                 let found = state.asked.iter().position(|&(asked, _)| asked == id);
                 found.and_then(|at| state.asked.remove(at)).map(|(_, sent)| {
-                    Heard::Answered(Stamps {
+                    LineEvent::Answered(Stamps {
                         sent,
                         heard,
                         answered,
@@ -414,12 +419,12 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
                 ticket,
                 offset,
                 bytes,
-            } => Some(Heard::Piece {
+            } => Some(LineEvent::Piece {
                 ticket,
                 offset,
                 bytes,
             }),
-            Frame::Greeting(_) => return Err(LinkError::Stranger),
+            Frame::Greeting(_) => return Err(LinkError::NoGreeting),
         };
         Ok(heard)
     }
@@ -467,7 +472,7 @@ impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
             return Ok(true);
         }
         if let Some(id) = state.questions.pop_front() {
-            if state.asked.len() >= PROBES {
+            if state.asked.len() >= MAX_PROBES {
                 state.asked.pop_front();
             }
             let sent = self.line.0.clock.raw_ns();
@@ -475,7 +480,7 @@ impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
             Frame::Question { id }.write(bytes)?;
             return Ok(true);
         }
-        while bytes.len() < WRITE
+        while bytes.len() < MAX_WRITE_BYTES
             && let Some((number, body)) = state.outbox.after(self.sent)
         {
             Frame::Message { number, body }.write(bytes)?;
@@ -484,13 +489,13 @@ impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
         if Instant::now() >= self.beat {
             let received = state.inbox.received();
             Frame::Beat { received }.write(bytes)?;
-            self.beat = Instant::now() + BEAT;
+            self.beat = Instant::now() + HEARTBEAT_INTERVAL;
         }
         if bytes.is_empty()
             && let Some(piece) = state.pieces.pop_front()
         {
             piece.write(bytes)?;
-            self.line.0.room.notify_one();
+            self.line.0.capacity.notify_one();
         }
         Ok(!bytes.is_empty())
     }

@@ -31,11 +31,11 @@ use crate::transport::{Link, Transport, WELCOME};
 
 /// Links that wait for [`Listener::accept`]; those after them keep their places in the gate, and
 /// then newcomers are refused.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 /// Pause when the process has no descriptors left: the connection stays in the kernel's queue.
-const STARVED: Duration = Duration::from_millis(100);
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
 /// Ports that the kernel picks for TCP and that are taken for UDP, before it is given up.
-const PICKS: usize = 32;
+const MAX_PICKS: usize = 32;
 
 /// A door to a controller. Dropping it closes the door; links that came through stay.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Listener {
         let config = keys.controller.server(keys.agents.pin())?;
         let sockets = Sockets::bind(address, ports, transports)?;
         let gate = Gate::new(bounds);
-        let (sender, links) = mpsc::channel(WAITING);
+        let (sender, links) = mpsc::channel(MAX_WAITING);
         let mut tasks = Vec::new();
         let endpoint = sockets
             .udp
@@ -150,12 +150,12 @@ impl Listener {
     /// Closes the door and waits, at most so long, until the QUIC links that came through have told
     /// their peers of their end. A runtime that stops before leaves those peers waiting for a
     /// time-out.
-    pub async fn close(self, patience: Duration) {
+    pub async fn close(self, max_wait: Duration) {
         let endpoint = self.endpoint.clone();
         drop(self);
         if let Some(endpoint) = endpoint {
             // Past the patience the peers find out by themselves.
-            let _ = timeout(patience, endpoint.wait_idle()).await;
+            let _ = timeout(max_wait, endpoint.wait_idle()).await;
         }
     }
 }
@@ -187,8 +187,8 @@ impl Sockets {
         let (first, last) = (*ports.start(), *ports.end());
         let mut error = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for port in ports {
-            for _ in 0..if port == 0 { PICKS } else { 1 } {
-                match Self::on(SocketAddr::new(address, port), transports) {
+            for _ in 0..if port == 0 { MAX_PICKS } else { 1 } {
+                match Self::bind_port(SocketAddr::new(address, port), transports) {
                     Ok(sockets) => return Ok(sockets),
                     Err(found) => error = found,
                 }
@@ -203,7 +203,7 @@ impl Sockets {
         })
     }
 
-    fn on(mut address: SocketAddr, transports: &[Transport]) -> io::Result<Self> {
+    fn bind_port(mut address: SocketAddr, transports: &[Transport]) -> io::Result<Self> {
         let (mut tcp, mut udp) = (None, None);
         if transports.contains(&Transport::Tcp) {
             let listener = tcp::bind(address)?;
@@ -253,11 +253,11 @@ impl Door {
     async fn take_tcp(self, listener: TcpListener, acceptor: TlsAcceptor) {
         let mut handshakes = JoinSet::new();
         loop {
-            let taken = tokio::select! {
-                taken = listener.accept() => taken,
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
                 Some(_) = handshakes.join_next() => continue,
             };
-            match taken {
+            match accepted {
                 // Over the bound the connection is dropped here, before a byte is read.
                 Ok((stream, peer)) => {
                     if let Ok(ticket) = self.gate.enter(peer.ip(), Transport::Tcp) {
@@ -269,8 +269,8 @@ impl Door {
                 // network.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    self.gate.starved();
-                    sleep(STARVED).await;
+                    self.gate.count_starved();
+                    sleep(STARVED_PAUSE).await;
                 }
             }
         }
@@ -313,11 +313,11 @@ impl Door {
         let done = timeout(self.gate.bounds().handshake, handshake).await;
         match done.unwrap_or(Err(Reason::Slow)) {
             Ok(link) => {
-                self.gate.accepted();
+                self.gate.count_accepted();
                 // Fails if the listener is gone, and the link with it.
                 let _ = self.links.send(link).await;
             }
-            Err(reason) => self.gate.refused(peer, via, reason),
+            Err(reason) => self.gate.count_refused(peer, via, reason),
         }
         drop(ticket);
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// How long an agent that was asked to end waits for its files to be fetched. Batch systems kill 30
 /// s after they have asked (Slurm's `KillWait`, Kubernetes' grace period), and the process needs a
 /// moment after it.
-pub const HAND_OVER: Duration = Duration::from_secs(20);
+pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Who speaks: the first message in both directions, so that each side can say why it will not talk
 /// to the other.
@@ -329,7 +329,7 @@ pub enum ToController {
     /// What was measured of this host.
     Measured(Baseline),
     /// It was asked to end while it had something to hand over: its testers stop, Finished follows,
-    /// and it waits for [`HAND_OVER`] until its files are fetched and it is told to Quit.
+    /// and it waits for [`HANDOVER_TIMEOUT`] until its files are fetched and it is told to Quit.
     Leaving {
         /// The signal, for people: "SIGTERM".
         reason: String,

@@ -53,7 +53,7 @@ impl Outbox {
     ///
     /// # Errors
     /// [`Gap`] when we never said so much.
-    pub fn acknowledged(&mut self, number: u64) -> Result<(), Gap> {
+    pub fn acknowledge(&mut self, number: u64) -> Result<(), Gap> {
         if number > self.last {
             return Err(Gap {
                 expected: self.last,
@@ -139,7 +139,7 @@ mod tests {
             let (mut said, mut found) = (0, Vec::new());
             while found.len() < 50 {
                 // A new link begins with what the other side has received.
-                outbox.acknowledged(inbox.received()).unwrap();
+                outbox.acknowledge(inbox.received()).unwrap();
                 let mut sent = inbox.received();
                 for _ in 0..draw(12) {
                     if said < 50 && draw(2) == 0 {
@@ -157,7 +157,7 @@ mod tests {
                         found.push(text);
                     }
                     if draw(3) == 0 {
-                        outbox.acknowledged(inbox.received()).unwrap();
+                        outbox.acknowledge(inbox.received()).unwrap();
                     }
                 }
             }
@@ -173,7 +173,7 @@ mod tests {
         let gap = inbox.take(3).unwrap_err();
         assert_eq!(gap.to_string(), "message 3 where 2 was due");
         let mut outbox = Outbox::default();
-        assert!(outbox.acknowledged(1).is_err(), "nothing was said yet");
+        assert!(outbox.acknowledge(1).is_err(), "nothing was said yet");
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         let large = Bytes::from(vec![0; 1024 * 1024]);
         (0..64).for_each(|_| outbox.push(large.clone()).unwrap());
         assert_eq!(outbox.push(body(1)), Err(Full(64 * 1024 * 1024)));
-        outbox.acknowledged(64).unwrap();
+        outbox.acknowledge(64).unwrap();
         assert!(outbox.is_empty() && outbox.bytes == 0);
         outbox.push(body(1)).unwrap();
         assert_eq!(outbox.after(0), Some((65, body(1))));

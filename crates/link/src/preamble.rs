@@ -9,7 +9,7 @@ pub const PREAMBLE: &[u8] = b"\0plimsoll-link/1\n";
 /// Longest text of a login, in bytes. What prints more than that is not an agent.
 pub const MAX_LOGIN_TEXT: usize = 1 << 20;
 /// Kept of that text for messages, in bytes.
-const KEPT: usize = 200;
+const MAX_KEPT_BYTES: usize = 200;
 
 /// Looks for the preamble in what a command prints. Pure: bytes in.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl LoginText {
             .windows(PREAMBLE.len())
             .position(|part| part == PREAMBLE);
         let text = found.unwrap_or_else(|| self.bytes.len().saturating_sub(PREAMBLE.len() - 1));
-        let kept = text.min(KEPT.saturating_sub(self.begin.len()));
+        let kept = text.min(MAX_KEPT_BYTES.saturating_sub(self.begin.len()));
         self.begin.extend_from_slice(&self.bytes[..kept]);
         self.length += text;
         self.bytes.advance(text);
@@ -44,7 +44,9 @@ impl LoginText {
 
     /// The first line of the text, for messages; empty where nothing came.
     pub fn first_line(&self) -> String {
-        let rest = KEPT.saturating_sub(self.begin.len()).min(self.bytes.len());
+        let rest = MAX_KEPT_BYTES
+            .saturating_sub(self.begin.len())
+            .min(self.bytes.len());
         let text = [&self.begin[..], &self.bytes[..rest]].concat();
         let text = String::from_utf8_lossy(&text);
         let line = text.trim().lines().next().unwrap_or_default();
@@ -83,7 +85,7 @@ mod tests {
         let mut login = LoginText::default();
         for _ in 0..=MAX_LOGIN_TEXT / 1024 + 1 {
             assert!(login.take(&[b'y'; 1024]).is_none());
-            assert!(login.bytes.len() < PREAMBLE.len() && login.begin.len() <= KEPT);
+            assert!(login.bytes.len() < PREAMBLE.len() && login.begin.len() <= MAX_KEPT_BYTES);
         }
         assert!(login.is_too_long());
     }

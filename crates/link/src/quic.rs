@@ -22,24 +22,24 @@ use crate::transport::{Link, Transport};
 
 /// Longer than a cut that the session above survives without noticing, and no longer than it keeps
 /// a lost link's place.
-pub(crate) const IDLE: Duration = Duration::from_secs(60);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shorter than the 30 s after which common address translators forget a UDP flow. The agent keeps
 /// alive, the controller does not: one packet each way is enough, and the controller's timers are
 /// many.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
+pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Kernel buffers of a controller's socket, which all its connections share. The kernel gives no
 /// more than `net.core.rmem_max`, by default 208 KiB: a hundred packets, so that many agents at
 /// once lose some and come in later.
 const SOCKET_BUFFER: usize = 4 << 20;
 /// What a stranger may make us keep before his first packet is answered: of one connection, and of
 /// all.
-const EARLY: u64 = 16 << 10;
-const EARLY_ALL: u64 = 1 << 20;
+const MAX_EARLY_BYTES: u64 = 16 << 10;
+const MAX_EARLY_BYTES_TOTAL: u64 = 1 << 20;
 /// Bytes an agent may have on the way unacknowledged: 4 MiB at 315 ms are 13 MB/s.
 const AGENT_WINDOW: u32 = 4 << 20;
 
 /// Error code of a stream whose writer was dropped before it was shut down.
-const BROKEN: VarInt = VarInt::from_u32(1);
+const BROKEN_CODE: VarInt = VarInt::from_u32(1);
 
 /// A controller's endpoint on `socket`. `window` bounds what one agent can make it hold, bytes in
 /// each direction.
@@ -65,8 +65,8 @@ pub(crate) fn server(
         .transport_config(Arc::new(transport))
         .validation_token_config(tokens)
         .max_incoming(unfinished)
-        .incoming_buffer_size(EARLY)
-        .incoming_buffer_size_total(EARLY_ALL);
+        .incoming_buffer_size(MAX_EARLY_BYTES)
+        .incoming_buffer_size_total(MAX_EARLY_BYTES_TOTAL);
     endpoint(socket, Some(config)).map_err(ServerError::Socket)
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn client(crypto: rustls::ClientConfig) -> Result<quinn::ClientConfig
     let mut transport = transport(AGENT_WINDOW);
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
-        .keep_alive_interval(Some(KEEP_ALIVE));
+        .keep_alive_interval(Some(KEEP_ALIVE_INTERVAL));
     config.transport_config(Arc::new(transport));
     Ok(config)
 }
@@ -102,7 +102,7 @@ pub(crate) fn client_endpoint(peer: IpAddr) -> io::Result<Endpoint> {
 
 fn endpoint(socket: UdpSocket, server: Option<quinn::ServerConfig>) -> io::Result<Endpoint> {
     let mut config = EndpointConfig::default();
-    config.cid_generator(|| Box::new(Names));
+    config.cid_generator(|| Box::new(ConnectionIds));
     Endpoint::new(config, server, socket, Arc::new(TokioRuntime))
 }
 
@@ -111,9 +111,9 @@ fn endpoint(socket: UdpSocket, server: Option<quinn::ServerConfig>) -> io::Resul
 /// Those of quinn's default have 24, and the one that stands in a Retry is not compared with those
 /// in use: of very many connections, one handshake in a hundred would be taken for a packet of
 /// another connection, and never answered.
-struct Names;
+struct ConnectionIds;
 
-impl ConnectionIdGenerator for Names {
+impl ConnectionIdGenerator for ConnectionIds {
     fn generate_cid(&mut self) -> ConnectionId {
         ConnectionId::new(&rand::random::<u64>().to_be_bytes())
     }
@@ -157,7 +157,9 @@ fn transport(window: u32) -> TransportConfig {
         .send_window(u64::from(window))
         .datagram_receive_buffer_size(None)
         .datagram_send_buffer_size(0)
-        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE.as_millis() as u32))));
+        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(
+            IDLE_TIMEOUT.as_millis() as u32,
+        ))));
     transport
 }
 
@@ -220,7 +222,7 @@ impl Drop for Writer {
         // Of a stream whose finish was begun, the reset takes back what the peer has not
         // acknowledged.
         if !matches!(self.end, End::Done) {
-            let _ = self.send.reset(BROKEN);
+            let _ = self.send.reset(BROKEN_CODE);
         }
     }
 }

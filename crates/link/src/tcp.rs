@@ -21,11 +21,11 @@ pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     let keep_alive = TcpKeepalive::new()
-        .with_time(quic::KEEP_ALIVE)
+        .with_time(quic::KEEP_ALIVE_INTERVAL)
         .with_interval(Duration::from_secs(10))
         .with_retries(4);
     socket.set_tcp_keepalive(&keep_alive)?;
-    socket.set_tcp_user_timeout(Some(quic::IDLE))
+    socket.set_tcp_user_timeout(Some(quic::IDLE_TIMEOUT))
 }
 
 /// A listener that takes over the port of one that has just ended.

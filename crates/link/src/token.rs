@@ -175,20 +175,23 @@ impl Token {
                 line: error.line(),
                 column: error.column(),
             })?;
-        let found: String = take(&mut fields, "format", "the name of the format")?;
+        let found: String = take_field(&mut fields, "format", "the name of the format")?;
         if !format::readable(FORMAT, &found) {
             return Err(TokenError::Version(found.escape_default().take(64).collect()));
         }
         let fields = &mut fields;
         Self {
-            experiment: take(fields, "experiment", "a name")?,
-            engine: take(fields, "engine", "a version")?,
-            addresses: take(fields, "addresses", "a list of host:port")?,
-            transports: take(fields, "transports", "a list of tcp and quic")?,
-            controller: take(fields, "controller", "64 hexadecimal digits")?,
-            agent: Identity::from_parts(bytes(fields, "certificate")?, Secret::new(bytes(fields, "key")?)),
-            time_key: Secret::new(bytes(fields, "time_key")?),
-            time_port: take(fields, "time_port", "a port, or 0")?,
+            experiment: take_field(fields, "experiment", "a name")?,
+            engine: take_field(fields, "engine", "a version")?,
+            addresses: take_field(fields, "addresses", "a list of host:port")?,
+            transports: take_field(fields, "transports", "a list of tcp and quic")?,
+            controller: take_field(fields, "controller", "64 hexadecimal digits")?,
+            agent: Identity::from_parts(
+                take_base64(fields, "certificate")?,
+                Secret::new(take_base64(fields, "key")?),
+            ),
+            time_key: Secret::new(take_base64(fields, "time_key")?),
+            time_port: take_field(fields, "time_port", "a port, or 0")?,
         }
         .checked()
     }
@@ -303,7 +306,7 @@ fn is_word(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
 }
 
-fn take<T: DeserializeOwned>(
+fn take_field<T: DeserializeOwned>(
     fields: &mut Map<String, Value>,
     field: &'static str,
     expected: &'static str,
@@ -312,9 +315,9 @@ fn take<T: DeserializeOwned>(
     serde_json::from_value(value).map_err(|_| TokenError::Field { field, expected })
 }
 
-fn bytes(fields: &mut Map<String, Value>, field: &'static str) -> Result<Vec<u8>, TokenError> {
+fn take_base64(fields: &mut Map<String, Value>, field: &'static str) -> Result<Vec<u8>, TokenError> {
     let expected = "base64";
-    let text: String = take(fields, field, expected)?;
+    let text: String = take_field(fields, field, expected)?;
     BASE64_STANDARD
         .decode(text)
         .map_err(|_| TokenError::Field { field, expected })
@@ -339,22 +342,22 @@ fn read_private(path: &Path) -> Result<Vec<u8>, TokenError> {
             mode,
         });
     }
-    bounded(file).map_err(failed)
+    read_bounded(file).map_err(failed)
 }
 
 /// Reads in a thread of its own, which is left behind if nothing comes: there is no other way to
 /// stop waiting for a standard input that may be a terminal, a pipe or a file.
-fn read_within(input: impl Read + Send + 'static, patience: Duration) -> Result<Vec<u8>, TokenError> {
+fn read_within(input: impl Read + Send + 'static, max_wait: Duration) -> Result<Vec<u8>, TokenError> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    thread::spawn(move || sender.send(bounded(input)));
-    match receiver.recv_timeout(patience) {
+    thread::spawn(move || sender.send(read_bounded(input)));
+    match receiver.recv_timeout(max_wait) {
         Ok(read) => read.map_err(|error| io_error("standard input", error)),
-        Err(_) => Err(TokenError::Slow(patience)),
+        Err(_) => Err(TokenError::Slow(max_wait)),
     }
 }
 
 /// One byte more than is allowed shows that there is too much.
-fn bounded(input: impl Read) -> io::Result<Vec<u8>> {
+fn read_bounded(input: impl Read) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
     input
         .take(MAX_TOKEN_BYTES as u64 + 1)

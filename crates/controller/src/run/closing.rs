@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use plimsoll_model::{Finished, Role};
 use plimsoll_record::{convert, write_json};
 
-use super::Going;
+use super::ActiveRun;
 use crate::gather;
 use crate::session::{Session, note};
 use crate::summary::{AgentSummary, Summary};
 
-impl Going {
+impl ActiveRun {
     /// Files to their last form, books closed.
     pub(super) fn close(mut self, session: &mut Session) -> Finished {
         let now_ns = self.now_ns();
         let far = self.bring_in(session);
-        let books = self.books();
+        let books = self.take_books();
         let mut summary = Summary::new(&self.start, books);
         summary.status = self.status.to_owned();
         summary.reason = self.reason;
@@ -67,7 +67,7 @@ impl Going {
     }
 
     /// Of every agent that took part.
-    fn books(&mut self) -> Vec<AgentSummary> {
+    fn take_books(&mut self) -> Vec<AgentSummary> {
         let all = self.agents.iter_mut().zip(&self.start.agents);
         all.filter(|(agent, _)| agent.generation != 0)
             .map(|(agent, start)| {

@@ -4,15 +4,15 @@
 
 use std::time::Instant;
 
-use plimsoll_link::message::HAND_OVER;
+use plimsoll_link::message::HANDOVER_TIMEOUT;
 use plimsoll_model::AgentBooks;
 
-use super::{AgentEnd, Going};
+use super::{ActiveRun, AgentEnd};
 use crate::gather;
 use crate::session::{Session, note};
 
 /// An agent on its way out.
-pub(super) struct Leaving {
+pub(super) struct LeavingAgent {
     /// That it was asked to end, for people.
     text: String,
     /// When it was, ns from the start of the run.
@@ -22,9 +22,9 @@ pub(super) struct Leaving {
     closed: Option<(AgentBooks, i64)>,
 }
 
-impl Going {
+impl ActiveRun {
     /// An agent says that it was asked to end, and stops its testers.
-    pub(super) fn leaves(&mut self, session: &mut Session, index: usize, reason: &str) {
+    pub(super) fn begin_leave(&mut self, session: &mut Session, index: usize, reason: &str) {
         let agent = &self.agents[index];
         if !agent.is_there() || self.leaving.contains_key(&index) {
             return; // its part is over: it is gathered like any other
@@ -34,15 +34,15 @@ impl Going {
             agent.name, agent.reported.started
         );
         let since_ns = self.now_ns();
-        let leaving = Leaving {
+        let leaving = LeavingAgent {
             text: text.clone(),
             since_ns,
-            until: Instant::now() + HAND_OVER,
+            until: Instant::now() + HANDOVER_TIMEOUT,
             closed: None,
         };
         self.leaving.insert(index, leaving);
         note(session, since_ns, "agent-lost", &text);
-        self.missed(session, text);
+        self.react_to_loss(session, text);
     }
 
     /// One that leaves has stopped, and closed its segments: they are fetched at once.
@@ -58,7 +58,7 @@ impl Going {
 
     /// Lets those go that have handed over everything, and those that nobody can wait for any
     /// longer.
-    pub(super) fn see_off(&mut self, session: &mut Session) {
+    pub(super) fn release_leaving(&mut self, session: &mut Session) {
         let now = Instant::now();
         for index in self.leaving.keys().copied().collect::<Vec<_>>() {
             let leaving = &self.leaving[&index];
@@ -67,22 +67,22 @@ impl Going {
             let late = now >= leaving.until;
             if leaving.closed.is_some() && !waits {
                 if let Some(leaving) = self.leaving.remove(&index) {
-                    self.handed_over(session, index, leaving);
+                    self.finish_handover(session, index, leaving);
                 }
             } else if late && let Some(leaving) = self.leaving.remove(&index) {
-                let why = format!("it had {} s for it", HAND_OVER.as_secs());
+                let why = format!("it had {} s for it", HANDOVER_TIMEOUT.as_secs());
                 session.drop_peer(&self.agents[index].name);
-                self.left_unheard(session, index, leaving, &why);
+                self.abandon_handover(session, index, leaving, &why);
             }
         }
     }
 
-    fn handed_over(&mut self, session: &mut Session, index: usize, leaving: Leaving) {
+    fn finish_handover(&mut self, session: &mut Session, index: usize, leaving: LeavingAgent) {
         let name = self.agents[index].name.clone();
-        let trouble = self.gathering.as_mut().and_then(|all| all.trouble(&name));
+        let trouble = self.gathering.as_mut().and_then(|all| all.take_failure(&name));
         if let Some(why) = trouble {
             session.drop_peer(&name);
-            return self.left_unheard(session, index, leaving, &why);
+            return self.abandon_handover(session, index, leaving, &why);
         }
         // What we hold now is as safe as what an agent on this host writes, and it has no time to
         // wait for Parquet.
@@ -90,21 +90,27 @@ impl Going {
             gather::forget(session, key, std::slice::from_ref(&name));
         }
         if let Some(peer) = session.peers.get(&name) {
-            peer.farewell();
+            peer.ask_to_quit();
         }
         self.left.push(name);
-        self.gone(index, leaving, "its measurements were transferred");
+        self.end_leaving(index, leaving, "its measurements were transferred");
     }
 
     /// One that leaves is gone, or its time is over, before everything was here.
-    pub(super) fn left_unheard(&mut self, session: &mut Session, index: usize, leaving: Leaving, why: &str) {
+    pub(super) fn abandon_handover(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        leaving: LeavingAgent,
+        why: &str,
+    ) {
         let agent = &self.agents[index];
         if let Some(gathering) = &mut self.gathering {
             gathering.give_up(session, &agent.name, why.to_owned());
-            gathering.trouble(&agent.name);
+            gathering.take_failure(&agent.name);
         }
         self.merger.end(index);
-        self.seconds(session);
+        self.report_seconds(session);
         let kept = if self.agents[index].local {
             format!("what is in its segments is kept ({why})")
         } else {
@@ -112,10 +118,10 @@ impl Going {
                 "`plimsoll collect` fetches the rest, unless it was lost with its host or Dask worker ({why})"
             )
         };
-        self.gone(index, leaving, &kept);
+        self.end_leaving(index, leaving, &kept);
     }
 
-    fn gone(&mut self, index: usize, leaving: Leaving, what: &str) {
+    fn end_leaving(&mut self, index: usize, leaving: LeavingAgent, what: &str) {
         let agent = &mut self.agents[index];
         let reported = || AgentBooks {
             counters: agent.reported,

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{ENGINE, Lab, Place, spec, summary};
+use crate::harness::{ENGINE, Lab, TestDirectory, spec, summary};
 
 const LONG: u64 = 60_000_000_000;
 
 #[test]
 fn a_run_from_command_to_files() {
-    let place = Place::new("whole");
+    let temp = TestDirectory::new("whole");
     let mut lab = Lab::start();
     for name in ["0001", "0002"] {
-        let run = place.run(name);
+        let run = temp.run(name);
         lab.run(&spec(&run, 1_500_000_000));
         let events = lab.until("finished");
         assert_eq!(events[0]["type"], "started");
@@ -60,8 +60,8 @@ fn a_run_from_command_to_files() {
 
 #[test]
 fn a_stop_keeps_what_was_measured() {
-    let place = Place::new("stop");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("stop");
+    let run = temp.run("0001");
     let mut lab = Lab::start();
     lab.run(&spec(&run, LONG));
     lab.until("second");
@@ -76,8 +76,8 @@ fn a_stop_keeps_what_was_measured() {
 
 #[test]
 fn a_killed_agent_loses_the_run_but_not_its_segments() {
-    let place = Place::new("kill");
-    let (first, second) = (place.run("0001"), place.run("0002"));
+    let temp = TestDirectory::new("kill");
+    let (first, second) = (temp.run("0001"), temp.run("0002"));
     let mut lab = Lab::start();
     lab.run(&spec(&first, LONG));
     lab.until("second");
@@ -106,8 +106,8 @@ fn a_killed_agent_loses_the_run_but_not_its_segments() {
 
 #[test]
 fn a_controller_that_was_stopped_hears_what_its_agents_said_meanwhile() {
-    let place = Place::new("stopped-controller");
-    let directory = place.run("0001");
+    let temp = TestDirectory::new("stopped-controller");
+    let directory = temp.run("0001");
     let mut lab = Lab::start();
     lab.run(&spec(&directory, 9_000_000_000));
     lab.until("second");
@@ -125,8 +125,8 @@ fn a_controller_that_was_stopped_hears_what_its_agents_said_meanwhile() {
 
 #[test]
 fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
-    let place = Place::new("silent");
-    let (first, second) = (place.run("0001"), place.run("0002"));
+    let temp = TestDirectory::new("silent");
+    let (first, second) = (temp.run("0001"), temp.run("0002"));
     let mut lab = Lab::start();
     lab.run(&spec(&first, LONG));
     lab.until("second");
@@ -155,9 +155,9 @@ fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
 
 #[test]
 fn the_end_of_the_lab_and_a_signal_end_the_run_cleanly() {
-    let place = Place::new("ends");
+    let temp = TestDirectory::new("ends");
     for how in ["eof", "signal"] {
-        let run = place.run(how);
+        let run = temp.run(how);
         let mut lab = Lab::start();
         lab.run(&spec(&run, LONG));
         lab.until("second");
@@ -179,8 +179,8 @@ fn the_end_of_the_lab_and_a_signal_end_the_run_cleanly() {
 
 #[test]
 fn a_killed_controller_leaves_segments_that_convert() {
-    let place = Place::new("crash");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("crash");
+    let run = temp.run("0001");
     let mut lab = Lab::start();
     lab.run(&spec(&run, LONG));
     lab.until("second");
@@ -214,8 +214,8 @@ fn a_killed_controller_leaves_segments_that_convert() {
 
 #[test]
 fn what_cannot_be_carried_out_is_refused_and_leaves_nothing() {
-    let place = Place::new("refused");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("refused");
+    let run = temp.run("0001");
     let mut lab = Lab::start();
     let mut wrong = spec(&run, LONG);
     wrong["workloads"][0]["driver"] = json!("telepathy");
@@ -245,8 +245,8 @@ fn what_cannot_be_carried_out_is_refused_and_leaves_nothing() {
 
 #[test]
 fn a_ceiling_stops_the_run() {
-    let place = Place::new("ceiling");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("ceiling");
+    let run = temp.run("0001");
     let mut lab = Lab::start();
     let mut spec = spec(&run, LONG);
     spec["ceiling"] =
@@ -262,8 +262,8 @@ fn a_ceiling_stops_the_run() {
 
 #[test]
 fn a_service_that_dies_ends_the_run() {
-    let place = Place::new("service");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("service");
+    let run = temp.run("0001");
     let mut service = Command::new("sleep").arg("600").spawn().unwrap();
     let mut lab = Lab::start();
     let mut spec = spec(&run, LONG);
@@ -279,8 +279,8 @@ fn a_service_that_dies_ends_the_run() {
 
 #[test]
 fn summaries_only_keeps_the_books() {
-    let place = Place::new("summaries");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("summaries");
+    let run = temp.run("0001");
     let mut lab = Lab::start();
     let mut spec = spec(&run, 1_000_000_000);
     spec["keep"] = json!("summaries");
@@ -292,8 +292,8 @@ fn summaries_only_keeps_the_books() {
 
 #[test]
 fn a_full_disk_marks_the_run_and_does_not_end_it() {
-    let place = Place::new("full");
-    let disk = place.run("disk");
+    let temp = TestDirectory::new("full");
+    let disk = temp.run("disk");
     let mount = |arguments: &[&str]| {
         Command::new("mount")
             .args(arguments)
@@ -338,8 +338,8 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
 
 #[test]
 fn a_run_whose_conversion_found_the_disk_full_is_converted_later() {
-    let place = Place::new("later");
-    let run = place.run("0001");
+    let temp = TestDirectory::new("later");
+    let run = temp.run("0001");
     // Where the file is written there is no space at all.
     std::os::unix::fs::symlink("/dev/full", run.join("transactions.parquet.part")).unwrap();
     let mut lab = Lab::start();
@@ -382,11 +382,11 @@ fn alive(mark: &str) -> usize {
 
 #[test]
 fn client_programs_outlive_neither_agent_nor_controller() {
-    let place = Place::new("orphans");
+    let temp = TestDirectory::new("orphans");
     // A duration that nobody else sleeps for.
     let mark = format!("7{}.5", std::process::id());
     for (name, victim_is_agent) in [("agent", true), ("controller", false)] {
-        let run = place.run(name);
+        let run = temp.run(name);
         let mut lab = Lab::start();
         let mut spec = spec(&run, LONG);
         spec["workloads"][0]["driver"] = json!("exec");

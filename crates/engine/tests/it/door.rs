@@ -14,7 +14,7 @@ use plimsoll_link::{Frame, Greeting};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::harness::{Lab, Place, spec};
+use crate::harness::{Lab, TestDirectory, spec};
 use crate::hosts::{dialling, joined, listen, run, run_directory, wait_until};
 
 const SECOND: u64 = 1_000_000_000;
@@ -89,11 +89,11 @@ fn stranger(port: u16, number: usize) -> JoinHandle<Vec<u8>> {
 
 #[test]
 fn garbage_and_slow_strangers_spoil_no_run() {
-    let place = Place::new("door");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("door");
+    let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let (token, port) = listen(&mut lab);
-    let mut agent = dialling(&place, "good", &token);
+    let mut agent = dialling(&temp, "good", &token);
     lab.until("joined");
     // Longer than a handshake may take: all of them come and go under the run.
     run(
@@ -151,8 +151,8 @@ fn garbage_and_slow_strangers_spoil_no_run() {
 
 #[test]
 fn who_has_another_key_never_gets_to_the_lab() {
-    let place = Place::new("thief");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("thief");
+    let directory = run_directory(&temp);
     let (mut lab, mut other) = (Lab::start(), Lab::start());
     let (token, _) = listen(&mut lab);
     let (foreign, _) = listen(&mut other);
@@ -163,11 +163,11 @@ fn who_has_another_key_never_gets_to_the_lab() {
         assert_ne!(stolen[field], foreign[field]);
         stolen[field] = foreign[field].clone();
     }
-    let thief = dialling(&place, "thief", &stolen);
+    let thief = dialling(&temp, "thief", &stolen);
     // Told of at once, and not only when a run goes on: somebody may wait for it.
     let told = lab.until("note").pop().unwrap();
     assert_eq!((&told["kind"], &told["t_s"]), (&json!("stranger"), &json!(0.0)));
-    let mut good = dialling(&place, "good", &token);
+    let mut good = dialling(&temp, "good", &token);
     let came = lab.until("joined");
     assert_eq!(came[came.len() - 1]["name"], "good");
     run(
@@ -177,7 +177,7 @@ fn who_has_another_key_never_gets_to_the_lab() {
         &json!({}),
     );
     // It tries again and again, as an agent does whose controller is away.
-    let again = dialling(&place, "again", &stolen);
+    let again = dialling(&temp, "again", &stolen);
     let events = lab.until("finished");
     let told = |event: &&Value| event["kind"] == "stranger";
     let refused = events.iter().find(told).expect("a stranger is an event");
@@ -232,18 +232,18 @@ fn comes_with_another_version(token: &Value, name: &str) {
 
 #[test]
 fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
-    let place = Place::new("version");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("version");
+    let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let (token, _) = listen(&mut lab);
     // An engine that is itself asked to use the token of another version does not even dial.
     let mut other = token.clone();
     other["engine"] = json!(OLD);
-    let mut strange = dialling(&place, "strange", &other);
+    let mut strange = dialling(&temp, "strange", &other);
     wait_until(|| strange.try_wait());
 
     comes_with_another_version(&token, "before");
-    let mut good = dialling(&place, "good", &token);
+    let mut good = dialling(&temp, "good", &token);
     let mut events = lab.until("joined");
     run(
         &mut lab,

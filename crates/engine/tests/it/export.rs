@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::harness::{ENGINE, Place};
+use crate::harness::{ENGINE, TestDirectory};
 
 const LOG: &str = r#"7 1700000000.000000 openat(AT_FDCWD, "/data/in", O_RDONLY) = 3 <0.000010>
 7 1700000000.000100 read(3, ""..., 4096) = 4096 <0.000020>
@@ -24,8 +24,8 @@ fn engine(arguments: &[&Path]) -> Output {
 }
 
 /// A trace file of the log.
-fn trace(place: &Place) -> PathBuf {
-    let (log, trace) = (place.0.join("job.log"), place.0.join("job.trace"));
+fn trace(temp: &TestDirectory) -> PathBuf {
+    let (log, trace) = (temp.0.join("job.log"), temp.0.join("job.trace"));
     fs::write(&log, LOG).unwrap();
     let done = engine(&["import".as_ref(), "-o".as_ref(), &trace, &log]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -46,8 +46,8 @@ fn export(trace: &Path, to: &str, more: &[&str]) -> (Vec<u8>, Value, Option<i32>
 
 #[test]
 fn every_format_is_written_and_says_what_it_left_out() {
-    let place = Place::new("export");
-    let trace = trace(&place);
+    let temp = TestDirectory::new("export");
+    let trace = trace(&temp);
     let (csv, told, status) = export(&trace, "csv", &[]);
     assert_eq!(status, Some(0));
     assert_eq!(told["format"], "plimsoll.trace.export/1");
@@ -74,7 +74,7 @@ fn every_format_is_written_and_says_what_it_left_out() {
                     201 copy/data/in read 4096 100\n401 copy/data/in close\n";
     assert_eq!(String::from_utf8(fio).unwrap(), expected);
     assert_eq!(told["left_out"]["failed"], 1);
-    let left: Vec<_> = fs::read_dir(&place.0)
+    let left: Vec<_> = fs::read_dir(&temp.0)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
@@ -83,15 +83,15 @@ fn every_format_is_written_and_says_what_it_left_out() {
 
 #[test]
 fn a_cut_or_damaged_trace_is_exported_as_far_as_it_is_whole() {
-    let place = Place::new("export-cut");
-    let trace = trace(&place);
+    let temp = TestDirectory::new("export-cut");
+    let trace = trace(&temp);
     let bytes = fs::read(&trace).unwrap();
     let (whole, ..) = export(&trace, "csv", &[]);
-    let cut = place.0.join("cut.trace");
+    let cut = temp.0.join("cut.trace");
     fs::write(&cut, &bytes[..bytes.len() - 3]).unwrap();
     let mut damaged = bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    let wrong = place.0.join("wrong.trace");
+    let wrong = temp.0.join("wrong.trace");
     fs::write(&wrong, damaged).unwrap();
     for (file, why) in [(&cut, "without its end"), (&wrong, "damaged at byte")] {
         let (found, told, status) = export(file, "csv", &[]);
@@ -102,8 +102,8 @@ fn a_cut_or_damaged_trace_is_exported_as_far_as_it_is_whole() {
 
 #[test]
 fn what_is_no_trace_leaves_nothing_behind() {
-    let place = Place::new("export-none");
-    let (log, out) = (place.0.join("job.log"), place.0.join("out"));
+    let temp = TestDirectory::new("export-none");
+    let (log, out) = (temp.0.join("job.log"), temp.0.join("out"));
     fs::write(&log, LOG).unwrap();
     let done = engine(&[
         "export".as_ref(),
@@ -116,5 +116,5 @@ fn what_is_no_trace_leaves_nothing_behind() {
     assert!(!done.status.success());
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("no trace file"), "{said}");
-    assert_eq!(fs::read_dir(&place.0).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&temp.0).unwrap().count(), 1);
 }

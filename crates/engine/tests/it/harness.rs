@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 pub const ENGINE: &str = env!("CARGO_BIN_EXE_plimsoll-engine");
 
 /// A directory that goes with the test.
-pub struct Place(pub PathBuf);
+pub struct TestDirectory(pub PathBuf);
 
-impl Place {
+impl TestDirectory {
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("plimsoll-control-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

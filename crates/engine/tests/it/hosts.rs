@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{ENGINE, Lab, Place, spec, summary};
+use crate::harness::{ENGINE, Lab, TestDirectory, spec, summary};
 
 pub const SECOND: u64 = 1_000_000_000;
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,13 +24,13 @@ pub struct Far {
 }
 
 impl Far {
-    pub fn start(place: &Place, name: &str, more: &[&str]) -> Self {
-        Self::start_in(place, name, more, &[])
+    pub fn start(temp: &TestDirectory, name: &str, more: &[&str]) -> Self {
+        Self::start_in(temp, name, more, &[])
     }
 
     /// With these variables in its environment.
-    pub fn start_in(place: &Place, name: &str, more: &[&str], environment: &[(&str, &Path)]) -> Self {
-        let directory = place.0.join(name);
+    pub fn start_in(temp: &TestDirectory, name: &str, more: &[&str], environment: &[(&str, &Path)]) -> Self {
+        let directory = temp.0.join(name);
         let process = Command::new(ENGINE)
             .args(["agent", "--directory"])
             .arg(&directory)
@@ -80,8 +80,8 @@ pub fn local(name: &str) -> Value {
 }
 
 /// One that dials in with this token.
-pub fn dialling(place: &Place, name: &str, token: &Value) -> Far {
-    let file = place.0.join(format!("{name}.token"));
+pub fn dialling(temp: &TestDirectory, name: &str, token: &Value) -> Far {
+    let file = temp.0.join(format!("{name}.token"));
     fs::OpenOptions::new()
         .create_new(true)
         .write(true)
@@ -90,7 +90,7 @@ pub fn dialling(place: &Place, name: &str, token: &Value) -> Far {
         .unwrap()
         .write_all(token.to_string().as_bytes())
         .unwrap();
-    Far::start(place, name, &["--name", name, "--join", file.to_str().unwrap()])
+    Far::start(temp, name, &["--name", name, "--join", file.to_str().unwrap()])
 }
 
 /// Opens the controller's door; gives the token and the port.
@@ -117,8 +117,8 @@ pub fn wait_until(mut holds: impl FnMut() -> bool) {
 }
 
 /// A run in a results directory, which agents elsewhere need to name it.
-pub fn run_directory(place: &Place) -> PathBuf {
-    let path = place.0.join("results-1/runs/0001");
+pub fn run_directory(temp: &TestDirectory) -> PathBuf {
+    let path = temp.0.join("results-1/runs/0001");
     fs::create_dir_all(&path).unwrap();
     path
 }
@@ -162,13 +162,13 @@ fn carriers(lab: &Lab) -> Vec<i32> {
 
 #[test]
 fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
-    let place = Place::new("kinds");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("kinds");
+    let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let (token, _) = listen(&mut lab);
-    let mut joined = dialling(&place, "joined", &token);
+    let mut joined = dialling(&temp, "joined", &token);
     assert_eq!(lab.until("joined").pop().unwrap()["name"], "joined");
-    let mut far = Far::start(&place, "far", &[]);
+    let mut far = Far::start(&temp, "far", &[]);
     let mut spec = spec(&directory, SECOND);
     // Each of seven testers does nine: by the books of an agent its testers can be counted.
     spec["workloads"][0]["load"]["testers"] = json!(7);
@@ -207,8 +207,8 @@ fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
 
 #[test]
 fn a_workload_is_carried_by_the_agents_that_it_names() {
-    let place = Place::new("bound");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("bound");
+    let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let mut spec = spec(&directory, SECOND);
     spec["workloads"][0]["agents"] = json!(["b"]);
@@ -217,7 +217,7 @@ fn a_workload_is_carried_by_the_agents_that_it_names() {
     let summary = summary(&directory);
     assert!(started_by(&summary, "a") == 0 && started_by(&summary, "b") > 0);
     spec["run"] = json!("0002");
-    spec["directory"] = json!(place.run("results-1/runs/0002"));
+    spec["directory"] = json!(temp.run("results-1/runs/0002"));
     spec["workloads"][0]["agents"] = json!(["c"]);
     run(&mut lab, &spec, &[local("a"), local("b")], &json!({}));
     let refused = lab.until("refused").pop().unwrap();
@@ -232,9 +232,9 @@ fn a_workload_is_carried_by_the_agents_that_it_names() {
 
 #[test]
 fn an_agent_that_only_watches_does_so_to_the_end_of_the_run() {
-    let place = Place::new("watch");
-    let directory = run_directory(&place);
-    let far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("watch");
+    let directory = run_directory(&temp);
+    let far = Far::start(&temp, "far", &[]);
     let mut lab = Lab::start();
     let mut watcher = local("watcher");
     watcher["role"] = json!("watch");
@@ -270,9 +270,9 @@ fn an_agent_that_only_watches_does_so_to_the_end_of_the_run() {
 
 #[test]
 fn a_link_that_is_cut_is_made_again_and_nothing_is_missing() {
-    let place = Place::new("cut");
-    let directory = run_directory(&place);
-    let far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("cut");
+    let directory = run_directory(&temp);
+    let far = Far::start(&temp, "far", &[]);
     let mut lab = Lab::start();
     run(
         &mut lab,
@@ -299,9 +299,9 @@ fn a_link_that_is_cut_is_made_again_and_nothing_is_missing() {
 
 #[test]
 fn an_agent_that_is_killed_is_lost_and_what_it_had_is_collected() {
-    let place = Place::new("killed");
-    let directory = run_directory(&place);
-    let mut far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("killed");
+    let directory = run_directory(&temp);
+    let mut far = Far::start(&temp, "far", &[]);
     let mut lab = Lab::start();
     run(
         &mut lab,
@@ -340,9 +340,9 @@ fn an_agent_that_is_killed_is_lost_and_what_it_had_is_collected() {
 
 #[test]
 fn a_loss_ends_the_run_where_that_was_asked_for() {
-    let place = Place::new("abort");
-    let directory = run_directory(&place);
-    let mut far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("abort");
+    let directory = run_directory(&temp);
+    let mut far = Far::start(&temp, "far", &[]);
     let mut lab = Lab::start();
     let rules = json!({"abort_on_loss": true});
     run(
@@ -363,9 +363,9 @@ fn a_loss_ends_the_run_where_that_was_asked_for() {
 
 #[test]
 fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_what_it_has() {
-    let place = Place::new("grace");
-    let directory = run_directory(&place);
-    let mut far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("grace");
+    let directory = run_directory(&temp);
+    let mut far = Far::start(&temp, "far", &[]);
     let mut lab = Lab::start();
     let rules = json!({"grace_ns": SECOND});
     run(&mut lab, &spec(&directory, 60 * SECOND), &[far.spec()], &rules);
@@ -393,9 +393,9 @@ fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_wha
 
 #[test]
 fn a_host_that_stops_answering_is_noticed_and_one_that_goes_on_in_time_loses_nothing() {
-    let place = Place::new("stopped");
-    let directory = run_directory(&place);
-    let (one, two) = (Far::start(&place, "one", &[]), Far::start(&place, "two", &[]));
+    let temp = TestDirectory::new("stopped");
+    let directory = run_directory(&temp);
+    let (one, two) = (Far::start(&temp, "one", &[]), Far::start(&temp, "two", &[]));
     let mut lab = Lab::start();
     let rules = json!({"grace_ns": 8 * SECOND});
     run(
@@ -432,8 +432,8 @@ fn a_host_that_stops_answering_is_noticed_and_one_that_goes_on_in_time_loses_not
 
 #[test]
 fn a_host_that_cannot_be_had_is_told_and_the_others_go_on_if_they_are_enough() {
-    let place = Place::new("dead");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("dead");
+    let directory = run_directory(&temp);
     let dead = json!({
         "name": "dead", "host": "dead", "site": "far",
         "start": {"kind": "command", "argv": ["sh", "-c", "echo no route to this host >&2; exit 255"]},
@@ -470,8 +470,8 @@ fn a_host_that_cannot_be_had_is_told_and_the_others_go_on_if_they_are_enough() {
 
 #[test]
 fn a_name_that_stands_twice_is_refused_at_once() {
-    let place = Place::new("twice");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("twice");
+    let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let twice = json!([local("one"), local("two"), local("one")]);
     for command in [
@@ -504,8 +504,8 @@ fn a_name_that_stands_twice_is_refused_at_once() {
 
 #[test]
 fn those_that_only_watch_are_not_enough_for_a_run() {
-    let place = Place::new("watchers");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("watchers");
+    let directory = run_directory(&temp);
     let mut dead = json!({
         "name": "dead", "host": "dead", "site": "far",
         "start": {"kind": "command", "argv": ["sh", "-c", "exit 255"]},
@@ -538,11 +538,11 @@ fn those_that_only_watch_are_not_enough_for_a_run() {
 
 #[test]
 fn files_of_a_workload_have_the_names_that_they_have_on_the_agents_host() {
-    let place = Place::new("files");
-    let directory = run_directory(&place);
-    let far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("files");
+    let directory = run_directory(&temp);
+    let far = Far::start(&temp, "far", &[]);
     let script = |name: &str, text: &str| {
-        let path = place.0.join(name);
+        let path = temp.0.join(name);
         fs::write(&path, format!("echo '{{\"items\": {text}}}'\n")).unwrap();
         path
     };
@@ -570,9 +570,9 @@ fn files_of_a_workload_have_the_names_that_they_have_on_the_agents_host() {
     // One tester on each, three times: 1 here, 2 there.
     assert_eq!(finished["counters"]["items"], 3 * (1 + 2), "{finished}");
     // A host that does not have it says so before anything begins.
-    described["files"] = json!({here.to_str().unwrap(): place.0.join("nowhere.sh")});
+    described["files"] = json!({here.to_str().unwrap(): temp.0.join("nowhere.sh")});
     spec["run"] = json!("0002");
-    spec["directory"] = json!(place.run("results-1/runs/0002"));
+    spec["directory"] = json!(temp.run("results-1/runs/0002"));
     run(&mut lab, &spec, &[local("near"), described], &json!({}));
     let refused = lab.until("refused").pop().unwrap();
     let error = refused["error"].as_str().unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Lab, Place, spec, summary};
+use crate::harness::{Lab, TestDirectory, spec, summary};
 use crate::hosts::{Far, SECOND, local, run, run_directory, started_by, wait_until};
 
 /// What an event of this kind says, and when it was.
@@ -20,9 +20,9 @@ fn told(events: &[Value], kind: &str) -> Vec<(f64, String)> {
 
 #[test]
 fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
-    let place = Place::new("asked");
-    let directory = run_directory(&place);
-    let mut far = Far::start(&place, "far", &[]);
+    let temp = TestDirectory::new("asked");
+    let directory = run_directory(&temp);
+    let mut far = Far::start(&temp, "far", &[]);
     let mut lab = Lab::start();
     run(
         &mut lab,
@@ -70,8 +70,8 @@ fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
 
 #[test]
 fn agents_on_this_host_that_are_asked_to_end_leave_whole_segments() {
-    let place = Place::new("asked-here");
-    let directory = place.run("0001");
+    let temp = TestDirectory::new("asked-here");
+    let directory = temp.run("0001");
     let mut lab = Lab::start();
     lab.run(&spec(&directory, 60 * SECOND));
     lab.until("second");
@@ -88,15 +88,15 @@ fn agents_on_this_host_that_are_asked_to_end_leave_whole_segments() {
         summary["counters"]["started"]
     );
     assert_eq!(summary["damage"].as_array().unwrap().len(), 1, "{summary}");
-    lab.run(&spec(&place.run("0002"), SECOND));
+    lab.run(&spec(&temp.run("0002"), SECOND));
     assert_eq!(lab.finished()["status"], "done", "the next run has another agent");
 }
 
 #[test]
 fn an_agent_that_nobody_hears_asked_to_end_keeps_what_it_has() {
-    let place = Place::new("unheard");
-    let directory = run_directory(&place);
-    let (mut far, other) = (Far::start(&place, "far", &[]), Far::start(&place, "other", &[]));
+    let temp = TestDirectory::new("unheard");
+    let directory = run_directory(&temp);
+    let (mut far, other) = (Far::start(&temp, "far", &[]), Far::start(&temp, "other", &[]));
     let mut lab = Lab::start();
     run(
         &mut lab,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{ENGINE, Lab, Place};
+use crate::harness::{ENGINE, Lab, TestDirectory};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -23,9 +23,9 @@ fn clock(lab: &mut Lab, agent: &Value) -> Value {
 
 #[test]
 fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
-    let place = Place::new("time");
-    let (from, carrier) = (place.0.join("comes-from"), place.0.join("carrier"));
-    let directory = place.0.join("far");
+    let temp = TestDirectory::new("time");
+    let (from, carrier) = (temp.0.join("comes-from"), temp.0.join("carrier"));
+    let directory = temp.0.join("far");
     // What sshd does, and where its connection came from; a jump through a pipe is of unknown
     // origin.
     fs::write(&from, "UNKNOWN").unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Lab, Place, spec, summary};
+use crate::harness::{Lab, TestDirectory, spec, summary};
 use crate::hosts::{Far, SECOND, local, run, run_directory};
 
 const HOUR_NS: f64 = 3_600e9;
@@ -16,10 +16,10 @@ const LIBRARY: &str = "libfaketime.so.1";
 /// Where Debian and others put it; none with a message, which CI takes for a failure.
 fn library() -> Option<PathBuf> {
     let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-    let places = multiarch.map(|entry| entry.path().join("faketime"));
-    let found = places
+    let directories = multiarch.map(|entry| entry.path().join("faketime"));
+    let found = directories
         .chain(["/usr/lib64/faketime".into()])
-        .map(|place| place.join(LIBRARY))
+        .map(|directory| directory.join(LIBRARY))
         .find(|path| path.exists());
     if found.is_none() {
         assert!(
@@ -39,9 +39,9 @@ struct Wall {
 }
 
 impl Wall {
-    fn new(place: &Place, name: &str, library: &Path) -> Self {
+    fn new(temp: &TestDirectory, name: &str, library: &Path) -> Self {
         let wall = Self {
-            file: place.0.join(name),
+            file: temp.0.join(name),
             preload: library.to_owned(),
         };
         wall.set("+0");
@@ -80,13 +80,13 @@ fn steps<'a>(events: &'a [Value], agent: &str) -> Vec<(f64, &'a str)> {
 #[test]
 fn a_wall_clock_that_is_set_is_told_and_changes_no_number() {
     let Some(library) = library() else { return };
-    let place = Place::new("wall");
-    let directory = run_directory(&place);
+    let temp = TestDirectory::new("wall");
+    let directory = run_directory(&temp);
     let (here, there) = (
-        Wall::new(&place, "here", &library),
-        Wall::new(&place, "there", &library),
+        Wall::new(&temp, "here", &library),
+        Wall::new(&temp, "there", &library),
     );
-    let far = Far::start_in(&place, "far", &[], &there.environment());
+    let far = Far::start_in(&temp, "far", &[], &there.environment());
     let mut lab = Lab::start_in(&here.environment());
     run(
         &mut lab,

@@ -7,56 +7,56 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::*;
 use crate::VersionError;
 
-const PATIENT: Duration = Duration::from_secs(60);
+const LONG_SILENCE: Duration = Duration::from_secs(60);
 
-struct Ear(UnboundedSender<Heard>);
+struct Handler(UnboundedSender<LineEvent>);
 
-impl Hear for Ear {
-    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+impl LineHandler for Handler {
+    fn handle_greeting(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
         Ok(theirs
             .check("the other", "side", "1.2.3")
             .map_err(|error: VersionError| error)?)
     }
 
-    async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
         self.0.send(heard).map_err(|_| LinkError::Closed)
     }
 }
 
 struct Side {
     line: Line,
-    heard: UnboundedReceiver<Heard>,
-    ear: UnboundedSender<Heard>,
+    heard: UnboundedReceiver<LineEvent>,
+    handler: UnboundedSender<LineEvent>,
     own: Greeting,
 }
 
 impl Side {
     fn new() -> Self {
-        let (ear, heard) = unbounded_channel();
+        let (handler, heard) = unbounded_channel();
         Self {
             line: Line::new(Arc::new(SystemClock)),
             heard,
-            ear,
+            handler,
             own: Greeting::new("1.2.3"),
         }
     }
 
     /// Speaks over `stream` in the background.
     fn over(&self, stream: DuplexStream, silence: Duration) -> tokio::task::JoinHandle<LinkError> {
-        self.patiently_over(stream, Patience::over(silence))
+        self.over_with(stream, LinkTimeouts::without_login(silence))
     }
 
-    fn patiently_over(&self, stream: DuplexStream, patience: Patience) -> tokio::task::JoinHandle<LinkError> {
-        let (line, own, mut ear) = (self.line.clone(), self.own.clone(), Ear(self.ear.clone()));
+    fn over_with(&self, stream: DuplexStream, timeouts: LinkTimeouts) -> tokio::task::JoinHandle<LinkError> {
+        let (line, own, mut handler) = (self.line.clone(), self.own.clone(), Handler(self.handler.clone()));
         tokio::spawn(async move {
             let (reader, writer) = split(stream);
-            line.converse(reader, writer, &own, &mut ear, patience).await
+            line.converse(reader, writer, &own, &mut handler, timeouts).await
         })
     }
 
     async fn message(&mut self) -> u32 {
-        match timeout(PATIENT, self.heard.recv()).await.unwrap().unwrap() {
-            Heard::Message(body) => serde_json::from_slice(&body).unwrap(),
+        match timeout(LONG_SILENCE, self.heard.recv()).await.unwrap().unwrap() {
+            LineEvent::Message(body) => serde_json::from_slice(&body).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -69,12 +69,12 @@ async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
     let mut found = 0;
     for cut in [3_u32, 0, 17, 40, 1] {
         // Said without a link.
-        near.line.say(&said).unwrap();
+        near.line.send(&said).unwrap();
         said += 1;
         let (a, b) = duplex(64);
-        let (one, other) = (near.over(a, PATIENT), far.over(b, PATIENT));
+        let (one, other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
         for _ in 0..cut {
-            near.line.say(&said).unwrap();
+            near.line.send(&said).unwrap();
             said += 1;
         }
         for _ in 0..cut / 2 {
@@ -91,7 +91,7 @@ async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
         assert_eq!(far.line.link(), None);
     }
     let (a, b) = duplex(64);
-    let (_one, _other) = (near.over(a, PATIENT), far.over(b, PATIENT));
+    let (_one, _other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
     while found < said {
         assert_eq!(far.message().await, found);
         found += 1;
@@ -104,19 +104,19 @@ async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
 #[tokio::test]
 async fn the_first_word_may_take_as_long_as_a_login() {
     let (near, mut far) = (Side::new(), Side::new());
-    near.line.say(&7).unwrap();
+    near.line.send(&7).unwrap();
     let silence = Duration::from_millis(500);
     let (a, b) = duplex(64);
-    let one = near.patiently_over(
+    let one = near.over_with(
         a,
-        Patience {
-            greeting: PATIENT,
+        LinkTimeouts {
+            greeting: LONG_SILENCE,
             silence,
         },
     );
     tokio::time::sleep(silence * 3).await;
     assert!(!one.is_finished());
-    let _other = far.over(b, PATIENT);
+    let _other = far.over(b, LONG_SILENCE);
     assert_eq!(far.message().await, 7);
 }
 
@@ -124,7 +124,7 @@ async fn the_first_word_may_take_as_long_as_a_login() {
 async fn a_side_that_falls_silent_is_noticed_and_one_that_beats_is_not() {
     let (near, far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
-    let short = BEAT * 3;
+    let short = HEARTBEAT_INTERVAL * 3;
     let (one, other) = (near.over(a, short), far.over(b, short));
     tokio::time::sleep(short * 2).await;
     assert!(
@@ -162,7 +162,7 @@ async fn whoever_does_not_greet_or_is_of_another_version_is_not_heard() {
     ];
     for (frame, expected) in frames.iter().zip(["9.8.7", "understood", "greeting", "greeting"]) {
         let (a, mut peer) = duplex(1024);
-        let one = near.over(a, PATIENT);
+        let one = near.over(a, LONG_SILENCE);
         let mut bytes = BytesMut::new();
         frame.write(&mut bytes).unwrap();
         peer.write_all(&bytes).await.unwrap();
@@ -176,11 +176,11 @@ async fn whoever_does_not_greet_or_is_of_another_version_is_not_heard() {
 async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
     let (mut near, mut far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
-    let (_one, other) = (near.over(a, PATIENT), far.over(b, PATIENT));
-    far.line.say(&7).unwrap();
+    let (_one, other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
+    far.line.send(&7).unwrap();
     assert_eq!(near.message().await, 7, "the link is up");
-    near.line.ask();
-    let Some(Heard::Answered(stamps)) = near.heard.recv().await else {
+    near.line.send_probe();
+    let Some(LineEvent::Answered(stamps)) = near.heard.recv().await else {
         panic!("no answer");
     };
     assert!(
@@ -189,11 +189,11 @@ async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
     let (line, number) = (near.line.clone(), near.line.link().unwrap());
     let count = 50_u64;
     let sender = tokio::task::spawn_blocking(move || {
-        (0..count).all(|at| line.piece(number, 3, at, Bytes::from(vec![at as u8; 1000])))
+        (0..count).all(|at| line.send_piece(number, 3, at, Bytes::from(vec![at as u8; 1000])))
     });
     for at in 0..count {
         match far.heard.recv().await {
-            Some(Heard::Piece {
+            Some(LineEvent::Piece {
                 ticket: 3,
                 offset,
                 bytes,
@@ -207,7 +207,7 @@ async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
     let _ = other.await;
     let line = near.line.clone();
     let gone = tokio::task::spawn_blocking(move || {
-        (0..1000).all(|at| line.piece(number, 3, at, Bytes::from_static(&[0; 1000])))
+        (0..1000).all(|at| line.send_piece(number, 3, at, Bytes::from_static(&[0; 1000])))
     });
     assert!(!gone.await.unwrap());
 }
@@ -216,17 +216,20 @@ async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
 async fn closing_says_what_was_said_before_and_lets_no_link_begin() {
     let (near, mut far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
-    let (one, _other) = (near.over(a, PATIENT), far.over(b, PATIENT));
-    near.line.say(&1).unwrap();
+    let (one, _other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
+    near.line.send(&1).unwrap();
     assert_eq!(far.message().await, 1);
-    near.line.say(&2).unwrap();
+    near.line.send(&2).unwrap();
     near.line.close();
     assert_eq!(far.message().await, 2);
     assert!(matches!(one.await.unwrap(), LinkError::Closed));
-    assert!(matches!(near.line.say(&3), Err(LinkError::Closed)));
+    assert!(matches!(near.line.send(&3), Err(LinkError::Closed)));
     let (a, b) = duplex(1024);
-    let _other = far.over(b, PATIENT);
-    assert!(matches!(near.over(a, PATIENT).await.unwrap(), LinkError::Closed));
+    let _other = far.over(b, LONG_SILENCE);
+    assert!(matches!(
+        near.over(a, LONG_SILENCE).await.unwrap(),
+        LinkError::Closed
+    ));
 }
 
 /// The first word of a side of this version, as it stands on the wire.
@@ -238,16 +241,16 @@ fn greeting(version: &str) -> BytesMut {
 }
 
 /// One that takes its time.
-struct SlowEar(Ear);
+struct SlowHandler(Handler);
 
-impl Hear for SlowEar {
-    fn greeted(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
-        self.0.greeted(theirs)
+impl LineHandler for SlowHandler {
+    fn handle_greeting(&mut self, theirs: &Greeting) -> Result<(), LinkError> {
+        self.0.handle_greeting(theirs)
     }
 
-    async fn hear(&mut self, heard: Heard) -> Result<(), LinkError> {
+    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        self.0.hear(heard).await
+        self.0.handle_event(heard).await
     }
 }
 
@@ -262,23 +265,29 @@ async fn what_was_said_before_hanging_up_is_heard() {
         Frame::Message { number, body }.write(&mut said).unwrap();
     }
     gone.write_all(&said).await.unwrap();
-    let (line, own, mut ear) = (
+    let (line, own, mut handler) = (
         near.line.clone(),
         near.own.clone(),
-        SlowEar(Ear(near.ear.clone())),
+        SlowHandler(Handler(near.handler.clone())),
     );
     let one = tokio::spawn(async move {
         let (reader, writer) = split(a);
-        line.converse(reader, writer, &own, &mut ear, Patience::over(PATIENT))
-            .await
+        line.converse(
+            reader,
+            writer,
+            &own,
+            &mut handler,
+            LinkTimeouts::without_login(LONG_SILENCE),
+        )
+        .await
     });
     gone.read_exact(&mut [0; 16]).await.unwrap();
     drop(gone);
-    near.line.say(&0).unwrap(); // cannot be written
+    near.line.send(&0).unwrap(); // cannot be written
     for number in 1..=3 {
         assert_eq!(near.message().await, number);
     }
-    let why = timeout(PATIENT / 2, one).await.unwrap().unwrap();
+    let why = timeout(LONG_SILENCE / 2, one).await.unwrap().unwrap();
     assert!(matches!(why, LinkError::Closed | LinkError::Io(_)), "{why}");
 }
 
@@ -288,6 +297,6 @@ async fn another_version_that_hangs_up_before_it_hears_us_is_told_as_such() {
     let (a, mut gone) = duplex(4096);
     gone.write_all(&greeting("9.8.7")).await.unwrap();
     drop(gone);
-    let why = near.over(a, PATIENT).await.unwrap();
+    let why = near.over(a, LONG_SILENCE).await.unwrap();
     assert!(matches!(why, LinkError::Version(_)), "{why}");
 }

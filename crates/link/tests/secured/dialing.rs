@@ -35,7 +35,7 @@ fn vacant() -> SocketAddr {
 #[tokio::test]
 async fn an_empty_port_is_closed_over_tcp_and_silent_over_quic() {
     let keys = Keys::generate().unwrap();
-    for (via, expected) in [(Tcp, Fault::Closed), (Quic, Fault::Nobody)] {
+    for (via, expected) in [(Tcp, Fault::Closed), (Quic, Fault::NoAnswer)] {
         let (fault, text) = failure(&dialer(&keys, vacant(), via), SHORT).await;
         assert_eq!(fault, expected, "{text}");
         assert!(text.contains("study") && text.contains(via.name()), "{text}");
@@ -52,7 +52,7 @@ async fn a_port_that_never_answers_ends_with_the_patience() {
     for (via, address) in [(Tcp, tcp.local_addr()), (Quic, udp.local_addr())] {
         let begin = Instant::now();
         let (fault, text) = failure(&dialer(&keys, address.unwrap(), via), SHORT).await;
-        assert_eq!(fault, Fault::Nobody, "{text}");
+        assert_eq!(fault, Fault::NoAnswer, "{text}");
         assert!(begin.elapsed() >= SHORT / 2, "{text}");
     }
 }
@@ -63,7 +63,7 @@ async fn an_unknown_name_is_nobody() {
     let addresses = vec!["no-such-host.invalid:4000".into()];
     let token = Token::new("study", ENGINE, &keys, addresses, vec![Tcp], 0).unwrap();
     let (fault, text) = failure(&Dialer::new(&token, ENGINE).unwrap(), SHORT).await;
-    assert_eq!(fault, Fault::Nobody, "{text}");
+    assert_eq!(fault, Fault::NoAnswer, "{text}");
     assert!(text.contains("no-such-host"), "{text}");
 }
 
