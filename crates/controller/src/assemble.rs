@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
-use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Command, Event, Role, RunSpec};
+use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec};
 
 use crate::files_there::with_host_files;
-use crate::peer::{AgentEvent, Peer};
-use crate::session::{Input, Session, note, report_version_refusal};
+use crate::input::AgentEvent;
+use crate::peer::Peer;
+use crate::session::{Incident, Session};
 
 /// A process on this host must speak after so long; one elsewhere has a login before it.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,81 +37,46 @@ pub(crate) fn wait_for(
     let deadline = Instant::now() + max_wait;
     let mut left = names.clone();
     let mut missing = BTreeMap::new();
-    let mut stopped = None;
     while !left.is_empty() {
-        match session
-            .inbox
-            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-        {
-            Ok(Input::Agent {
-                name,
-                generation,
-                heard,
-            }) => {
-                if session.peer(&name, generation).is_none() {
-                    continue;
-                }
-                let said = match heard {
-                    AgentEvent::Lost(error) => {
-                        if !left.contains(&*name) {
-                            report_version_refusal(session, 0, &name, &error);
-                        }
-                        let how = session.drop_peer(&name);
-                        if left.remove(&*name) {
-                            let why = if how.is_empty() {
-                                error.to_string()
-                            } else {
-                                format!("{error}; {how}")
-                            };
-                            missing.insert(name.to_string(), why);
-                        }
-                        continue;
-                    }
-                    AgentEvent::Message(said) => session.learn(&name, said),
-                    AgentEvent::Up { .. } | AgentEvent::Cut(_) => None,
-                };
-                if !left.contains(&*name) {
-                    continue;
-                }
-                match handle(session, &name, said) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        left.remove(&*name);
-                    }
-                    Err(why) => {
-                        left.remove(&*name);
-                        missing.insert(name.to_string(), why);
-                    }
-                }
-            }
-            Ok(Input::Command(Command::Stop { reason })) => stopped = Some(reason),
-            Ok(Input::Command(Command::Quit) | Input::LabEnded | Input::Signal) => {
-                session.ending = true;
-                stopped = Some("the session ends".into());
-            }
-            Ok(Input::Command(_)) => busy(session),
-            Ok(Input::Arrived(arrival)) => session.admit(*arrival, 0),
-            Ok(Input::Stranger(text)) => note(session, 0, "stranger", &text),
-            Ok(Input::InvalidCommand(_) | Input::Stored { .. }) => {}
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+        let (name, event) = match session.next(Some(deadline)) {
+            Incident::Agent { name, event, .. } => (name, event),
+            Incident::Stop { reason } => return Err(stopped(&reason)),
+            Incident::End { .. } => return Err(stopped("the session ends")),
+            Incident::Deadline => {
                 for name in std::mem::take(&mut left) {
                     session.drop_peer(&name);
                     missing.insert(name, format!("it did not answer within {} s", max_wait.as_secs()));
                 }
+                break;
             }
+            Incident::Command(_) | Incident::Stored { .. } => continue,
+        };
+        if !left.contains(&*name) {
+            if let AgentEvent::Lost(error) = event {
+                session.drop_lost(&name, &error);
+            }
+            continue;
         }
-        if let Some(reason) = stopped {
-            return Err(format!("stopped before the load began: {reason}"));
+        let answer = match event {
+            AgentEvent::Lost(error) => Err(match session.drop_peer(&name).as_str() {
+                "" => error.to_string(),
+                how => format!("{error}; {how}"),
+            }),
+            AgentEvent::Message(message) => handle(session, &name, Some(message)),
+            AgentEvent::Learnt | AgentEvent::Up { .. } | AgentEvent::Cut(_) => handle(session, &name, None),
+        };
+        if !matches!(answer, Ok(false)) {
+            left.remove(&*name);
+        }
+        if let Err(why) = answer {
+            missing.insert(name.to_string(), why);
         }
     }
     Ok(missing)
 }
 
-/// Says that something else goes on.
-pub(crate) fn busy(session: &mut Session) {
-    session.events.send(&Event::Refused {
-        error: "busy: another run or check is in progress".into(),
-    });
+fn stopped(reason: &str) -> String {
+    format!("stopped before the load began: {reason}")
 }
 
 /// Starts those of `agents` that are not there, and waits until they have said what host they are
@@ -309,12 +274,7 @@ pub(crate) fn prepare(
 /// A host of the target is not watched in this run.
 fn skip_watch(session: &mut Session, agent: &str, why: &str) {
     session.drop_peer(agent);
-    note(
-        session,
-        0,
-        "watch-lost",
-        &format!("{agent} is not watched: {why}"),
-    );
+    session.note("watch-lost", &format!("{agent} is not watched: {why}"));
 }
 
 /// For each workload and agent, what that carries: dealt out in turn, so that parts differ by at

@@ -12,7 +12,7 @@ use plimsoll_record::{AgentStart, START_FILE, Start, write_json_soon};
 use crate::assemble::{greet, prepare};
 use crate::gather::run_key;
 use crate::peer::Peer;
-use crate::session::{Session, note};
+use crate::session::Session;
 
 /// Time between saying when and beginning: a message over a socket pair takes a thousandth of it.
 const LEAD_NS: i64 = 20_000_000;
@@ -54,7 +54,7 @@ pub(crate) fn begin(
         .collect();
     for (name, why) in &missing {
         if unwatched.contains(name) {
-            note(session, 0, "watch-lost", &format!("{name} is not watched: {why}"));
+            session.note("watch-lost", &format!("{name} is not watched: {why}"));
             continue;
         }
         let what = if late.contains(name) {
@@ -62,12 +62,7 @@ pub(crate) fn begin(
         } else {
             "does not take part"
         };
-        note(
-            session,
-            0,
-            "agent-missing",
-            &format!("agent {name} {what}: {why}"),
-        );
+        session.note("agent-missing", &format!("agent {name} {what}: {why}"));
     }
     let key = run_key(&spec.directory);
     if key.is_none() && crew.iter().any(|agent| !is_local(agent)) {

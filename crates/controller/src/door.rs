@@ -16,27 +16,12 @@ use plimsoll_model::ListenSpec;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use crate::session::Input;
+use crate::input::{Arrival, Input};
 
 /// A known agent must say its name within so long.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often strangers are told of.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// An agent at the door: it has the key, and has said its name.
-pub(crate) struct Arrival {
-    pub(crate) name: String,
-    pub(crate) greeting: Greeting,
-    pub(crate) link: Link,
-    /// What was read of the link already, greeting included.
-    pub(crate) read: BytesMut,
-}
-
-impl std::fmt::Debug for Arrival {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Arrival({} {:?})", self.name, self.link)
-    }
-}
 
 /// Opens a door; agents come as [`Input::Arrived`], refused strangers as [`Input::Strangers`].
 /// Gives its port.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_model::Event;
 
-use crate::session::Input;
+use crate::input::Input;
 
 /// Events that may wait for the lab to read them.
 const MAX_EVENTS: usize = 4096;

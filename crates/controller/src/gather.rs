@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use plimsoll_link::{FileInfo, RunKey, ToAgent, ToController};
-use plimsoll_model::{AgentSpec, Command, Event};
+use plimsoll_model::{AgentSpec, Event};
 
-use crate::assemble::{busy, greet};
+use crate::assemble::greet;
 use crate::disk::convert_directory;
-use crate::peer::AgentEvent;
-use crate::session::{Input, Session};
+use crate::input::AgentEvent;
+use crate::session::{Incident, Session};
 
 /// When no byte has come for so long, beyond the grace of a link, the rest is left where it is.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often transfers are checked for silence.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The run in `directory` (`RESULTS/runs/0001`), as agents know it.
 pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
@@ -63,6 +65,7 @@ pub(crate) struct Gathering {
     segments: PathBuf,
     transfers: BTreeMap<String, Transfer>,
     failed: BTreeMap<String, String>,
+    next_check: Instant,
 }
 
 impl Gathering {
@@ -72,6 +75,7 @@ impl Gathering {
             segments: segments.to_owned(),
             transfers: BTreeMap::new(),
             failed: BTreeMap::new(),
+            next_check: Instant::now() + CHECK_INTERVAL,
         }
     }
 
@@ -105,39 +109,23 @@ impl Gathering {
     }
 
     fn step(&mut self, session: &mut Session) {
-        match session.inbox.recv_timeout(Duration::from_secs(1)) {
-            Ok(Input::Agent {
-                name,
-                generation,
-                heard,
-            }) => {
-                if session.peer(&name, generation).is_none() {
-                    return;
+        match session.next(Some(self.next_check)) {
+            Incident::Agent { name, event, .. } => match event {
+                AgentEvent::Message(message) => self.handle_message(session, &name, message),
+                AgentEvent::Up { again: true } => self.resume(session, &name),
+                AgentEvent::Lost(error) => {
+                    session.drop_peer(&name);
+                    self.give_up(session, &name, error.to_string());
                 }
-                match heard {
-                    AgentEvent::Message(said) => {
-                        if let Some(said) = session.learn(&name, said) {
-                            self.handle_message(session, &name, said);
-                        }
-                    }
-                    AgentEvent::Up { again: true } => self.resume(session, &name),
-                    AgentEvent::Lost(error) => {
-                        session.drop_peer(&name);
-                        self.give_up(session, &name, error.to_string());
-                    }
-                    AgentEvent::Up { .. } | AgentEvent::Cut(_) => {}
-                }
+                AgentEvent::Learnt | AgentEvent::Up { .. } | AgentEvent::Cut(_) => {}
+            },
+            Incident::Stored { ticket, outcome } => self.handle_stored(session, ticket, outcome),
+            Incident::End { .. } => self.give_up_all(session, "interrupted"),
+            Incident::Deadline => {
+                self.next_check = Instant::now() + CHECK_INTERVAL;
+                self.give_up_silent(session);
             }
-            Ok(Input::Arrived(arrival)) => session.admit(*arrival, 0),
-            Ok(Input::Stored { ticket, outcome }) => self.handle_stored(session, ticket, outcome),
-            Ok(Input::Command(Command::Stop { .. }) | Input::InvalidCommand(_) | Input::Stranger(_)) => {}
-            Ok(Input::Command(Command::Quit) | Input::LabEnded | Input::Signal) => {
-                session.ending = true;
-                self.give_up_all(session, "interrupted");
-            }
-            Ok(Input::Command(_)) => busy(session),
-            Err(RecvTimeoutError::Timeout) => self.give_up_silent(session),
-            Err(RecvTimeoutError::Disconnected) => self.give_up_all(session, "the session ends"),
+            Incident::Stop { .. } | Incident::Command(_) => {}
         }
     }
 

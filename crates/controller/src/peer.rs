@@ -21,8 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::carrier::{LinkCommand, start};
-use crate::door::Arrival;
-use crate::session::Input;
+use crate::input::{AgentEvent, Arrival, Input};
 use crate::store::Store;
 
 /// How long a killed process may take to be gone.
@@ -42,23 +41,7 @@ const RETRY_INTERVALS: [Duration; 4] = [
     Duration::from_secs(2),
 ];
 
-/// What the deciding thread hears of an agent.
-#[derive(Debug)]
-pub(crate) enum AgentEvent {
-    /// A link is up: the first one, or one more.
-    Up {
-        /// It is not the first.
-        again: bool,
-    },
-    /// A link has broken; another one is being made.
-    Cut(LinkError),
-    /// A word of the agent.
-    Said(ToController),
-    /// It is not there any more.
-    Lost(LinkError),
-}
-
-/// PeerContext that all peers share.
+/// What all peers share.
 #[derive(Clone)]
 pub(crate) struct PeerContext {
     pub(crate) inbox: Sender<Input>,

@@ -4,22 +4,20 @@ mod closing;
 mod leaving;
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_link::{LinkError, RunKey, ToAgent, ToController};
-use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Command, Counters, Event, Finished, Role, RunSpec};
+use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Counters, Event, Finished, Role, RunSpec};
 use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 
-use crate::assemble::{ask_to_prepare, busy, crew};
+use crate::assemble::{ask_to_prepare, crew};
 use crate::begin::{PreparedRun, begin, create_segments_directory, forget, spool};
 use crate::ceiling::CeilingWatch;
 use crate::gather::Gathering;
+use crate::input::AgentEvent;
 use crate::live::LiveFile;
-use crate::peer::AgentEvent;
 use crate::run::leaving::LeavingAgent;
-use crate::session::{Input, Session, note, report_version_refusal};
+use crate::session::{Incident, Session};
 
 /// Beyond the drain, for closing segments on a slow disk.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(150);
@@ -86,7 +84,6 @@ struct ActiveRun {
     crew: Vec<AgentSpec>,
     rules: AgentRules,
     key: Option<RunKey>,
-    clock: SystemClock,
     agents: Vec<AgentState>,
     /// Those that were asked to end, by index, until they have handed over what they measured.
     leaving: BTreeMap<usize, LeavingAgent>,
@@ -144,7 +141,6 @@ impl ActiveRun {
                 .map(|key| Gathering::new(key, &spec.directory.join("segments"))),
             left: Vec::new(),
             merger: SecondMerger::new(agents.len()),
-            clock: SystemClock,
             status: "done",
             reason: String::new(),
             stopping: false,
@@ -171,6 +167,7 @@ impl ActiveRun {
             }
         }
         let t0_ns = self.start.t0_ns;
+        session.begin_run(t0_ns);
         self.send(session, &ToAgent::Go { t0_ns });
     }
 
@@ -187,96 +184,58 @@ impl ActiveRun {
         !self.agents.iter().any(AgentState::is_there)
     }
 
-    /// Time of the run, ns.
-    fn now_ns(&self) -> i64 {
-        self.clock.raw_ns() - self.start.t0_ns
-    }
-
     /// Waits for the next thing that happens.
     fn step(&mut self, session: &mut Session) {
         let look = (!self.leaving.is_empty()).then(|| Instant::now() + CHECK_INTERVAL);
-        let input = match self.deadline.into_iter().chain(look).min() {
-            Some(until) => session
-                .inbox
-                .recv_timeout(until.saturating_duration_since(Instant::now())),
-            None => session.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        self.handle_input(session, input);
-        self.release_leaving(session);
-    }
-
-    fn handle_input(&mut self, session: &mut Session, input: Result<Input, RecvTimeoutError>) {
-        match input {
-            Ok(Input::Command(Command::Stop { reason })) => self.stop(session, "stopped", reason),
-            Ok(Input::Command(Command::Quit)) => self.end(session, "the lab asked to quit"),
-            Ok(Input::LabEnded) => self.end(session, "the lab has ended"),
-            Ok(Input::Signal) => self.end(session, "interrupted"),
-            Ok(Input::Command(_)) => busy(session),
-            Ok(Input::InvalidCommand(why)) => note(session, self.now_ns(), "bad-command", &why),
-            Ok(Input::Agent {
+        let deadline = self.deadline.into_iter().chain(look).min();
+        match session.next(deadline) {
+            Incident::Stop { reason } => self.stop(session, "stopped", reason),
+            Incident::End { reason } => self.stop(session, "stopped", reason.to_owned()),
+            Incident::Agent {
                 name,
                 generation,
-                heard,
-            }) => {
-                if session.peer(&name, generation).is_none() {
-                    return;
-                }
-                let index = self
-                    .agents
-                    .iter()
-                    .position(|agent| agent.name == *name && agent.generation == generation);
-                match (index, heard) {
-                    (Some(index), AgentEvent::Message(said)) => {
-                        if let Some(said) = session.learn(&name, said) {
-                            self.handle_message(session, index, said);
-                        }
-                    }
-                    (Some(index), AgentEvent::Lost(error)) => self.handle_loss(session, index, &error),
-                    (Some(_), AgentEvent::Cut(error)) => {
-                        let text = format!("the link to agent {name} is cut: {error}");
-                        note(session, self.now_ns(), "link-cut", &text);
-                    }
-                    (Some(_), AgentEvent::Up { again: true }) => {
-                        note(
-                            session,
-                            self.now_ns(),
-                            "link-made",
-                            &format!("agent {name} is heard again"),
-                        );
-                        if let Some(gathering) = &mut self.gathering {
-                            gathering.resume(session, &name);
-                        }
-                    }
-                    (None, AgentEvent::Lost(error)) => {
-                        report_version_refusal(session, self.now_ns(), &name, &error);
-                        session.drop_peer(&name);
-                    }
-                    (None, AgentEvent::Message(said)) => {
-                        session.learn(&name, said);
-                        self.admit_late_agent(session, &name, generation);
-                    }
-                    _ => {}
-                }
-            }
-            Ok(Input::Arrived(arrival)) => session.admit(*arrival, self.now_ns()),
-            Ok(Input::Stranger(text)) => note(session, self.now_ns(), "stranger", &text),
-            Ok(Input::Stored { ticket, outcome }) => {
+                event,
+            } => self.handle_event(session, &name, generation, event),
+            Incident::Stored { ticket, outcome } => {
                 if let Some(gathering) = &mut self.gathering {
                     gathering.handle_stored(session, ticket, outcome);
                 }
             }
-            Err(RecvTimeoutError::Timeout) if self.deadline.is_none_or(|at| Instant::now() < at) => {}
-            Err(_) => {
+            Incident::Deadline if self.deadline.is_some_and(|at| Instant::now() >= at) => {
                 for index in 0..self.agents.len() {
                     self.handle_loss(session, index, &LinkError::Silent(CLOSE_TIMEOUT));
                 }
             }
+            Incident::Deadline | Incident::Command(_) => {}
         }
+        self.release_leaving(session);
     }
 
-    fn end(&mut self, session: &mut Session, reason: &str) {
-        session.ending = true;
-        self.stop(session, "stopped", reason.to_owned());
+    fn handle_event(&mut self, session: &mut Session, name: &str, generation: u64, event: AgentEvent) {
+        let index = self
+            .agents
+            .iter()
+            .position(|agent| agent.name == name && agent.generation == generation);
+        match (index, event) {
+            (Some(index), AgentEvent::Message(message)) => self.handle_message(session, index, message),
+            (Some(index), AgentEvent::Lost(error)) => self.handle_loss(session, index, &error),
+            (Some(_), AgentEvent::Cut(error)) => {
+                session.note("link-cut", &format!("the link to agent {name} is cut: {error}"));
+            }
+            (Some(_), AgentEvent::Up { again: true }) => {
+                session.note("link-made", &format!("agent {name} is heard again"));
+                if let Some(gathering) = &mut self.gathering {
+                    gathering.resume(session, name);
+                }
+            }
+            (None, AgentEvent::Lost(error)) => {
+                session.drop_lost(name, &error);
+            }
+            (None, AgentEvent::Message(_) | AgentEvent::Learnt) => {
+                self.admit_late_agent(session, name, generation);
+            }
+            _ => {}
+        }
     }
 
     fn stop(&mut self, session: &mut Session, status: &'static str, reason: String) {
@@ -304,7 +263,7 @@ impl ActiveRun {
                 self.report_seconds(session);
             }
             ToController::Note { t_ns, kind, text } => {
-                note(session, t_ns, &kind, &text);
+                session.note_at(t_ns, &kind, &text);
                 if kind == "service-gone" {
                     self.stop(session, "service-gone", text);
                 }
@@ -375,7 +334,7 @@ impl ActiveRun {
 
     fn check_ceilings(&mut self, session: &mut Session, counters: &Counters, times: &Times) {
         if let Some(reason) = self.ceiling.second(counters, times).filter(|_| !self.stopping) {
-            note(session, self.now_ns(), "ceiling", &reason);
+            session.note("ceiling", &reason);
             self.stop(session, "ceiling", reason);
         }
     }
@@ -420,12 +379,7 @@ impl ActiveRun {
                     }
                 }
                 let text = format!("agent {name} joins late");
-                note(
-                    session,
-                    self.clock.raw_ns() - self.start.t0_ns,
-                    "agent-late",
-                    &text,
-                );
+                session.note("agent-late", &text);
             }
             Err(error) => self
                 .damage
@@ -446,7 +400,7 @@ impl ActiveRun {
                 "agent {} knows nothing of our clock: it began when it heard of it",
                 start.name
             );
-            note(session, self.now_ns(), "clock-unknown", &text);
+            session.note("clock-unknown", &text);
         }
         let segments = self.spec.directory.join("segments");
         if let Err(error) = write_json_soon(&segments.join(START_FILE), &self.start) {
@@ -455,7 +409,7 @@ impl ActiveRun {
     }
 
     fn handle_loss(&mut self, session: &mut Session, index: usize, error: &LinkError) {
-        let t_ns = self.now_ns();
+        let t_ns = session.run_time_ns();
         let agent = &mut self.agents[index];
         let how = session.drop_peer(&agent.name);
         if agent.ended.is_some() {
@@ -494,12 +448,12 @@ impl ActiveRun {
             lost_ns: Some(t_ns),
         });
         if agent.watches {
-            note(session, t_ns, "watch-lost", &text);
+            session.note_at(t_ns, "watch-lost", &text);
             return;
         }
         self.merger.end(index);
         self.report_seconds(session);
-        note(session, t_ns, "agent-lost", &text);
+        session.note_at(t_ns, "agent-lost", &text);
         self.react_to_loss(session, text);
     }
 

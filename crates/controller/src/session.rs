@@ -1,30 +1,27 @@
-//! The conversation with the lab: commands in, events out, one run at a time.
+//! The state of the deciding thread, and the inputs that it handles whatever is in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_link::identity::Keys;
 use plimsoll_link::message::is_name;
-use plimsoll_link::{Greeting, LinkError, TimeService, ToController};
-use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec, format};
+use plimsoll_link::{LinkError, TimeService, ToController};
+use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec};
 use tokio::runtime::Runtime;
 
-use crate::assemble::check_names;
-use crate::door::{self, Arrival};
+use crate::door;
 use crate::events::Events;
-use crate::peer::{AgentEvent, Peer, PeerContext};
+use crate::input::{AgentEvent, Arrival, Input};
+use crate::peer::{Peer, PeerContext};
 use crate::time_service::TimeServer;
-use crate::{check, gather, run};
 
-/// Longest line that the lab may send.
-const MAX_LINE: u64 = 64 * 1024 * 1024;
 /// Agents that are told of as refused; more than so many are one fault, which need not be told more
 /// often.
 const MAX_REFUSED: usize = 100;
@@ -42,56 +39,54 @@ pub struct AgentCommand {
     pub silence: Duration,
 }
 
-/// Why the controller cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// No thread is to be had.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
-
-/// Everything that the deciding thread hears.
+/// What the work in progress has to react to. [`Session::next`] handles all other inputs.
 #[derive(Debug)]
-pub(crate) enum Input {
-    /// From the lab.
+pub(crate) enum Incident {
+    /// The lab asks for work, and none is in progress.
     Command(Command),
-    /// A line that is no command.
-    InvalidCommand(String),
-    /// The lab closed its end, or died.
-    LabEnded,
-    /// Somebody asks us to end.
-    Signal,
-    /// From the agent of this name and generation.
+    /// The lab asks to stop the work in progress.
+    Stop {
+        /// Why, as text.
+        reason: String,
+    },
+    /// The session ends, and the work in progress with it.
+    End {
+        /// Why, as text.
+        reason: &'static str,
+    },
+    /// Of the present agent of this name.
     Agent {
         /// Its name.
         name: Arc<str>,
         /// Which of those that had the name.
         generation: u64,
-        /// What it says, or what became of it.
-        heard: AgentEvent,
+        /// What it reports. Messages about its host and its clock are stored already
+        /// ([`AgentEvent::Learnt`]).
+        event: AgentEvent,
     },
-    /// An agent has dialled in.
-    Arrived(Box<Arrival>),
-    /// Somebody who has no key has knocked.
-    Stranger(String),
-    /// A file of an agent is whole, or cannot be stored.
+    /// A file of an agent is complete, or cannot be stored.
     Stored {
         /// Of the request.
         ticket: u32,
         /// Why not.
         outcome: Result<(), String>,
     },
+    /// The deadline has passed.
+    Deadline,
 }
 
-/// The deciding thread's means.
+/// Agents, the lab, and the inputs of the deciding thread.
 pub(crate) struct Session {
-    pub(crate) inbox: Receiver<Input>,
+    inbox: Receiver<Input>,
     pub(crate) events: Events,
-    /// All agents that are there, by name. They live until the session ends, or are lost.
+    /// The present agents, by name. They live until the session ends, or are lost.
     pub(crate) peers: BTreeMap<String, Peer>,
-    /// The conversation ends when the run that goes on has ended.
-    pub(crate) ending: bool,
     pub(crate) context: PeerContext,
+    /// The session ends when the work in progress has ended.
+    ending: bool,
+    is_busy: bool,
+    /// Zero of the run in progress, ns of our clock: notes have the time of the run.
+    t0_ns: Option<i64>,
     generation: u64,
     how: AgentCommand,
     runtime: Runtime,
@@ -104,6 +99,155 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    pub(crate) fn new(
+        inbox: Receiver<Input>,
+        events: Events,
+        context: PeerContext,
+        how: AgentCommand,
+        runtime: Runtime,
+    ) -> Self {
+        Self {
+            inbox,
+            events,
+            peers: BTreeMap::new(),
+            context,
+            ending: false,
+            is_busy: false,
+            t0_ns: None,
+            generation: 0,
+            how,
+            runtime,
+            time: None,
+            address: None,
+            ports: 0..=0,
+            refused: BTreeSet::new(),
+        }
+    }
+
+    /// Waits for the next incident, at most until `deadline`. Inputs that concern no work in
+    /// particular are handled here: agents that dial in, refused strangers, commands that cannot be
+    /// carried out now, and what agents report about their hosts and clocks.
+    pub(crate) fn next(&mut self, deadline: Option<Instant>) -> Incident {
+        loop {
+            let input = match deadline {
+                Some(at) => self
+                    .inbox
+                    .recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let incident = match input {
+                Ok(input) => self.handle(input),
+                Err(RecvTimeoutError::Timeout) => Some(Incident::Deadline),
+                Err(RecvTimeoutError::Disconnected) => Some(self.begin_end("the session ends")),
+            };
+            if let Some(incident) = incident {
+                return incident;
+            }
+        }
+    }
+
+    /// What the work in progress has to react to; None if the input is handled.
+    fn handle(&mut self, input: Input) -> Option<Incident> {
+        match input {
+            Input::Command(Command::Stop { reason }) => {
+                return self.is_busy.then_some(Incident::Stop { reason });
+            }
+            Input::Command(Command::Quit) => return Some(self.begin_end("the lab asked to quit")),
+            Input::LabEnded => return Some(self.begin_end("the lab has ended")),
+            Input::Signal => return Some(self.begin_end("interrupted")),
+            Input::Command(command) if !self.is_busy => return Some(Incident::Command(command)),
+            Input::Command(_) => self.events.send(&Event::Refused {
+                error: "busy: another run or check is in progress".into(),
+            }),
+            Input::InvalidCommand(why) if self.is_busy => self.note("bad-command", &why),
+            Input::InvalidCommand(why) => self.events.send(&Event::Refused { error: why }),
+            Input::Arrived(arrival) => self.admit(*arrival),
+            Input::Stranger(text) => self.note("stranger", &text),
+            Input::Stored { ticket, outcome } => return Some(Incident::Stored { ticket, outcome }),
+            Input::Agent {
+                name,
+                generation,
+                heard,
+            } => return self.hear(name, generation, heard),
+        }
+        None
+    }
+
+    /// An input of an agent. None if it is of one that was replaced.
+    fn hear(&mut self, name: Arc<str>, generation: u64, heard: AgentEvent) -> Option<Incident> {
+        let peer = self
+            .peers
+            .get_mut(&*name)
+            .filter(|peer| peer.generation == generation)?;
+        peer.waiting.fetch_sub(1, Ordering::Relaxed);
+        let event = match heard {
+            AgentEvent::Message(ToController::Facts(facts)) => {
+                if peer.spec.start == AgentStartKind::Joined {
+                    self.events.send(&Event::Joined {
+                        name: name.to_string(),
+                        facts: facts.clone(),
+                    });
+                }
+                peer.facts = Some(facts);
+                AgentEvent::Learnt
+            }
+            AgentEvent::Message(ToController::Clock(clock)) => {
+                peer.clock = Some(clock);
+                AgentEvent::Learnt
+            }
+            other => other,
+        };
+        Some(Incident::Agent {
+            name,
+            generation,
+            event,
+        })
+    }
+
+    fn begin_end(&mut self, reason: &'static str) -> Incident {
+        self.ending = true;
+        Incident::End { reason }
+    }
+
+    /// Whether the session ends when the work in progress has ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// From now on, commands for other work are refused.
+    pub(crate) fn begin_work(&mut self) {
+        self.is_busy = true;
+    }
+
+    /// The next command is accepted.
+    pub(crate) fn end_work(&mut self) {
+        (self.is_busy, self.t0_ns) = (false, None);
+    }
+
+    /// A run begins at this time of our clock, ns: notes have its time from now on.
+    pub(crate) fn begin_run(&mut self, t0_ns: i64) {
+        self.t0_ns = Some(t0_ns);
+    }
+
+    /// Time of the run in progress, ns; 0 outside of a run.
+    pub(crate) fn run_time_ns(&self) -> i64 {
+        self.t0_ns.map_or(0, |t0_ns| SystemClock.raw_ns() - t0_ns)
+    }
+
+    /// Reports an event to the lab, at the present time of the run.
+    pub(crate) fn note(&mut self, kind: &str, text: &str) {
+        self.note_at(self.run_time_ns(), kind, text);
+    }
+
+    /// Reports an event to the lab, `t_ns` into the run.
+    pub(crate) fn note_at(&mut self, t_ns: i64, kind: &str, text: &str) {
+        self.events.send(&Event::Note {
+            t_s: t_ns as f64 / 1e9,
+            kind: kind.into(),
+            text: text.into(),
+        });
+    }
+
     /// Starts an agent, or tells the one that is there and is started in this way what it is now.
     ///
     /// # Errors
@@ -162,37 +306,18 @@ impl Session {
         }
     }
 
-    /// The agent that an input is from; none if that is not there any more.
-    pub(crate) fn peer(&self, name: &str, generation: u64) -> Option<&Peer> {
-        let peer = self
-            .peers
-            .get(name)
-            .filter(|peer| peer.generation == generation)?;
-        peer.waiting.fetch_sub(1, Ordering::Relaxed);
-        Some(peer)
-    }
-
-    /// Takes in what an agent says of itself at any time; gives back what else it says.
-    pub(crate) fn learn(&mut self, name: &str, said: ToController) -> Option<ToController> {
-        let peer = self.peers.get_mut(name)?;
-        match said {
-            ToController::Facts(facts) => {
-                if peer.spec.start == AgentStartKind::Joined {
-                    self.events.send(&Event::Joined {
-                        name: name.to_owned(),
-                        facts: facts.clone(),
-                    });
-                }
-                peer.facts = Some(facts);
-            }
-            ToController::Clock(clock) => peer.clock = Some(clock),
-            other => return Some(other),
+    /// Removes an agent that was lost. If its version is the reason, the lab is told: nobody waits for
+    /// an agent that dials in, so nobody else would ask.
+    pub(crate) fn drop_lost(&mut self, name: &str, error: &LinkError) -> String {
+        if let (LinkError::Version(_), Some(peer)) = (error, self.peers.get(name)) {
+            let incarnation = peer.incarnation.unwrap_or_default();
+            self.refuse(name, incarnation, &error.to_string());
         }
-        None
+        self.drop_peer(name)
     }
 
     /// Opens the door, once, and gives what agents need to come through it.
-    fn listen(&mut self, spec: &ListenSpec) -> Result<Event, String> {
+    pub(crate) fn listen(&mut self, spec: &ListenSpec) -> Result<Event, String> {
         let mut keys = Keys::generate().map_err(|error| error.to_string())?;
         (self.address, self.ports) = (Some(door::address(spec)?), door::ports(spec));
         let port = door::open(spec, &keys, &self.context.inbox, self.runtime.handle())?;
@@ -207,12 +332,11 @@ impl Session {
     }
 
     /// An agent that has the key is at the door: it is new, or comes again over another link.
-    /// `t_ns` is the time of the run.
-    pub(crate) fn admit(&mut self, arrival: Arrival, t_ns: i64) {
+    fn admit(&mut self, arrival: Arrival) {
         if !is_name(&arrival.name) {
             let name: String = arrival.name.escape_default().take(MAX_SHOWN_NAME).collect();
             let why = "a name has letters, digits, `.`, `_` and `-`, and does not begin with a dot";
-            return self.refuse(t_ns, &name, arrival.greeting.incarnation, why);
+            return self.refuse(&name, arrival.greeting.incarnation, why);
         }
         match self.peers.get(&arrival.name) {
             None => {
@@ -226,12 +350,12 @@ impl Session {
             Some(peer) if peer.spec.start == AgentStartKind::Joined => {
                 match peer.check_arrival(&arrival.greeting, &self.context.version) {
                     Ok(()) => peer.add_link(arrival),
-                    Err(why) => self.refuse(t_ns, &arrival.name, arrival.greeting.incarnation, &why),
+                    Err(why) => self.refuse(&arrival.name, arrival.greeting.incarnation, &why),
                 }
             }
             Some(_) => {
                 let why = "an agent of this name is started by the lab";
-                self.refuse(t_ns, &arrival.name, arrival.greeting.incarnation, why);
+                self.refuse(&arrival.name, arrival.greeting.incarnation, why);
             }
         }
     }
@@ -239,10 +363,10 @@ impl Session {
     /// Tells of an agent that may not take part, once for each process: it asks again and again,
     /// and nobody waits for one that dials in by name, and so nobody would ask why it does not
     /// come.
-    pub(crate) fn refuse(&mut self, t_ns: i64, name: &str, incarnation: u64, why: &str) {
+    fn refuse(&mut self, name: &str, incarnation: u64, why: &str) {
         if self.refused.len() < MAX_REFUSED && self.refused.insert((name.to_owned(), incarnation)) {
             let text = format!("an agent that calls itself {name} may not take part: {why}");
-            note(self, t_ns, "agent-refused", &text);
+            self.note("agent-refused", &text);
         }
     }
 
@@ -263,234 +387,15 @@ impl Session {
             .unwrap_or_default()
     }
 
-    fn end_peers(&mut self) {
+    /// Ends all agents and writes the remaining events.
+    pub(crate) fn end(mut self) {
         let since = Instant::now();
         self.peers.values().for_each(Peer::ask_to_quit);
         while let Some((_, peer)) = self.peers.pop_first() {
             peer.wait_for_end(since);
         }
         plimsoll_agent::end_children();
-    }
-}
-
-/// Tells the lab of something worth a line in the events, `t_ns` into the run.
-pub(crate) fn note(session: &mut Session, t_ns: i64, kind: &str, text: &str) {
-    session.events.send(&Event::Note {
-        t_s: t_ns as f64 / 1e9,
-        kind: kind.into(),
-        text: text.into(),
-    });
-}
-
-/// Carries out what the lab asks for on `input`, and tells on `output`, until Quit, the end of
-/// `input`, or a message on `signals`. A run that goes on is then stopped cleanly first.
-///
-/// # Errors
-/// [`ControlError`] before anything has begun; later failures are events.
-pub fn control(
-    input: impl Read + Send + 'static,
-    output: impl Write + Send + 'static,
-    signals: Receiver<i32>,
-    how: AgentCommand,
-    version: &str,
-) -> Result<(), ControlError> {
-    plimsoll_agent::adopt_orphans();
-    let (sender, inbox) = mpsc::channel();
-    let events = Events::start(output, sender.clone())?;
-    read_commands(input, sender.clone())?;
-    forward_signals(signals, sender.clone())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("links")
-        .enable_all()
-        .build()?;
-    let context = PeerContext {
-        inbox: sender,
-        store: Arc::default(),
-        own: Greeting::new(version),
-        version: version.to_owned(),
-        silence: how.silence,
-    };
-    let mut session = Session {
-        inbox,
-        events,
-        peers: BTreeMap::new(),
-        ending: false,
-        context,
-        generation: 0,
-        how,
-        runtime,
-        time: None,
-        address: None,
-        ports: 0..=0,
-        refused: BTreeSet::new(),
-    };
-    session.events.send(&Event::Hello {
-        format: format::ENGINE.into(),
-        version: version.into(),
-    });
-    while !session.ending {
-        match session.inbox.recv() {
-            Ok(Input::Command(command)) => obey(&mut session, command),
-            Ok(Input::LabEnded | Input::Signal) | Err(_) => session.ending = true,
-            Ok(Input::InvalidCommand(why)) => session.events.send(&Event::Refused { error: why }),
-            Ok(Input::Agent {
-                name,
-                generation,
-                heard,
-            }) => between_runs(&mut session, &name, generation, heard),
-            Ok(Input::Arrived(arrival)) => session.admit(*arrival, 0),
-            Ok(Input::Stranger(text)) => note(&mut session, 0, "stranger", &text),
-            Ok(Input::Stored { .. }) => {}
-        }
-    }
-    session.end_peers();
-    session.events.finish();
-    session.runtime.shutdown_background();
-    Ok(())
-}
-
-fn obey(session: &mut Session, command: Command) {
-    let named = match &command {
-        Command::Run { agents, .. } | Command::Check { agents, .. } | Command::Collect { agents, .. } => {
-            check_names(agents)
-        }
-        _ => Ok(()),
-    };
-    if let Err(error) = named {
-        return session.events.send(&Event::Refused { error });
-    }
-    let event = match command {
-        Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
-            Ok(finished) => Event::Finished(finished),
-            Err(error) => Event::Refused { error },
-        },
-        Command::Check { agents, baseline } => {
-            check::check(session, &agents, baseline.as_ref());
-            Event::Checked
-        }
-        Command::Collect { directory, agents } => gather::collect(session, &directory, &agents),
-        Command::Listen(spec) => session
-            .listen(&spec)
-            .unwrap_or_else(|error| Event::Refused { error }),
-        Command::Stop { .. } => return,
-        Command::Quit => {
-            session.ending = true;
-            return;
-        }
-    };
-    session.events.send(&event);
-}
-
-/// Between runs nothing is lost by the loss of an agent: the next run starts another one.
-fn between_runs(session: &mut Session, name: &str, generation: u64, heard: AgentEvent) {
-    if session.peer(name, generation).is_none() {
-        return;
-    }
-    match heard {
-        AgentEvent::Lost(error) => {
-            report_version_refusal(session, 0, name, &error);
-            session.drop_peer(name);
-        }
-        AgentEvent::Message(said) => {
-            session.learn(name, said);
-        }
-        AgentEvent::Up { .. } | AgentEvent::Cut(_) => {}
-    }
-}
-
-/// Tells of an agent that nobody has waited for if its version is what kept it out.
-pub(crate) fn report_version_refusal(session: &mut Session, t_ns: i64, name: &str, error: &LinkError) {
-    if let (LinkError::Version(_), Some(peer)) = (error, session.peers.get(name)) {
-        let incarnation = peer.incarnation.unwrap_or_default();
-        session.refuse(t_ns, name, incarnation, &error.to_string());
-    }
-}
-
-/// Reads commands, a line each.
-fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("commands".into())
-        .spawn(move || {
-            let mut input = BufReader::new(input);
-            let mut line = Vec::new();
-            loop {
-                line.clear();
-                let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-                let message = match read {
-                    Ok(0) | Err(_) => Input::LabEnded,
-                    // The text is not repeated: it may hold secrets.
-                    Ok(_) => match serde_json::from_slice(&line) {
-                        Ok(command) => Input::Command(command),
-                        Err(_) if line.trim_ascii().is_empty() => continue,
-                        Err(error) => {
-                            Input::InvalidCommand(format!("not a command: {}", without_values(&error)))
-                        }
-                    },
-                };
-                let last = matches!(message, Input::LabEnded);
-                if sender.send(message).is_err() || last {
-                    return;
-                }
-            }
-        })?;
-    Ok(())
-}
-
-/// What is wrong with a command, without the values in it.
-fn without_values(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let what = match error.classify() {
-        // Such a text names fields and types, and in quotation marks the value that was found.
-        serde_json::error::Category::Data
-            if text.starts_with("invalid value") || text.starts_with("invalid type") =>
-        {
-            text.split_once(", expected").map_or_else(
-                || "a wrong value".to_owned(),
-                |(_, rest)| format!("expected{rest}"),
-            )
-        }
-        _ => text,
-    };
-    what.chars().take(400).collect()
-}
-
-fn forward_signals(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            let mut count = 0;
-            while signals.recv().is_ok() {
-                count += 1;
-                if sender.send(Input::Signal).is_err() {
-                    return;
-                }
-                if count == 3 {
-                    // Whoever asks three times does not want to wait for files; `convert` finds the
-                    // segments later.
-                    plimsoll_agent::end_children();
-                    std::process::exit(130);
-                }
-            }
-        })?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_broken_command_is_told_without_what_stood_in_it() {
-        for line in [
-            r#"{"type":"run","spec":"hunter2"}"#,
-            r#"{"type":"stop","reason":["hunter2"]}"#,
-            r#"{"type":"stop","reason":7}"#,
-        ] {
-            let error = serde_json::from_str::<Command>(line).unwrap_err();
-            let text = without_values(&error);
-            assert!(!text.contains("hunter2") && !text.contains('7'), "{text}");
-            assert!(text.contains("expected"), "{text}");
-        }
+        self.events.finish();
+        self.runtime.shutdown_background();
     }
 }

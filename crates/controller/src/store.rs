@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::session::Input;
+use crate::input::Input;
 
 /// Files that are being fetched, by ticket.
 #[derive(Default)]

@@ -7,13 +7,13 @@ use plimsoll_record::{convert, write_json};
 
 use super::ActiveRun;
 use crate::gather;
-use crate::session::{Session, note};
+use crate::session::Session;
 use crate::summary::{AgentSummary, Summary};
 
 impl ActiveRun {
     /// Files to their last form, books closed.
     pub(super) fn close(mut self, session: &mut Session) -> Finished {
-        let now_ns = self.now_ns();
+        let now_ns = session.run_time_ns();
         let far = self.bring_in(session);
         let books = self.take_books();
         let mut summary = Summary::new(&self.start, books);
@@ -22,7 +22,7 @@ impl ActiveRun {
         summary.damage.extend(self.damage);
         let merged = convert(&self.spec.directory, &self.start);
         for event in merged.iter().flat_map(|merged| merged.clocks.events()) {
-            note(session, event.t_ns, event.kind, &event.text);
+            session.note_at(event.t_ns, event.kind, &event.text);
         }
         match &merged {
             Ok(merged) => summary.settle(merged),
@@ -41,7 +41,7 @@ impl ActiveRun {
             Err(error) => summary.damage.push(error.to_string()),
         }
         for text in &summary.damage {
-            note(session, now_ns, "damage", text);
+            session.note_at(now_ns, "damage", text);
         }
         session.dismiss(&self.left);
         summary.finished()

@@ -9,7 +9,7 @@ use plimsoll_model::AgentBooks;
 
 use super::{ActiveRun, AgentEnd};
 use crate::gather;
-use crate::session::{Session, note};
+use crate::session::Session;
 
 /// An agent on its way out.
 pub(super) struct LeavingAgent {
@@ -33,7 +33,7 @@ impl ActiveRun {
             "agent {} is lost: it was asked to end ({reason}); it had reported {} transactions",
             agent.name, agent.reported.started
         );
-        let since_ns = self.now_ns();
+        let since_ns = session.run_time_ns();
         let leaving = LeavingAgent {
             text: text.clone(),
             since_ns,
@@ -41,7 +41,7 @@ impl ActiveRun {
             closed: None,
         };
         self.leaving.insert(index, leaving);
-        note(session, since_ns, "agent-lost", &text);
+        session.note_at(since_ns, "agent-lost", &text);
         self.react_to_loss(session, text);
     }
 

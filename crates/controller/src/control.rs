@@ -1,0 +1,196 @@
+//! The conversation with the lab: commands in, events out, one piece of work at a time.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use plimsoll_link::Greeting;
+use plimsoll_model::{Command, Event, format};
+
+use crate::assemble::check_names;
+use crate::events::Events;
+use crate::input::{AgentEvent, Input};
+use crate::peer::PeerContext;
+use crate::session::{AgentCommand, Incident, Session};
+use crate::{check, gather, run};
+
+/// Longest line that the lab may send.
+const MAX_LINE: u64 = 64 * 1024 * 1024;
+
+/// Why the controller cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// No thread is to be had.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Carries out what the lab asks for on `input`, and tells on `output`, until Quit, the end of
+/// `input`, or a message on `signals`. A run that goes on is then stopped cleanly first.
+///
+/// # Errors
+/// [`ControlError`] before anything has begun; later failures are events.
+pub fn control(
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+    signals: Receiver<i32>,
+    how: AgentCommand,
+    version: &str,
+) -> Result<(), ControlError> {
+    plimsoll_agent::adopt_orphans();
+    let (sender, inbox) = mpsc::channel();
+    let events = Events::start(output, sender.clone())?;
+    read_commands(input, sender.clone())?;
+    forward_signals(signals, sender.clone())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("links")
+        .enable_all()
+        .build()?;
+    let context = PeerContext {
+        inbox: sender,
+        store: Arc::default(),
+        own: Greeting::new(version),
+        version: version.to_owned(),
+        silence: how.silence,
+    };
+    let mut session = Session::new(inbox, events, context, how, runtime);
+    session.events.send(&Event::Hello {
+        format: format::ENGINE.into(),
+        version: version.into(),
+    });
+    while !session.is_ending() {
+        match session.next(None) {
+            Incident::Command(command) => {
+                session.begin_work();
+                obey(&mut session, command);
+                session.end_work();
+            }
+            // Between runs nothing is lost with an agent: the next run starts another one.
+            Incident::Agent {
+                name,
+                event: AgentEvent::Lost(error),
+                ..
+            } => session.drop_lost(&name, &error),
+            _ => {}
+        }
+    }
+    session.end();
+    Ok(())
+}
+
+fn obey(session: &mut Session, command: Command) {
+    let named = match &command {
+        Command::Run { agents, .. } | Command::Check { agents, .. } | Command::Collect { agents, .. } => {
+            check_names(agents)
+        }
+        _ => Ok(()),
+    };
+    if let Err(error) = named {
+        return session.events.send(&Event::Refused { error });
+    }
+    let event = match command {
+        Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
+            Ok(finished) => Event::Finished(finished),
+            Err(error) => Event::Refused { error },
+        },
+        Command::Check { agents, baseline } => {
+            check::check(session, &agents, baseline.as_ref());
+            Event::Checked
+        }
+        Command::Collect { directory, agents } => gather::collect(session, &directory, &agents),
+        Command::Listen(spec) => session
+            .listen(&spec)
+            .unwrap_or_else(|error| Event::Refused { error }),
+        Command::Stop { .. } | Command::Quit => return, // the session has handled them
+    };
+    session.events.send(&event);
+}
+
+/// Reads commands, a line each.
+fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::Result<()> {
+    std::thread::Builder::new()
+        .name("commands".into())
+        .spawn(move || {
+            let mut input = BufReader::new(input);
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+                let message = match read {
+                    Ok(0) | Err(_) => Input::LabEnded,
+                    // The text is not repeated: it may hold secrets.
+                    Ok(_) => match serde_json::from_slice(&line) {
+                        Ok(command) => Input::Command(command),
+                        Err(_) if line.trim_ascii().is_empty() => continue,
+                        Err(error) => {
+                            Input::InvalidCommand(format!("not a command: {}", without_values(&error)))
+                        }
+                    },
+                };
+                let last = matches!(message, Input::LabEnded);
+                if sender.send(message).is_err() || last {
+                    return;
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// What is wrong with a command, without the values in it.
+fn without_values(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = match error.classify() {
+        // Such a text names fields and types, and in quotation marks the value that was found.
+        serde_json::error::Category::Data
+            if text.starts_with("invalid value") || text.starts_with("invalid type") =>
+        {
+            text.split_once(", expected").map_or_else(
+                || "a wrong value".to_owned(),
+                |(_, rest)| format!("expected{rest}"),
+            )
+        }
+        _ => text,
+    };
+    what.chars().take(400).collect()
+}
+
+fn forward_signals(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()> {
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            let mut count = 0;
+            while signals.recv().is_ok() {
+                count += 1;
+                if sender.send(Input::Signal).is_err() {
+                    return;
+                }
+                if count == 3 {
+                    // Whoever asks three times does not want to wait for files; `convert` finds the
+                    // segments later.
+                    plimsoll_agent::end_children();
+                    std::process::exit(130);
+                }
+            }
+        })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_command_is_told_without_what_stood_in_it() {
+        for line in [
+            r#"{"type":"run","spec":"hunter2"}"#,
+            r#"{"type":"stop","reason":["hunter2"]}"#,
+            r#"{"type":"stop","reason":7}"#,
+        ] {
+            let error = serde_json::from_str::<Command>(line).unwrap_err();
+            let text = without_values(&error);
+            assert!(!text.contains("hunter2") && !text.contains('7'), "{text}");
+            assert!(text.contains("expected"), "{text}");
+        }
+    }
+}
